@@ -1,0 +1,54 @@
+# Every target sets itself up in .venv; `make` alone lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+WORK := results
+# Editable: the compiled modules land beside their sources, so a changed .pyx means a new install.
+SOURCES := pyproject.toml $(wildcard randsvm/*.pyx)
+
+.PHONY: help demo test lint data clean
+
+help:
+	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
+	@echo "make test   lint, types, tests"
+	@echo "make lint   ruff and mypy alone"
+	@echo "make data   make the files of data/ again"
+	@echo "make clean  remove .venv, results and what was compiled"
+
+.venv/ready: $(SOURCES)
+	@for tool in cc c++; do command -v $$tool > /dev/null || { \
+	  echo "randsvm is compiled on installation and found no $$tool: install a C and C++ compiler" \
+	       "(Debian: apt-get install build-essential python3-dev)"; exit 1; }; done
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest
+
+$(WORK)/%.train: scripts/make_data.py | .venv/ready
+	@mkdir -p $(WORK)
+	$(BIN)/python scripts/make_data.py $* $@ --rows 100000
+
+$(WORK)/%.test: scripts/make_data.py | .venv/ready
+	@mkdir -p $(WORK)
+	$(BIN)/python scripts/make_data.py $* $@ --rows 10000 --seed 1
+
+demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).test)
+	@echo; echo "--- checkerboard, 100,000 rows"
+	$(BIN)/randsvm-train randsvm -c 1 -g 5 $(WORK)/checkerboard.train $(WORK)/checkerboard.model
+	$(BIN)/randsvm-predict $(WORK)/checkerboard.test $(WORK)/checkerboard.model $(WORK)/checkerboard.out
+	@echo; echo "--- twonorm, 100,000 rows"
+	$(BIN)/randsvm-train randsvm -c 1 -g 0.05 $(WORK)/twonorm.train $(WORK)/twonorm.model
+	$(BIN)/randsvm-predict $(WORK)/twonorm.test $(WORK)/twonorm.model $(WORK)/twonorm.out
+
+data: .venv/ready
+	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000
+	$(BIN)/python scripts/make_data.py twonorm data/twonorm.svm --rows 1000
+
+clean:
+	rm -rf .venv $(WORK) build randsvm.egg-info randsvm/*.so randsvm/*.c

@@ -1,0 +1,649 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The byte loop of svmlight.py: bytes in, arrays out, and where the first bad token stands.
+
+Decides what is legal; why a token is not legal is told by svmlight.py. Holds no lock.
+"""
+
+from libc.math cimport INFINITY, NAN
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memchr, memcmp
+
+cdef extern from "Python.h":
+    double PyOS_string_to_double(const char *text, char **stop, void *overflow) except? -1.0
+
+cdef extern from *:
+    """
+    #include <float.h>
+    #include <stdint.h>
+    #include <string.h>
+
+    /* The next eight bytes, the first of them lowest. */
+    static inline uint64_t svmlight_load(const uint8_t *p)
+    {
+        uint64_t word;
+        memcpy(&word, p, sizeof word);
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+    #endif
+        return word;
+    }
+
+    static const double SVMLIGHT_TEN[] = {
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+        1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30,
+        1e31, 1e32, 1e33, 1e34, 1e35, 1e36, 1e37, 1e38, 1e39, 1e40, 1e41, 1e42, 1e43, 1e44, 1e45,
+        1e46, 1e47, 1e48, 1e49, 1e50, 1e51, 1e52, 1e53, 1e54, 1e55, 1e56, 1e57, 1e58, 1e59, 1e60,
+        1e61, 1e62, 1e63, 1e64, 1e65, 1e66};
+    static const long double SVMLIGHT_LONG_TEN[] = {
+        1e0L, 1e1L, 1e2L, 1e3L, 1e4L, 1e5L, 1e6L, 1e7L, 1e8L, 1e9L, 1e10L, 1e11L, 1e12L, 1e13L,
+        1e14L, 1e15L, 1e16L, 1e17L, 1e18L, 1e19L, 1e20L, 1e21L, 1e22L, 1e23L, 1e24L, 1e25L,
+        1e26L, 1e27L};
+    static const uint64_t SVMLIGHT_WHOLE_TEN[] = {
+        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    static const double SVMLIGHT_SIGN[] = {1.0, -1.0};
+    #define SVMLIGHT_ZEROS 0x3030303030303030ULL  /* eight digits 0 */
+    #define SVMLIGHT_EXACT (1ULL << 53)           /* whole numbers up to here are doubles */
+    #define SVMLIGHT_LARGEST_INDEX INT32_MAX
+    """
+    uint64_t load "svmlight_load"(const uint8_t *p) noexcept nogil
+    int trailing_zeros "__builtin_ctzll"(uint64_t word) noexcept nogil
+    int ones "__builtin_popcountll"(uint64_t word) noexcept nogil
+    bint likely "__builtin_expect"(bint condition, bint usual) noexcept nogil
+    const double *TEN "SVMLIGHT_TEN"
+    const long double *LONG_TEN "SVMLIGHT_LONG_TEN"
+    const uint64_t *WHOLE_TEN "SVMLIGHT_WHOLE_TEN"
+    const double *SIGN "SVMLIGHT_SIGN"
+    const uint64_t ZEROS "SVMLIGHT_ZEROS"
+    const uint64_t EXACT "SVMLIGHT_EXACT"
+    const int64_t LARGEST_INDEX "SVMLIGHT_LARGEST_INDEX"
+    const float LARGEST_FLOAT "FLT_MAX"
+    const double LARGEST_DOUBLE "DBL_MAX"
+    const long double LONG_EPSILON "LDBL_EPSILON"
+
+ctypedef const uint8_t *Text
+
+# The loop reads eight bytes at a time and stops at newlines: whoever calls appends these.
+PADDING = b"\n" * 8
+
+LABEL, QUERY, FEATURE, NUL = range(1, 5)   # what the bad token should have been
+
+cdef enum:
+    SPACE = 32
+    TAB = 9
+    NEWLINE = 10
+    RETURN = 13
+    COMMENT = 35
+    COLON = 58
+    COMMA = 44
+    DOT = 46
+    PLUS = 43
+    MINUS = 45
+    QUESTION = 63
+    IS_LABEL = 1
+    IS_QUERY = 2
+    IS_FEATURE = 3
+    IS_NUL = 4
+
+# Indices below are collected in a bitmap of 2 MiB, others by the caller.
+MARKED = 1 << 24
+MAX_INDEX = 2**31 - 1
+
+cdef enum:
+    MARKS = 1 << 24
+
+
+cdef struct Spelling:
+    Text start
+    Py_ssize_t length
+    int64_t line
+    int64_t column
+    uint64_t key
+
+
+cdef struct Spellings:
+    Spelling *items
+    int32_t *slots      # open addressing; position in items plus 1, 0 for a free slot
+    int64_t count
+    int64_t room        # slots, a power of two; items has half as many
+
+
+cdef struct Fault:
+    int expected        # 0: none
+    Text start
+    Text stop
+    int64_t line
+    int64_t column
+    int64_t previous    # the index before, in the same row
+
+
+cdef struct Number:
+    uint64_t digits     # |value| = digits * 10 ** exponent, the first 19 significant digits
+    int64_t exponent
+    bint dropped        # there were more digits
+
+
+# ---- numbers ----------------------------------------------------------------------------------
+
+cdef inline uint64_t not_digits(uint64_t word) noexcept nogil:
+    """Nonzero in every byte up to the first that is no digit; `word` is text ^ ZEROS."""
+    return ((word + 0x0606060606060606ULL) | word) & 0xF0F0F0F0F0F0F0F0ULL
+
+
+cdef inline uint64_t eight_digits(uint64_t word) noexcept nogil:
+    """The number whose decimal digits are the bytes of `word`, the lowest byte first."""
+    word = (word * 10 + (word >> 8)) & 0x00FF00FF00FF00FFULL
+    word = (word * 100 + (word >> 16)) & 0x0000FFFF0000FFFFULL
+    return (word * 10000 + (word >> 32)) & 0xFFFFFFFFULL
+
+
+cdef inline Text one_by_one(Text p, Number *number, int step) noexcept nogil:
+    """Read digits; `step` is 1 behind the decimal point and 0 before it."""
+    while p[0] - 48u <= 9u:
+        if likely(number.digits < 1000000000000000000ULL, True):
+            number.digits = number.digits * 10 + (p[0] - 48u)
+            number.exponent -= step
+        else:
+            number.exponent += 1 - step
+            number.dropped = True
+        p += 1
+    return p
+
+
+cdef inline Text fraction(Text p, Number *number) noexcept nogil:
+    """Read the digits behind the decimal point, eight at a time while they fit."""
+    cdef uint64_t word, others
+    cdef int n
+    while number.digits < 100000000000ULL:
+        word = load(p) ^ ZEROS
+        others = not_digits(word)
+        if others != 0:
+            n = trailing_zeros(others) >> 3
+            word = (word << (8 * (7 - n))) << 8   # two shifts: n may be 0
+            number.digits = number.digits * WHOLE_TEN[n] + eight_digits(word)
+            number.exponent -= n
+            return p + n
+        number.digits = number.digits * 100000000ULL + eight_digits(word)
+        number.exponent -= 8
+        p += 8
+    return one_by_one(p, number, 1)
+
+
+cdef Text power(Text p, Number *number) noexcept nogil:
+    """Read `e`, sign and digits; NULL without digits."""
+    cdef int64_t exponent = 0
+    cdef bint negative
+    p += 1
+    negative = p[0] == MINUS
+    if negative or p[0] == PLUS:
+        p += 1
+    if p[0] - 48u > 9u:
+        return NULL
+    while p[0] - 48u <= 9u:
+        if exponent < 1000000000:   # no line is long enough for more to matter
+            exponent = exponent * 10 + (p[0] - 48u)
+        p += 1
+    number.exponent += -exponent if negative else exponent
+    return p
+
+
+cdef inline Text unsigned_number(Text p, Number *number) noexcept nogil:
+    """Read digits[.digits*]|.digits and an exponent; NULL if this is no number."""
+    cdef Text start = p
+    number.digits = 0
+    number.exponent = 0
+    number.dropped = False
+    p = one_by_one(p, number, 0)
+    if p[0] == DOT:
+        p = fraction(p + 1, number)
+        if p - start == 1:
+            return NULL
+    elif p == start:
+        return NULL
+    if p[0] | 32 == 101:
+        return power(p, number)
+    return p
+
+
+cdef double correctly_rounded(Text start) noexcept with gil:
+    """What Python's float() says; `start` need not end in a NUL. Costs the lock."""
+    cdef char *stop
+    return PyOS_string_to_double(<const char *> start, &stop, NULL)
+
+
+cdef float float32_of_many_digits(Number *number, Text start) noexcept nogil:
+    """float32(float64(number)) for numbers with many digits or a large exponent.
+
+    `near` is off by less than 2**-51 of itself, so the true float64 lies between low and high,
+    and rounding is monotone: if both give the same float32, that is it.
+    """
+    cdef double near, low, high
+    if number.digits == 0 or number.exponent < -66:
+        return 0.0
+    if number.exponent > 38:
+        return INFINITY
+    if number.exponent < 0:
+        near = <double> number.digits / TEN[-number.exponent]
+    else:
+        near = <double> number.digits * TEN[number.exponent]
+    low = near * (1.0 - 1.0 / (1LL << 50))
+    high = near * (1.0 + 1.0 / (1LL << 50))
+    if <float> low == <float> high:
+        return <float> near
+    return <float> correctly_rounded(start)
+
+
+cdef inline float to_float32(Number *number, Text start) noexcept nogil:
+    """float32(float64(number)), rounded like Python does; `start` is its first digit or dot."""
+    # Both operands are exact, so IEEE 754 rounds the quotient correctly (Clinger 1990).
+    if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
+        return <float> (<double> <int64_t> number.digits / TEN[-number.exponent])
+    return float32_of_many_digits(number, start)
+
+
+cdef double to_float64(Number *number, Text start) noexcept nogil:
+    cdef long double near
+    cdef double low, high
+    if number.digits == 0:
+        return 0.0
+    if number.exponent >= -27 and number.exponent <= 27 and not number.dropped:
+        if number.exponent < 0:
+            near = <long double> number.digits / LONG_TEN[-number.exponent]
+        else:
+            near = <long double> number.digits * LONG_TEN[number.exponent]
+        # Where long double is float64 these two differ and Python decides.
+        low = <double> (near * (1 - 2 * LONG_EPSILON))
+        high = <double> (near * (1 + 2 * LONG_EPSILON))
+        if low == high:
+            return low
+    return correctly_rounded(start)
+
+
+# ---- tokens -----------------------------------------------------------------------------------
+
+cdef inline bint ends_token(Text p) noexcept nogil:
+    if p[0] > COMMENT:
+        return False
+    return (p[0] == SPACE or p[0] == NEWLINE or p[0] == TAB or p[0] == COMMENT
+            or (p[0] == RETURN and p[1] == NEWLINE))
+
+
+cdef inline Text end_of_token(Text p) noexcept nogil:
+    while not ends_token(p):
+        p += 1
+    return p
+
+
+cdef inline Text skip_blanks(Text p) noexcept nogil:
+    while p[0] == SPACE or p[0] == TAB:
+        p += 1
+    return p
+
+
+cdef bint is_not_finite(Text p, Py_ssize_t length) noexcept nogil:
+    """Whether the token spells nan, inf or infinity, as float() would take it."""
+    cdef const char *word
+    cdef Py_ssize_t i
+    if length > 0 and (p[0] == PLUS or p[0] == MINUS):
+        p += 1
+        length -= 1
+    if length == 3:
+        word = b"nan" if p[0] | 32 == 110 else b"inf"
+    elif length == 8:
+        word = b"infinity"
+    else:
+        return False
+    for i in range(length):
+        if p[i] | 32 != word[i]:
+            return False
+    return True
+
+
+cdef bint is_label(Text p, Py_ssize_t length, bint unlabelled) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(length):
+        if p[i] == COLON or p[i] == COMMA or p[i] < 32 or p[i] == 127:
+            return False
+    if length == 1 and p[0] == QUESTION:
+        return unlabelled
+    return not is_not_finite(p, length)
+
+
+cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) noexcept nogil:
+    """Whether the token is a finite float64, or an allowed `?` (nan)."""
+    cdef Number number
+    cdef bint negative = p[0] == MINUS
+    if p[0] == QUESTION and stop - p == 1:
+        value[0] = NAN
+        return unlabelled
+    if negative or p[0] == PLUS:
+        p += 1
+    if unsigned_number(p, &number) != stop:
+        return False
+    value[0] = SIGN[negative] * to_float64(&number, p)
+    return -LARGEST_DOUBLE <= value[0] <= LARGEST_DOUBLE
+
+
+# ---- distinct labels --------------------------------------------------------------------------
+
+cdef inline uint64_t key_of(Text p, Py_ssize_t length) noexcept nogil:
+    """Equal tokens have equal keys; tokens of up to eight bytes of one length, only those."""
+    cdef uint64_t key
+    cdef Py_ssize_t i
+    if length <= 8:
+        return load(p) & (0xFFFFFFFFFFFFFFFFULL >> (64 - 8 * length))
+    key = 0xCBF29CE484222325ULL
+    for i in range(length):
+        key = (key ^ p[i]) * 0x100000001B3ULL
+    return key
+
+
+cdef inline int64_t slot_of(Spellings *table, Text p, Py_ssize_t length, uint64_t key) noexcept nogil:
+    """Where this token is, or the free slot where it belongs."""
+    cdef int64_t slot = ((key * 0x9E3779B97F4A7C15ULL) >> 32) & (table.room - 1)
+    cdef Spelling *item
+    while table.slots[slot] != 0:
+        item = &table.items[table.slots[slot] - 1]
+        if item.key == key and item.length == length and (
+                length <= 8 or memcmp(item.start, p, length) == 0):
+            break
+        slot = (slot + 1) & (table.room - 1)
+    return slot
+
+
+cdef bint grow(Spellings *table) noexcept nogil:
+    """Double the room; False without memory."""
+    cdef int64_t room = table.room * 2 if table.room else 64
+    cdef int64_t i
+    cdef Spelling *items = <Spelling *> realloc(table.items, room // 2 * sizeof(Spelling))
+    if items == NULL:
+        return False
+    table.items = items
+    free(table.slots)
+    table.slots = <int32_t *> calloc(room, sizeof(int32_t))
+    if table.slots == NULL:
+        return False
+    table.room = room
+    for i in range(table.count):
+        table.slots[slot_of(table, items[i].start, items[i].length, items[i].key)] = <int32_t> i + 1
+    return True
+
+
+# ---- the file ---------------------------------------------------------------------------------
+
+cdef class Rows:
+    """What one piece of text holds: `parse` fills the arrays it is given and leaves the rest here.
+
+    rows, entries : filled positions
+    newlines : lines that end in this piece
+    beyond : whether an index of 2**24 or more is among `indices`
+    """
+
+    cdef readonly int64_t rows, entries, queries, newlines
+    cdef readonly bint beyond
+    cdef uint64_t *marks
+    cdef int64_t largest
+    cdef Spellings table
+    cdef Fault fault
+    cdef bytes text
+
+    def __cinit__(self):
+        self.marks = <uint64_t *> calloc(MARKS // 64, sizeof(uint64_t))
+        if self.marks == NULL or not grow(&self.table):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.marks)
+        free(self.table.items)
+        free(self.table.slots)
+
+    def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled,
+              int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
+              int32_t[::1] indices, float[::1] values):
+        """Parse `text`, complete lines and PADDING; the arrays are as long as `count` says."""
+        cdef Text start = <Text> <const char *> text
+        cdef Text end = start + len(text) - 8
+        cdef int32_t *code = NULL if numbers else &codes[0]
+        cdef double *label = &y[0] if numbers else NULL
+        cdef int32_t *index = &indices[0] if indices.shape[0] else NULL
+        cdef float *value = &values[0] if values.shape[0] else NULL
+        cdef int64_t *pointer = &indptr[0]
+        cdef bint enough
+        self.text = text   # spellings and the fault point into it
+        with nogil:
+            enough = self.run(
+                start, end, zero_based, unlabelled, code, label, pointer, index, value)
+        if not enough:
+            raise MemoryError
+
+    cdef bint run(self, Text p, Text end, bint zero_based, bint unlabelled, int32_t *codes,
+                  double *y, int64_t *indptr, int32_t *indices, float *values) noexcept nogil:
+        """All lines, up to the first bad token. False without memory."""
+        cdef Text line_start, token, stop
+        cdef int64_t line = 1, rows = 0, entries = 0, before = 0, before_last = 0, previous, index
+        cdef uint64_t word, others
+        cdef int expected = 0, n
+        cdef Number number
+        cdef float value
+        cdef bint negative
+        cdef int64_t lowest = -1 if zero_based else 0
+        indptr[0] = 0
+        while p < end:
+            line_start = p
+            p = skip_blanks(p)
+            token = p
+            previous = lowest
+            if p[0] != NEWLINE and p[0] != COMMENT and not (p[0] == RETURN and p[1] == NEWLINE):
+                # ---- label
+                stop = end_of_token(p)
+                if codes != NULL:
+                    n = self.read_label(p, stop, unlabelled, line, p - line_start + 1, &codes[rows])
+                    if n < 0:
+                        return False
+                    if n == 0:
+                        expected = IS_LABEL
+                        break
+                elif not read_number_label(p, stop, unlabelled, &y[rows]):
+                    expected = IS_LABEL
+                    break
+                p = skip_blanks(stop)
+                # ---- qid:
+                if p[0] == 113 and p[1] == 105 and p[2] == 100 and p[3] == COLON:
+                    token = p
+                    stop = p + 4
+                    while stop[0] - 48u <= 9u:
+                        stop += 1
+                    if stop - token == 4 or not ends_token(stop):
+                        expected = IS_QUERY
+                        break
+                    self.queries += 1
+                    p = skip_blanks(stop)
+                # ---- features
+                while True:
+                    token = p
+                    word = load(p) ^ ZEROS
+                    others = not_digits(word)
+                    n = trailing_zeros(others) >> 3 if others != 0 else 8
+                    if likely(n - 1u < 7u, True):
+                        index = eight_digits(word << (64 - 8 * n))
+                        p += n
+                    elif n == 0:
+                        if not ends_token(p):
+                            expected = IS_FEATURE
+                        break
+                    else:
+                        index = 0
+                        while p[0] - 48u <= 9u:
+                            if index <= LARGEST_INDEX:
+                                index = index * 10 + (p[0] - 48u)
+                            p += 1
+                    if index <= previous or index > LARGEST_INDEX or p[0] != COLON:
+                        expected = IS_FEATURE
+                        break
+                    p += 1
+                    negative = p[0] == MINUS
+                    p += negative
+                    if p[0] == PLUS and not negative:
+                        p += 1
+                    stop = p
+                    p = unsigned_number(p, &number)
+                    if p == NULL:
+                        expected = IS_FEATURE
+                        break
+                    value = to_float32(&number, stop)
+                    if value > LARGEST_FLOAT:
+                        expected = IS_FEATURE
+                        break
+                    values[entries] = <float> SIGN[negative] * value
+                    indices[entries] = <int32_t> index
+                    if likely(p[0] == SPACE, True):
+                        p += 1
+                        if p[0] <= SPACE:
+                            p = skip_blanks(p)
+                    elif ends_token(p):
+                        p = skip_blanks(p)
+                    else:
+                        expected = IS_FEATURE
+                        break
+                    previous = index
+                    entries += 1
+                if expected:
+                    break
+                self.mark(indices, before_last, before, entries)
+                rows += 1
+                indptr[rows] = entries
+                before_last = before
+                before = entries
+            # ---- end of line: a newline, or a comment and a newline
+            token = p
+            p = <Text> memchr(p, NEWLINE, end + 1 - p)
+            if p - token > 1:
+                stop = <Text> memchr(token, 0, p - token)
+                if stop != NULL:
+                    token = stop
+                    expected = IS_NUL
+                    break
+            p += 1
+            line += 1
+        self.rows = rows
+        self.entries = before
+        self.newlines = line - 1
+        if expected:
+            self.found(expected, token, line_start, line, previous)
+        elif p > end:
+            self.newlines -= 1   # the newline was padding
+        return True
+
+    cdef void found(self, int expected, Text token, Text line_start, int64_t line,
+                    int64_t previous) noexcept nogil:
+        cdef Text stop = token + 1 if expected == IS_NUL else end_of_token(token)
+        cdef Text nul = <Text> memchr(token, 0, stop - token)
+        if nul != NULL:
+            expected = IS_NUL
+            token = nul
+        self.fault.expected = expected
+        self.fault.start = token
+        self.fault.stop = stop
+        self.fault.line = line
+        self.fault.column = token - line_start + 1
+        self.fault.previous = previous
+
+    cdef inline int read_label(self, Text p, Text stop, bint unlabelled, int64_t line,
+                               int64_t column, int32_t *code) noexcept nogil:
+        """1: known or new and legal, 0: not a label, -1: no memory."""
+        cdef Py_ssize_t length = stop - p
+        cdef uint64_t key = key_of(p, length)
+        cdef int64_t slot = slot_of(&self.table, p, length, key)
+        cdef Spelling *item
+        if likely(self.table.slots[slot] != 0, True):
+            code[0] = self.table.slots[slot] - 1
+            return 1
+        if not is_label(p, length, unlabelled):
+            return 0
+        if 2 * (self.table.count + 1) > self.table.room:
+            if not grow(&self.table):
+                return -1
+            slot = slot_of(&self.table, p, length, key)
+        item = &self.table.items[self.table.count]
+        item.start = p
+        item.length = length
+        item.line = line
+        item.column = column
+        item.key = key
+        code[0] = <int32_t> self.table.count
+        self.table.count += 1
+        self.table.slots[slot] = <int32_t> self.table.count
+        return 1
+
+    cdef inline void mark(self, int32_t *indices, int64_t before_last, int64_t before,
+                          int64_t entries) noexcept nogil:
+        """Note the indices of the row before:entries; before_last:before is the row above it."""
+        cdef int64_t i
+        if entries - before == before - before_last and memcmp(
+                &indices[before], &indices[before_last], (entries - before) * sizeof(int32_t)) == 0:
+            return
+        for i in range(before, entries):
+            if likely(indices[i] < MARKS, True):
+                self.marks[indices[i] >> 6] |= <uint64_t> 1 << (indices[i] & 63)
+            else:
+                self.beyond = True
+                entries = i
+                break
+        # Indices ascend: the last one below the limit is the largest of the row.
+        if entries > before and indices[entries - 1] > self.largest:
+            self.largest = indices[entries - 1]
+
+    def distinct(self):
+        """How many distinct indices below 2**24 there are."""
+        cdef int64_t i, count = 0
+        for i in range(self.largest // 64 + 1):
+            count += ones(self.marks[i])
+        return count
+
+    def features(self, int32_t[::1] into):
+        """Write them in ascending order."""
+        cdef int64_t i, position = 0
+        cdef uint64_t word
+        with nogil:
+            for i in range(self.largest // 64 + 1):
+                word = self.marks[i]
+                while word:
+                    into[position] = <int32_t> (64 * i + trailing_zeros(word))
+                    position += 1
+                    word &= word - 1
+
+    def spellings(self):
+        """Distinct label tokens in order of first appearance: (token, line, column)."""
+        cdef int64_t i
+        cdef Spelling item
+        found = []
+        for i in range(self.table.count):
+            item = self.table.items[i]
+            found.append((item.start[:item.length], item.line, item.column))
+        return found
+
+    def bad_token(self):
+        """(expected, token, line, column, the row's index before) or None."""
+        if not self.fault.expected:
+            return None
+        return (self.fault.expected, self.fault.start[:self.fault.stop - self.fault.start],
+                self.fault.line, self.fault.column, self.fault.previous)
+
+
+def count(bytes text):
+    """(newlines, colons): bounds for rows (padding included) and entries of `text`."""
+    cdef Text p = <Text> <const char *> text
+    cdef Py_ssize_t size = len(text), i, start, stop
+    cdef int64_t newlines = 0, colons = 0
+    cdef uint8_t some_newlines, some_colons
+    with nogil:
+        # Counters of one byte let the compiler count sixteen bytes at once.
+        for start in range(0, size, 255):
+            stop = min(start + 255, size)
+            some_newlines = some_colons = 0
+            for i in range(start, stop):
+                some_newlines += p[i] == NEWLINE
+                some_colons += p[i] == COLON
+            newlines += some_newlines
+            colons += some_colons
+    return newlines, colons

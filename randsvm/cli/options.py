@@ -1,0 +1,122 @@
+"""Options of the commands, made from the parameter classes that own defaults and help.
+
+Declares nothing that a parameter class declares already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from randsvm.params import Option, options
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Parameters = TypeVar("Parameters")
+
+
+class Word(click.ParamType):
+    """A word of a list, or its number in the list: `-t rbf` or `-t 2`."""
+
+    name = "word"
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.words = words
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "|".join(self.words)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        if value in self.words:
+            return str(value)
+        if re.fullmatch(r"\d{1,3}", str(value)) and int(value) < len(self.words):
+            return self.words[int(value)]
+        listed = ", ".join(f"{word} ({number})" for number, word in enumerate(self.words))
+        self.fail(f"expected one of {listed}, found {value!r}", param, ctx)
+
+
+class Size(click.ParamType):
+    """Bytes, with K, M, G or T for powers of 1,024."""
+
+    name = "size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d*)?)([KMGT]?)(?:i?B)?", value, re.IGNORECASE)
+        if not found:
+            self.fail(f"expected a size as 512M or 4G, found {value!r}", param, ctx)
+        return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+class Switch(click.ParamType):
+    """0 or 1, as LIBSVM's -h."""
+
+    name = "0|1"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bool:
+        if value in (True, False):
+            return bool(value)
+        if value not in ("0", "1"):
+            self.fail(f"expected 0 or 1, found {value!r}", param, ctx)
+        return value == "1"
+
+
+KINDS: dict[str, Any] = {
+    "int": click.INT,
+    "float": click.FLOAT,
+    "path": click.Path(),
+    "size": Size(),
+    "switch": Switch(),
+}
+
+
+def _shown_default(spec: Option, default: Any) -> Any:
+    if default is None or spec.kind == "flag":
+        return None
+    if spec.kind == "size":
+        return f"{default >> 20}M"
+    return str(int(default)) if spec.kind == "switch" else f"{default}"
+
+
+def parameters(*groups: type) -> Callable[[Command], Command]:
+    """Decorator: an option for each field of each parameter class, in order."""
+
+    def decorate(command: Command) -> Command:
+        for group in reversed(groups):
+            for f, spec in reversed(list(options(group))):
+                shown = _shown_default(spec, f.default)
+                extra: dict[str, Any] = (
+                    {"is_flag": True}
+                    if spec.kind == "flag"
+                    else {"type": KINDS.get(spec.kind) if isinstance(spec.kind, str) else None}
+                )
+                if isinstance(spec.kind, tuple):
+                    extra["type"] = Word(spec.kind)
+                command = click.option(
+                    *spec.flags,
+                    f.name,
+                    default=f.default,
+                    show_default=shown if shown is not None else False,
+                    help=spec.help,
+                    **extra,
+                )(command)
+        return command
+
+    return decorate
+
+
+def gather(group: type[Parameters], given: dict[str, Any]) -> Parameters:
+    """The parameter object made of its own fields in `given`; raises ParameterError."""
+    return group(**{f.name: given[f.name] for f, _ in options(group)})
+
+
+quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and results.")

@@ -1,0 +1,52 @@
+"""randsvm-predict: labels or decision values of an svmlight file by a model file."""
+
+from __future__ import annotations
+
+import click
+
+from randsvm import __version__
+from randsvm.cli import door, options
+from randsvm.cli.report import Report
+from randsvm.files import STANDARD
+from randsvm.params import Resources
+
+COMMAND = "randsvm-predict"
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("test_file")
+@click.argument("model_file")
+@click.argument("output_file")
+@click.option("--scores", is_flag=True, help="Write decision values instead of labels.")
+@click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
+@options.quiet
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def predict(
+    test_file: str, model_file: str, output_file: str, scores: bool, jobs: int | None, quiet: bool
+) -> None:
+    """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
+
+    Rows labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
+    prints it. MODEL_FILE may come from randsvm-train or from LIBSVM's svm-train. Files may be
+    gzip, bzip2 or xz; - is standard input or output.
+    """
+    from randsvm import api
+
+    report = Report(COMMAND, [], quiet=quiet)
+    outcome = api.predict(
+        test_file,
+        model_file,
+        output_file,
+        scores=scores,
+        resources=Resources(jobs=jobs),
+        watch=report,
+    )
+    report.predicted(outcome, to_stdout=output_file == STANDARD)
+
+
+def main() -> None:
+    door.run(predict, COMMAND)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What a pass over D keeps. Collectors of two shards add up with +, in any grouping.
+
+Randomness is one seed: row i of draw s has the key Philox(seed, s, i), whoever asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class Draws:
+    """The stream of random draws of one run: draw number s gives every row of D a key.
+
+    A uniform sample of m rows is the m rows with the smallest keys; it does not depend on
+    shards, jobs or order, and raw Philox bits are the same in every numpy version.
+    """
+
+    seed: int
+    number: int = 0
+
+    def next(self) -> Draw:
+        self.number += 1
+        return Draw(self.seed, self.number)
+
+
+@dataclass(frozen=True)
+class Draw:
+    seed: int
+    number: int
+
+    def keys(self, start: int, stop: int) -> np.ndarray:
+        """Keys of rows start..stop-1; returns (stop - start,) uint64."""
+        # One Philox counter step yields four words, so row i is word i % 4 of step i // 4.
+        bits = np.random.Philox(key=[self.seed, self.number], counter=[start // 4, 0, 0, 0])
+        return bits.random_raw(stop - start + start % 4)[start % 4 :]
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """The `keep` candidates of smallest key, ties by row number; count counts all offered.
+
+    rows : (m,) int64, keys : (m,) of any one dtype; sorted by (key, row).
+    """
+
+    keep: int
+    count: int = 0
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    keys: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    @classmethod
+    def of(cls, keep: int, rows: np.ndarray, keys: np.ndarray) -> Smallest:
+        order = np.lexsort((rows, keys))[:keep]
+        return cls(keep, len(rows), rows[order], keys[order])
+
+    def __add__(self, other: Smallest) -> Smallest:
+        merged = self.of(
+            self.keep,
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.keys, other.keys]) if len(self.rows) else other.keys,
+        )
+        return Smallest(self.keep, self.count + other.count, merged.rows, merged.keys)
+
+
+@dataclass(frozen=True)
+class UniformSample:
+    """Collect a uniform sample of `keep` of the rows offered."""
+
+    keep: int
+    draw: Draw
+
+    def collect(self, start: int, chosen: np.ndarray, violation: np.ndarray) -> Smallest:
+        """Offer rows start + chosen; violation : (m,) of a whole chunk, unused here."""
+        keys = self.draw.keys(start, start + len(violation))[chosen]
+        return Smallest.of(self.keep, start + chosen, keys)

@@ -1,0 +1,610 @@
+"""D: the training set as shards of chunks, parsed once, then read from RAM, a spill file or a
+cache file.
+
+Cuts depend on the rows alone, never on memory, jobs or compression. Knows no kernel and no task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import local
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.collectors import Draw, Draws, Smallest
+from randsvm.errors import DataError, OutputError, ParameterError, TransferError
+from randsvm.events import tell
+from randsvm.files import STANDARD, create_output, display_name
+from randsvm.params import Resources
+from randsvm.points import Points
+from randsvm.svmlight import Block, LabelTable, read_blocks
+
+Report = TypeVar("Report")
+
+# A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
+CHUNK_ROWS = 4096
+CHUNK_NONZEROS = 1 << 20
+# A shard is the unit of parallel work: small enough that two workers end together.
+SHARD_CHUNKS = 2
+# Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
+CLASS_ROWS = 10
+
+CACHE_MAGIC = b"randsvm cache 1\n"
+
+
+@dataclass(frozen=True)
+class RawChunk:
+    """Consecutive rows as parsed: y (m,) float64 (class numbers, or target values), indptr
+    (m+1,) int64, indices (nnz,) int32 as written in the file, values (nnz,) float32."""
+
+    y: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows start .. start + m - 1 of D. X : (m, d) CSR float32, y : (m,) float64."""
+
+    start: int
+    X: sparse.csr_matrix
+    y: np.ndarray
+
+    @property
+    def rows(self) -> np.ndarray:
+        return np.arange(self.start, self.start + len(self.y))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Consecutive chunks of D: numbers first .. last - 1, rows start .. stop - 1."""
+
+    number: int
+    first: int
+    last: int
+    start: int
+    stop: int
+
+    def within(self, rows: np.ndarray) -> slice:
+        """The part of a sorted array of row numbers that lies in this shard."""
+        return slice(*np.searchsorted(rows, (self.start, self.stop)))
+
+
+# --- where chunks live ---------------------------------------------------------------------
+
+
+class RamStore:
+    """Chunks as arrays in memory."""
+
+    def __init__(self) -> None:
+        self.chunks: list[RawChunk] = []
+        self.nbytes = 0
+
+    def append(self, chunk: RawChunk) -> None:
+        self.chunks.append(chunk)
+        self.nbytes += chunk.nbytes
+
+    def read(self, number: int) -> RawChunk:
+        return self.chunks[number]
+
+
+class FileStore:
+    """Chunks one after the other in a file, read with pread into buffers that each thread reuses.
+
+    A chunk read is valid until its thread reads the next. Mapped pages would count as resident
+    memory. table : (chunks, 4) int64: offset, rows, nonzeros, stored indices.
+    """
+
+    # A chunk whose rows all have the same indices (dense data) stores them once.
+
+    def __init__(self, stream: BinaryIO, name: str, table: np.ndarray | None = None) -> None:
+        self.stream = stream
+        self.name = name
+        self.entries: list[tuple[int, int, int, int]] = (
+            [] if table is None else [tuple(row) for row in table.tolist()]
+        )
+        self.buffers = local()
+
+    def append(self, chunk: RawChunk) -> None:
+        m, nnz = len(chunk.y), len(chunk.values)
+        indices = chunk.indices
+        width = nnz // m
+        if nnz == m * width and width and (indices.reshape(m, width) == indices[:width]).all():
+            indices = indices[:width]
+        self.entries.append((self.stream.tell(), m, nnz, len(indices)))
+        try:
+            for array in (chunk.y, chunk.indptr, indices, chunk.values):
+                self.stream.write(np.ascontiguousarray(array).data)
+            self.stream.write(bytes(-self.stream.tell() % 8))
+        except OSError as error:
+            raise TransferError(f"writing {self.name}: {error.strerror}") from error
+
+    def read(self, number: int) -> RawChunk:
+        offset, m, nnz, stored = self.entries[number]
+        size = 8 * m + 8 * (m + 1) + 4 * stored + 4 * nnz
+        buffer = getattr(self.buffers, "bytes", None)
+        if buffer is None or len(buffer) < size:
+            buffer = self.buffers.bytes = bytearray(size)
+        self._fill(memoryview(buffer)[:size], offset)
+        y = np.frombuffer(buffer, np.float64, m)
+        indptr = np.frombuffer(buffer, np.int64, m + 1, 8 * m)
+        indices = np.frombuffer(buffer, np.int32, stored, 16 * m + 8)
+        values = np.frombuffer(buffer, np.float32, nnz, 16 * m + 8 + 4 * stored)
+        return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
+
+    def _fill(self, view: memoryview, offset: int) -> None:
+        done = 0
+        while done < len(view):
+            try:
+                count = os.preadv(self.stream.fileno(), [view[done:]], offset + done)
+            except OSError as error:
+                raise TransferError(f"reading {self.name}: {error.strerror}") from error
+            if count == 0:
+                raise TransferError(f"reading {self.name}: it became shorter while in use")
+            done += count
+
+
+class SpillStore:
+    """RAM while the chunks fit `limit` bytes, then a file in `folder` that has no name."""
+
+    def __init__(self, limit: int, folder: str | None) -> None:
+        self.limit = limit
+        self.folder = folder
+        self.inner: RamStore | FileStore = RamStore()
+
+    def append(self, chunk: RawChunk) -> None:
+        self.inner.append(chunk)
+        if isinstance(self.inner, RamStore) and self.inner.nbytes > self.limit:
+            self.inner = self._spilled(self.inner)
+
+    def _spilled(self, ram: RamStore) -> FileStore:
+        try:
+            stream = tempfile.TemporaryFile(dir=self.folder, buffering=1 << 20)  # noqa: SIM115
+        except OSError as error:
+            where = self.folder or tempfile.gettempdir()
+            raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
+        store = FileStore(stream, "the spill file")
+        for chunk in ram.chunks:
+            store.append(chunk)
+        return store
+
+    def read(self, number: int) -> RawChunk:
+        return self.inner.read(number)
+
+    def close(self) -> None:
+        if isinstance(self.inner, FileStore):
+            try:
+                self.inner.stream.flush()
+            except OSError as error:
+                raise TransferError(f"writing the spill file: {error.strerror}") from error
+
+
+Store = RamStore | FileStore | SpillStore
+
+
+# --- the first pass ------------------------------------------------------------------------
+
+
+class ChunkCutter:
+    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
+
+    def __init__(self, chunk_rows: int, chunk_nonzeros: int) -> None:
+        self.chunk_rows = chunk_rows
+        self.chunk_nonzeros = chunk_nonzeros
+        self.parts: list[RawChunk] = []
+        self.rows = self.nonzeros = 0
+
+    def add(self, y: np.ndarray, block: Block) -> Iterator[RawChunk]:
+        """Take in a block's rows with labels y; yield the chunks that are full."""
+        at, m = 0, len(y)
+        while at < m:
+            # The chunk closes with the row that reaches either bound.
+            enough = block.indptr[at] + self.chunk_nonzeros - self.nonzeros
+            by_nonzeros = int(np.searchsorted(block.indptr[at + 1 :], enough)) + at + 1
+            to = min(m, at + self.chunk_rows - self.rows, by_nonzeros)
+            begin, end = block.indptr[at], block.indptr[to]
+            self.parts.append(
+                RawChunk(
+                    y[at:to],
+                    block.indptr[at : to + 1] - begin,
+                    block.indices[begin:end],
+                    block.values[begin:end],
+                )
+            )
+            self.rows += to - at
+            self.nonzeros += int(end - begin)
+            if self.rows >= self.chunk_rows or self.nonzeros >= self.chunk_nonzeros:
+                yield self.cut()
+            at = to
+
+    def cut(self) -> RawChunk:
+        """The rows held now as one chunk (copied: a block's memory is let go)."""
+        lengths = np.concatenate([np.diff(p.indptr) for p in self.parts])
+        chunk = RawChunk(
+            np.concatenate([p.y for p in self.parts]),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            np.concatenate([p.indices for p in self.parts]),
+            np.concatenate([p.values for p in self.parts]),
+        )
+        self.parts.clear()
+        self.rows = self.nonzeros = 0
+        return chunk
+
+
+class Digest:
+    """sha256 over labels, row lengths, indices and values in file order, however chunks are cut."""
+
+    def __init__(self) -> None:
+        self.hashes = [hashlib.sha256() for _ in range(4)]
+
+    def add(self, chunk: RawChunk) -> None:
+        lengths = np.diff(chunk.indptr)
+        for digest, array in zip(
+            self.hashes, (chunk.y, lengths, chunk.indices, chunk.values), strict=True
+        ):
+            digest.update(array.data)
+
+    def hexdigest(self, names: Sequence[str]) -> str:
+        whole = hashlib.sha256(json.dumps(list(names)).encode())
+        for digest in self.hashes:
+            whole.update(digest.digest())
+        return whole.hexdigest()
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first pass learns of the data, besides the chunks.
+
+    features : (d,) int32, the distinct indices, sorted, as written in the file.
+    names, values: labels as first spelled, in order of appearance (classification), and what
+    they stand for. queries: rows with a qid:.
+    """
+
+    n: int
+    nnz: int
+    features: np.ndarray
+    names: tuple[str, ...]
+    values: tuple[int | str, ...]
+    queries: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The options that change what is parsed, and how D is cut. `labels`: class or number."""
+
+    labels: str = "class"
+    zero_based: bool = False
+    chunk_rows: int = CHUNK_ROWS
+    chunk_nonzeros: int = CHUNK_NONZEROS
+
+
+def _first_pass(
+    path: str, reading: Reading, store: Store, jobs: int
+) -> tuple[Header, np.ndarray]:
+    """Parse and validate everything once into `store`; returns the header and the rows of each
+    chunk, (chunks,) int64."""
+    table, digest = LabelTable(path), Digest()
+    cutter = ChunkCutter(reading.chunk_rows, reading.chunk_nonzeros)
+    features = np.empty(0, np.int32)
+    sizes: list[int] = []
+    nnz = queries = 0
+
+    def keep(chunk: RawChunk) -> None:
+        digest.add(chunk)
+        store.append(chunk)
+        sizes.append(len(chunk.y))
+
+    blocks = read_blocks(
+        path, labels=reading.labels, zero_based=reading.zero_based, jobs=jobs, watch=tell
+    )
+    for block in blocks:
+        y = table.classes(block) if reading.labels == "class" else block.y
+        if not np.array_equal(features, block.features):
+            features = np.union1d(features, block.features)
+        nnz += len(block.values)
+        queries += block.queries
+        for chunk in cutter.add(y, block):
+            keep(chunk)
+    if cutter.rows:
+        keep(cutter.cut())
+    if not sizes:
+        raise DataError(display_name(path), 1, 1, "expected a row, found an empty file")
+    header = Header(
+        sum(sizes),
+        nnz,
+        features.astype(np.int32),
+        tuple(table.names),
+        tuple(table.values),
+        queries,
+        digest.hexdigest(table.names),
+    )
+    return header, np.array(sizes, np.int64)
+
+
+# --- the cache file ------------------------------------------------------------------------
+
+
+def _source_identity(path: str, reading: Reading) -> dict[str, Any]:
+    """What must be unchanged for a cache to stand for `path`: size, time, both ends, options."""
+    source = Path(path)
+    status = source.stat()
+    with source.open("rb") as stream:
+        head = stream.read(1 << 16)
+        stream.seek(max(0, status.st_size - (1 << 16)))
+        ends = hashlib.sha256(head + stream.read(1 << 16)).hexdigest()
+    return {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "ends": ends,
+        "reading": vars(reading),
+    }
+
+
+def _write_cache(path: str, reading: Reading, cache: str, jobs: int) -> None:
+    """Parse `path` into the cache file, whole or not at all.
+
+    Layout: magic, chunks, features, chunk sizes and table, a JSON footer with its own sha256,
+    the footer's place.
+    """
+    identity = _source_identity(path, reading)
+    with create_output(cache) as stream:
+        stream.write(CACHE_MAGIC)
+        store = FileStore(stream, cache)
+        header, _ = _first_pass(path, reading, store, jobs)
+        arrays = header.features.tobytes() + np.array(store.entries, np.int64).tobytes()
+        footer = {
+            "source": identity,
+            "header": {**vars(header), "features": len(header.features)},
+            "chunks": len(store.entries),
+        }
+        text = json.dumps(footer).encode()
+        stream.write(arrays + text)
+        stream.write(hashlib.sha256(arrays + text).digest())
+        stream.write(len(arrays).to_bytes(8, "little") + len(text).to_bytes(8, "little"))
+
+
+def _open_cache(
+    path: str, reading: Reading, cache: str
+) -> tuple[Header, np.ndarray, FileStore] | None:
+    """The content of a cache that stands for `path` as it is now; None: missing or stale."""
+    try:
+        stream = Path(cache).open("rb")  # noqa: SIM115 - the store keeps it open
+    except OSError:
+        return None
+    with ExitStack() as stack:
+        stack.enter_context(stream)
+        ends = len(CACHE_MAGIC) + 48
+        size = os.fstat(stream.fileno()).st_size
+        if size < ends or stream.read(len(CACHE_MAGIC)) != CACHE_MAGIC:
+            return None
+        stream.seek(size - 48)
+        tail = stream.read(48)
+        lengths = int.from_bytes(tail[32:40], "little"), int.from_bytes(tail[40:], "little")
+        if sum(lengths) > size - ends:
+            return None
+        stream.seek(size - 48 - sum(lengths))
+        arrays, text = stream.read(lengths[0]), stream.read(lengths[1])
+        if hashlib.sha256(arrays + text).digest() != tail[:32]:
+            return None
+        footer = json.loads(text)
+        if footer["source"] != json.loads(json.dumps(_source_identity(path, reading))):
+            return None
+        d = footer["header"]["features"]
+        features = np.frombuffer(arrays, np.int32, d).copy()
+        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 4)
+        named = {k: tuple(footer["header"][k]) for k in ("names", "values")}
+        header = Header(**{**footer["header"], **named, "features": features})
+        stack.pop_all()
+        return header, table[:, 1].copy(), FileStore(stream, cache, table)
+
+
+# --- D -------------------------------------------------------------------------------------
+
+
+class Dataset:
+    """D as an algorithm sees it: shards, random rows, and `map` over the shards.
+
+    n, d, nnz: rows, distinct features, nonzeros. targets : (classes,) float64 or None: what a
+    class number stands for in y (see `relabel`); None leaves y as stored.
+    """
+
+    def __init__(
+        self, header: Header, sizes: np.ndarray, store: Store, pool: ThreadPoolExecutor
+    ) -> None:
+        self.header = header
+        self.n, self.nnz, self.d = header.n, header.nnz, len(header.features)
+        self.store = store
+        self.pool = pool
+        self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        chunks = len(sizes)
+        self.shards = [
+            Shard(number, first, last, int(self.starts[first]), int(self.starts[last]))
+            for number, first in enumerate(range(0, chunks, SHARD_CHUNKS))
+            for last in [min(first + SHARD_CHUNKS, chunks)]
+        ]
+        self.targets: np.ndarray | None = None
+        # Running decision values; made and owned by scan.py, one per view of D.
+        self.running: Any = None
+
+    def relabel(self, targets: np.ndarray) -> Dataset:
+        """A view whose y is targets[class]; shares the data, not the running values."""
+        view = object.__new__(Dataset)
+        view.__dict__ = {**self.__dict__, "targets": np.asarray(targets, float), "running": None}
+        return view
+
+    @cached_property
+    def _columns(self) -> np.ndarray | int:
+        """How an index becomes a column: an offset, or a table by index."""
+        features = self.header.features
+        if self.d == 0 or features[-1] - features[0] == self.d - 1:
+            return int(features[0]) if self.d else 0
+        if features[-1] < max(1 << 16, 64 * self.d):
+            table = np.zeros(int(features[-1]) + 1, np.int32)
+            table[features] = np.arange(self.d, dtype=np.int32)
+            return table
+        return -1
+
+    def columns(self, indices: np.ndarray) -> np.ndarray:
+        """Columns of known indices. indices : (nnz,) int32; returns (nnz,) int32."""
+        how = self._columns
+        if isinstance(how, np.ndarray):
+            return how[indices]
+        if how < 0:
+            return np.searchsorted(self.header.features, indices).astype(np.int32)
+        return indices - np.int32(how)
+
+    def chunk(self, number: int) -> Chunk:
+        """Chunk `number`; for a file store valid until this thread asks for the next."""
+        raw = self.store.read(number)
+        return Chunk(int(self.starts[number]), self._matrix(raw), self._labels(raw.y))
+
+    def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
+        X = sparse.csr_matrix((len(raw.y), self.d), dtype=np.float32)
+        # Set directly: the constructor would check every index of every chunk on every pass.
+        X.data, X.indices = raw.values, self.columns(raw.indices)
+        X.indptr = raw.indptr.astype(np.int32) if len(raw.values) < 2**31 else raw.indptr
+        X.has_sorted_indices = X.has_canonical_format = True
+        return X
+
+    def _labels(self, y: np.ndarray) -> np.ndarray:
+        return y.copy() if self.targets is None else self.targets[y.astype(np.int64)]
+
+    def chunks(self, shard: Shard) -> Iterator[Chunk]:
+        return (self.chunk(number) for number in range(shard.first, shard.last))
+
+    def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
+        """work(shard) for every shard on the pool; reports come in the order of the shards."""
+        futures = [self.pool.submit(work, shard) for shard in self.shards]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def points(self, rows: np.ndarray) -> Points:
+        """The rows asked for, (m,) int64 in any order, as Points in ascending order."""
+        rows = np.sort(rows)
+
+        def gather(shard: Shard) -> list[Points]:
+            mine = rows[shard.within(rows)]
+            found = []
+            for number in range(shard.first, shard.last):
+                begin, end = self.starts[number], self.starts[number + 1]
+                wanted = mine[slice(*np.searchsorted(mine, (begin, end)))]
+                if len(wanted):
+                    chunk = self.chunk(number)
+                    local_rows = wanted - begin
+                    found.append(Points(wanted, chunk.X[local_rows], chunk.y[local_rows]))
+            return found
+
+        parts = [part for report in self.map(gather) for part in report]
+        if not parts:
+            empty = sparse.csr_matrix((0, self.d), dtype=np.float32)
+            return Points(rows, empty, np.empty(0))
+        return Points.concatenate(parts)
+
+    def sample(self, draw: Draw, m: int) -> np.ndarray:
+        """Row numbers of a uniform sample of m rows, ascending; (min(m, n),) int64."""
+
+        def smallest(shard: Shard) -> Smallest:
+            rows = np.arange(shard.start, shard.stop)
+            return Smallest.of(m, rows, draw.keys(shard.start, shard.stop))
+
+        return np.sort(sum(self.map(smallest), Smallest(m)).rows)
+
+    def sample_of_each_class(self, draw: Draw, m: int) -> np.ndarray:
+        """Row numbers of the m rows of smallest key in each distinct y; ascending."""
+
+        def smallest(shard: Shard) -> dict[float, Smallest]:
+            keys = draw.keys(shard.start, shard.stop)
+            y = np.concatenate([chunk.y for chunk in self.chunks(shard)])
+            found = {}
+            for label in np.unique(y):
+                local_rows = np.flatnonzero(y == label)
+                found[label] = Smallest.of(m, local_rows + shard.start, keys[local_rows])
+            return found
+
+        merged: dict[float, Smallest] = {}
+        for report in self.map(smallest):
+            for label, kept in report.items():
+                merged[label] = merged[label] + kept if label in merged else kept
+        return np.sort(np.concatenate([kept.rows for kept in merged.values()]))
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
+    """S: r rows drawn uniformly; rows of rare classes are added (at least min(10, size) each)."""
+    if D.n <= r:
+        return D.points(np.arange(D.n))
+    draw = rng.next()
+    rows = D.sample(draw, r)
+    if D.targets is not None:
+        rows = np.union1d(rows, D.sample_of_each_class(draw, CLASS_ROWS))
+    return D.points(rows)
+
+
+def load(path: str, reading: Reading, resources: Resources) -> Dataset:
+    """Parse `path` (or open its cache) and return D.
+
+    Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
+    """
+    jobs, cache = resources.workers, resources.cache
+    if cache is not None:
+        if path == STANDARD:
+            raise ParameterError("--cache needs a named file: standard input cannot be checked")
+        found = _open_cache(path, reading, cache) if Path(path).is_file() else None
+        if found is None:
+            _write_cache(path, reading, cache, jobs)
+            found = _open_cache(path, reading, cache)
+            if found is None:
+                raise TransferError(f"{path} changed while it was read into {cache}")
+        header, sizes, store = found
+    else:
+        spill = SpillStore(resources.data_bytes, resources.tmpdir)
+        header, sizes = _first_pass(path, reading, spill, jobs)
+        spill.close()
+        store = spill
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
+    return Dataset(header, sizes, store, pool)
+
+
+def two_classes(D: Dataset, path: str) -> Dataset:
+    """The view of D with y = +1 for LIBSVM's first label, -1 for the other.
+
+    LIBSVM's first label is +1 for {-1, +1}, else the first in the file. Raises DataError when
+    there are not two classes.
+    """
+    values, names = D.header.values, D.header.names
+    if len(values) != 2:
+        found = f"only the label {names[0]}" if len(values) == 1 else f"{len(values)} classes"
+        raise DataError(display_name(path), 1, 1, f"expected two classes, found {found}")
+    first = 1 if tuple(values) == (-1, 1) else 0
+    return D.relabel(np.where(np.arange(2) == first, 1.0, -1.0))
+
+
+def positive_class(D: Dataset) -> int:
+    assert D.targets is not None
+    return int(np.argmax(D.targets))
+
+
+__all__ = ["Chunk", "Dataset", "Reading", "Shard", "load", "random_subset", "two_classes"]

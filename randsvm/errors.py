@@ -1,0 +1,65 @@
+"""Every error that is the user's business, each with its exit code.
+
+Never imports anything; the command line turns these into one line on stderr.
+"""
+
+from __future__ import annotations
+
+
+class RandsvmError(Exception):
+    """Root of the family: a sentence for the user and the exit code of the process."""
+
+    exit_code = 70
+
+
+class ParameterError(RandsvmError):
+    """A parameter is out of its bounds or contradicts another."""
+
+    exit_code = 2
+
+
+class DataError(RandsvmError):
+    """Bad svmlight text: where (file, 1-based line and column), what was expected, what was found."""
+
+    exit_code = 65
+
+    def __init__(self, file: str, line: int, column: int, problem: str) -> None:
+        super().__init__(f"{file}:{line}:{column}: {problem}")
+
+
+class ContentError(RandsvmError):
+    """The content of a whole file is unusable: an empty file, one class only, a damaged archive."""
+
+    exit_code = 65
+
+
+class ModelError(RandsvmError):
+    """A model file is truncated, altered, of another kind, or contradicts itself."""
+
+    exit_code = 65
+
+
+class InputError(RandsvmError):
+    """An input file cannot be opened."""
+
+    exit_code = 66
+
+
+class OutputError(RandsvmError):
+    """An output file cannot be created."""
+
+    exit_code = 73
+
+
+class TransferError(RandsvmError):
+    """Reading or writing failed half-way (a full disk included)."""
+
+    exit_code = 74
+
+
+class Interrupted(RandsvmError):
+    """The run was stopped by a signal; the exit code is 128 + its number."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"interrupted by signal {signal_number}")
+        self.exit_code = 128 + signal_number

@@ -1,0 +1,260 @@
+"""Opens inputs and creates outputs; turns what the system says into our errors.
+
+Inputs are opened by their first bytes (plain, gzip, bzip2, xz, zstd). Outputs appear whole or
+not at all. Knows no format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from randsvm.errors import ContentError, InputError, OutputError, TransferError
+
+STANDARD = "-"
+# The names that scripts use; replacing the file behind them would lose what else is printed.
+STANDARD_OUTPUTS = (STANDARD, "/dev/stdout", "/dev/fd/1")
+BLOCK = 1 << 22  # bytes read at once where a whole file is wanted
+
+# First bytes -> module of the standard library whose open() reads it. compression.zstd came
+# with Python 3.14.
+COMPRESSIONS = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\x00": "lzma",
+    b"\x28\xb5\x2f\xfd": "compression.zstd",
+}
+HEAD = max(map(len, COMPRESSIONS))
+
+
+def display_name(path: str) -> str:
+    """The name that messages use: standard input has none of its own."""
+    return "<stdin>" if path == STANDARD else path
+
+
+@contextlib.contextmanager
+def open_input(path: str) -> Iterator[BinaryIO]:
+    """A binary stream of the decompressed content of `path` (`-`: standard input).
+
+    Raises InputError when it cannot be opened or its compression cannot be read here.
+    Reading from the stream is best done through `read_block`, which knows the faults.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            if path == STANDARD:
+                stream = _standard_input()
+            else:
+                stream = stack.enter_context(Path(path).open("rb"))
+        except OSError as error:
+            raise InputError(f"cannot open {path}: {error.strerror}") from error
+        try:
+            head, stream = _with_head(stream)
+        except OSError as error:
+            raise InputError(f"cannot read {display_name(path)}: {error.strerror}") from error
+        yield _decompressed(path, stream, head)
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:  # the caller closed it (<&-)
+        raise InputError("cannot read <stdin>: it is closed")
+    return sys.stdin.buffer
+
+
+def _with_head(stream: Any) -> tuple[bytes, BinaryIO]:
+    """The first bytes of `stream`, enough to know its compression, and a stream that has them."""
+    if hasattr(stream, "peek"):
+        head = stream.peek(HEAD)[:HEAD]
+        if len(head) == HEAD or stream.seekable():
+            return head, stream
+    # The first write into a pipe may be shorter than that: read on, and put the bytes back.
+    head = stream.read(HEAD)
+    return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream)))
+
+
+class _Rejoined(io.RawIOBase):
+    """`head`, then the rest of `stream`, which stays the caller's to close."""
+
+    def __init__(self, head: bytes, stream: io.BufferedIOBase) -> None:
+        self._head = head
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._head:
+            return self._stream.readinto(buffer)
+        taken = self._head[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._head = self._head[len(taken) :]
+        return len(taken)
+
+
+def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
+    for magic, module in COMPRESSIONS.items():
+        if head.startswith(magic):
+            try:
+                codec = __import__(module, fromlist=["open"])
+            except ImportError as error:
+                raise InputError(
+                    f"cannot read {display_name(path)}: it is compressed with "
+                    f"{module.rpartition('.')[2]}, which this Python does not bring; "
+                    f"decompress it into a pipe and train from -"
+                ) from error
+            return codec.open(stream)
+    return stream
+
+
+def read_block(stream: BinaryIO, size: int, path: str) -> bytes:
+    """Up to `size` bytes, b"" at the end; short blocks are possible from pipes.
+
+    Raises ContentError for a damaged archive and TransferError for a failing device.
+    """
+    try:
+        return stream.read(size)
+    except EOFError as error:
+        raise ContentError(
+            f"{display_name(path)}: expected the end of the compressed stream, "
+            f"found the end of the file (truncated?)"
+        ) from error
+    except OSError as error:
+        if error.errno is None:  # gzip and bz2 report bad content as an OSError without number
+            raise ContentError(f"{display_name(path)}: damaged archive: {error}") from error
+        raise TransferError(f"reading {display_name(path)}: {error.strerror}") from error
+    except Exception as error:  # zlib, lzma and zstd have an error class each
+        if type(error).__module__.partition(".")[0] in ("zlib", "_lzma", "lzma", "compression"):
+            raise ContentError(f"{display_name(path)}: damaged archive: {error}") from error
+        raise
+
+
+def read_whole(path: str) -> bytes:
+    """The decompressed content of `path` (`-`: standard input)."""
+    with open_input(path) as stream:
+        return b"".join(iter(lambda: read_block(stream, BLOCK, path), b""))
+
+
+@contextlib.contextmanager
+def create_output(path: str) -> Iterator[BinaryIO]:
+    """A binary stream whose content becomes `path` when the block ends without an error.
+
+    A regular file is written beside its final place, flushed, fsynced and renamed (symlinks
+    followed, mode as the old file or umask says), so that readers see the old file or the new
+    one. FIFOs, devices and `-` (standard output) are written directly.
+    Raises OutputError when it cannot be created and TransferError when writing fails.
+    """
+    if path in STANDARD_OUTPUTS:
+        stream = _standard_output()
+        with _writing(path):
+            yield stream
+            stream.flush()
+        return
+    target, mode = _target(path)
+    if not _is_replaceable(mode):
+        with _creating(path):
+            stream = target.open("wb")
+        with _writing(path), stream:
+            yield stream
+        return
+    with _creating(path):
+        descriptor, temporary = _create_beside(target, mode)
+    try:
+        with _writing(path), os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        with _creating(path):
+            temporary.replace(target)
+            _sync_folder(target.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _standard_output() -> BinaryIO:
+    if sys.stdout is None:  # the caller closed it (>&-)
+        raise OutputError("cannot write <stdout>: it is closed")
+    sys.stdout.flush()  # what was printed before comes first
+    return sys.stdout.buffer
+
+
+def _target(path: str) -> tuple[Path, int | None]:
+    """The file that `path` means and its mode, None where there is none yet."""
+    mode = None
+    with _creating(path), contextlib.suppress(FileNotFoundError):
+        mode = Path(path).stat().st_mode
+    if path.endswith("/") or (mode is not None and stat.S_ISDIR(mode)):
+        raise OutputError(f"cannot create {path}: Is a directory")
+    # Only a file that is renamed into place needs its links followed; the link /dev/fd/63
+    # behind a shell's >(command) leads to no path at all.
+    return Path(os.path.realpath(path) if _is_replaceable(mode) else path), mode
+
+
+def _is_replaceable(mode: int | None) -> bool:
+    return mode is None or stat.S_ISREG(mode)
+
+
+def _create_beside(target: Path, mode: int | None) -> tuple[int, Path]:
+    """A new file in the folder of `target`, open for writing, with the permissions it is to have.
+
+    The kernel applies the umask: asking for it would mean to change it, under all threads.
+    """
+    temporary = target.with_name(f".{target.name[:50]}.{os.urandom(8).hex()}")
+    wanted = 0o666 if mode is None else stat.S_IMODE(mode)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, wanted & 0o777)
+    if mode is not None:
+        os.fchmod(descriptor, wanted)
+    return descriptor, temporary
+
+
+def _sync_folder(folder: Path) -> None:
+    # The rename is durable only once the folder is; not every file system lets a folder sync.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _creating(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot create {path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        name = "<stdout>" if path in STANDARD_OUTPUTS else path
+        raise TransferError(f"writing {name}: {error.strerror or error}") from error
+
+
+def check_output(path: str) -> None:
+    """Raise OutputError now if `path` could not be created later, before hours of work.
+
+    Writes nothing.
+    """
+    if path in STANDARD_OUTPUTS:
+        _standard_output()
+        return
+    target, mode = _target(path)
+    if not _is_replaceable(mode):
+        if not os.access(target, os.W_OK):
+            raise OutputError(f"cannot create {path}: Permission denied")
+        return
+    if not target.parent.is_dir():
+        raise OutputError(f"cannot create {path}: No such file or directory")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot create {path}: Permission denied")

@@ -1,0 +1,1 @@
+"""Text formats of models: LIBSVM's, LIBLINEAR's, and the sealed trailer that both may carry."""

@@ -1,0 +1,258 @@
+"""Parameters: frozen dataclasses, checked when made. Every default lives here and nowhere else.
+
+A field also carries its option (letters, long name, help), so that the command line and the
+line that repeats a run cannot drift from it. Imports nothing heavy: `--help` reads this room.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any
+
+from randsvm.errors import ParameterError
+
+# LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
+KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid")
+TASK_NAMES = ("svc",)
+
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field is named on the command line: its flags, its help, what it is measured in.
+
+    kind: int, float, flag, switch (0 or 1), path, or size (bytes with K, M, G); a tuple of words is
+    a choice.
+    """
+
+    flags: tuple[str, ...]
+    help: str
+    kind: str | tuple[str, ...]
+
+
+def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str) -> Any:
+    """A dataclass field with its option."""
+    return field(default=default, metadata={"option": Option(flags, help, kind)})
+
+
+def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
+    """The fields of a parameter class (or object) that have an option."""
+    return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
+
+
+def command_line(*parameters: Any) -> list[str]:
+    """Options and values that make these parameters again; what is None or False is left out."""
+    words: list[str] = []
+    for group in parameters:
+        for f, spec in options(group):
+            value = getattr(group, f.name)
+            if spec.kind == "flag":
+                name, _, negation = spec.flags[0].partition("/")
+                words += [name] if value else [negation] if negation else []
+            elif value is not None:
+                words += [spec.flags[0], _word(value)]
+    return words
+
+
+def _word(value: Any) -> str:
+    """The shortest word that reads back as the same value."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return str(value)
+
+
+def _require(condition: bool, sentence: str) -> None:
+    """Conditions are written so that nan fails them too."""
+    if not condition:
+        raise ParameterError(sentence)
+
+
+@dataclass(frozen=True)
+class Params:
+    """What is trained: LIBSVM's letters with LIBSVM's meanings and defaults."""
+
+    task: str = option(
+        "svc", TASK_NAMES, "-s", "--task", help="What is trained; svc is LIBSVM's C-SVC (0)."
+    )
+    kernel: str = option(
+        "rbf", KERNEL_NAMES, "-t", "--kernel", help="Kernel, by word or LIBSVM's number."
+    )
+    degree: int = option(3, "int", "-d", "--degree", help="Degree of the poly kernel.")
+    gamma: float | None = option(
+        None, "float", "-g", "--gamma", help="gamma of poly, rbf and sigmoid.  [default: 1/d]"
+    )
+    coef0: float = option(0.0, "float", "-r", "--coef0", help="coef0 of poly and sigmoid.")
+    C: float = option(1.0, "float", "-c", "--cost", help="C, the cost of a violation.")
+    tolerance: float = option(
+        1e-3, "float", "-e", "--tolerance", help="Tolerance of the KKT conditions."
+    )
+    shrinking: bool = option(
+        True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics."
+    )
+    # Size of LIBSVM's kernel cache in MB. No option here: `Resources` decides, as it does not
+    # change what is trained.
+    cache: float = 100.0
+
+    def __post_init__(self) -> None:
+        _require(self.task in TASK_NAMES, f"task must be one of {TASK_NAMES}, got {self.task}")
+        _require(
+            self.kernel in KERNEL_NAMES, f"kernel must be one of {KERNEL_NAMES}, got {self.kernel}"
+        )
+        _require(
+            0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}"
+        )
+        _require(
+            self.gamma is None or 0 <= self.gamma < math.inf,
+            f"gamma must be >= 0 and finite, got {self.gamma}",
+        )
+        _require(math.isfinite(self.coef0), f"coef0 must be finite, got {self.coef0}")
+        _require(0 < self.C < math.inf, f"C must be > 0 and finite, got {self.C}")
+        _require(0 < self.tolerance < 1, f"tolerance must be > 0 and < 1, got {self.tolerance}")
+
+    def resolved(self, d: int) -> Params:
+        """The same with gamma = 1/d filled in where it was left open (LIBSVM's default)."""
+        return self if self.gamma is not None else replace(self, gamma=1.0 / max(d, 1))
+
+    @property
+    def positive_semidefinite(self) -> bool:
+        """Whether the kernel is: only then D <= optimum <= P holds."""
+        return self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
+
+
+@dataclass(frozen=True)
+class RandsvmParams:
+    """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
+
+    support_bound None: KBH07 section 3's formula from distortion epsilon and delta. sample_size
+    None: `EXCESS` times k; why, see algorithms/randsvm.py.
+    """
+
+    EXCESS = 1.25
+
+    support_bound: int | None = option(
+        None,
+        "int",
+        "-k",
+        "--support-bound",
+        help="Stop at k support vectors.  [default: ceil(32 ln(4n/delta) / epsilon^2)]",
+    )
+    sample_size: int | None = option(
+        None,
+        "int",
+        "--sample-size",
+        help=f"Rows r of a subproblem, more than k.  [default: {EXCESS:g} k]",
+    )
+    distortion: float = option(
+        0.2, "float", "--distortion", help="epsilon of k's formula, of the random projection."
+    )
+    delta: float = option(0.9, "float", "--delta", help="Failure probability in k's formula.")
+    separable: bool = option(
+        False,
+        "flag",
+        "--separable",
+        help="The data is linearly separable in feature space: factor 16 in k's formula, not 32.",
+    )
+
+    def __post_init__(self) -> None:
+        k, r = self.support_bound, self.sample_size
+        _require(k is None or k >= 1, f"support bound k must be >= 1, got {k}")
+        _require(r is None or r >= 2, f"sample size r must be >= 2, got {r}")
+        _require(
+            0 < self.distortion < 1,
+            f"distortion epsilon must be > 0 and < 1, got {self.distortion}",
+        )
+        _require(0 < self.delta < 1, f"delta must be > 0 and < 1, got {self.delta}")
+        if k is not None and r is not None:
+            _require(
+                r > k,
+                f"sample size r must exceed the support bound k, got r={r}, k={k}; "
+                f"raise --sample-size or lower --support-bound",
+            )
+
+    def resolved(self, n: int) -> RandsvmParams:
+        """k and r filled in for n rows.
+
+        k = ceil(factor ln(4 n / delta) / epsilon^2), KBH07 section 3: 10,404 for n = 100,000.
+        Where r was given and k was not, k is at most r - 1.
+        """
+        k, r = self.support_bound, self.sample_size
+        if k is None:
+            factor = 16 if self.separable else 32
+            k = math.ceil(factor * math.log(4 * n / self.delta) / self.distortion**2)
+            k = k if r is None else min(k, r - 1)
+        return replace(
+            self, support_bound=k, sample_size=r or max(k + 1, math.ceil(self.EXCESS * k))
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What makes a run repeatable besides its parameters."""
+
+    seed: int = option(0, "int", "--seed", help="Seed of all random draws.")
+    zero_based: bool = option(
+        False, "flag", "--zero-based", help="Feature indices start at 0, not at 1."
+    )
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.seed < 2**64, f"seed must be >= 0 and < 2^64, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use; none of it changes a byte of a model."""
+
+    jobs: int | None = option(None, "int", "--jobs", help="Worker threads.  [default: all cores]")
+    memory: int = option(
+        2048 * MEGABYTE,
+        "size",
+        "--memory",
+        help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.",
+    )
+    libsvm_cache: float | None = option(
+        None,
+        "float",
+        "-m",
+        "--libsvm-cache",
+        help="LIBSVM's kernel cache in MB.  [default: a quarter of --memory]",
+    )
+    tmpdir: str | None = option(
+        None, "path", "--tmpdir", help="Folder of the spill file.  [default: TMPDIR or /tmp]"
+    )
+    cache: str | None = option(
+        None, "path", "--cache", help="Keep the parsed data in this file for later runs."
+    )
+
+    def __post_init__(self) -> None:
+        _require(self.jobs is None or self.jobs >= 1, f"jobs must be >= 1, got {self.jobs}")
+        _require(
+            self.memory >= 16 * MEGABYTE, f"memory must be at least 16M, got {self.memory} bytes"
+        )
+        cache = self.libsvm_cache
+        _require(
+            cache is None or 0 < cache < math.inf, f"libsvm cache must be > 0 MB, got {cache}"
+        )
+
+    @property
+    def workers(self) -> int:
+        if self.jobs is not None:
+            return self.jobs
+        # Not every system can tell which cores a process may use.
+        usable = getattr(os, "sched_getaffinity", None)
+        return len(usable(0)) if usable else os.cpu_count() or 1
+
+    @property
+    def data_bytes(self) -> int:
+        """The share of memory that parsed data may hold before it goes to a spill file."""
+        return self.memory // 2
+
+    @property
+    def libsvm_megabytes(self) -> float:
+        """LIBSVM's kernel cache: its size changes no result, only the time."""
+        return self.libsvm_cache or self.memory / 4 / MEGABYTE

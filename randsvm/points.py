@@ -1,0 +1,46 @@
+"""Points: rows of D with their numbers and labels, the one data type that carries rows.
+
+Knows nothing of files, kernels or solvers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+
+@dataclass(frozen=True)
+class Points:
+    """Rows of a data set, in ascending order of `rows`.
+
+    rows : (m,) int64, row numbers in D
+    X : (m, d) CSR float32, columns are positions in D's sorted feature indices
+    y : (m,) float64, labels as the task sees them (-1/+1 for classification)
+    """
+
+    rows: np.ndarray
+    X: sparse.csr_matrix
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, chosen: np.ndarray) -> Points:
+        return Points(self.rows[chosen], self.X[chosen], self.y[chosen])
+
+    def __add__(self, other: Points) -> Points:
+        """The rows of both, in ascending order (no row may be in both)."""
+        both = Points.concatenate([self, other])
+        return both[np.argsort(both.rows, kind="stable")]
+
+    @staticmethod
+    def concatenate(parts: Sequence[Points]) -> Points:
+        if len(parts) == 1:
+            return parts[0]
+        X = sparse.vstack([p.X for p in parts], format="csr")
+        return Points(
+            np.concatenate([p.rows for p in parts]), X, np.concatenate([p.y for p in parts])
+        )

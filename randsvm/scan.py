@@ -1,0 +1,323 @@
+"""Scan D: advance the running decision values and find the rows that violate the KKT conditions.
+
+One pass gives the violators, the primal objective P and the dual objective D. Knows nothing of
+files, solvers or the command line.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.collectors import Draw, Draws, Smallest, UniformSample
+from randsvm.dataset import Dataset, Shard
+from randsvm.events import Progress, tell
+from randsvm.kernels import BLOCK_ROWS, Expansion, Space, prefers_dense, slices
+from randsvm.points import Points
+from randsvm.solution import SV
+from randsvm.tasks import TASKS, Task
+
+# Rows whose running decision value every scan recomputes from scratch in float64, and as many
+# unbounded support vectors at the most.
+AUDIT_ROWS = 512
+# float32 arguments of this size carry a rounding error that no audit needs to find.
+FLOAT32_UNIT = 2.0**-24
+FLOAT32_LIMIT = 1e-5
+# Draw number of the audit rows: a number that no scan ever reaches.
+AUDIT_DRAW = 2**63
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """D(alpha) <= optimum <= P(w, b), for the whole of D.
+
+    primal P, dual D; certified False where the kernel is not positive semidefinite, and then
+    the two bound nothing.
+    """
+
+    primal: float
+    dual: float
+    certified: bool = True
+
+    @property
+    def gap(self) -> float:
+        """(P - D) / max(|P|, |D|), 0 if both are 0; nan if nothing is certified."""
+        if not self.certified:
+            return float("nan")
+        scale = max(abs(self.primal), abs(self.dual))
+        return (self.primal - self.dual) / scale if scale else 0.0
+
+
+@dataclass(frozen=True)
+class Violators:
+    """V: how many rows violate their KKT condition, a sample of them, and the certificate.
+
+    Rows of the last working set are never in V.
+    """
+
+    D: Dataset
+    sample: Smallest
+    certificate: Certificate
+
+    @property
+    def count(self) -> int:
+        return self.sample.count
+
+    def draw(self, m: int) -> Points:
+        """m violators drawn uniformly: the first of the sample, which is in random order."""
+        return self.D.points(self.sample.rows[:m])
+
+
+@dataclass
+class Running:
+    """The state that a scan advances: u of every row under the solution `SV`.
+
+    u: one (rows,) float64 array per shard. space: how kernel blocks are laid out, and the
+    precision in which they are computed.
+    """
+
+    u: list[np.ndarray]
+    space: Space
+    audit: Points
+    SV: SV | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one shard reports; findings of consecutive shards add up."""
+
+    loss: float
+    violators: Smallest
+    u: list[np.ndarray] = field(default_factory=list)
+
+    def __add__(self, other: Findings) -> Findings:
+        return Findings(
+            self.loss + other.loss,
+            self.violators + other.violators,
+            self.u + other.u,
+        )
+
+
+def violators(D: Dataset, SV: SV, outside: Points, keep: int, rng: Draws) -> Violators:
+    """V(D, SV) without the rows of `outside`, the last working set.
+
+    Keeps a uniform sample of `keep` of them. Advances u by the coefficients that changed since
+    the last scan of this D, unless starting anew is cheaper. Completes SV: its u, and its b
+    where no unbounded support vector determines it.
+    """
+    running = _running(D, SV, rng)
+    question = _Question(TASKS[SV.params.task], SV, outside.rows, UniformSample(keep, rng.next()))
+    found = _advance(D, running, question)
+    SV.u = _at(D, running, SV.points.rows)
+    if not SV.unbounded.any():
+        SV.b = best_offset(D)
+        found = _pass(D, running, question, SV.points.X[:0], SV.beta[:0])
+    norm = float(SV.beta @ SV.u)
+    certificate = Certificate(
+        norm / 2 + SV.params.C * found.loss,
+        question.task.reward(SV.points.y, SV.beta) - norm / 2,
+        SV.params.positive_semidefinite,
+    )
+    return Violators(D, found.violators, certificate)
+
+
+def _advance(D: Dataset, running: Running, question: _Question) -> Findings:
+    """Bring the running values to the question's solution, and ask it."""
+    SV, old = question.SV, running.SV
+    Z, difference = SV.change_since(old)
+    fresh = old is None or len(difference) >= len(SV)
+    if fresh:
+        Z, difference = SV.points.X, SV.beta
+    running.SV = SV
+    found = _pass(D, running, question, Z, difference, fresh=fresh)
+    if running.space.dtype is np.float32 and not _precise(D, running):
+        # Rounding has shown: from here on everything is computed in float64.
+        running.space = replace(running.space, dtype=np.float64)
+        found = _pass(D, running, question, SV.points.X, SV.beta, fresh=True)
+    return found
+
+
+def evaluate(D: Dataset, SV: SV, rng: Draws) -> Violators:
+    """The certificate of SV computed from scratch, so that no rounding of earlier scans is in it.
+
+    Every row is asked but the unbounded support vectors, which lie on the margin.
+    """
+    if D.running is not None:
+        D.running.SV = None
+    return violators(D, SV, SV.points[np.flatnonzero(SV.unbounded)], 0, rng)
+
+
+def best_offset(D: Dataset) -> float:
+    """The b that minimises P(w, b) over all rows for the w of the running values.
+
+    Bisection on the subgradient, for a solution without unbounded support vectors, where
+    LIBSVM's b is only a midpoint.
+    """
+    u, y = np.concatenate(D.running.u), _labels(D)
+    # Row i leaves the hinge's slope at b = y_i - u_i: the minimum is one of these breakpoints.
+    breakpoints = y - u
+    low, high = float(breakpoints.min()), float(breakpoints.max())
+    while True:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            return middle
+        slope = np.count_nonzero((y < 0) & (breakpoints < middle)) - np.count_nonzero(
+            (y > 0) & (breakpoints > middle)
+        )
+        if slope == 0:
+            return middle
+        low, high = (middle, high) if slope < 0 else (low, middle)
+
+
+def _labels(D: Dataset) -> np.ndarray:
+    def of(shard: Shard) -> np.ndarray:
+        return np.concatenate([chunk.y for chunk in D.chunks(shard)])
+
+    return np.concatenate(list(D.map(of)))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a pass asks of each row: the task's loss and violation, rows never to be offered."""
+
+    task: Task
+    SV: SV
+    working: np.ndarray
+    collector: UniformSample
+
+    def bounds(self, shard: Shard) -> np.ndarray:
+        """Sign of beta for the bounded support vectors of the shard, 0 elsewhere: int8."""
+        SV = self.SV
+        bound = np.zeros(shard.stop - shard.start, np.int8)
+        part = shard.within(SV.points.rows)
+        rows, beta = SV.points.rows[part], SV.beta[part]
+        bounded = ~SV.unbounded[part]
+        bound[rows[bounded] - shard.start] = np.sign(beta[bounded])
+        return bound
+
+    def offered(self, shard: Shard) -> np.ndarray:
+        """Rows that may be reported as violators: all but the last working set. Bool."""
+        may = np.ones(shard.stop - shard.start, bool)
+        may[self.working[shard.within(self.working)] - shard.start] = False
+        return may
+
+
+def _pass(
+    D: Dataset,
+    running: Running,
+    question: _Question,
+    Z: sparse.csr_matrix,
+    difference: np.ndarray,
+    *,
+    fresh: bool = False,
+) -> Findings:
+    """One pass over the shards: u += sum_j difference_j K(z_j, .), then the question."""
+    expansion = Expansion(running.space, Z, difference)
+    counter = _Counter(D.n)
+
+    def work(shard: Shard) -> Findings:
+        u = running.u[shard.number]
+        if fresh:
+            u.fill(0.0)
+        bound, may = question.bounds(shard), question.offered(shard)
+        total = Findings(0.0, Smallest(question.collector.keep))
+        for chunk in D.chunks(shard):
+            at = slice(chunk.start - shard.start, chunk.start - shard.start + len(chunk.y))
+            u[at] += expansion.values(chunk.X)
+            total = total + _ask(question, chunk.start, chunk.y, u[at], bound[at], may[at])
+            counter.add(len(chunk.y))
+        part = question.SV.points.rows[shard.within(question.SV.points.rows)]
+        return replace(total, u=[u[part - shard.start]])
+
+    reports = D.map(work)
+    total = next(reports)
+    for report in reports:
+        counter.tell()
+        total = total + report
+    return total
+
+
+def _ask(
+    question: _Question,
+    start: int,
+    y: np.ndarray,
+    u: np.ndarray,
+    bound: np.ndarray,
+    may: np.ndarray,
+) -> Findings:
+    f = u + question.SV.b
+    violation = question.task.violation(y, f, bound)
+    chosen = np.flatnonzero((violation > question.SV.params.tolerance) & may)
+    kept = question.collector.collect(start, chosen, violation)
+    return Findings(float(question.task.loss(y, f).sum()), kept)
+
+
+@dataclass
+class _Counter:
+    """Rows scanned so far, over all threads; told to the listener by the calling thread."""
+
+    n: int
+    done: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, rows: int) -> None:
+        with self.lock:
+            self.done += rows
+
+    def tell(self) -> None:
+        tell(Progress("scanning", self.done, self.n))
+
+
+def _running(D: Dataset, SV: SV, rng: Draws) -> Running:
+    """D's running values, made with its first scan."""
+    if D.running is None:
+        audit = D.points(D.sample(Draw(rng.seed, AUDIT_DRAW), AUDIT_ROWS))
+        dense = prefers_dense(D.n, D.d, D.nnz)
+        centre = None
+        if dense and SV.kernel.name == "rbf":
+            centre = np.asarray(audit.X.mean(axis=0), np.float64).ravel()
+        space = Space(SV.kernel, dense, centre, np.float32)
+        if SV.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT >= FLOAT32_LIMIT:
+            space = replace(space, dtype=np.float64)
+        u = [np.zeros(shard.stop - shard.start) for shard in D.shards]
+        D.running = Running(u, space, audit)
+    return D.running
+
+
+def _largest_norm(D: Dataset, space: Space) -> float:
+    """max |x|^2 over D, after centring."""
+
+    def of(shard: Shard) -> float:
+        norms = [
+            space.rows(chunk.X[at]).norms.max()
+            for chunk in D.chunks(shard)
+            for at in slices(len(chunk.y), BLOCK_ROWS)
+        ]
+        return float(max(norms))
+
+    return max(D.map(of))
+
+
+def _at(D: Dataset, running: Running, rows: np.ndarray) -> np.ndarray:
+    """Running values of the given ascending rows; (m,) float64."""
+    if len(rows) == 0:
+        return np.empty(0)
+    parts = [running.u[s.number][rows[s.within(rows)] - s.start] for s in D.shards]
+    return np.concatenate(parts)
+
+
+def _precise(D: Dataset, running: Running) -> bool:
+    """Whether the running values agree with float64 ones, from scratch, on the audit rows."""
+    SV, space = running.SV, running.space
+    assert SV is not None
+    exact = replace(space, dtype=np.float64)
+    expansion = Expansion(exact, SV.points.X, SV.beta)
+    unbounded = SV.points[np.flatnonzero(SV.unbounded)[:AUDIT_ROWS]]
+    for points in (running.audit, unbounded):
+        difference = expansion.values(points.X) - _at(D, running, points.rows)
+        if len(points) and np.abs(difference).max() > SV.params.tolerance / 4:
+            return False
+    return True

@@ -1,0 +1,420 @@
+"""Outputs appear whole or not at all, inputs open by their first bytes, faults have exit codes."""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from randsvm import files
+from randsvm.errors import ContentError, InputError, OutputError, RandsvmError, TransferError
+from randsvm.files import check_output, create_output, read_whole
+
+TEXT = b"+1 1:0.5\n-1 2:0.25\n"
+
+
+class Text(io.TextIOWrapper):
+    """A stand-in for sys.stdin or sys.stdout."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        super().__init__(io.BytesIO(content))
+
+
+def write(path, content: bytes = b"new") -> None:
+    with create_output(str(path)) as stream:
+        stream.write(content)
+
+
+def permissions(path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names(folder) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+@contextlib.contextmanager
+def umask(mask: int):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextlib.contextmanager
+def refused(error: type[RandsvmError], exit_code: int, message: str):
+    with pytest.raises(error) as caught:
+        yield
+    assert caught.value.exit_code == exit_code
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# Outputs: regular files
+
+
+def test_a_new_file_holds_what_was_written(tmp_path):
+    write(tmp_path / "m")
+    assert (tmp_path / "m").read_bytes() == b"new"
+    assert names(tmp_path) == ["m"]
+
+
+class Stop(BaseException):
+    """Neither an Exception nor known to the package, like KeyboardInterrupt."""
+
+
+@pytest.mark.parametrize("error", [ValueError, Stop, TransferError("x")])
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_an_error_inside_leaves_the_old_file_and_no_other(tmp_path, error, old):
+    path = tmp_path / "m"
+    if old:
+        path.write_bytes(old)
+    with (
+        pytest.raises(error if isinstance(error, type) else type(error)),
+        create_output(str(path)) as stream,
+    ):
+        stream.write(b"half a model" * 10000)
+        stream.flush()
+        raise error
+    assert names(tmp_path) == (["m"] if old else [])
+    assert not old or path.read_bytes() == old
+
+
+def test_readers_see_the_old_file_until_the_block_ends(tmp_path):
+    path = tmp_path / "m"
+    path.write_bytes(b"old")
+    with create_output(str(path)) as stream:
+        stream.write(b"new")
+        stream.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
+def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path, monkeypatch, fault):
+    path = tmp_path / "m"
+    path.write_bytes(b"old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    if fault == "fsync":
+        monkeypatch.setattr(os, "fsync", fail)
+    if fault == "replace":
+        monkeypatch.setattr(type(path), "replace", fail)
+    error, exit_code = (OutputError, 73) if fault == "replace" else (TransferError, 74)
+    with refused(error, exit_code, f"{path}: No space left"), create_output(str(path)) as stream:
+        stream.write(b"new")
+        if fault == "write":
+            fail()
+    assert names(tmp_path) == ["m"]
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_a_new_file_has_the_permissions_of_umask(tmp_path, mask, mode):
+    with umask(mask):
+        write(tmp_path / "m")
+    assert permissions(tmp_path / "m") == mode
+
+
+def test_umask_itself_is_never_touched(tmp_path, monkeypatch):
+    # It belongs to the process: a file that another thread makes meanwhile would be public.
+    monkeypatch.setattr(os, "umask", None)
+    write(tmp_path / "m")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o666, 0o444, 0o2755])
+def test_an_old_file_keeps_its_permissions(tmp_path, mode):
+    path = tmp_path / "m"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with umask(0o027), create_output(str(path)) as stream:
+        stream.write(b"new")
+        beside = [p for p in tmp_path.iterdir() if p != path]
+        assert [permissions(p) for p in beside] == [mode]  # private from the first byte on
+    assert permissions(path) == mode
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("target", ["there", "new"])
+def test_a_symlink_is_followed(tmp_path, target):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "there").write_bytes(b"old")
+    link = tmp_path / "m"
+    link.symlink_to(f"folder/{target}")
+    check_output(str(link))
+    write(link)
+    assert link.is_symlink()
+    assert (tmp_path / "folder" / target).read_bytes() == b"new"
+    assert names(tmp_path) == ["folder", "m"]
+
+
+def test_a_name_of_full_length_is_written(tmp_path):
+    name = "ü" * 127  # 254 bytes, where 255 is the limit
+    write(tmp_path / name)
+    assert names(tmp_path) == [name]
+
+
+def test_a_name_relative_to_the_working_folder_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_output("m")
+    write("m")
+    assert names(tmp_path) == ["m"]
+
+
+def link_to_itself(folder):
+    (folder / "loop").symlink_to("loop")
+    return folder / "loop"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder, "Is a directory"),
+        (lambda folder: f"{folder}/new/", "Is a directory"),
+        (lambda folder: "", "Is a directory"),
+        (lambda folder: folder / "missing" / "m", "No such file or directory"),
+        (lambda folder: folder / "file" / "m", "Not a directory"),
+        (lambda folder: folder / ("x" * 256), "File name too long"),
+        (link_to_itself, "Too many levels of symbolic links"),
+    ],
+)
+def test_what_cannot_be_created_is_said_before_and_when_writing(tmp_path, make, message):
+    (tmp_path / "file").write_bytes(b"")
+    path = str(make(tmp_path))
+    before = names(tmp_path)
+    for attempt in (check_output, write):
+        with refused(OutputError, 73, f"cannot create {path}: {message}"):
+            attempt(path)
+    assert names(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission_is_refused(tmp_path):
+    (tmp_path / "folder").mkdir(mode=0o555)
+    for attempt in (check_output, write):
+        with refused(OutputError, 73, "Permission denied"):
+            attempt(str(tmp_path / "folder" / "m"))
+
+
+def test_check_output_writes_nothing(tmp_path):
+    check_output(str(tmp_path / "new"))
+    assert names(tmp_path) == []
+
+
+# Outputs: everything else is written directly
+
+
+def reading(path) -> tuple[threading.Thread, list[bytes]]:
+    """A thread that reads all of `path`, and where it puts what it read."""
+    got: list[bytes] = []
+    thread = threading.Thread(target=lambda: got.append(path.read_bytes()), daemon=True)
+    thread.start()
+    return thread, got
+
+
+def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    check_output(str(fifo))
+    thread, got = reading(fifo)
+    write(fifo)
+    thread.join(5)
+    assert got == [b"new"]
+    assert fifo.is_fifo()
+    assert names(tmp_path) == ["fifo"]
+
+
+def test_a_pipe_behind_dev_fd_is_written():
+    # What >(command) of a shell hands over: a link that leads to no path.
+    reader, writer = os.pipe()
+    check_output(f"/dev/fd/{writer}")
+    write(f"/dev/fd/{writer}")
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        assert stream.read() == b"new"
+
+
+def test_a_full_device_is_exit_74():
+    with refused(TransferError, 74, "writing /dev/full: No space left on device"):
+        write("/dev/full")
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_standard_output_comes_after_what_was_printed(monkeypatch, name):
+    stdout = Text()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    check_output(name)
+    stdout.write("before ")
+    write(name)
+    assert stdout.buffer.getvalue() == b"before new"
+
+
+def run_python(code: str, redirection: str, **kwargs) -> subprocess.CompletedProcess:
+    """`code` with a real standard input and output."""
+    command = f'exec "{sys.executable}" -c "$0" {redirection}'
+    return subprocess.run(["sh", "-c", command, code], capture_output=True, timeout=20, **kwargs)
+
+
+def test_a_file_behind_dev_stdout_keeps_what_else_is_printed(tmp_path):
+    code = """
+from randsvm.files import create_output
+print("before")
+with create_output("/dev/stdout") as stream:
+    stream.write(b"new\\n")
+print("after")
+"""
+    assert run_python(code, "> out", cwd=tmp_path, env=environment()).stderr == b""
+    assert (tmp_path / "out").read_text() == "before\nnew\nafter\n"
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def test_closed_standard_streams_are_refused(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stdin", None)
+    for attempt in (check_output, write):
+        with refused(OutputError, 73, "cannot write <stdout>: it is closed"):
+            attempt("-")
+    with refused(InputError, 66, "cannot read <stdin>: it is closed"):
+        read_whole("-")
+
+
+def test_a_reader_that_went_away_is_left_to_the_command_line():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        write(f"/dev/fd/{writer}")
+    os.close(writer)
+
+
+# Inputs
+
+COMPRESS = {
+    "plain": bytes,
+    "gzip": lambda content: gzip.compress(content, mtime=0),
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+compressions = pytest.mark.parametrize("compression", COMPRESS)
+
+
+@compressions
+@pytest.mark.parametrize("content", [b"", b"1\n", TEXT, TEXT * 500_000], ids=len)
+def test_an_input_is_known_by_its_first_bytes(tmp_path, compression, content):
+    path = tmp_path / "any-name"
+    path.write_bytes(COMPRESS[compression](content))
+    assert read_whole(str(path)) == content
+
+
+@compressions
+def test_standard_input_may_come_in_drops(monkeypatch, compression):
+    reader, writer = os.pipe()
+    content = COMPRESS[compression](TEXT)
+    first_read = threading.Event()
+
+    def drip():
+        for byte in content:
+            os.write(writer, bytes([byte]))
+            first_read.wait(0.001)
+        os.close(writer)
+
+    with os.fdopen(reader, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        threading.Thread(target=drip, daemon=True).start()
+        assert read_whole("-") == TEXT
+
+
+@compressions
+def test_standard_input_without_a_system_file_is_read(monkeypatch, compression):
+    monkeypatch.setattr(sys, "stdin", Text(COMPRESS[compression](TEXT)))
+    assert read_whole("-") == TEXT
+    assert read_whole("-") == b""  # it is at its end, and still open
+
+
+def test_real_standard_input_survives(tmp_path):
+    code = """
+import sys
+from randsvm.files import open_input
+with open_input("-") as stream:
+    print(stream.readline())
+print(sys.stdin.buffer.readline())
+"""
+    (tmp_path / "in").write_bytes(TEXT)
+    run = run_python(code, "< in", cwd=tmp_path, env=environment())
+    assert (run.stdout.splitlines(), run.stderr) == ([b"b'+1 1:0.5\\n'", b"b'-1 2:0.25\\n'"], b"")
+
+
+def test_a_fifo_is_read(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    thread = threading.Thread(target=fifo.write_bytes, args=[TEXT], daemon=True)
+    thread.start()
+    assert read_whole(str(fifo)) == TEXT
+    thread.join(5)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("missing", "No such file or directory"), (".", "Is a directory"), ("", "Is a directory")],
+)
+def test_what_cannot_be_opened_is_exit_66(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    with refused(InputError, 66, f"cannot open {name}: {message}"):
+        read_whole(name)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "bzip2", "xz"])
+def test_a_cut_archive_is_bad_content(tmp_path, compression):
+    content = COMPRESS[compression](TEXT)
+    path = tmp_path / "a"
+    for size in range(files.HEAD, len(content)):
+        path.write_bytes(content[:size])
+        with refused(ContentError, 65, f"{path}: "):
+            read_whole(str(path))
+
+
+@pytest.mark.parametrize("compression", ["gzip", "bzip2", "xz"])
+def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(tmp_path, compression):
+    content = COMPRESS[compression](TEXT)
+    path = tmp_path / "a"
+    for position in range(files.HEAD, len(content)):
+        for bit in range(8):
+            flipped = bytearray(content)
+            flipped[position] ^= 1 << bit
+            path.write_bytes(flipped)
+            try:
+                assert read_whole(str(path)) == TEXT
+            except ContentError as error:
+                assert error.exit_code == 65
+
+
+def test_a_compression_that_this_python_lacks_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(files.COMPRESSIONS, b"\x28\xb5\x2f\xfd", "compression.missing")
+    path = tmp_path / "a"
+    path.write_bytes(b"\x28\xb5\x2f\xfd....")
+    with refused(InputError, 66, "it is compressed with missing, which this Python does not bring"):
+        read_whole(str(path))
+
+
+def test_a_device_that_fails_while_it_is_read_is_exit_74():
+    class Broken(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            raise OSError(5, "Input/output error")
+
+    with refused(TransferError, 74, "reading a: Input/output error"):
+        files.read_block(io.BufferedReader(Broken()), 10, "a")

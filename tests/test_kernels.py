@@ -1,0 +1,91 @@
+"""Kernel values and their sums against the formulas, one pair at a time, in float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from randsvm.kernels import BLOCK_CENTRES, BLOCK_ROWS, Expansion, Kernel, Space, gram, squared_norms
+
+KERNELS = [
+    Kernel("linear"),
+    Kernel("poly", gamma=0.5, coef0=1.0, degree=3),
+    Kernel("poly", gamma=0.5, coef0=-0.5, degree=6),
+    Kernel("poly", gamma=0.5, coef0=1.0, degree=0),
+    Kernel("rbf", gamma=0.3),
+    Kernel("sigmoid", gamma=0.2, coef0=-0.1),
+]
+
+
+def by_definition(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> float:
+    dot = math.fsum(x * z)
+    return {
+        "linear": lambda: dot,
+        "poly": lambda: (kernel.gamma * dot + kernel.coef0) ** kernel.degree,
+        "rbf": lambda: math.exp(-kernel.gamma * math.fsum((x - z) ** 2)),
+        "sigmoid": lambda: math.tanh(kernel.gamma * dot + kernel.coef0),
+    }[kernel.name]()
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((40, 6)) < 0.6, rng.random((40, 6)), 0)
+    X[3] = 0
+    return sparse.csr_matrix(X.astype(np.float32))
+
+
+def spaces(kernel: Kernel, dtype: type):
+    centre = np.full(6, 0.4) if kernel.name == "rbf" else None
+    return [Space(kernel, True, centre, dtype), Space(kernel, False, None, dtype)]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5)])
+@pytest.mark.parametrize("dense", [0, 1])
+def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, dense):
+    space = spaces(kernel, dtype)[dense]
+    X = rows.toarray().astype(np.float64)
+    exact = np.array([[by_definition(kernel, x, z) for z in X[:9]] for x in X])
+    assert gram(space, rows, rows[:9]) == pytest.approx(exact, rel=tolerance, abs=tolerance)
+    beta = np.linspace(-1, 2, 9)
+    u = Expansion(space, rows[:9], beta).values(rows)
+    assert u.dtype == np.float64
+    assert u == pytest.approx(exact @ beta, rel=10 * tolerance, abs=10 * tolerance)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_sums_over_several_blocks_agree_with_one_matrix(dense):
+    rng = np.random.default_rng(1)
+    X = sparse.csr_matrix(rng.normal(size=(2 * BLOCK_ROWS + 7, 3)).astype(np.float32))
+    Z = sparse.csr_matrix(rng.normal(size=(2 * BLOCK_CENTRES + 5, 3)).astype(np.float32))
+    beta = rng.normal(size=Z.shape[0])
+    space = Space(Kernel("rbf", 0.7), dense, np.zeros(3) if dense else None, np.float64)
+    assert Expansion(space, Z, beta).values(X) == pytest.approx(gram(space, X, Z) @ beta, abs=1e-9)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_features_outside_the_columns_count_in_the_distance(dense):
+    """extra is the squared norm of what the columns do not show: here a third feature."""
+    rng = np.random.default_rng(2)
+    whole = rng.normal(size=(5, 3))
+    Z = np.column_stack([rng.normal(size=(4, 2)), np.zeros(4)])
+    kernel, beta = Kernel("rbf", 0.3), np.arange(1.0, 5.0)
+    exact = [sum(b * by_definition(kernel, x, z) for b, z in zip(beta, Z, strict=True)) for x in whole]
+    space = Space(kernel, dense, None, np.float64)
+    expansion = Expansion(space, sparse.csr_matrix(Z[:, :2]), beta)
+    shown = sparse.csr_matrix(whole[:, :2])
+    assert expansion.values(shown, whole[:, 2] ** 2) == pytest.approx(exact, rel=1e-12)
+
+
+def test_an_empty_expansion_is_zero(rows):
+    space = Space(Kernel("rbf", 1.0), True, np.zeros(6), np.float32)
+    assert (Expansion(space, rows[:0], np.empty(0)).values(rows) == 0).all()
+
+
+def test_squared_norms_of_rows_that_are_empty_in_any_place():
+    X = sparse.csr_matrix(np.array([[0, 0], [3, 4], [0, 0], [1, 0], [0, 0]], np.float32))
+    assert squared_norms(X).tolist() == [0, 25, 0, 1, 0]
