@@ -44,7 +44,7 @@ cdef extern from *:
     static const double SVMLIGHT_SIGN[] = {1.0, -1.0};
     #define SVMLIGHT_ZEROS 0x3030303030303030ULL  /* eight digits 0 */
     #define SVMLIGHT_EXACT (1ULL << 53)           /* whole numbers up to here are doubles */
-    #define SVMLIGHT_LARGEST_INDEX INT32_MAX
+    #define SVMLIGHT_INDEX_LIMIT INT32_MAX
     """
     uint64_t load "svmlight_load"(const uint8_t *p) noexcept nogil
     int trailing_zeros "__builtin_ctzll"(uint64_t word) noexcept nogil
@@ -56,7 +56,7 @@ cdef extern from *:
     const double *SIGN "SVMLIGHT_SIGN"
     const uint64_t ZEROS "SVMLIGHT_ZEROS"
     const uint64_t EXACT "SVMLIGHT_EXACT"
-    const int64_t LARGEST_INDEX "SVMLIGHT_LARGEST_INDEX"
+    const int64_t INDEX_LIMIT "SVMLIGHT_INDEX_LIMIT"
     const float LARGEST_FLOAT "FLT_MAX"
     const double LARGEST_DOUBLE "DBL_MAX"
     const long double LONG_EPSILON "LDBL_EPSILON"
@@ -87,7 +87,7 @@ cdef enum:
 
 # Indices below are collected in a bitmap of 2 MiB, others by the caller.
 MARKED = 1 << 24
-MAX_INDEX = 2**31 - 1
+LARGEST_INDEX = 2**31 - 1
 
 cdef enum:
     MARKS = 1 << 24
@@ -474,10 +474,10 @@ cdef class Rows:
                     else:
                         index = 0
                         while p[0] - 48u <= 9u:
-                            if index <= LARGEST_INDEX:
+                            if index <= INDEX_LIMIT:
                                 index = index * 10 + (p[0] - 48u)
                             p += 1
-                    if index <= previous or index > LARGEST_INDEX or p[0] != COLON:
+                    if index <= previous or index > INDEX_LIMIT or p[0] != COLON:
                         expected = IS_FEATURE
                         break
                     p += 1

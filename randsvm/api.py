@@ -138,9 +138,7 @@ class _Clock:
     def iteration(self, SV: SV, V: Violators) -> None:
         self.iterations += 1
         bounded = int(np.count_nonzero(~SV.unbounded))
-        tell(
-            Iteration(self.iterations, self.seconds, len(SV), bounded, V.count, V.certificate)
-        )
+        tell(Iteration(self.iterations, self.seconds, len(SV), bounded, V.count, V.certificate))
 
 
 def _facts(

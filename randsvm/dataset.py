@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import local
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -28,7 +28,7 @@ from randsvm.events import tell
 from randsvm.files import STANDARD, create_output, display_name
 from randsvm.params import Resources
 from randsvm.points import Points
-from randsvm.svmlight import Block, LabelTable, read_blocks
+from randsvm.svmlight import Block, Labels, LabelTable, read_blocks
 
 Report = TypeVar("Report")
 
@@ -113,7 +113,7 @@ class FileStore:
 
     # A chunk whose rows all have the same indices (dense data) stores them once.
 
-    def __init__(self, stream: BinaryIO, name: str, table: np.ndarray | None = None) -> None:
+    def __init__(self, stream: IO[bytes], name: str, table: np.ndarray | None = None) -> None:
         self.stream = stream
         self.name = name
         self.entries: list[tuple[int, int, int, int]] = (
@@ -289,15 +289,13 @@ class Header:
 class Reading:
     """The options that change what is parsed, and how D is cut. `labels`: class or number."""
 
-    labels: str = "class"
+    labels: Labels = "class"
     zero_based: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
 
 
-def _first_pass(
-    path: str, reading: Reading, store: Store, jobs: int
-) -> tuple[Header, np.ndarray]:
+def _first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[Header, np.ndarray]:
     """Parse and validate everything once into `store`; returns the header and the rows of each
     chunk, (chunks,) int64."""
     table, digest = LabelTable(path), Digest()
@@ -569,6 +567,7 @@ def load(path: str, reading: Reading, resources: Resources) -> Dataset:
     Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
     """
     jobs, cache = resources.workers, resources.cache
+    store: Store
     if cache is not None:
         if path == STANDARD:
             raise ParameterError("--cache needs a named file: standard input cannot be checked")

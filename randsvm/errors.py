@@ -19,7 +19,7 @@ class ParameterError(RandsvmError):
 
 
 class DataError(RandsvmError):
-    """Bad svmlight text: where (file, 1-based line and column), what was expected, what was found."""
+    """Bad svmlight text: file, 1-based line and column, what was expected, what was found."""
 
     exit_code = 65
 
@@ -57,7 +57,7 @@ class TransferError(RandsvmError):
     exit_code = 74
 
 
-class Interrupted(RandsvmError):
+class Interrupted(RandsvmError):  # noqa: N818 - not a mistake of anyone's
     """The run was stopped by a signal; the exit code is 128 + its number."""
 
     def __init__(self, signal_number: int) -> None:

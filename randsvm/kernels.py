@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from randsvm import _kernels
+from randsvm._kernels import add_products
 from randsvm.params import Params
 
 # A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
@@ -124,6 +125,13 @@ class Space:
         norms = np.einsum("ij,ij->i", dense, dense)
         return Rows(dense, norms if extra is None else norms + extra)
 
+    def prepared(self, X: Rows) -> Any:
+        """Rows for the left side of a block: augmented [x, 1, left], or CSR and left."""
+        left = self.kernel.left(X.norms)
+        if self.dense:
+            return _augment(X.X, np.ones(len(left)), left, self.dtype)
+        return X.X, left.astype(self.dtype)
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -160,17 +168,11 @@ class Expansion:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
-        self.blocks = [
-            (self._prepare(space.rows(Z[at])), beta[at].astype(space.dtype))
+        layout = _DenseCentres if space.dense else _SparseCentres
+        self.blocks: list[tuple[Any, np.ndarray]] = [
+            (layout(space, space.rows(Z[at])), beta[at].astype(space.dtype))
             for at in slices(self.count, BLOCK_CENTRES)
         ]
-
-    def _prepare(self, Z: Rows) -> np.ndarray | tuple[sparse.csc_matrix, np.ndarray]:
-        kernel, dtype = self.space.kernel, self.space.dtype
-        right = kernel.right(Z.norms)
-        if self.space.dense:
-            return _augment(Z.X * kernel.scale, right, np.ones(len(right)), dtype)
-        return ((Z.X * dtype(kernel.scale)).tocsc(), right.astype(dtype))
 
     def values(self, X: sparse.csr_matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) float64, blocks summed in float64."""
@@ -182,26 +184,38 @@ class Expansion:
         return u
 
     def _add_block(self, u: np.ndarray, X: Rows) -> None:
-        kernel, dtype = self.space.kernel, self.space.dtype
-        left = kernel.left(X.norms)
-        if self.space.dense:
-            augmented = _augment(X.X, np.ones(len(left)), left, dtype)
-        buffer = np.empty(len(left) * BLOCK_CENTRES, dtype)
-        for Z, beta in self.blocks:
-            block = buffer[: len(left) * len(beta)].reshape(len(left), len(beta))
-            if self.space.dense:
-                np.matmul(augmented, Z.T, out=block)
-            else:
-                by_column, right = Z
-                np.add(left.astype(dtype)[:, None], right, out=block)
-                _add_sparse_products(X.X, by_column, block)
-            kernel.finish(block)
+        m = len(u)
+        prepared = self.space.prepared(X)
+        buffer: np.ndarray = np.empty(m * BLOCK_CENTRES, self.space.dtype)
+        for centres, beta in self.blocks:
+            block = buffer[: m * len(beta)].reshape(m, len(beta))
+            centres.arguments(prepared, block)
+            self.space.kernel.finish(block)
             u += block @ beta
 
 
-def _add_sparse_products(X: sparse.csr_matrix, Z: sparse.csc_matrix, block: np.ndarray) -> None:
-    """block += X Z', for rows Z in CSC form."""
-    _kernels.add_products(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data, block)
+class _DenseCentres:
+    """Centres z_j as augmented rows [scale z, right, 1]."""
+
+    def __init__(self, space: Space, Z: Rows) -> None:
+        right = space.kernel.right(Z.norms)
+        self.rows = _augment(Z.X * space.kernel.scale, right, np.ones(len(right)), space.dtype)
+
+    def arguments(self, augmented: np.ndarray, block: np.ndarray) -> None:
+        np.matmul(augmented, self.rows.T, out=block)
+
+
+class _SparseCentres:
+    """Centres z_j by columns, times scale."""
+
+    def __init__(self, space: Space, Z: Rows) -> None:
+        self.columns = (Z.X * space.dtype(space.kernel.scale)).tocsc()
+        self.right: np.ndarray = space.kernel.right(Z.norms).astype(space.dtype)
+
+    def arguments(self, prepared: tuple[sparse.csr_matrix, np.ndarray], block: np.ndarray) -> None:
+        (X, left), Z = prepared, self.columns
+        np.add(left[:, None], self.right, out=block)
+        add_products(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data, block)
 
 
 def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:

@@ -104,9 +104,7 @@ class Params:
         _require(
             self.kernel in KERNEL_NAMES, f"kernel must be one of {KERNEL_NAMES}, got {self.kernel}"
         )
-        _require(
-            0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}"
-        )
+        _require(0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}")
         _require(
             self.gamma is None or 0 <= self.gamma < math.inf,
             f"gamma must be >= 0 and finite, got {self.gamma}",
@@ -235,9 +233,7 @@ class Resources:
             self.memory >= 16 * MEGABYTE, f"memory must be at least 16M, got {self.memory} bytes"
         )
         cache = self.libsvm_cache
-        _require(
-            cache is None or 0 < cache < math.inf, f"libsvm cache must be > 0 MB, got {cache}"
-        )
+        _require(cache is None or 0 < cache < math.inf, f"libsvm cache must be > 0 MB, got {cache}")
 
     @property
     def workers(self) -> int:

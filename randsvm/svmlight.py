@@ -5,19 +5,22 @@ The only room that knows the format. Never keeps rows: it hands them on block by
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
-from randsvm import _svmlight, files
-from randsvm.errors import DataError
+import randsvm._svmlight as _svmlight
+from randsvm import files
+from randsvm.errors import DataError, RandsvmError
 from randsvm.events import Progress, Watch, silent
 
 Labels = Literal["class", "number"]
@@ -108,18 +111,22 @@ def read_blocks(
     it were yielded: whoever maps labels meets an earlier bad label first. The last block
     before an error may hold no rows and only the bad row's spelling.
     """
-    name = files.display_name(path)
     dialect = _Dialect(labels, zero_based, unlabelled)
+    name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
-        pieces = _pieces(stream, path, min(block_size, LONGEST_LINE), watch)
-        for piece in _in_order(pieces, dialect, jobs):
-            block = _placed(piece, line)
-            if len(block) or block.spellings:
-                yield block
-            if piece.fault:
-                raise _error(name, piece.fault, line)
-            line += piece.lines
+        texts = _pieces(stream, path, min(block_size, LONGEST_LINE), watch)
+        with closing(_in_order(texts, dialect, jobs)) as pieces:
+            try:
+                for piece in pieces:
+                    block = _placed(piece, line)
+                    if len(block) or block.spellings:
+                        yield block
+                    if piece.fault:
+                        raise _error(name, piece.fault, line)
+                    line += piece.lines
+            except _LineTooLongError as error:
+                raise DataError(name, line, 1, str(error)) from None
 
 
 def parse(
@@ -145,31 +152,31 @@ def _error(name: str, fault: _Fault, first_line: int) -> DataError:
 # ---- reading ----------------------------------------------------------------------------------
 
 
-def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch) -> Iterator[bytes | None]:
-    """Complete lines and PADDING, about `size` bytes a piece; None: the next line is too long."""
+class _LineTooLongError(RandsvmError):
+    def __init__(self) -> None:
+        super().__init__(f"expected a line of at most {LONGEST_LINE} bytes, found a longer one")
+
+
+def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch) -> Iterator[bytes]:
+    """Complete lines and PADDING, about `size` bytes a piece."""
     position = _Position(stream)
     rest: list[bytes] = []  # the incomplete line, in parts: a long one is joined only once
     first = True
     while True:
         text = files.read_block(stream, size, path)
         watch(Progress("reading", *position.after(len(text)), "B"))
-        length = sum(map(len, rest))
-        cut = text.rfind(b"\n") + 1 if text else 0
-        if length + (text.find(b"\n") if cut else len(text)) > LONGEST_LINE:
-            yield None
-            return
+        cut = text.rfind(b"\n") + 1
+        if sum(map(len, rest)) + (text.find(b"\n") if cut else len(text)) > LONGEST_LINE:
+            raise _LineTooLongError
         if text and not cut:
             rest.append(text)
             continue
-        start = b"".join(rest)[:3] if rest else text[:3]
         piece = b"".join([*rest, memoryview(text)[:cut], _svmlight.PADDING])
-        if first and start == BYTE_ORDER_MARK:
-            piece = piece[len(BYTE_ORDER_MARK) :]
-        first = False
-        yield piece
+        yield piece.removeprefix(BYTE_ORDER_MARK) if first else piece
         if not text:
             return
         rest = [text[cut:]]
+        first = False
 
 
 class _Position:
@@ -195,29 +202,28 @@ class _Position:
 
 
 def _in_order(
-    pieces: Iterator[bytes | None], dialect: _Dialect, jobs: int
-) -> Iterator[_Piece]:
+    texts: Iterator[bytes], dialect: _Dialect, jobs: int
+) -> Generator[_Piece, None, None]:
     """Parse with `jobs` threads, at most jobs + 1 pieces ahead of the consumer."""
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="svmlight")
     waiting: deque[Future[_Piece]] = deque()
     try:
-        for text in pieces:
-            if text is None:
-                break
+        for text in texts:
             waiting.append(pool.submit(_parse_piece, text, dialect))
             if len(waiting) > jobs:
                 yield waiting.popleft().result()
-        else:
-            text = b""
-        while waiting:
-            yield waiting.popleft().result()
-        if text is None:
-            limit = f"a line of at most {LONGEST_LINE} bytes"
-            yield _parse_piece(_svmlight.PADDING, dialect)._replace(
-                fault=_Fault(1, 1, f"expected {limit}, found a longer one")
-            )
+        yield from _results(waiting)
+    except RandsvmError:
+        # Reading failed, but a bad line before that place comes first.
+        yield from _results(waiting)
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _results(waiting: deque[Future[_Piece]]) -> Iterator[_Piece]:
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _parse_piece(text: bytes, dialect: _Dialect) -> _Piece:
@@ -268,6 +274,10 @@ def _text(token: bytes) -> str:
     return token.decode("utf-8", "surrogateescape")
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 # ---- what is wrong with a token ---------------------------------------------------------------
 
 
@@ -282,7 +292,7 @@ def _fault(rows: _svmlight.Rows, dialect: _Dialect) -> _Fault | None:
         return _Fault(line, column, f"expected qid:number, found {quoted(token)}")
     if kind == _svmlight.LABEL:
         return _Fault(line, column, _label_problem(token, dialect))
-    return _Fault(line, column, _feature_problem(token, previous))
+    return _Fault(line, column, _feature_problem(token, previous, dialect))
 
 
 def _label_problem(token: bytes, dialect: _Dialect) -> str:
@@ -302,36 +312,33 @@ def _label_problem(token: bytes, dialect: _Dialect) -> str:
     return f"expected {expected}, found {quoted(token)}"
 
 
-def _feature_problem(token: bytes, previous: int) -> str:
+def _feature_problem(token: bytes, previous: int, dialect: _Dialect) -> str:
     index, colon, value = token.partition(b":")
     if index == b"qid" and colon:
         return f"expected qid: directly after the label, found {quoted(token)}"
-    if not (index and colon and value):
+    if not (index and value):
         return f"expected index:value, found {quoted(token)}"
     if not index.isdigit():
         return f"expected an index in digits, found {quoted(index)}"
-    return _index_problem(index.lstrip(b"0") or b"0", previous) or _value_problem(index, value)
+    digits = index.lstrip(b"0") or b"0"
+    largest = _svmlight.LARGEST_INDEX
+    if len(digits) > 10 or int(digits) > largest:
+        return f"expected an index of at most {largest}, found {shortened(digits)}"
+    if digits == b"0" and not dialect.zero_based:
+        return "expected an index of 1 or more (or --zero-based), found 0"
+    if int(digits) <= previous:
+        return f"expected an index above {previous}, found {shortened(digits)}"
+    return _value_problem(digits, value)
 
 
-def _index_problem(digits: bytes, previous: int) -> str | None:
-    shown = shortened(digits)
-    if len(digits) > 10 or int(digits) > _svmlight.MAX_INDEX:
-        return f"expected an index of at most {_svmlight.MAX_INDEX}, found {shown}"
-    if int(digits) > previous:
-        return None
-    if previous == 0:
-        return f"expected an index of 1 or more (or --zero-based), found {shown}"
-    return f"expected an index above {previous}, found {shown}"
-
-
-def _value_problem(index: bytes, value: bytes) -> str:
+def _value_problem(digits: bytes, value: bytes) -> str:
     text = _text(value)
     if NOT_FINITE.fullmatch(text):
         expected = "a finite value"
     elif NUMBER.fullmatch(text):
         expected = "a value within float32 (3.4e38)"
     else:
-        expected = f"a number after {shortened(index)}:"
+        expected = f"a number after {shortened(digits)}:"
     return f"expected {expected}, found {quoted(value)}"
 
 
@@ -341,11 +348,10 @@ def quoted(token: bytes) -> str:
 
 
 def shortened(token: bytes) -> str:
-    """At most 40 characters or so of a token; what cannot be printed is escaped."""
-    text = token.decode("utf-8", "backslashreplace") if len(token) <= 40 else ""
-    if not text:
-        text = token[:40].decode("utf-8", "backslashreplace") + "..."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """The first 40 bytes of a token, what cannot be printed escaped."""
+    text = token[:40].decode("utf-8", "backslashreplace")
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text + "..." if len(token) > 40 else text
 
 
 # ---- classes ----------------------------------------------------------------------------------
@@ -354,85 +360,78 @@ def shortened(token: bytes) -> str:
 class LabelTable:
     """The classes of a file (or of a model, by `names`), numbered by first appearance.
 
-    names : as first spelled.  numeric : whether they are numbers; None while there is none.
+    names : as first spelled
+    values : what distinguishes them, int if they are numbers (+1 and 1.0 are one class), else str
     """
 
-    def __init__(
-        self, path: str, unlabelled: bool = False, names: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, path: str, unlabelled: bool = False, names: Sequence[str] = ()) -> None:
         self.path = path
         self.unlabelled = unlabelled
         self.names: list[str] = []
         self.values: list[int | str] = []
-        self.numeric: bool | None = None
-        self._numbers: dict[str, float] = {}  # by spelling
-        self._classes: dict[int | str, int] = {}  # by value
+        self._numbers: dict[str, float] = {UNLABELLED: np.nan} if unlabelled else {}
+        self._classes: dict[int | str, int] = {}
         for name in names:
             self._number(Spelling(name, 0, 0))
 
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def numeric(self) -> bool | None:
+        """Whether the labels are numbers; None while there is none."""
+        return isinstance(self.values[0], int) if self.values else None
+
     def classes(self, block: Block) -> np.ndarray:
         """(m,) float64 class numbers, nan for `?`; raises DataError at the first bad label."""
         numbers = np.array([self._number(spelling) for spelling in block.spellings], float)
-        return numbers[block.codes] if len(block) else np.empty(0)
+        return numbers[block.codes]
 
     def _number(self, spelling: Spelling) -> float:
-        number = self._numbers.get(spelling.text)
-        if number is None:
-            number = self._numbers[spelling.text] = self._new(spelling)
-        return number
-
-    def _new(self, spelling: Spelling) -> float:
-        if spelling.text == UNLABELLED:
-            if not self.unlabelled:
-                raise self._error(spelling, "a label (unlabelled rows are for prediction only)")
-            return np.nan
-        value = self._value(spelling)
-        if value not in self._classes:
-            self._classes[value] = len(self.names)
-            self.names.append(spelling.text)
-            self.values.append(value)
-        return self._classes[value]
+        if spelling.text not in self._numbers:
+            value = self._value(spelling)
+            if value not in self._classes:
+                self._classes[value] = len(self.names)
+                self.names.append(spelling.text)
+                self.values.append(value)
+            self._numbers[spelling.text] = self._classes[value]
+        return self._numbers[spelling.text]
 
     def _value(self, spelling: Spelling) -> int | str:
-        number = NUMBER.fullmatch(spelling.text)
-        if self.numeric is None:
-            self.numeric = number is not None
-        if self.numeric != (number is not None):
+        text = spelling.text
+        number = NUMBER.fullmatch(text)
+        if text == UNLABELLED:
+            raise self._error(spelling, "a label (unlabelled rows are for prediction only)")
+        if self.numeric is not None and self.numeric != bool(number):
             kind = "a number" if self.numeric else "a name"
-            raise self._error(spelling, f"{kind} like the label {self.names[0]!r} before")
+            first = quoted(_bytes(self.names[0]))
+            raise self._error(spelling, f"{kind} like the first label, {first}")
         if number is None:
-            return spelling.text
-        whole = whole_number(number)
-        if whole is None:
+            return text
+        if not math.isfinite(float(text)):
+            raise self._error(spelling, "a finite label")
+        value = whole_number(number)
+        if value is None:
             raise self._error(spelling, "a whole number as class (or -s svr for regression)")
-        return whole
+        return value
 
     def _error(self, spelling: Spelling, expected: str) -> DataError:
-        found = quoted(spelling.text.encode("utf-8", "surrogateescape"))
-        return DataError(
-            files.display_name(self.path),
-            spelling.line,
-            spelling.column,
-            f"expected {expected}, found {found}",
-        )
+        problem = f"expected {expected}, found {quoted(_bytes(spelling.text))}"
+        name = files.display_name(self.path)
+        return DataError(name, spelling.line, spelling.column, problem)
 
 
 def whole_number(number: re.Match[str]) -> int | None:
-    """The value of a match of NUMBER; None if it is not whole or has more than 309 digits."""
+    """The exact value of a finite match of NUMBER, None if it is not whole."""
     sign, before, behind, only_behind, power_sign, power = number.groups(default="")
     behind = behind or only_behind
-    digits = (before + behind).lstrip("0")
-    trimmed = digits.rstrip("0")
-    # No token is long enough for a power of ten with more than nine digits to be undone.
-    exponent = int(power_sign + (power[:10] or "0")) - len(behind) + len(digits) - len(trimmed)
-    if not trimmed:
+    digits = (before + behind).strip("0")
+    if not digits:
         return 0
-    if exponent < 0 or len(trimmed) + exponent > 309:
-        return None
-    return int(sign + trimmed) * 10**exponent
+    zeros = len(before + behind) - len((before + behind).rstrip("0"))
+    # Ten digits of the power do: no token is long enough to make up for more.
+    exponent = int(power_sign + (power[:10] or "0")) - len(behind) + zeros
+    return None if exponent < 0 else int(sign + digits) * 10**exponent
 
 
 # ---- writing ----------------------------------------------------------------------------------
@@ -451,17 +450,23 @@ def write(
     bounds = indptr.tolist()
     for label, start, stop in zip(labels, bounds[:-1], bounds[1:], strict=True):
         line = " ".join([label, *entries[start:stop]])
-        stream.write(line.encode("utf-8", "surrogateescape") + b"\n")
+        stream.write(_bytes(line) + b"\n")
 
 
 def spelled(values: np.ndarray) -> list[str]:
-    """The shortest decimal form of each float32: 1 for 1.0, 1e-5 for 1e-05."""
+    """The shortest decimal form of each float32 that reads back: 1 for 1.0, 1e-5 for 1e-05."""
     # Equal values are spelled once; by bits, because -0.0 == 0.0.
-    bits, positions = np.unique(values.view(np.int32), return_inverse=True)
-    distinct = [_tidy(str(value)) for value in bits.view(np.float32)]
+    bits, positions = np.unique(
+        np.ascontiguousarray(values, np.float32).view(np.int32), return_inverse=True
+    )
+    distinct = [_shortest(value) for value in bits.view(np.float32)]
     return [distinct[position] for position in positions.tolist()]
 
 
-def _tidy(number: str) -> str:
-    mantissa, e, exponent = number.removesuffix(".0").partition("e")
+def _shortest(value: np.float32) -> str:
+    text = str(value)
+    # Reading rounds twice, to float64 and to float32, and 7.038531e-26 comes out wrong.
+    if np.float32(float(text)) != value:
+        text = str(float(value))
+    mantissa, e, exponent = text.removesuffix(".0").partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa

@@ -74,7 +74,9 @@ def test_features_outside_the_columns_count_in_the_distance(dense):
     whole = rng.normal(size=(5, 3))
     Z = np.column_stack([rng.normal(size=(4, 2)), np.zeros(4)])
     kernel, beta = Kernel("rbf", 0.3), np.arange(1.0, 5.0)
-    exact = [sum(b * by_definition(kernel, x, z) for b, z in zip(beta, Z, strict=True)) for x in whole]
+    exact = [
+        sum(b * by_definition(kernel, x, z) for b, z in zip(beta, Z, strict=True)) for x in whole
+    ]
     space = Space(kernel, dense, None, np.float64)
     expansion = Expansion(space, sparse.csr_matrix(Z[:, :2]), beta)
     shown = sparse.csr_matrix(whole[:, :2])

@@ -28,15 +28,13 @@ class Word(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "|".join(self.words)
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.words:
             return str(value)
         if re.fullmatch(r"\d{1,3}", str(value)) and int(value) < len(self.words):
             return self.words[int(value)]
         listed = ", ".join(f"{word} ({number})" for number, word in enumerate(self.words))
-        self.fail(f"expected one of {listed}, found {value!r}", param, ctx)
+        return self.fail(f"expected one of {listed}, found {value!r}", param, ctx)
 
 
 class Size(click.ParamType):
@@ -44,9 +42,7 @@ class Size(click.ParamType):
 
     name = "size"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"(\d+(?:\.\d*)?)([KMGT]?)(?:i?B)?", value, re.IGNORECASE)
@@ -60,9 +56,7 @@ class Switch(click.ParamType):
 
     name = "0|1"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bool:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         if value in (True, False):
             return bool(value)
         if value not in ("0", "1"):

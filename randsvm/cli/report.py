@@ -84,7 +84,8 @@ class Report:
     def _iteration(self, event: Iteration) -> None:
         self.say(
             f"{event.number:4d}  {event.seconds:8.2f} s  |SV| {event.support_vectors:,} "
-            f"({event.bounded:,} bounded)  |V| {event.violators:,}  {_objectives(event.certificate)}"
+            f"({event.bounded:,} bounded)  |V| {event.violators:,}  "
+            f"{_objectives(event.certificate)}"
         )
 
     def trained(self, outcome: Trained, model: str) -> None:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 
@@ -93,7 +93,10 @@ def write(
     with files.create_output(path) as stream:
         sealed = trailers.Sealed(stream)
         sealed.write(header)
-        svmlight.write(sealed, list(map(repr, model.coefficients.tolist())), model.indptr, model.indices, model.values)
+        # Support vectors are svmlight rows with the coefficient in the label's place.
+        coefficients = [repr(number) for number in model.coefficients.tolist()]
+        rows = cast(BinaryIO, sealed)
+        svmlight.write(rows, coefficients, model.indptr, model.indices, model.values)
         sealed.seal(trailer)
 
 

@@ -1,0 +1,97 @@
+"""A plain-Python reader of svmlight text, slow and obviously right: the twin of the compiled one.
+
+Follows the format's rules line by line; shares no code with the package.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+
+NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+TOKEN = re.compile(rb"[^ \t]+")
+
+
+class BadTokenError(Exception):
+    """Where the first token stands that is not legal."""
+
+    def __init__(self, line: int, column: int) -> None:
+        super().__init__(line, column)
+        self.place = (line, column)
+
+
+class RefusedError(Exception):
+    """The token at hand is not legal."""
+
+
+@dataclass
+class Rows:
+    labels: list[bytes | float] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
+    entries: list[list[tuple[int, float]]] = field(default_factory=list)
+    queries: int = 0
+
+
+def parse(text: bytes, *, labels: str, zero_based: bool = False, unlabelled: bool = False) -> Rows:
+    rows = Rows()
+    for line_number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        content, _hash_sign, comment = line.removesuffix(b"\r").partition(b"#")
+        tokens = [(match.group(), match.start() + 1) for match in TOKEN.finditer(content)]
+        column = 0
+        try:
+            if tokens:
+                token, column = tokens.pop(0)
+                rows.labels.append(read_label(token, labels, unlabelled))
+                rows.places.append((line_number, column))
+                rows.entries.append([])
+            if tokens and tokens[0][0].startswith(b"qid:"):
+                token, column = tokens.pop(0)
+                if not token[4:].isdigit():
+                    raise RefusedError
+                rows.queries += 1
+            previous = -1 if zero_based else 0
+            for token, column in tokens:  # noqa: B007 - the handler below reads it
+                index, value = read_feature(token)
+                if index <= previous:
+                    raise RefusedError
+                previous = index
+                rows.entries[-1].append((index, value))
+        except RefusedError:
+            nul = token.find(b"\0")
+            raise BadTokenError(line_number, column + max(nul, 0)) from None
+        if b"\0" in comment:
+            place = len(content) + 1 + comment.index(b"\0") + 1
+            raise BadTokenError(line_number, place)
+    return rows
+
+
+def read_label(token: bytes, labels: str, unlabelled: bool) -> bytes | float:
+    if token == b"?":
+        if not unlabelled:
+            raise RefusedError
+        return b"?" if labels == "class" else float("nan")
+    if labels == "number":
+        if not NUMBER.fullmatch(token) or abs(float(token)) == float("inf"):
+            raise RefusedError
+        return float(token)
+    if NOT_FINITE.fullmatch(token) or any(byte < 32 or byte in b":,\x7f" for byte in token):
+        raise RefusedError
+    return token
+
+
+def read_feature(token: bytes) -> tuple[int, float]:
+    index, colon, value = token.partition(b":")
+    if not (index.isdigit() and colon and NUMBER.fullmatch(value)):
+        raise RefusedError
+    if int(index) > 2**31 - 1:
+        raise RefusedError
+    return int(index), float32(float(value))
+
+
+def float32(value: float) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        raise RefusedError from None

@@ -1,0 +1,631 @@
+"""svmlight.py against its plain-Python twin, scikit-learn, Python's float() and its own writer."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import math
+import os
+import sys
+import threading
+from decimal import Decimal, localcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+import svmlight_reference as reference
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+from randsvm import svmlight
+from randsvm.errors import ContentError, DataError
+from randsvm.events import Progress
+from randsvm.svmlight import LabelTable, Spelling
+
+DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[1] / "../shared/data"))
+
+
+def parse(text, labels="class", **options):
+    return svmlight.parse(text, name="a.svm", labels=labels, **options)
+
+
+def read(path, labels="class", **options):
+    return list(svmlight.read_blocks(str(path), labels=labels, **options))
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """Write bytes to a.svm in an empty working folder; the name is what messages show."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text, name="a.svm"):
+        Path(name).write_bytes(text)
+        return name
+
+    return write
+
+
+def problem_of(path, table=None, **options):
+    """The message of the first error met by reading everything and mapping the labels."""
+    table = table or LabelTable(path)
+    with pytest.raises(DataError) as caught:
+        for block in svmlight.read_blocks(path, **{"labels": "class", **options}):
+            table.classes(block)
+    return str(caught.value)
+
+
+def rows_of(blocks):
+    """Blocks as plain data: labels as written (or y), their entries bit for bit."""
+    rows = []
+    for block in blocks:
+        labels = [block.spellings[code].text for code in block.codes] or block.y.tolist()
+        for row in range(len(block)):
+            part = slice(block.indptr[row], block.indptr[row + 1])
+            entries = zip(block.indices[part], block.values[part].view(np.int32), strict=True)
+            label = labels[row]
+            rows.append((str(label), [(int(i), int(bits)) for i, bits in entries]))
+    return rows
+
+
+def rows_of_twin(rows):
+    def shown(label):
+        return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
+
+    def bits(value):
+        return int(np.float32(value).view(np.int32))
+
+    return [
+        (shown(label), [(index, bits(value)) for index, value in entries])
+        for label, entries in zip(rows.labels, rows.entries, strict=True)
+    ]
+
+
+# ---- what is legal ----------------------------------------------------------------------------
+
+LEGAL = {
+    "plain": b"1 1:0.5 3:2\n-1 2:1\n",
+    "no final newline": b"1 1:0.5 3:2\n-1 2:1",
+    "CRLF": b"1 1:0.5 3:2\r\n-1 2:1\r\n",
+    "a carriage return at the end": b"1 1:0.5 3:2\r\n-1 2:1\r",
+    "tabs and runs of spaces": b" \t1\t\t1:0.5   3:2 \t\n  -1 2:1  \n",
+    "comment lines and comments": b"# head\n1 1:0.5 3:2 # 7:7\n#\n-1 2:1# tail\n  # x",
+    "blank lines": b"\n\r\n1 1:0.5 3:2\n \t\n\n-1 2:1\n\n\r\n",
+    "a byte order mark": b"\xef\xbb\xbf1 1:0.5 3:2\n-1 2:1\n",
+    "qid": b"1 qid:4 1:0.5 3:2\n-1 qid:04\t2:1\n",
+    "scientific notation": b"1 1:5e-1 3:.2E+01\n-1 2:1000.e-3\n",
+    "plus signs and zeros": b"1 01:+0.500 00000000000003:2\n-1 2:+1.0e0\n",
+}
+
+
+@pytest.mark.parametrize("text", LEGAL.values(), ids=LEGAL.keys())
+def test_legal_notations_mean_the_same_rows(file, text):
+    blocks = read(file(text))
+    assert rows_of(blocks) == rows_of([parse(b"1 1:0.5 3:2\n-1 2:1\n")])
+    assert sum(block.queries for block in blocks) == (2 if b"qid" in text else 0)
+
+
+def test_a_block_holds_labels_and_rows_in_file_order():
+    block = parse(b"b 1:0.5 3:2\na 2:1\nb\n")
+    assert block.spellings == [Spelling("b", 1, 1), Spelling("a", 2, 1)]
+    assert block.codes.tolist() == [0, 1, 0]
+    assert block.indptr.tolist() == [0, 2, 3, 3]
+    assert block.indices.tolist() == [1, 3, 2]
+    assert block.values.tolist() == [0.5, 2, 1]
+    assert block.features.tolist() == [1, 2, 3]
+
+
+def test_arrays_have_the_promised_types():
+    block = parse(b"1 1:0.5\n")
+    number = parse(b"1 1:0.5\n", "number")
+    types = {name: getattr(block, name).dtype for name in
+             ("codes", "indptr", "indices", "values", "features")}  # fmt: skip
+    assert types == {"codes": np.int32, "indptr": np.int64, "indices": np.int32,
+                     "values": np.float32, "features": np.int32}  # fmt: skip
+    assert number.y.dtype == np.float64
+    assert len(number.codes) == len(block.y) == 0
+
+
+def test_rows_with_a_label_only_and_explicit_zeros_are_kept():
+    block = parse(b"spam\nham 4:0 5:-0.0\nspam #x\n")
+    assert block.indptr.tolist() == [0, 0, 2, 2]
+    assert block.values.tolist() == [0, 0]
+    assert np.signbit(block.values).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"# only\n\n", b"\xef\xbb\xbf", b"\r"])
+def test_a_file_without_rows_has_no_blocks(file, text):
+    assert read(file(text)) == []
+
+
+def test_zero_based_rows_may_use_index_zero():
+    assert parse(b"1 0:5 1:6\n", zero_based=True).indices.tolist() == [0, 1]
+
+
+def test_unlabelled_rows_are_nan():
+    assert np.isnan(parse(b"? 1:1\n", "number", unlabelled=True).y).all()
+    table = LabelTable("a.svm", unlabelled=True)
+    assert np.isnan(table.classes(parse(b"? 1:1\n", unlabelled=True))).all()
+    assert table.names == []
+    assert table.numeric is None
+
+
+def test_a_single_huge_index_costs_one_feature():
+    block = parse(b"1 2:1 2147483647:1\n-1 16777215:2 16777216:1\n")
+    assert block.features.tolist() == [2, 16777215, 16777216, 2147483647]
+
+
+def test_any_byte_may_stand_in_a_name():
+    block = parse("grün 1:1\n".encode() + b"\xff\xfe 1:1\n")
+    assert [s.text for s in block.spellings] == ["grün", "\udcff\udcfe"]
+
+
+def test_spellings_come_in_order_of_first_appearance():
+    labels = [f"name-{n * 7919 % 1000:03d}"[: 6 + n % 4] for n in range(3000)]
+    block = parse("\n".join(labels).encode())
+    first = list(dict.fromkeys(labels))
+    assert block.spellings == [Spelling(label, labels.index(label) + 1, 1) for label in first]
+    assert [block.spellings[code].text for code in block.codes] == labels
+
+
+# ---- what is refused --------------------------------------------------------------------------
+
+LONG = "9" * 60
+REFUSED = [
+    (b"1 1:1\n1 1:1\n1 a\n", "3:3: expected index:value, found 'a'"),
+    (b"1 5\n", "1:3: expected index:value, found '5'"),
+    (b"1 1:\n", "1:3: expected index:value, found '1:'"),
+    (b"1 1: 5\n", "1:3: expected index:value, found '1:'"),
+    (b"1 :5\n", "1:3: expected index:value, found ':5'"),
+    (b"1 0:1\n", "1:3: expected an index of 1 or more (or --zero-based), found 0"),
+    (b"1 3:1 00:1\n", "1:7: expected an index of 1 or more (or --zero-based), found 0"),
+    (b"1 1:1 2:1  2:1\n", "1:12: expected an index above 2, found 2"),
+    (b"1 1:1 8:1\t3:1\n", "1:11: expected an index above 8, found 3"),
+    (b"1 -1:1\n", "1:3: expected an index in digits, found '-1'"),
+    (b"1 +1:1\n", "1:3: expected an index in digits, found '+1'"),
+    (b"1 1a:1\n", "1:3: expected an index in digits, found '1a'"),
+    (b"1 1.0:1\n", "1:3: expected an index in digits, found '1.0'"),
+    (b"1 sid:1\n", "1:3: expected an index in digits, found 'sid'"),
+    (b"1 2147483648:1\n", "1:3: expected an index of at most 2147483647, found 2147483648"),
+    (
+        b"1 18446744073709551617:1\n",
+        "1:3: expected an index of at most 2147483647, found 18446744073709551617",
+    ),
+    (b"1 1:1\n1 7:0.5x\n", "2:3: expected a number after 7:, found '0.5x'"),
+    (b"1 7:0x10\n", "1:3: expected a number after 7:, found '0x10'"),
+    (b"1 7:1:1\n", "1:3: expected a number after 7:, found '1:1'"),
+    (b"1 7:1,5\n", "1:3: expected a number after 7:, found '1,5'"),
+    (b"1 7:.\n", "1:3: expected a number after 7:, found '.'"),
+    (b"1 7:e5\n", "1:3: expected a number after 7:, found 'e5'"),
+    (b"1 7:1e\n", "1:3: expected a number after 7:, found '1e'"),
+    (b"1 7:1e+\n", "1:3: expected a number after 7:, found '1e+'"),
+    (b"1 7:--1\n", "1:3: expected a number after 7:, found '--1'"),
+    (b"1 7:-+1\n", "1:3: expected a number after 7:, found '-+1'"),
+    (b"1 7:1_0\n", "1:3: expected a number after 7:, found '1_0'"),
+    (b"1 7:1\r1 7:1\n", "1:3: expected a number after 7:, found '1\\r1'"),
+    (b"1 7:\xc3\xa9\xff\n", "1:3: expected a number after 7:, found 'é\\xff'"),
+    (b"1 1:" + LONG.encode() + b"x", f"1:3: expected a number after 1:, found '{LONG[:40]}...'"),
+    (b"1 7:nan\n", "1:3: expected a finite value, found 'nan'"),
+    (b"1 7:-INF\n", "1:3: expected a finite value, found '-INF'"),
+    (b"1 7:Infinity\n", "1:3: expected a finite value, found 'Infinity'"),
+    (b"1 7:1e39\n", "1:3: expected a value within float32 (3.4e38), found '1e39'"),
+    (b"1 7:-1e999999999999999999999\n", "1:3: expected a value within float32 (3.4e38), "
+     "found '-1e999999999999999999999'"),
+    (b"1 1:1 qid:3\n", "1:7: expected qid: directly after the label, found 'qid:3'"),
+    (b"1 qid:3 qid:3\n", "1:9: expected qid: directly after the label, found 'qid:3'"),
+    (b"1 qid:x 1:1\n", "1:3: expected qid:number, found 'qid:x'"),
+    (b"1 qid: 1:1\n", "1:3: expected qid:number, found 'qid:'"),
+    (b"1 qid:-1 1:1\n", "1:3: expected qid:number, found 'qid:-1'"),
+    (b"1 1:1\n 1:2\n", "2:2: expected a label, found '1:2'"),
+    (b"qid:3 1:2\n", "1:1: expected a label, found 'qid:3'"),
+    (b"1,2 1:2\n", "1:1: expected one label, found '1,2'"),
+    (b"1 1:1\n? 1:2\n", "2:1: expected a label (unlabelled rows are for prediction only), "
+     "found '?'"),
+    (b"nan 1:2\n", "1:1: expected a finite label, found 'nan'"),
+    (b"+Inf 1:2\n", "1:1: expected a finite label, found '+Inf'"),
+    (b"a\x1bb 1:2\n", "1:1: expected a label without control characters, found 'a\\x1bb'"),
+    (b"1\r-1\r1\r", "1:1: expected a label without control characters, found '1\\r-1\\r1'"),
+    (b"1 1:1\n1 1:\x001\n", "2:5: expected text, found a NUL byte"),
+    (b"1\x00 1:1\n", "1:2: expected text, found a NUL byte"),
+    (b"1 1:1\n\x00\n", "2:1: expected text, found a NUL byte"),
+    (b"1 1:1 # \x00\n", "1:9: expected text, found a NUL byte"),
+    (b"# \x00\n", "1:3: expected text, found a NUL byte"),
+]  # fmt: skip
+REFUSED_CLASSES = [
+    (b"1 1:1\n1.5 1:1\n", "2:1: expected a whole number as class (or -s svr for regression), "
+     "found '1.5'"),
+    (b"1e-1\n", "1:1: expected a whole number as class (or -s svr for regression), found '1e-1'"),
+    (b"1\n\n\n  spam\n2\n", "4:3: expected a number like the first label, '1', found 'spam'"),
+    (b"spam\n0x1f\n+1\n", "3:1: expected a name like the first label, 'spam', found '+1'"),
+    (b"1e400 1:1\n", "1:1: expected a finite label, found '1e400'"),
+]  # fmt: skip
+REFUSED_NUMBERS = [
+    (b"1.5 1:1\nspam 1:1\n", "2:1: expected a number as label, found 'spam'"),
+    (b"0x1f\n", "1:1: expected a number as label, found '0x1f'"),
+    (b"1e999\n", "1:1: expected a finite label, found '1e999'"),
+    (b"-infinity\n", "1:1: expected a finite label, found '-infinity'"),
+    (b"1:5\n", "1:1: expected a label, found '1:5'"),
+    (b"1,5\n", "1:1: expected one label, found '1,5'"),
+    (b"?\n", "1:1: expected a label (unlabelled rows are for prediction only), found '?'"),
+    (b"1.\x005\n", "1:3: expected text, found a NUL byte"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED + REFUSED_CLASSES)
+def test_refusals_say_where_and_why(file, text, message):
+    assert problem_of(file(text)) == f"a.svm:{message}"
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED_NUMBERS)
+def test_refused_number_labels_say_where_and_why(file, text, message):
+    assert problem_of(file(text), labels="number") == f"a.svm:{message}"
+
+
+def test_a_repeated_zero_is_refused_in_zero_based_files(file):
+    message = problem_of(file(b"1 0:1 0:1\n"), zero_based=True)
+    assert message == "a.svm:1:7: expected an index above 0, found 0"
+
+
+def test_parse_counts_lines_from_first_line():
+    with pytest.raises(DataError, match=r"^a\.svm:12:3: expected index:value, found 'x'$"):
+        parse(b"1 1:1\n\n1 x\n", first_line=10)
+    assert parse(b"\n7 1:1\n", first_line=10).spellings == [Spelling("7", 11, 1)]
+
+
+BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("block_size", [1, 2, 7, 12, 33, 1000])
+@pytest.mark.parametrize(("text", "message"), [
+    (BAD_LATE, "6:1: expected a number like the first label, '1', found 'spam'"),
+    (BAD_LATE.replace(b"spam", b"1"), "6:3: expected a number after 2:, found 'z'"),
+    (BAD_LATE.replace(b"spam", b"?"), "6:1: expected a label (unlabelled rows are for "
+     "prediction only), found '?'"),
+])  # fmt: skip
+def test_the_first_bad_token_is_reported_whatever_the_blocks(file, text, message, block_size, jobs):
+    path = file(text)
+    assert problem_of(path, block_size=block_size, jobs=jobs) == f"a.svm:{message}"
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 64, 1000])
+def test_a_line_that_is_too_long_is_refused_where_it_begins(file, monkeypatch, block_size):
+    monkeypatch.setattr(svmlight, "LONGEST_LINE", 50)
+    fits = b"1 1:" + b"0" * 46
+    assert len(read(file(b"2\n" + fits + b"\n" + fits), block_size=block_size)) >= 1
+    for text in (b"2\n" + fits + b"0\n1 x\n", b"2\n" + fits + b"0"):
+        message = problem_of(file(text), block_size=block_size)
+        assert message == "a.svm:2:1: expected a line of at most 50 bytes, found a longer one"
+
+
+def test_a_bad_line_before_a_damaged_end_is_reported_first(file):
+    lines = b"".join(b"1 1:%d\n" % (n * 7919 % 10007) for n in range(5000))
+    path = file(gzip.compress(lines)[:-20])
+    with pytest.raises(ContentError):
+        read(path, block_size=100)
+    path = file(gzip.compress(b"1 x\n" + lines)[:-20])
+    assert problem_of(path, block_size=100, jobs=2) == (
+        "a.svm:1:3: expected index:value, found 'x'"
+    )
+
+
+# ---- blocks, threads, streams -----------------------------------------------------------------
+
+SAMPLE = b"".join(
+    b"%s %d:%.6f%s%d:%d%s" % (
+        [b"a", b"bb", b"long-label"][n % 3], 1 + n % 7, n / 7, [b" ", b"\t"][n % 2],
+        10 + n * n, n, [b"\n", b"\r\n", b" # c\n", b"\n\n"][n % 4],
+    )
+    for n in range(300)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+@pytest.mark.parametrize("block_size", [1, 5, 100, 1 << 20])
+def test_blocks_and_jobs_do_not_change_the_rows(file, block_size, jobs):
+    path = file(b"\xef\xbb\xbf" + SAMPLE)
+    blocks = read(path, block_size=block_size, jobs=jobs)
+    whole = parse(SAMPLE)
+    assert rows_of(blocks) == rows_of([whole])
+    features = np.unique(np.concatenate([block.features for block in blocks]))
+    assert features.tolist() == whole.features.tolist() == np.unique(whole.indices).tolist()
+    first = {s.text: s for block in reversed(blocks) for s in block.spellings}
+    assert [first[s.text] for s in whole.spellings] == whole.spellings
+    assert (len(blocks) > 100) == (block_size < 10)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_files_hold_the_same_rows(file, compress):
+    assert rows_of(read(file(compress(SAMPLE)))) == rows_of([parse(SAMPLE)])
+
+
+def test_standard_input_is_read_and_named(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE + b"1 x")))
+    message = problem_of("-", LabelTable("-"))
+    assert message == "<stdin>:376:1: expected a name like the first label, 'a', found '1'"
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
+def test_progress_ends_at_the_size_of_the_file(file, compress):
+    text = compress(SAMPLE * 50)
+    events = []
+    read(file(text), block_size=10000, watch=events.append)
+    assert {(event.stage, event.total, event.unit) for event in events} == {
+        ("reading", len(text), "B")
+    }
+    done = [event.done for event in events]
+    assert done == sorted(done)
+    assert done[-1] == len(text)
+    assert len(done) > 5
+
+
+def test_progress_of_a_pipe_counts_bytes(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE)))
+    events = []
+    read("-", watch=events.append)
+    assert events[-1] == Progress("reading", len(SAMPLE), None, "B")
+
+
+def test_an_iterator_closed_early_leaves_no_thread(file):
+    blocks = svmlight.read_blocks(file(SAMPLE), labels="class", jobs=2, block_size=50)
+    next(blocks)
+    assert any(thread.name.startswith("svmlight") for thread in threading.enumerate())
+    blocks.close()
+    assert not any(thread.name.startswith("svmlight") for thread in threading.enumerate())
+
+
+def test_reading_stays_a_few_blocks_ahead(file):
+    events = []
+    blocks = svmlight.read_blocks(
+        file(SAMPLE), labels="class", jobs=2, block_size=100, watch=events.append
+    )
+    next(blocks)
+    assert len(events) <= 2 + 2
+    blocks.close()
+
+
+# ---- against the twin -------------------------------------------------------------------------
+
+numbers = st.one_of(
+    st.from_regex(r"[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?",
+                  fullmatch=True),
+    st.floats(-1e30, 1e30).map(repr),
+    st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-3, 3).map(str),
+)  # fmt: skip
+indices = st.sampled_from(["1", "2", "3", "007", "12345678", "123456789", "16777216", "0"])
+features = st.tuples(indices, numbers).map(":".join)
+blanks = st.text(" \t", min_size=1, max_size=3)
+labels = st.sampled_from(["1", "-1", "+1", "1.0", "spam", "a-long-label", "a-long-tabel", "?", ""])
+line_ends = st.sampled_from(["\n", "\n", "\r\n", " \n", " # x\n", "#1:1\r\n", "\n\n", "\r"])
+
+
+@st.composite
+def lines(draw):
+    """A line that is legal or nearly so: indices may not ascend, a label may be missing."""
+    tokens = [draw(labels), *draw(st.sampled_from([[], [], ["qid:7"]]))]
+    tokens += sorted(
+        draw(st.lists(features, max_size=5, unique_by=lambda token: int(token.split(":")[0]))),
+        key=lambda token: int(token.split(":")[0]),
+    )
+    return "".join(token + draw(blanks) for token in tokens[:-1]) + tokens[-1] + draw(line_ends)
+
+
+@st.composite
+def texts(draw):
+    """Some lines, and often a few bytes of them replaced, inserted or deleted."""
+    text = bytearray("".join(draw(st.lists(lines(), max_size=6))).encode())
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(text)))
+        byte = draw(st.sampled_from(b"0123456789:::.+-eE,?# \t\r\n\x00aqidnf\x7f\x80\xff\x1f"))
+        text[place : place + draw(st.integers(0, 1))] = draw(st.sampled_from([b"", bytes([byte])]))
+    return bytes(text)
+
+
+@given(texts(), st.sampled_from(["class", "number"]), st.booleans(), st.booleans())
+@example(b"1 1:2\r\r\n", "class", False, False)
+@example(b"1\xff:1", "class", False, False)
+def test_the_compiled_reader_agrees_with_its_twin(text, labels, zero_based, unlabelled):
+    options = {"labels": labels, "zero_based": zero_based, "unlabelled": unlabelled}
+    try:
+        expected = reference.parse(text, **options)
+    except reference.BadTokenError as bad:
+        with pytest.raises(DataError) as caught:
+            parse(text, **options)
+        line, column = bad.place
+        assert str(caught.value).startswith(f"a.svm:{line}:{column}: expected ")
+        return
+    block = parse(text, **options)
+    assert rows_of([block]) == rows_of_twin(expected)
+    assert block.queries == expected.queries
+    assert block.features.tolist() == sorted({i for row in expected.entries for i, _ in row})
+
+
+# ---- rounding ---------------------------------------------------------------------------------
+
+
+def value_of(text):
+    return parse(f"1 1:{text}".encode()).values[0]
+
+
+def check_rounding(text):
+    with np.errstate(over="ignore"):
+        expected = np.float32(float(text))
+    if np.isfinite(expected):
+        assert value_of(text).view(np.int32) == expected.view(np.int32)
+    else:
+        with pytest.raises(DataError, match="within float32"):
+            value_of(text)
+    if math.isfinite(float(text)):
+        y = parse(text.encode(), "number").y[0]
+        assert y.view(np.int64) == np.float64(float(text)).view(np.int64)
+    else:
+        with pytest.raises(DataError, match="a finite label"):
+            parse(text.encode(), "number")
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([".17g", ".8e", ".25f"]))
+@example(7.038531e-26, ".6e")  # float32 rounds it otherwise when it does not go by float64
+@example(3.4028235677973366e38, ".17g")  # the smallest number beyond float32
+@example(3.4028235677973362e38, ".17g")
+@example(1.1754943157898258e-38, ".17g")
+@example(7.006492321624085e-46, ".17g")  # half the smallest float32
+@example(5e-324, ".17g")
+@example(1e39, ".17g")
+def test_values_round_like_python(value, form):
+    check_rounding(format(value, form))
+
+
+@given(
+    st.floats(2**-149, 2**127, width=32),
+    st.sampled_from([np.float32, np.float64]),
+    st.integers(-60, 60).filter(bool),
+    st.booleans(),
+)
+def test_numbers_near_the_middle_of_two_floats_round_like_python(value, kind, place, exactly):
+    with localcontext() as context:
+        context.prec = 2000
+        low = kind(value)
+        middle = (Decimal(float(low)) + Decimal(float(np.nextafter(low, kind(np.inf))))) / 2
+        if not exactly:
+            middle += middle.scaleb(-abs(place)) * (1 if place > 0 else -1)
+        check_rounding(str(middle))
+        check_rounding(format(-middle, "f"))
+
+
+@pytest.mark.parametrize("text", [
+    "0." + "1" * 10**6,
+    "3" * 20 + "0" * 10**6 + "e-1000000",
+    "0" * 10**6 + "7",
+    "1.000000059604644775390625" + "0" * 10**6 + "1",  # just above the middle of two float32
+    "1.00000000000000011102230246251565404236316680908203125" + "0" * 10**6 + "1",
+    "0." + "0" * 10**6 + "5e1000001",
+    "1" + "0" * 10**6,
+])  # fmt: skip
+def test_a_token_with_a_million_digits_is_a_number_like_others(text):
+    check_rounding(text)
+
+
+# ---- classes ----------------------------------------------------------------------------------
+
+
+def test_one_number_in_many_notations_is_one_class():
+    table = LabelTable("a.svm")
+    classes = table.classes(parse(b"+1\n1.0\n-0\n1e0\n0.0\n10e-1\n-1\n0.01e2\n.0e99999999999\n"))
+    assert classes.tolist() == [0, 0, 1, 0, 1, 0, 2, 0, 1]
+    assert table.names == ["+1", "-0", "-1"]
+    assert table.values == [1, 0, -1]
+    assert table.numeric is True
+    assert len(table) == 3
+
+
+def test_large_whole_numbers_stay_apart():
+    table = LabelTable("a.svm")
+    text = b"12345678901234567890\n12345678901234567891\n1234567890123456789.1e1\n1e23\n"
+    assert table.classes(parse(text)).tolist() == [0, 1, 1, 2]
+    assert table.values == [12345678901234567890, 12345678901234567891, 10**23]
+
+
+def test_names_are_told_apart_by_every_byte():
+    table = LabelTable("a.svm")
+    text = "spam\nSpam\n0x1\nspäm\n1_0\ninfinite\n".encode() + b"\xff\nspam\n"
+    assert table.classes(parse(text)).tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
+    assert table.numeric is False
+    assert table.values == table.names
+
+
+def test_a_table_grows_over_blocks(file):
+    table = LabelTable("a.svm")
+    blocks = read(file(b"b\na\nb\nc\na\n"), block_size=1)
+    assert np.concatenate([table.classes(block) for block in blocks]).tolist() == [0, 1, 0, 2, 1]
+    assert table.names == ["b", "a", "c"]
+
+
+def test_known_names_come_first_and_unknown_labels_get_new_numbers():
+    table = LabelTable("a.svm", unlabelled=True, names=["2", "-1"])
+    block = parse(b"-1\n7\n2.0\n?\n", unlabelled=True)
+    assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
+    assert table.names == ["2", "-1", "7"]
+
+
+def test_names_of_a_model_and_numbers_do_not_mix(file):
+    table = LabelTable("a.svm", names=["spam", "ham"])
+    message = problem_of(file(b"ham\n1\n"), table)
+    assert message == "a.svm:2:1: expected a name like the first label, 'spam', found '1'"
+
+
+# ---- other readers, and our writer ------------------------------------------------------------
+
+
+def check_against_scikit_learn(path):
+    X, y = load_svmlight_file(str(path), dtype=np.float64, zero_based=False)
+    blocks = read(path, "number", block_size=1 << 16)
+    assert np.array_equal(np.concatenate([block.y for block in blocks]), y)
+    values = np.concatenate([block.values for block in blocks])
+    assert np.array_equal(values, X.data.astype(np.float32))
+    assert np.array_equal(np.concatenate([block.indices for block in blocks]), X.indices + 1)
+    lengths = np.concatenate([np.diff(block.indptr) for block in blocks])
+    assert np.array_equal(lengths, np.diff(X.indptr))
+
+
+@pytest.mark.parametrize("density", [1.0, 0.05])
+def test_scikit_learn_reads_and_writes_the_same(tmp_path, density):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 40)) * 10.0 ** rng.integers(-9, 9, size=(300, 40))
+    X[rng.random(X.shape) >= density] = 0
+    dump_svmlight_file(X, rng.normal(size=300), str(tmp_path / "a.svm"), zero_based=False,
+                       comment="from scikit-learn")  # fmt: skip
+    check_against_scikit_learn(tmp_path / "a.svm")
+
+
+REAL = ["heart_scale", "housing_scale", "mushrooms.crlf", "sms_spam.train"]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_scikit_learn_reads_real_files_the_same(tmp_path, name):
+    packed = DATA / f"{name}.xz"
+    if not packed.exists():
+        pytest.skip("no folder with real data")
+    plain = tmp_path / name
+    plain.write_bytes(lzma.decompress(packed.read_bytes()))
+    check_against_scikit_learn(plain)
+    assert rows_of(read(packed)) == rows_of(read(plain))
+
+
+def written(labels, indptr, indices, values):
+    stream = io.BytesIO()
+    svmlight.write(stream, labels, np.array(indptr), np.array(indices), values)
+    return stream.getvalue()
+
+
+# str(float32) is 7.038531e-26, but float32(float64(7.038531e-26)) is the next float32.
+TWICE = float.fromhex("0x1.5c87fap-84")
+
+
+def test_values_are_written_in_their_shortest_form():
+    values = np.array([1, -0.5, 0, -0.0, 0.1, 1e-5, 1e20, 16777216, TWICE], np.float32)
+    text = written(["+1", "spam", "?"], [0, 3, 3, 9], [1, 2, 9, 1, 2, 3, 4, 5, 6], values)
+    assert text == (
+        b"+1 1:1 2:-0.5 9:0\nspam\n? 1:-0 2:0.1 3:1e-5 4:1e20 5:16777216 6:7.038530691851209e-26\n"
+    )
+
+
+@given(st.lists(
+    st.tuples(
+        st.sampled_from(["1", "spam", "\udcff", "ü"]),
+        st.dictionaries(st.integers(1, 2**31 - 1),
+                        st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=5),
+    ), max_size=5,
+))  # fmt: skip
+def test_writing_then_reading_is_identity(rows):
+    entries = [(i, row[i]) for _, row in rows for i in sorted(row)]
+    indptr = np.cumsum([0, *[len(row) for _, row in rows]])
+    indices = np.array([i for i, _ in entries], np.int32)
+    values = np.array([value for _, value in entries], np.float32)
+    block = parse(written([label for label, _ in rows], indptr, indices, values))
+    assert [block.spellings[code].text for code in block.codes] == [label for label, _ in rows]
+    assert np.array_equal(block.indptr, indptr)
+    assert np.array_equal(block.indices, indices)
+    assert np.array_equal(block.values.view(np.int32), values.view(np.int32))
