@@ -375,7 +375,7 @@ cdef class Rows:
     """What one piece of text holds: `parse` fills the arrays it is given and leaves the rest here.
 
     rows, entries : filled positions
-    newlines : lines that end in this piece
+    newlines : lines of this piece
     beyond : whether an index of 2**24 or more is among `indices`
     """
 
@@ -530,8 +530,6 @@ cdef class Rows:
         self.newlines = line - 1
         if expected:
             self.found(expected, token, line_start, line, previous)
-        elif p > end:
-            self.newlines -= 1   # the newline was padding
         return True
 
     cdef void found(self, int expected, Text token, Text line_start, int64_t line,

@@ -6,27 +6,54 @@ Turns names into objects, calls one algorithm, reports through one callable. Nev
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf, nan
 
 import numpy as np
+from scipy import sparse
 
 from randsvm import __version__, dataset, files, svmlight
+from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.collectors import Draws
 from randsvm.dataset import Dataset, Reading
+from randsvm.errors import Interrupted
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
 from randsvm.kernels import slices
 from randsvm.model import Known, Model
-from randsvm.params import Params, RandsvmParams, Resources, Run, command_line
-from randsvm.scan import Certificate, Violators, evaluate
+from randsvm.params import (
+    OsunaParams,
+    Params,
+    RandsvmParams,
+    Resources,
+    Run,
+    StopParams,
+    command_line,
+)
+from randsvm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
 from randsvm.solution import SV
-from randsvm.stopping import Stop, support_bound
+from randsvm.stopping import (
+    NO_VIOLATORS,
+    TIME_LIMIT,
+    Best,
+    Rule,
+    Stop,
+    gap_reached,
+    iterations,
+    no_progress,
+    support_bound,
+    time_limit,
+)
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024
+
+# Seconds by which a closing evaluation may miss the time limit before it is left out.
+LATE = 0.5
 
 
 @dataclass(frozen=True)
@@ -43,27 +70,59 @@ class Started:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One solve and the scan after it. The certificate is of the whole data set."""
+    """One solve and the scan after it.
+
+    certificate: of this solution for the whole data set. gap: of the best solution so far.
+    """
 
     number: int
     seconds: float
+    solve_seconds: float
+    working_set: int
+    bound: int
     support_vectors: int
     bounded: int
     violators: int
     certificate: Certificate
+    gap: float
+    bytes_read: int
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How training ended; the certificate is of the model as written."""
+    """How training ended; the certificate is of the model as written.
 
+    evaluated: whether the certificate was computed from scratch at the end, or (after a signal)
+    stems from the running values of the scans. violators None: not counted then.
+    """
+
+    model: str
     iterations: int
     support_vectors: int
     bounded: int
-    violators: int
+    violators: int | None
     certificate: Certificate
+    evaluated: bool
     stopped: str
+    solve_seconds: float
     seconds: float
+
+
+Algorithm = Callable[[Dataset, Stop, Params, Draws, Callable[[SV, Violators], None], Starter], SV]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """An algorithm with its own parameters filled in.
+
+    rules: what ends it besides V = 0 and StopParams. configuration: its own options, resolved.
+    """
+
+    name: str
+    run: Algorithm
+    params: Params
+    rules: list[Rule]
+    configuration: list[str]
 
 
 def train_randsvm(
@@ -71,48 +130,258 @@ def train_randsvm(
     model: str,
     params: Params,
     algorithm: RandsvmParams,
-    run: Run | None = None,
-    resources: Resources | None = None,
+    job: Job | None = None,
     watch: Watch = silent,
 ) -> Trained:
     """Train a C-SVC on the svmlight file `data` with Algorithm 1 of KBH07; write it to `model`.
 
-    Raises the errors of randsvm.errors; on any error `model` is untouched.
+    With job.stop.gap it goes on past |SV| >= k until that gap is certified, and holds bounded
+    support vectors outside of the working set. Raises the errors of randsvm.errors; on any error
+    `model` is untouched, except that Interrupted leaves the best model so far.
     """
-    run, resources = run or Run(), resources or Resources()
+    job = job or Job()
+
+    def plan(D: Dataset, params: Params) -> _Plan:
+        if job.stop.gap is None:
+            own = algorithm.resolved(D.n)
+            assert own.support_bound and own.sample_size
+            r, rules = own.sample_size, [support_bound(own.support_bound)]
+            _tell_peculiarities_of_k(params)
+        else:
+            own, rules = algorithm, []
+            r, params = _bound_set(algorithm.sample_size, params)
+        run = partial(_randsvm, r=r)
+        return _Plan("randsvm", run, params, rules, command_line(own))
+
+    return _train(data, model, params, plan, job, watch)
+
+
+def train_osuna(
+    data: str,
+    model: str,
+    params: Params,
+    algorithm: OsunaParams,
+    job: Job | None = None,
+    watch: Watch = silent,
+    *,
+    closest: bool = False,
+) -> Trained:
+    """Train by OFG97's decomposition, with MZ's choice of the closest points if `closest`.
+
+    See train_randsvm for files and errors.
+    """
+
+    def plan(D: Dataset, params: Params) -> _Plan:
+        size, params = _bound_set(algorithm.working_set, params)
+        run = partial(
+            _osuna, size=size, swap=algorithm.swap, decompose=osuna_closest if closest else osuna
+        )
+        name = "osuna-closest" if closest else "osuna"
+        return _Plan(name, run, params, [], command_line(algorithm))
+
+    return _train(data, model, params, plan, job or Job(), watch)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all algorithms share: when to stop, seed and index base, resources, and the model
+    whose solution is the start (--warm-start)."""
+
+    stop: StopParams = field(default_factory=StopParams)
+    run: Run = field(default_factory=Run)
+    resources: Resources = field(default_factory=Resources)
+    warm_start: str | None = None
+
+
+def _randsvm(D, stop, params, rng, watch, start, r):  # type: ignore[no-untyped-def]
+    return randsvm(D, r, stop, params, rng, watch, start)
+
+
+def _osuna(D, stop, params, rng, watch, start, size, swap, decompose):  # type: ignore[no-untyped-def]
+    return decompose(D, size, stop, params, rng, watch, start, swap)
+
+
+def _bound_set(size: int | None, params: Params) -> tuple[int, Params]:
+    """The size of the first working set, and params that let bounded support vectors freeze."""
+    growth = 0.0 if size else OsunaParams.GROWTH
+    return size or OsunaParams.SMALLEST, replace(params, freeze=True, growth=growth)
+
+
+def _train(
+    data: str,
+    model: str,
+    params: Params,
+    plan_for: Callable[[Dataset, Params], _Plan],
+    job: Job,
+    watch: Watch,
+) -> Trained:
     began = time.perf_counter()
+    job.stop.check(params)
     files.check_output(model)
-    reading = Reading(zero_based=run.zero_based)
-    with listening(watch), closing(dataset.load(data, reading, resources)) as whole:
+    old = Model.load(job.warm_start) if job.warm_start else None
+    reading = Reading(zero_based=job.run.zero_based)
+    progress = _Progress(began, job.stop.time_limit, watch)
+    with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
         D = dataset.two_classes(whole, data)
-        params = replace(params.resolved(D.d), cache=resources.libsvm_megabytes)
-        algorithm = algorithm.resolved(D.n)
-        assert algorithm.support_bound and algorithm.sample_size
-        configuration = command_line(params, algorithm, run)
-        clock = _Clock(began)
-        tell(Started("randsvm", configuration, D.n, D.d, D.nnz, clock.seconds))
+        params = replace(params.resolved(D.d), cache=job.resources.libsvm_megabytes)
+        plan = plan_for(D, params)
+        words = command_line(params)
+        configuration = [plan.name, *words, *plan.configuration]
+        repeat = [*words, *plan.configuration, *command_line(job.stop, job.run)]
+        tell(Started(plan.name, repeat, D.n, D.d, D.nnz, progress.seconds))
         _tell_peculiarities(D, params)
-        rng = Draws(run.seed)
-        stop = Stop([support_bound(algorithm.support_bound)])
-        SV = randsvm(D, algorithm.sample_size, stop, params, rng, clock.iteration)
-        V = evaluate(D, SV, rng)
+        trial = _Trial(D, plan, job, progress, model, [*configuration, *command_line(job.run)])
+        start = cold_start if old is None else warm_start(D, old)
+        try:
+            return trial.run(start)
+        except Interrupted as signal:
+            if progress.best.solution is not None:
+                trial.save(progress.best.solution, None, str(signal))
+            raise
+
+
+@dataclass
+class _Trial:
+    """One training from its first round to its written model."""
+
+    D: Dataset
+    plan: _Plan
+    job: Job
+    progress: _Progress
+    model: str
+    configuration: list[str]
+
+    def run(self, start: Starter) -> Trained:
+        D, plan, progress = self.D, self.plan, self.progress
+        rng = Draws(self.job.run.seed)
+        stop = Stop([*plan.rules, *self._rules(), no_progress()])
+        progress.started(D)
+        try:
+            last = plan.run(D, stop, plan.params, rng, progress.iteration, start)
+            reason = stop.reason
+        except _TimeLimitError:
+            last, reason = None, TIME_LIMIT
+        # A solution without violators is the answer; else the one of lowest P is the best.
+        SV = last if last is not None and reason == NO_VIOLATORS else progress.best.solution
+        assert SV is not None
+        V = evaluate(D, SV, rng) if progress.time_to_evaluate(SV) else None
+        return self.save(SV, V, reason)
+
+    def _rules(self) -> list[Rule]:
+        rules, limits = [], self.job.stop
+        if limits.gap is not None:
+            rules.append(gap_reached(self.progress.best, limits.gap))
+        if limits.max_iterations is not None:
+            rules.append(iterations(limits.max_iterations))
+        if limits.time_limit is not None:
+            rules.append(time_limit(lambda: self.progress.deadline))
+        return rules
+
+    def save(self, SV: SV, V: Violators | None, reason: str) -> Trained:
+        """Write SV as the model; V is its evaluation, None if there was no time for one."""
+        progress, best = self.progress, self.progress.best
+        progress.closing = True
+        certificate = best.certificate
+        if V is not None:
+            # Any round's D bounds the optimum from below.
+            dual = max(best.dual, V.certificate.dual)
+            certificate = replace(V.certificate, dual=dual)
         outcome = Trained(
-            clock.iterations,
+            self.model,
+            progress.count,
             len(SV),
-            int(np.count_nonzero(~SV.unbounded)),
+            SV.bounded_count,
+            None if V is None else V.count,
+            certificate,
+            V is not None,
+            reason,
+            progress.solve_seconds,
+            progress.seconds,
+        )
+        facts = _facts(self.D, self.plan.params, self.job, outcome, self.configuration)
+        _model(self.D, SV, self.job.run, facts).save(self.model)
+        outcome = replace(outcome, seconds=progress.seconds)
+        tell(outcome)
+        return outcome
+
+
+class _TimeLimitError(Exception):
+    """The time for rounds is over; raised out of whatever is under way."""
+
+
+class _Progress:
+    """Passes events on, keeps the best solution, and breaks off at the deadline.
+
+    The deadline leaves time for the closing evaluation, which is as long as a scan from scratch:
+    as the first scan, times the support vectors. Before the first scan there is no model, and
+    nothing is broken off.
+    """
+
+    def __init__(self, began: float, limit: float | None, watch: Watch) -> None:
+        self.began = began
+        self.ends = inf if limit is None else began + limit
+        self.watch = watch
+        self.best = Best()
+        self.count = 0
+        self.solve_seconds = 0.0
+        self.closing = False
+        self.scan_rate = 0.0
+        self.D: Dataset | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    @property
+    def deadline(self) -> float:
+        return self.ends - (self.scan_rate * len(self.best.solution) if self.best.solution else 0.0)
+
+    def time_to_evaluate(self, SV: SV) -> bool:
+        """Whether a closing evaluation ends in time; nothing is broken off from here on."""
+        self.closing = True
+        return time.perf_counter() + self.scan_rate * len(SV) <= self.ends + LATE
+
+    def __call__(self, event: object) -> None:
+        self.watch(event)
+        if self.best.solution and not self.closing and time.perf_counter() >= self.deadline:
+            raise _TimeLimitError
+
+    def started(self, D: Dataset) -> None:
+        self.D, self.mark = D, time.perf_counter()
+
+    def iteration(self, SV: SV, V: Violators) -> None:
+        if self.count == 0:
+            scan = time.perf_counter() - self.mark - SV.solve.seconds
+            self.scan_rate = scan / max(len(SV), 1)
+        self.count += 1
+        self.solve_seconds += SV.solve.seconds
+        self.best.see(SV, V)
+        assert self.D is not None
+        event = Iteration(
+            self.count,
+            self.seconds,
+            SV.solve.seconds,
+            SV.solve.rows,
+            SV.solve.frozen,
+            len(SV),
+            SV.bounded_count,
             V.count,
             V.certificate,
-            stop.reason,
-            clock.seconds,
+            self.best.certificate.gap,
+            self.D.bytes_read,
         )
-        facts = _facts(D, params, outcome, ["randsvm", *configuration])
-        _model(D, SV, run, facts).save(model)
-        return replace(outcome, seconds=clock.seconds)
+        # Not through `tell`: the deadline is the stop rule's business at the end of a round.
+        self.watch(event)
 
 
 def _tell_peculiarities(D: Dataset, params: Params) -> None:
     if D.header.queries:
         tell(Notice(f"qid: of {D.header.queries} rows ignored"))
+    if not params.positive_semidefinite:
+        tell(Notice("this kernel is not positive semidefinite: P and D certify nothing"))
+
+
+def _tell_peculiarities_of_k(params: Params) -> None:
     if params.kernel != "rbf":
         tell(
             Notice(
@@ -120,35 +389,17 @@ def _tell_peculiarities(D: Dataset, params: Params) -> None:
                 "kernel guarantees"
             )
         )
-    if not params.positive_semidefinite:
-        tell(Notice("this kernel is not positive semidefinite: P and D certify nothing"))
-
-
-@dataclass
-class _Clock:
-    """Counts iterations and seconds for the events."""
-
-    began: float
-    iterations: int = 0
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.began
-
-    def iteration(self, SV: SV, V: Violators) -> None:
-        self.iterations += 1
-        bounded = int(np.count_nonzero(~SV.unbounded))
-        tell(Iteration(self.iterations, self.seconds, len(SV), bounded, V.count, V.certificate))
 
 
 def _facts(
-    D: Dataset, params: Params, outcome: Trained, configuration: list[str]
+    D: Dataset, params: Params, job: Job, outcome: Trained, configuration: list[str]
 ) -> dict[str, str]:
     """What the model's trailer says of its making. Nothing that differs between equal works."""
     certificate = outcome.certificate
     return {
         "version": __version__,
         "configuration": " ".join(configuration),
+        "seed": str(job.run.seed),
         "n": str(D.n),
         "d": str(D.d),
         "nnz": str(D.nnz),
@@ -158,21 +409,21 @@ def _facts(
         "primal": repr(certificate.primal),
         "dual": repr(certificate.dual),
         "gap": repr(certificate.gap),
-        "violators": str(outcome.violators),
+        "certificate": "evaluated" if outcome.evaluated else "running",
+        "violators": "unknown" if outcome.violators is None else str(outcome.violators),
         "stopped": outcome.stopped,
     }
 
 
 def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> Model:
     """SV as a model of its own: over the features that its support vectors have."""
-    used, columns = np.unique(SV.points.X.indices, return_inverse=True)
-    Z = SV.points.X.copy()
-    Z = type(Z)((Z.data, columns, Z.indptr), shape=(len(SV), len(used)))
+    X = SV.points.X
+    used, columns = np.unique(X.indices, return_inverse=True)
     first = dataset.positive_class(D)
     order = (first, 1 - first)
     return Model(
         kernel=SV.kernel,
-        Z=Z,
+        Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(len(SV), len(used))),
         features=D.header.features[used],
         beta=SV.beta,
         b=SV.b,
@@ -186,13 +437,18 @@ def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> Model:
 
 @dataclass(frozen=True)
 class Predicted:
-    """How prediction went. correct of labelled rows; rows include the unlabelled."""
+    """How prediction went. correct of labelled rows; rows include the unlabelled.
+
+    accuracy: in percent, nan without labelled rows. to_stdout: whether the lines went there.
+    """
 
     rows: int
     labelled: int
     correct: int
+    accuracy: float
     unseen_features: int
     seconds: float
+    to_stdout: bool
 
 
 def predict(
@@ -214,20 +470,24 @@ def predict(
     loaded = Model.load(model)
     jobs = (resources or Resources()).workers
     count = _Counts()
-    with listening(watch), files.create_output(output) as stream:
-        for f in _decisions(data, loaded, jobs, count):
-            stream.write(_lines(f, loaded, scores))
-    if len(count.unseen):
-        tell_to = watch
-        tell_to(
-            Notice(
-                f"ignored {count.unseen_values} values of {len(count.unseen)} features that "
-                f"training never saw"
-            )
+    with listening(watch):
+        with files.create_output(output) as stream:
+            for f in _decisions(data, loaded, jobs, count):
+                stream.write(_lines(f, loaded, scores))
+        if count.unseen_values:
+            which = f"{count.unseen_values} values of {len(count.unseen)} features"
+            tell(Notice(f"ignored {which} that training never saw"))
+        outcome = Predicted(
+            count.rows,
+            count.labelled,
+            count.correct,
+            100 * count.correct / count.labelled if count.labelled else nan,
+            len(count.unseen),
+            time.perf_counter() - began,
+            output == files.STANDARD,
         )
-    return Predicted(
-        count.rows, count.labelled, count.correct, len(count.unseen), time.perf_counter() - began
-    )
+        tell(outcome)
+        return outcome
 
 
 class _Counts:

@@ -6,6 +6,7 @@ Randomness is one seed: row i of draw s has the key Philox(seed, s, i), whoever 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -56,22 +57,56 @@ class Smallest:
         return cls(keep, len(rows), rows[order], keys[order])
 
     def __add__(self, other: Smallest) -> Smallest:
+        # An empty side may hold keys of another dtype, which must not widen the other's.
+        keys = [side.keys for side in (self, other) if len(side.rows)]
         merged = self.of(
             self.keep,
             np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.keys, other.keys]) if len(self.rows) else other.keys,
+            np.concatenate(keys) if keys else self.keys,
         )
         return Smallest(self.keep, self.count + other.count, merged.rows, merged.keys)
 
 
+class Collector(Protocol):
+    """Which of the rows offered a scan keeps."""
+
+    @property
+    def keep(self) -> int:
+        """How many."""
+
+    def collect(self, start: int, chosen: np.ndarray, violation: np.ndarray) -> Smallest:
+        """Rows start + chosen are offered; violation : (m,) float64 of the whole chunk."""
+
+
 @dataclass(frozen=True)
 class UniformSample:
-    """Collect a uniform sample of `keep` of the rows offered."""
+    """A uniform sample of the rows offered (KBH07)."""
 
     keep: int
     draw: Draw
 
     def collect(self, start: int, chosen: np.ndarray, violation: np.ndarray) -> Smallest:
-        """Offer rows start + chosen; violation : (m,) of a whole chunk, unused here."""
         keys = self.draw.keys(start, start + len(violation))[chosen]
         return Smallest.of(self.keep, start + chosen, keys)
+
+
+@dataclass(frozen=True)
+class First:
+    """The first rows met, in file order (MZ's arbitrary choice for OFG97)."""
+
+    keep: int
+    draw: Draw
+
+    def collect(self, start: int, chosen: np.ndarray, violation: np.ndarray) -> Smallest:
+        return Smallest.of(self.keep, start + chosen, start + chosen)
+
+
+@dataclass(frozen=True)
+class Closest:
+    """The rows with the smallest y f(x), i.e. the largest violation (MZ)."""
+
+    keep: int
+    draw: Draw
+
+    def collect(self, start: int, chosen: np.ndarray, violation: np.ndarray) -> Smallest:
+        return Smallest.of(self.keep, start + chosen, -violation[chosen])

@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from threading import local
+from threading import Lock, local
 from typing import IO, Any, TypeVar
 
 import numpy as np
@@ -416,6 +416,18 @@ def _open_cache(
 # --- D -------------------------------------------------------------------------------------
 
 
+@dataclass
+class _Traffic:
+    """Bytes of chunks read so far, over all threads and views."""
+
+    bytes: int = 0
+    lock: Lock = field(default_factory=Lock)
+
+    def add(self, count: int) -> None:
+        with self.lock:
+            self.bytes += count
+
+
 class Dataset:
     """D as an algorithm sees it: shards, random rows, and `map` over the shards.
 
@@ -437,6 +449,7 @@ class Dataset:
             for number, first in enumerate(range(0, chunks, SHARD_CHUNKS))
             for last in [min(first + SHARD_CHUNKS, chunks)]
         ]
+        self.traffic = _Traffic()
         self.targets: np.ndarray | None = None
         # Running decision values; made and owned by scan.py, one per view of D.
         self.running: Any = None
@@ -446,6 +459,10 @@ class Dataset:
         view = object.__new__(Dataset)
         view.__dict__ = {**self.__dict__, "targets": np.asarray(targets, float), "running": None}
         return view
+
+    @property
+    def bytes_read(self) -> int:
+        return self.traffic.bytes
 
     @cached_property
     def _columns(self) -> np.ndarray | int:
@@ -471,6 +488,7 @@ class Dataset:
     def chunk(self, number: int) -> Chunk:
         """Chunk `number`; for a file store valid until this thread asks for the next."""
         raw = self.store.read(number)
+        self.traffic.add(raw.nbytes)
         return Chunk(int(self.starts[number]), self._matrix(raw), self._labels(raw.y))
 
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:

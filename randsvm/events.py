@@ -39,17 +39,28 @@ def silent(event: object) -> None:
 # A context variable and not an argument: every layer from the reader to the solver would hand
 # it down, and Algorithm 1 would no longer read as printed. Only the calling thread tells.
 _listener: ContextVar[Watch] = ContextVar("listener", default=silent)
+_told: ContextVar[set[str] | None] = ContextVar("told", default=None)
 
 
 def tell(event: object) -> None:
     _listener.get()(event)
 
 
+def tell_once(key: str, event: object) -> None:
+    """Tell only the first event of this key within `listening`."""
+    told = _told.get()
+    if told is None or key not in told:
+        tell(event)
+        if told is not None:
+            told.add(key)
+
+
 @contextlib.contextmanager
 def listening(watch: Watch) -> Iterator[None]:
     """Within the block, events of this thread go to `watch`."""
-    token = _listener.set(watch)
+    tokens = _listener.set(watch), _told.set(set())
     try:
         yield
     finally:
-        _listener.reset(token)
+        _listener.reset(tokens[0])
+        _told.reset(tokens[1])

@@ -88,12 +88,11 @@ class _Rejoined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._head:
+        head, self._head = self._head, b""
+        if not head:
             return self._stream.readinto(buffer)
-        taken = self._head[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._head = self._head[len(taken) :]
-        return len(taken)
+        buffer[: len(head)] = head  # a BufferedReader asks for far more than HEAD bytes
+        return len(head)
 
 
 def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
@@ -105,7 +104,7 @@ def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
                 raise InputError(
                     f"cannot read {display_name(path)}: it is compressed with "
                     f"{module.rpartition('.')[2]}, which this Python does not bring; "
-                    f"decompress it into a pipe and train from -"
+                    f"decompress it into a pipe and give - as the file"
                 ) from error
             return codec.open(stream)
     return stream

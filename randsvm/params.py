@@ -25,8 +25,8 @@ MEGABYTE = 1 << 20
 class Option:
     """How a field is named on the command line: its flags, its help, what it is measured in.
 
-    kind: int, float, flag, switch (0 or 1), path, or size (bytes with K, M, G); a tuple of words is
-    a choice.
+    kind: int, float, flag, switch (0 or 1), path, size (bytes with K, M, G), duration (seconds with
+    s, m, h); a tuple of words is a choice.
     """
 
     flags: tuple[str, ...]
@@ -54,7 +54,8 @@ def command_line(*parameters: Any) -> list[str]:
                 name, _, negation = spec.flags[0].partition("/")
                 words += [name] if value else [negation] if negation else []
             elif value is not None:
-                words += [spec.flags[0], _word(value)]
+                unit = "s" if spec.kind == "duration" else ""
+                words += [spec.flags[0], _word(value) + unit]
     return words
 
 
@@ -98,6 +99,10 @@ class Params:
     # Size of LIBSVM's kernel cache in MB. No option here: `Resources` decides, as it does not
     # change what is trained.
     cache: float = 100.0
+    # Whether bounded support vectors may be frozen outside the working set, and by which factor
+    # over the unbounded ones a working set grows (0: it keeps its size). The algorithm decides.
+    freeze: bool = False
+    growth: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.task in TASK_NAMES, f"task must be one of {TASK_NAMES}, got {self.task}")
@@ -186,6 +191,68 @@ class RandsvmParams:
             k = k if r is None else min(k, r - 1)
         return replace(
             self, support_bound=k, sample_size=r or max(k + 1, math.ceil(self.EXCESS * k))
+        )
+
+
+@dataclass(frozen=True)
+class OsunaParams:
+    """OFG97's decomposition: the size of the working set B and how it changes."""
+
+    # Smallest working set where the user left it open; it grows to GROWTH times the unbounded
+    # support vectors as they are found.
+    SMALLEST = 2000
+    GROWTH = 3.0
+
+    working_set: int | None = option(
+        None,
+        "int",
+        "--working-set",
+        help=f"Rows B of a subproblem.  [default: {SMALLEST}, growing to {GROWTH:g} times the "
+        "unbounded support vectors]",
+    )
+    swap: int | None = option(
+        None, "int", "--swap", help="Violators that enter a round.  [default: as many as fit]"
+    )
+
+    def __post_init__(self) -> None:
+        B, swap = self.working_set, self.swap
+        _require(B is None or B >= 2, f"working set must be >= 2 rows, got {B}")
+        _require(swap is None or swap >= 1, f"swap must be >= 1 rows, got {swap}")
+
+
+@dataclass(frozen=True)
+class StopParams:
+    """When a run ends besides at its solution."""
+
+    gap: float | None = option(
+        None, "float", "--gap", help="End when the certified relative gap (P - D) / max is below."
+    )
+    time_limit: float | None = option(
+        None,
+        "duration",
+        "--time-limit",
+        help="End after 90s, 10m or 2h with the best model so far.",
+    )
+    max_iterations: int | None = option(
+        None, "int", "--max-iterations", help="End after so many rounds."
+    )
+
+    def __post_init__(self) -> None:
+        _require(self.gap is None or 0 < self.gap < 1, f"gap must be > 0 and < 1, got {self.gap}")
+        _require(
+            self.time_limit is None or 0 < self.time_limit < math.inf,
+            f"time limit must be > 0 seconds, got {self.time_limit}",
+        )
+        _require(
+            self.max_iterations is None or self.max_iterations >= 1,
+            f"max iterations must be >= 1, got {self.max_iterations}",
+        )
+
+    def check(self, params: Params) -> None:
+        """--gap promises a certificate; not every kernel has one."""
+        _require(
+            self.gap is None or params.positive_semidefinite,
+            "--gap needs a positive semidefinite kernel: linear, rbf, or poly with -r >= 0",
         )
 
 

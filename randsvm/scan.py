@@ -7,17 +7,21 @@ files, solvers or the command line.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
 
-from randsvm.collectors import Draw, Draws, Smallest, UniformSample
-from randsvm.dataset import Dataset, Shard
+from randsvm.collectors import Collector, Draw, Draws, Smallest, UniformSample
+from randsvm.dataset import CLASS_ROWS, Dataset, Shard, random_subset
+from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
-from randsvm.kernels import BLOCK_ROWS, Expansion, Space, prefers_dense, slices
+from randsvm.kernels import BLOCK_ROWS, Expansion, Kernel, Space, prefers_dense, slices
+from randsvm.model import Model
+from randsvm.params import Params
 from randsvm.points import Points
-from randsvm.solution import SV
+from randsvm.solution import SV, Bound
 from randsvm.tasks import TASKS, Task
 
 # Rows whose running decision value every scan recomputes from scratch in float64, and as many
@@ -67,8 +71,13 @@ class Violators:
         return self.sample.count
 
     def draw(self, m: int) -> Points:
-        """m violators drawn uniformly: the first of the sample, which is in random order."""
-        return self.D.points(self.sample.rows[:m])
+        """m of the violators kept: the first in the collector's order, which for a uniform
+        sample is a random one."""
+        return _with_u(self.D, self.D.points(self.sample.rows[:m]))
+
+    def refreshed(self, points: Points) -> Points:
+        """The same points with u of the solution scanned last."""
+        return _with_u(self.D, points)
 
 
 @dataclass
@@ -101,21 +110,28 @@ class Findings:
         )
 
 
-def violators(D: Dataset, SV: SV, outside: Points, keep: int, rng: Draws) -> Violators:
+def violators(
+    D: Dataset,
+    SV: SV,
+    outside: Points,
+    keep: int,
+    rng: Draws,
+    choose: Callable[[int, Draw], Collector] = UniformSample,
+) -> Violators:
     """V(D, SV) without the rows of `outside`, the last working set.
 
-    Keeps a uniform sample of `keep` of them. Advances u by the coefficients that changed since
-    the last scan of this D, unless starting anew is cheaper. Completes SV: its u, and its b
-    where no unbounded support vector determines it.
+    Keeps `keep` of them, a uniform sample unless `choose` is another collector. Advances u by
+    the coefficients that changed since the last scan of this D, unless starting anew is cheaper.
+    Completes SV: its u, and its b where no unbounded support vector determines it.
     """
     running = _running(D, SV, rng)
-    question = _Question(TASKS[SV.params.task], SV, outside.rows, UniformSample(keep, rng.next()))
+    question = _Question(TASKS[SV.params.task], SV, outside.rows, choose(keep, rng.next()))
     found = _advance(D, running, question)
-    SV.u = _at(D, running, SV.points.rows)
+    SV.points = _with_u(D, SV.points)
     if not SV.unbounded.any():
         SV.b = best_offset(D)
         found = _pass(D, running, question, SV.points.X[:0], SV.beta[:0])
-    norm = float(SV.beta @ SV.u)
+    norm = float(SV.beta @ SV.points.u)
     certificate = Certificate(
         norm / 2 + SV.params.C * found.loss,
         question.task.reward(SV.points.y, SV.beta) - norm / 2,
@@ -141,13 +157,103 @@ def _advance(D: Dataset, running: Running, question: _Question) -> Findings:
 
 
 def evaluate(D: Dataset, SV: SV, rng: Draws) -> Violators:
-    """The certificate of SV computed from scratch, so that no rounding of earlier scans is in it.
+    """V and the certificate of SV from scratch: no rounding of earlier scans is in it.
 
     Every row is asked but the unbounded support vectors, which lie on the margin.
     """
     if D.running is not None:
-        D.running.SV = None
+        # New arrays: threads of a scan that was broken off may still write to the old ones.
+        u = [np.zeros_like(part) for part in D.running.u]
+        D.running = replace(D.running, u=u, SV=None)
     return violators(D, SV, SV.points[np.flatnonzero(SV.unbounded)], 0, rng)
+
+
+# The rows of the first working set, and what is held at its bound beside them.
+Start = tuple[Points, Bound | None]
+Starter = Callable[[Dataset, int, Params, Draws], Start]
+
+
+def cold_start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
+    """KBH07's S: a random subset of r rows, nothing held."""
+    return random_subset(D, r, rng), None
+
+
+def warm_start(D: Dataset, model: Model) -> Starter:
+    """A start from another model's f on these rows, e.g. yesterday's.
+
+    Rows with y f <= 1 are its support rows and violators. With a bound set, the r of them
+    closest to the margin are the working set and the others are held at alpha = C, as many of
+    either class; without one, the working set is a random sample of them.
+    Raises ModelError when the model has other labels.
+    """
+    sign = _orientation(D, model)
+
+    def start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
+        rows, margin = _inside_the_margin(D, model, sign, params.tolerance)
+        draw = rng.next()
+        extra = D.sample_of_each_class(draw, CLASS_ROWS)
+        if not params.freeze:
+            chosen = Smallest.of(r, rows, draw.keys(0, D.n)[rows]).rows
+            return D.points(np.union1d(chosen, extra)), None
+        W, N = _split_start(rows, np.abs(margin - 1), D.points(rows).y, r, params)
+        working = D.points(np.union1d(W, np.setdiff1d(extra, N)))
+        held = D.points(N)
+        beta = params.C * held.y
+        dense = prefers_dense(D.n, D.d, D.nnz)
+        space = Space(Kernel.of(params), dense, None, np.float64)
+        u = Expansion(space, held.X, beta).values(working.X)
+        nothing = SV(working.first(0), np.empty(0), sign * model.b, params)
+        return replace(working, u=u), Bound(held, beta, nothing)
+
+    return start
+
+
+def _split_start(
+    rows: np.ndarray, distance: np.ndarray, y: np.ndarray, r: int, params: Params
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the working set, the closest to the margin, and a balanced bound set of others."""
+    on_margin = int((distance <= 2 * params.tolerance).sum())
+    order = np.argsort(distance, kind="stable")
+    beyond = order[max(r, int(params.growth * on_margin)) :]
+    half = min(int((y[beyond] > 0).sum()), int((y[beyond] < 0).sum()))
+    held = [beyond[y[beyond] * sign > 0][::-1][:half] for sign in (1, -1)]
+    N = np.sort(rows[np.concatenate(held)])
+    return np.setdiff1d(rows, N), N
+
+
+def _orientation(D: Dataset, model: Model) -> float:
+    """+1 if the model's first label is D's positive class, -1 if it is the other."""
+    assert D.targets is not None
+    first = D.header.values[int(np.argmax(D.targets))]
+    values = list(model.values)
+    if sorted(map(str, D.header.values)) != sorted(map(str, values)):
+        raise ModelError(
+            f"the model to start from has the labels {values}, the data {list(D.header.values)}"
+        )
+    return 1.0 if str(values[0]) == str(first) else -1.0
+
+
+def _inside_the_margin(
+    D: Dataset, model: Model, sign: float, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with y f <= 1 + tolerance under `model`, ascending, and their y f."""
+
+    def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray]]:
+        found = []
+        for chunk in D.chunks(shard):
+            indices = D.header.features[chunk.X.indices]
+            f = sign * model.decision(model.rows(chunk.X.indptr, indices, chunk.X.data))
+            margin = chunk.y * f
+            inside = np.flatnonzero(margin <= 1 + tolerance)
+            found.append((inside + chunk.start, margin[inside]))
+        return found
+
+    counter, parts = _Counter(D.n), []
+    for shard, report in zip(D.shards, D.map(of), strict=True):
+        counter.add(shard.stop - shard.start)
+        counter.tell()
+        parts += report
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
 def best_offset(D: Dataset) -> float:
@@ -186,7 +292,7 @@ class _Question:
     task: Task
     SV: SV
     working: np.ndarray
-    collector: UniformSample
+    collector: Collector
 
     def bounds(self, shard: Shard) -> np.ndarray:
         """Sign of beta for the bounded support vectors of the shard, 0 elsewhere: int8."""
@@ -299,6 +405,10 @@ def _largest_norm(D: Dataset, space: Space) -> float:
         return float(max(norms))
 
     return max(D.map(of))
+
+
+def _with_u(D: Dataset, points: Points) -> Points:
+    return replace(points, u=_at(D, D.running, points.rows))
 
 
 def _at(D: Dataset, running: Running, rows: np.ndarray) -> np.ndarray:

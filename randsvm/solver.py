@@ -6,17 +6,21 @@ Works on the C library that the libsvm-official bindings load, with node arrays 
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from randsvm.errors import RandsvmError
 from randsvm.events import Progress, tell
+from randsvm.kernels import Expansion, Kernel, Space, prefers_dense
 from randsvm.params import KERNEL_NAMES, Params
 from randsvm.points import Points
-from randsvm.solution import SV
+from randsvm.solution import SV, Bound, Solve
 from randsvm.tasks import TASKS
 
 # struct svm_node { int index; double value; }
@@ -25,6 +29,14 @@ END_OF_ROW = -1
 
 # How often a waiting caller reports that LIBSVM is still at work, in seconds.
 HEARTBEAT = 0.1
+
+# LIBSVM's number for epsilon-SVR, the form that takes a linear term.
+EPSILON_SVR = 3
+
+# How far the dual objective may fall behind in one solve, relative to sum alpha, and how often
+# a solve that loses more is repeated, each time to a tenth of the tolerance.
+SLACK = 1e-6
+TRIES = 3
 
 
 @dataclass
@@ -63,46 +75,46 @@ class _Library:
         # Silence is global in LIBSVM: without this it prints to stdout, where results go.
         svm.libsvm.svm_set_print_string_function(svm.ctypes_print_null)
 
-    def parameter(self, params: Params) -> Any:
+    def parameter(self, params: Params, tolerance: float, epsilon: float | None) -> Any:
+        """epsilon None: the task itself; else epsilon-SVR with this epsilon."""
         parameter = self.svm.svm_parameter()
-        parameter.svm_type = TASKS[params.task].svm_type
+        parameter.svm_type = TASKS[params.task].svm_type if epsilon is None else EPSILON_SVR
         parameter.kernel_type = KERNEL_NAMES.index(params.kernel)
         parameter.degree = params.degree
         parameter.gamma = params.gamma
         parameter.coef0 = params.coef0
         parameter.C = params.C
+        parameter.p = epsilon or 0.0
         parameter.cache_size = params.cache
-        # The scan's tolerance is -e; subproblems are solved to half of it.
-        parameter.eps = params.tolerance / 2
+        parameter.eps = tolerance
         parameter.shrinking = int(params.shrinking)
         # svm_parameter() has put LIBSVM's own printing back.
         self.svm.libsvm.svm_set_print_string_function(self.svm.ctypes_print_null)
         return parameter
 
-    def problem(self, nodes: Nodes, y: np.ndarray) -> Any:
+    def problem(self, nodes: Nodes, targets: np.ndarray) -> Any:
         # The bindings' constructor walks the rows in Python; this sets the same three fields.
         problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
-        problem.l = len(y)
-        problem.y = y.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+        problem.l = len(targets)
+        problem.y = targets.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
         rows = ctypes.POINTER(ctypes.POINTER(self.svm.svm_node))
         problem.x = nodes.pointers.ctypes.data_as(rows)
         return problem
 
-    def train(self, problem: Any, parameter: Any) -> tuple[np.ndarray, np.ndarray, float]:
-        """Returns positions of the support vectors, their coefficients, and b = -rho."""
+    def train(self, problem: Any, parameter: Any) -> tuple[np.ndarray, float]:
+        """Returns beta (m,) float64, zero where a row is no support vector, and b = -rho."""
         complaint = self.svm.libsvm.svm_check_parameter(problem, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
         handle = self.svm.libsvm.svm_train(problem, parameter)
         try:
-            model = handle.contents
-            m = model.l
-            if m == 0:
-                return np.empty(0, np.int64), np.empty(0), -model.rho[0]
+            model, beta = handle.contents, np.zeros(problem.l)
             assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
-            at = np.ctypeslib.as_array(model.sv_indices, (m,)).astype(np.int64) - 1
-            beta = np.ctypeslib.as_array(model.sv_coef[0], (m,)).copy()
-            return at, beta, -float(model.rho[0])
+            if model.l:
+                # 1-based, grouped by class.
+                at = np.ctypeslib.as_array(model.sv_indices, (model.l,)) - 1
+                beta[at] = np.ctypeslib.as_array(model.sv_coef[0], (model.l,))
+            return beta, -float(model.rho[0])
         finally:
             self.svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
 
@@ -117,29 +129,128 @@ def _load_library() -> _Library:
     return _library
 
 
-def svmlearn(points: Points, params: Params) -> SV:
-    """Solve the SVM over `points` alone (C-SVC), to half of params.tolerance.
+def svmlearn(points: Points, params: Params, bound: Bound | None = None) -> SV:
+    """Solve the SVM over `points`, to half of params.tolerance; labels are -1/+1.
 
-    Labels are -1/+1. A class that is missing makes the
-    solution empty: f = b = the sign of the class that is there.
+    Without a bound set alpha = 0 outside of `points`. With one, its rows stay at alpha = C and
+    enter as the linear term g_i = sum_{j in N} beta_j K_ij; points then carry u of the
+    solution `bound.before`, and the dual objective does not fall behind it by more than SLACK.
+    A class that is missing altogether makes the solution empty: f = b = the class that is there.
     """
-    if np.all(points.y == points.y[0]):
-        return SV(points[np.empty(0, np.int64)], np.empty(0), float(points.y[0]), params)
+    began = time.perf_counter()
+    if bound is None:
+        beta, b = _solve(points, params, params.tolerance / 2, None)
+        return _solution(points, beta, b, params, began)
+    subproblem = _Subproblem.of(points, params, bound)
+    beta, b = subproblem.solve()
+    SV = _solution(points, beta, b, params, began)
+    if len(bound.points):
+        held = Points.concatenate([SV.points, bound.points])
+        order = np.argsort(held.rows, kind="stable")
+        SV.points, SV.beta = held[order], np.concatenate([SV.beta, bound.beta])[order]
+    SV.solve = replace(SV.solve, frozen=len(bound.points))
+    SV.precision = bound.before.precision
+    return SV
+
+
+def _solution(points: Points, beta: np.ndarray, b: float, params: Params, began: float) -> SV:
+    at = np.flatnonzero(beta)
+    solve = Solve(len(points), 0, time.perf_counter() - began)
+    return SV(replace(points[at], u=None), beta[at], b, params, solve)
+
+
+@dataclass(frozen=True)
+class _Subproblem:
+    """min 1/2 beta' K beta - sum (y_i - g_i) beta_i over W, 0 <= y_i beta_i <= C, sum beta = 0.
+
+    before: the coefficients that W came with; products: K before.
+    """
+
+    W: Points
+    params: Params
+    g: np.ndarray
+    before: np.ndarray
+    products: np.ndarray
+    scale: float
+    precision: float
+    b: float
+
+    @staticmethod
+    def of(W: Points, params: Params, bound: Bound) -> _Subproblem:
+        assert W.u is not None, "with a bound set, u of the working set must be known"
+        SV = bound.before
+        products = _exact_sums(SV.points.X, SV.beta, W, params)
+        before = np.zeros(len(W))
+        before[np.searchsorted(W.rows, SV.points.rows)] = SV.beta
+        frozen = len(bound.points) > 0
+        g = W.u - products if frozen else np.zeros(len(W))
+        scale = np.abs(before).sum() + np.abs(bound.beta).sum()
+        return _Subproblem(W, params, g, before, products, scale, SV.precision, SV.b)
+
+    def dual(self, beta: np.ndarray, products: np.ndarray) -> float:
+        """The part of D that W can change."""
+        return float((self.W.y - self.g - products / 2) @ beta)
+
+    def solve(self) -> tuple[np.ndarray, float]:
+        """A solution that does not fall behind `before`; tighter tolerances if it does."""
+        tolerance = self.params.tolerance / 2 * self.precision
+        floor = self.dual(self.before, self.products) - SLACK * self.scale
+        for _ in range(TRIES):
+            beta, b = self._attempt(tolerance)
+            products = _exact_sums(self.W.X, beta, self.W, self.params)
+            if not self.params.positive_semidefinite or self.dual(beta, products) >= floor:
+                return beta, b
+            tolerance /= 10
+        return self.before, self.b
+
+    def _attempt(self, tolerance: float) -> tuple[np.ndarray, float]:
+        W, params = self.W, self.params
+        assert W.u is not None
+        if not self.g.any():
+            return _solve(W, params, tolerance, None)
+        # Exact if and only if y f <= 1 + 2 M over W; checked by the signs of beta.
+        M = 2.0 ** math.ceil(math.log2(1000 * (1 + np.abs(W.u + self.b).max())))
+        while True:
+            beta, b = _solve(W, params, tolerance, W.y * (1 + M) - self.g, epsilon=M)
+            if (W.y * beta >= 0).all():
+                return beta, b
+            M *= 16
+
+
+def _exact_sums(Z: sparse.csr_matrix, beta: np.ndarray, W: Points, params: Params) -> np.ndarray:
+    """sum_j beta_j K(z_j, w_i) in float64; (|W|,)."""
+    dense = prefers_dense(len(W), W.X.shape[1], W.X.nnz)
+    space = Space(Kernel.of(params), dense, None, np.float64)
+    used = np.flatnonzero(beta)
+    return Expansion(space, Z[used], beta[used]).values(W.X)
+
+
+def _solve(
+    points: Points,
+    params: Params,
+    tolerance: float,
+    targets: np.ndarray | None,
+    epsilon: float | None = None,
+) -> tuple[np.ndarray, float]:
+    """One call of LIBSVM. targets None: the labels. Returns beta (m,) and b."""
+    y = points.y if targets is None else targets
+    if targets is None and np.all(y == y[0]):
+        return np.zeros(len(y)), float(y[0])
     library = _load_library()
     nodes = Nodes.of(points)
-    y = np.ascontiguousarray(points.y, np.float64)
-    problem, parameter = library.problem(nodes, y), library.parameter(params)
-    at, beta, b = _in_daemon_thread(lambda: library.train(problem, parameter))
-    order = np.argsort(at)
-    return SV(points[at[order]], beta[order], b, params)
+    y = np.ascontiguousarray(y, np.float64)
+    problem = library.problem(nodes, y)
+    parameter = library.parameter(params, tolerance, epsilon)
+    return _in_daemon_thread(lambda: library.train(problem, parameter), (nodes, y))
 
 
-def _in_daemon_thread(work: Any) -> Any:
+def _in_daemon_thread(work: Any, memory: Any) -> Any:
     """work() while this thread stays awake for signals.
 
-    ctypes releases the GIL; a pool's threads would be joined at exit, a daemon is not.
+    ctypes releases the GIL; a pool's threads would be joined at exit, a daemon is not. memory:
+    what the library reads, kept alive even if this thread leaves before the end.
     """
-    outcome: list[Any] = []
+    outcome: list[Any] = [memory]
     finished = threading.Event()
 
     def run() -> None:
@@ -155,7 +266,7 @@ def _in_daemon_thread(work: Any) -> Any:
     while not finished.wait(HEARTBEAT):
         beats += 1
         tell(Progress("solving", beats, None, "beat"))
-    result, error = outcome[0]
+    result, error = outcome[1]
     if error is not None:
         raise error
     return result

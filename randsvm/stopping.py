@@ -1,19 +1,48 @@
 """Stop rules: each is asked after a scan and answers with its reason, or with nothing.
 
-Knows nothing of how rounds are made.
+Also remembers the best solution so far. Knows nothing of how rounds are made.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from randsvm.scan import Violators
+from randsvm.scan import Certificate, Violators
 from randsvm.solution import SV
 
 Rule = Callable[[SV, Violators], str]
 
 NO_VIOLATORS = "no violators"
+TIME_LIMIT = "time limit"
+
+# A round that gains less than this of D, relatively, and has as many violators as before, is no
+# progress.
+LEAST_GAIN = 1e-7
+
+
+@dataclass
+class Best:
+    """The solution of lowest P and the highest D of any round: P - D bounds that solution's
+    distance from the optimum. P is not monotone."""
+
+    solution: SV | None = None
+    primal: float = float("inf")
+    dual: float = float("-inf")
+    certified: bool = True
+
+    def see(self, SV: SV, V: Violators) -> None:
+        certificate = V.certificate
+        self.dual = max(self.dual, certificate.dual)
+        self.certified = certificate.certified
+        # A kernel without a certificate: P is no guide, the newest solution is the best.
+        if certificate.primal <= self.primal or not certificate.certified:
+            self.solution, self.primal = SV, certificate.primal
+
+    @property
+    def certificate(self) -> Certificate:
+        return Certificate(self.primal, self.dual, self.certified)
 
 
 def support_bound(k: int) -> Rule:
@@ -21,6 +50,53 @@ def support_bound(k: int) -> Rule:
 
     def rule(SV: SV, V: Violators) -> str:
         return f"{len(SV)} support vectors >= k = {k}" if len(SV) >= k else ""
+
+    return rule
+
+
+def gap_reached(best: Best, gap: float) -> Rule:
+    def rule(SV: SV, V: Violators) -> str:
+        return f"gap <= {gap:g}" if best.certificate.gap <= gap else ""
+
+    return rule
+
+
+def iterations(most: int) -> Rule:
+    seen = 0
+
+    def rule(SV: SV, V: Violators) -> str:
+        nonlocal seen
+        seen += 1
+        return f"{most} iterations" if seen >= most else ""
+
+    return rule
+
+
+def time_limit(ends: Callable[[], float]) -> Rule:
+    """ends(): the perf_counter() at which no further round may begin."""
+
+    def rule(SV: SV, V: Violators) -> str:
+        return TIME_LIMIT if time.perf_counter() >= ends() else ""
+
+    return rule
+
+
+def no_progress() -> Rule:
+    """Two rounds without progress: solve more precisely once, then give up."""
+    dual, count, idle = float("-inf"), 0, 0
+
+    def rule(SV: SV, V: Violators) -> str:
+        nonlocal dual, count, idle
+        gain = V.certificate.dual - dual
+        moved = gain > LEAST_GAIN * abs(V.certificate.dual) or V.count < count
+        idle = 0 if moved else idle + 1
+        dual, count = max(dual, V.certificate.dual), V.count
+        if idle < 2:
+            return ""
+        if SV.precision < 1:
+            return "no progress"
+        SV.precision, idle = 0.1, 0
+        return ""
 
     return rule
 
@@ -33,8 +109,8 @@ class Stop:
     reason: str = field(default=NO_VIOLATORS, init=False)
 
     def __call__(self, SV: SV, V: Violators) -> bool:
-        for rule in self.rules:
-            if reason := rule(SV, V):
-                self.reason = reason
-                return True
-        return False
+        # Every rule is asked every time: some count.
+        answers = [answer for rule in self.rules if (answer := rule(SV, V))]
+        if answers:
+            self.reason = answers[0]
+        return bool(answers)

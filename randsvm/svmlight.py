@@ -469,4 +469,6 @@ def _shortest(value: np.float32) -> str:
     if np.float32(float(text)) != value:
         text = str(float(value))
     mantissa, e, exponent = text.removesuffix(".0").partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else mantissa
+    if not e:
+        return mantissa
+    return min(np.format_float_positional(value, trim="-"), f"{mantissa}e{int(exponent)}", key=len)

@@ -92,6 +92,9 @@ def read_feature(token: bytes) -> tuple[int, float]:
 
 def float32(value: float) -> float:
     try:
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
+        rounded = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:  # finite, but beyond float32
         raise RefusedError from None
+    if abs(rounded) == float("inf"):
+        raise RefusedError
+    return rounded

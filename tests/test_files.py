@@ -246,18 +246,30 @@ def test_a_pipe_behind_dev_fd_is_written():
         assert stream.read() == b"new"
 
 
-def test_a_full_device_is_exit_74():
-    with refused(TransferError, 74, "writing /dev/full: No space left on device"):
-        write("/dev/full")
+class Full(io.RawIOBase):
+    """A device that takes nothing, as /dev/full: code gone wrong as root would replace that."""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
-def test_standard_output_comes_after_what_was_printed(monkeypatch, name):
+def test_a_full_device_is_exit_74(tmp_path, monkeypatch):
+    device = tmp_path / "device"
+    os.mkfifo(device)
+    monkeypatch.setattr(type(device), "open", lambda *_: io.BufferedWriter(Full()))
+    with refused(TransferError, 74, f"writing {device}: No space left on device"):
+        write(device)
+
+
+def test_standard_output_comes_after_what_was_printed(monkeypatch):
     stdout = Text()
     monkeypatch.setattr(sys, "stdout", stdout)
-    check_output(name)
+    check_output("-")
     stdout.write("before ")
-    write(name)
+    write("-")
     assert stdout.buffer.getvalue() == b"before new"
 
 
@@ -267,11 +279,12 @@ def run_python(code: str, redirection: str, **kwargs) -> subprocess.CompletedPro
     return subprocess.run(["sh", "-c", command, code], capture_output=True, timeout=20, **kwargs)
 
 
-def test_a_file_behind_dev_stdout_keeps_what_else_is_printed(tmp_path):
-    code = """
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_a_file_behind_standard_output_keeps_what_else_is_printed(tmp_path, name):
+    code = f"""
 from randsvm.files import create_output
 print("before")
-with create_output("/dev/stdout") as stream:
+with create_output("{name}") as stream:
     stream.write(b"new\\n")
 print("after")
 """

@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import io
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -335,6 +336,16 @@ def test_standard_output_and_input(tmp_path, monkeypatch):
     assert trailer == TRAILER
 
 
+def test_messages_name_standard_input_and_the_file_as_given(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
+    with pytest.raises(ModelError, match=r"^<stdin>:1: expected"):
+        libsvm_model.read("-")
+    (tmp_path / "m").write_bytes(b"x\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"^m:1: expected"):
+        libsvm_model.read("m")
+
+
 # What is refused when writing
 
 
@@ -526,6 +537,16 @@ def edited(old: bytes, new: bytes) -> bytes:
 )  # fmt: skip
 def test_a_bad_model_is_refused_with_its_line(content, message):
     assert message in refused(content)
+
+
+def test_a_promise_of_two_billion_support_vectors_costs_no_memory():
+    content = edited(b"total_sv 2", b"total_sv 2147483647").replace(b"1 1\n", b"2147483646 1\n")
+    tracemalloc.start()
+    try:
+        refused(content)
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_headers_are_read_in_any_order():

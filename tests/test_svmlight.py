@@ -226,6 +226,7 @@ REFUSED = [
     (b"nan 1:2\n", "1:1: expected a finite label, found 'nan'"),
     (b"+Inf 1:2\n", "1:1: expected a finite label, found '+Inf'"),
     (b"a\x1bb 1:2\n", "1:1: expected a label without control characters, found 'a\\x1bb'"),
+    (b"a\x7fb 1:2\n", "1:1: expected a label without control characters, found 'a\\x7fb'"),
     (b"1\r-1\r1\r", "1:1: expected a label without control characters, found '1\\r-1\\r1'"),
     (b"1 1:1\n1 1:\x001\n", "2:5: expected text, found a NUL byte"),
     (b"1\x00 1:1\n", "1:2: expected text, found a NUL byte"),
@@ -281,13 +282,21 @@ BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
 @pytest.mark.parametrize("block_size", [1, 2, 7, 12, 33, 1000])
 @pytest.mark.parametrize(("text", "message"), [
     (BAD_LATE, "6:1: expected a number like the first label, '1', found 'spam'"),
-    (BAD_LATE.replace(b"spam", b"1"), "6:3: expected a number after 2:, found 'z'"),
+    (BAD_LATE.replace(b"spam", b"1"), "6:7: expected a number after 2:, found 'z'"),
     (BAD_LATE.replace(b"spam", b"?"), "6:1: expected a label (unlabelled rows are for "
      "prediction only), found '?'"),
 ])  # fmt: skip
 def test_the_first_bad_token_is_reported_whatever_the_blocks(file, text, message, block_size, jobs):
     path = file(text)
     assert problem_of(path, block_size=block_size, jobs=jobs) == f"a.svm:{message}"
+
+
+@pytest.mark.parametrize("block_size", [1, 1000])
+def test_a_byte_order_mark_is_legal_at_the_start_only(file, block_size):
+    path = file(b"1 1:1\n\xef\xbb\xbf1 1:1\n")
+    assert problem_of(path, block_size=block_size) == (
+        "a.svm:2:1: expected a number like the first label, '1', found '\\ufeff1'"
+    )
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 64, 1000])
@@ -495,7 +504,31 @@ def test_numbers_near_the_middle_of_two_floats_round_like_python(value, kind, pl
         check_rounding(format(-middle, "f"))
 
 
+def bulk_tokens():
+    """Decimals that are hard to round: 19 digits, and short forms of the middles of float32s."""
+    rng = np.random.default_rng(1)
+    for digits, exponent in zip(
+        rng.integers(10**18, 9 * 10**18, 30000), rng.integers(-45, 10, 30000), strict=True
+    ):
+        yield f"{digits}e{exponent}"
+    low = np.exp(rng.uniform(-70, 30, 30000)).astype(np.float32)
+    high = np.nextafter(low, np.float32(np.inf))
+    for middle in (low.astype(float) + high.astype(float)) / 2:
+        yield repr(float(middle))
+
+
+def test_tens_of_thousands_of_hard_numbers_round_like_python():
+    tokens = list(bulk_tokens())
+    expected = np.array([float(token) for token in tokens])
+    block = parse("".join(f"{token} 1:{token}\n" for token in tokens).encode(), "number")
+    assert np.array_equal(block.y, expected)
+    assert np.array_equal(block.values, expected.astype(np.float32))
+
+
 @pytest.mark.parametrize("text", [
+    "1e18446744073709551616",  # 2**64: an exponent must not wrap around
+    "1e-18446744073709551616",
+    "0e18446744073709551617",
     "0." + "1" * 10**6,
     "3" * 20 + "0" * 10**6 + "e-1000000",
     "0" * 10**6 + "7",
@@ -504,7 +537,7 @@ def test_numbers_near_the_middle_of_two_floats_round_like_python(value, kind, pl
     "0." + "0" * 10**6 + "5e1000001",
     "1" + "0" * 10**6,
 ])  # fmt: skip
-def test_a_token_with_a_million_digits_is_a_number_like_others(text):
+def test_a_token_of_any_length_is_a_number_like_others(text):
     check_rounding(text)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from randsvm.collectors import Draws
-from randsvm.dataset import Dataset, random_subset
+from randsvm.dataset import Dataset
 from randsvm.params import Params
-from randsvm.scan import Violators, violators
+from randsvm.scan import Starter, Violators, violators
 from randsvm.solution import SV
 from randsvm.solver import svmlearn
 
@@ -23,20 +23,21 @@ def randsvm(
     params: Params,
     rng: Draws,
     watch: Callable[[SV, Violators], None],
+    start: Starter,
 ) -> SV:
     """Solve a random subset S of r rows, scan D for violators V, solve SV + random violators R,
     until V is empty or `stop` says so (KBH07: |SV| >= k).
 
     Where n <= r, S is all of D: one LIBSVM solve and the scan that certifies it.
     """
-    S = random_subset(D, r, rng)
-    SV = svmlearn(S, params)
-    V = violators(D, SV, outside=S, keep=r, rng=rng)
+    S, bound = start(D, r, params, rng)  # KBH07: a random subset of r rows, nothing bound
+    SV = svmlearn(S, params, bound)
+    V = violators(D, SV, outside=S, keep=SV.room(r), rng=rng)
     watch(SV, V)
     while V.count > 0 and not stop(SV, V):
-        R = V.draw(SV.room(r))
-        active = SV.points
-        SV = svmlearn(active + R, params)
-        V = violators(D, SV, outside=active + R, keep=r, rng=rng)
+        R = V.draw(SV.room(r))  # r - |SV| in KBH07
+        active, bound = SV.split(r, R)  # KBH07: everything is active and bound is empty
+        SV = svmlearn(active + R, params, bound)
+        V = violators(D, SV, outside=active + R, keep=SV.room(r), rng=rng)
         watch(SV, V)
     return SV

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 
-from randsvm.params import Option, options
+from randsvm.params import Option, Resources, Run, StopParams, options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parameters = TypeVar("Parameters")
@@ -64,12 +64,30 @@ class Switch(click.ParamType):
         return value == "1"
 
 
+class Duration(click.ParamType):
+    """Seconds, or with s, m, h: 90s, 10m, 2h."""
+
+    name = "duration"
+    UNITS: ClassVar = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smh]?)", str(value))
+        if not found:
+            return self.fail(f"expected a time as 90s, 10m or 2h, found {value!r}", param, ctx)
+        return float(found[1]) * self.UNITS[found[2]]
+
+
 KINDS: dict[str, Any] = {
     "int": click.INT,
     "float": click.FLOAT,
     "path": click.Path(),
     "size": Size(),
     "switch": Switch(),
+    "duration": Duration(),
 }
 
 
@@ -113,4 +131,21 @@ def gather(group: type[Parameters], given: dict[str, Any]) -> Parameters:
     return group(**{f.name: given[f.name] for f, _ in options(group)})
 
 
+def common(command: Command) -> Command:
+    """What every algorithm of randsvm-train takes besides its own options."""
+    command = report(quiet(log(warm_start(command))))
+    return parameters(StopParams, Run, Resources)(command)
+
+
+warm_start = click.option(
+    "--warm-start", metavar="MODEL", help="Start from this model, e.g. yesterday's on fewer rows."
+)
+log = click.option("--log", metavar="FILE.jsonl", help="Write one JSON object per iteration.")
+report = click.option(
+    "--report",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The final summary: text, or one JSON object on standard output.",
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and results.")

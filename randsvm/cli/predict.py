@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.report import Report
-from randsvm.files import STANDARD
 from randsvm.params import Resources
 
 COMMAND = "randsvm-predict"
@@ -19,10 +20,11 @@ COMMAND = "randsvm-predict"
 @click.argument("output_file")
 @click.option("--scores", is_flag=True, help="Write decision values instead of labels.")
 @click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
+@options.report
 @options.quiet
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def predict(
-    test_file: str, model_file: str, output_file: str, scores: bool, jobs: int | None, quiet: bool
+    test_file: str, model_file: str, output_file: str, scores: bool, jobs: int | None, **given: Any
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
 
@@ -32,16 +34,11 @@ def predict(
     """
     from randsvm import api
 
-    report = Report(COMMAND, [], quiet=quiet)
-    outcome = api.predict(
-        test_file,
-        model_file,
-        output_file,
-        scores=scores,
-        resources=Resources(jobs=jobs),
-        watch=report,
-    )
-    report.predicted(outcome, to_stdout=output_file == STANDARD)
+    resources = Resources(jobs=jobs)
+    with Report(COMMAND, [], given) as report:
+        api.predict(
+            test_file, model_file, output_file, scores=scores, resources=resources, watch=report
+        )
 
 
 def main() -> None:

@@ -1,16 +1,23 @@
-"""Progress bars, per-iteration lines and the final summary, all on stderr.
+"""Progress bars, per-iteration lines, the log and the final summary.
 
-On a terminal each stage of work is a bar; elsewhere there is one line per iteration.
+On a terminal each stage of work is a bar; elsewhere there is one line per iteration. All of it
+goes to stderr but results: the accuracy line and what --report json prints.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from randsvm.errors import OutputError, TransferError
 from randsvm.events import Notice, Progress
 
 if TYPE_CHECKING:
@@ -22,15 +29,36 @@ UNITS = {"B": {"unit": "B", "unit_scale": True}, "row": {"unit": " rows", "unit_
 
 
 class Report:
-    """The listener of a command. files: what completes the line that repeats the run."""
+    """The listener of a command, as a context.
 
-    def __init__(self, command: str, files: list[str], *, quiet: bool) -> None:
+    files: what completes the line that repeats the run. given: quiet, report (text or json) and
+    log (a path or None), as the options were given.
+    """
+
+    def __init__(self, command: str, files: list[str], given: Mapping[str, Any]) -> None:
         self.command = command
         self.files = files
-        self.quiet = quiet
-        self.bars = sys.stderr.isatty() and not quiet
+        self.quiet = given["quiet"]
+        self.json = given["report"] == "json"
+        self.log_file = given.get("log")
+        self.log: IO[str] | None = None
+        self.bars = sys.stderr.isatty() and not self.quiet
         self.bar: Any = None
         self.stage = ""
+
+    def __enter__(self) -> Report:
+        if self.log_file is not None:
+            try:
+                self.log = Path(self.log_file).open("w")
+            except OSError as error:
+                text = f"cannot create {self.log_file}: {error.strerror}"
+                raise OutputError(text) from error
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._take_bar_away()
+        if self.log is not None:
+            self.log.close()
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Progress):
@@ -38,17 +66,17 @@ class Report:
                 self._draw(event)
             return
         # By name: importing the classes would load numpy before --help is out.
-        show = getattr(self, f"_{type(event).__name__.lower()}", None)
-        if show is not None and not self.quiet:
-            self.close()
-            show(event)
+        name = type(event).__name__.lower()
+        self._write_log(name, event)
+        self._take_bar_away()
+        getattr(self, f"_{name}")(event)
 
     def say(self, line: str) -> None:
         if not self.quiet:
             click.echo(line, err=True)
 
-    def close(self) -> None:
-        """Take the bar away, so that a line can be printed."""
+    def _take_bar_away(self) -> None:
+        """So that a line can be printed."""
         if self.bar is not None:
             self.bar.close()
             self.bar, self.stage = None, ""
@@ -57,7 +85,7 @@ class Report:
         from tqdm import tqdm
 
         if event.stage != self.stage:
-            self.close()
+            self._take_bar_away()
             layout = "{desc}: {elapsed}" if event.unit == "beat" else None
             self.bar = tqdm(
                 desc=event.stage,
@@ -69,6 +97,16 @@ class Report:
             )
             self.stage = event.stage
         self.bar.update(event.done - self.bar.n)
+
+    def _write_log(self, name: str, event: Any) -> None:
+        """One line per event, each flushed: the log of a killed run is whole up to its end."""
+        if self.log is None:
+            return
+        try:
+            self.log.write(json.dumps({"event": name, **_plain(event)}) + "\n")
+            self.log.flush()
+        except OSError as error:
+            raise TransferError(f"writing {self.log_file}: {error.strerror}") from error
 
     def _notice(self, event: Notice) -> None:
         self.say(f"note: {event.text}")
@@ -82,35 +120,53 @@ class Report:
         )
 
     def _iteration(self, event: Iteration) -> None:
+        held = f" + {event.bound:,} bound" if event.bound else ""
         self.say(
-            f"{event.number:4d}  {event.seconds:8.2f} s  |SV| {event.support_vectors:,} "
-            f"({event.bounded:,} bounded)  |V| {event.violators:,}  "
+            f"{event.number:4d}  {event.seconds:7.2f} s  B {event.working_set:,}{held}  "
+            f"|SV| {event.support_vectors:,} ({event.bounded:,} at C)  |V| {event.violators:,}  "
             f"{_objectives(event.certificate)}"
         )
 
-    def trained(self, outcome: Trained, model: str) -> None:
-        self.close()
+    def _trained(self, outcome: Trained) -> None:
+        if self.json:
+            click.echo(json.dumps(_plain(outcome)))
         self.say(
             f"stopped: {outcome.stopped} after {outcome.iterations} iterations, "
             f"{outcome.seconds:.2f} s"
         )
+        violators = "" if outcome.violators is None else f"{outcome.violators:,} violators, "
+        running = "" if outcome.evaluated else " (from running values)"
         self.say(
-            f"{model}: {outcome.support_vectors:,} support vectors ({outcome.bounded:,} bounded), "
-            f"{outcome.violators:,} violators, {_objectives(outcome.certificate)}"
+            f"{outcome.model}: {outcome.support_vectors:,} support vectors "
+            f"({outcome.bounded:,} at C), {violators}{_objectives(outcome.certificate)}{running}"
         )
 
-    def predicted(self, outcome: Predicted, *, to_stdout: bool) -> None:
+    def _predicted(self, outcome: Predicted) -> None:
         """LIBSVM's accuracy line is a result: on stdout, unless the labels themselves are there."""
-        self.close()
-        if outcome.labelled == 0:
+        self.say(f"predicted {outcome.rows:,} rows in {outcome.seconds:.2f} s")
+        if self.json:
+            click.echo(json.dumps(_plain(outcome)), err=outcome.to_stdout)
+        elif outcome.labelled == 0:
             self.say("no labelled rows: no accuracy")
-            return
-        percent = 100 * outcome.correct / outcome.labelled
-        line = f"Accuracy = {percent:g}% ({outcome.correct}/{outcome.labelled}) (classification)"
-        click.echo(line, err=to_stdout)
+        else:
+            score = f"{outcome.accuracy:g}% ({outcome.correct}/{outcome.labelled})"
+            click.echo(f"Accuracy = {score} (classification)", err=outcome.to_stdout)
+
+
+def _plain(event: Any) -> dict[str, Any]:
+    """An event as JSON has it: P, D and gap beside the other numbers, null for nan."""
+    fields = asdict(event)
+    if "certificate" in fields:
+        certificate = fields.pop("certificate")
+        fields |= {"primal": certificate["primal"], "dual": certificate["dual"]}
+        fields.setdefault("gap", event.certificate.gap)
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in fields.items()
+    }
 
 
 def _objectives(certificate: Certificate) -> str:
     if not certificate.certified:
         return f"P {certificate.primal:.6g}  gap not certified"
-    return f"P {certificate.primal:.6g}  D {certificate.dual:.6g}  gap {certificate.gap:.2%}"
+    return f"P {certificate.primal:.6g}  D {certificate.dual:.6g}  gap {certificate.gap:.3%}"

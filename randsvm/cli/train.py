@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,11 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import door, options
+from randsvm.cli.options import Command
 from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD
-from randsvm.params import Params, RandsvmParams, Resources, Run
+from randsvm.params import OsunaParams, Params, RandsvmParams, Resources, Run, StopParams
 
 COMMAND = "randsvm-train"
 
@@ -26,34 +29,75 @@ def train() -> None:
     """
 
 
+def files(command: Command) -> Command:
+    command = click.argument("model_file", required=False)(command)
+    return click.argument("train_file")(command)
+
+
 @train.command()
-@click.argument("train_file")
-@click.argument("model_file", required=False)
-@options.parameters(Params, RandsvmParams, Run, Resources)
-@options.quiet
-def randsvm(train_file: str, model_file: str | None, quiet: bool, **given: Any) -> None:
+@files
+@options.parameters(Params, RandsvmParams)
+@options.common
+def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
     Solves a random subset of TRAIN_FILE with LIBSVM, scans the whole file for rows that violate
     the KKT conditions, solves support vectors + random violators, until no violator is left or
-    there are k support vectors. TRAIN_FILE may be gzip, bzip2 or xz; - is standard input.
+    there are k support vectors. With --gap it goes on until that gap is certified, and holds
+    bounded support vectors outside of the working set.
 
-    MODEL_FILE defaults to the base name of TRAIN_FILE + .model in the working folder.
+    TRAIN_FILE may be gzip, bzip2 or xz; - is standard input. MODEL_FILE defaults to the base name
+    of TRAIN_FILE + .model in the working folder.
     """
     from randsvm import api
 
-    model = model_file or default_model(train_file)
-    report = Report(COMMAND, [train_file, model], quiet=quiet)
-    outcome = api.train_randsvm(
-        train_file,
-        model,
-        options.gather(Params, given),
-        options.gather(RandsvmParams, given),
+    _train(api.train_randsvm, RandsvmParams, given)
+
+
+@train.command()
+@files
+@options.parameters(Params, OsunaParams)
+@options.common
+def osuna(**given: Any) -> None:
+    """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
+
+    Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, swaps the first violators
+    met for rows of the working set, until no violator is left or the --gap is reached. Bounded
+    support vectors are held outside of the working set where they do not fit.
+    """
+    from randsvm import api
+
+    _train(api.train_osuna, OsunaParams, given)
+
+
+@train.command("osuna-closest")
+@files
+@options.parameters(Params, OsunaParams)
+@options.common
+def osuna_closest(**given: Any) -> None:
+    """As osuna, but swap in the violators with the smallest y f(x) (Mostefaoui, Zaou).
+
+    On noisy data these are the outliers: expect it to be far slower than osuna there.
+    """
+    from randsvm import api
+
+    _train(partial(api.train_osuna, closest=True), OsunaParams, given)
+
+
+def _train(call: Callable[..., object], own: type, given: dict[str, Any]) -> None:
+    """Make objects of the options, call once, report."""
+    from randsvm import api
+
+    data, model = given["train_file"], given["model_file"] or default_model(given["train_file"])
+    job = api.Job(
+        options.gather(StopParams, given),
         options.gather(Run, given),
         options.gather(Resources, given),
-        watch=report,
+        given["warm_start"],
     )
-    report.trained(outcome, model)
+    extra = ["--warm-start", job.warm_start] if job.warm_start else []
+    with Report(COMMAND, [*extra, data, model], given) as report:
+        call(data, model, options.gather(Params, given), options.gather(own, given), job, report)
 
 
 def default_model(train_file: str) -> str:

@@ -355,15 +355,18 @@ def _parse_rows(content: bytes, end: int, header: _Header) -> dict[str, Any]:
     _check_row_count(content, end, header)
     text = content[header.size : end]
     _check_plain_rows(text, header)
-    if not text:
-        return _arrays([], [0], [], [])
     block = svmlight.parse(
         text, name=header.name, labels="number", zero_based=True, first_line=header.rows_at
     )
     if len(block.y) != header.total_sv:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
         raise header.error(header.rows_at + blank, "a support vector", "a blank line")
-    return _arrays(block.y, block.indptr, block.indices, block.values)
+    return {
+        "coefficients": np.asarray(block.y, np.float64),
+        "indptr": np.asarray(block.indptr, np.int64),
+        "indices": np.asarray(block.indices, np.int32),
+        "values": np.asarray(block.values, np.float32),
+    }
 
 
 def _check_row_count(content: bytes, end: int, header: _Header) -> None:
@@ -399,12 +402,3 @@ def _check_plain_rows(text: bytes, header: _Header) -> None:
                 column,
                 f"expected a support vector, found {shown(text[at : at + 1])}",
             )
-
-
-def _arrays(coefficients: Any, indptr: Any, indices: Any, values: Any) -> dict[str, Any]:
-    return {
-        "coefficients": np.asarray(coefficients, np.float64),
-        "indptr": np.asarray(indptr, np.int64),
-        "indices": np.asarray(indices, np.int32),
-        "values": np.asarray(values, np.float32),
-    }

@@ -1,0 +1,86 @@
+"""A uniform sample is the rows of smallest Philox key, whatever the shards and their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from randsvm.collectors import Draw, Draws, Smallest, UniformSample
+
+ROWS = 300
+
+
+def philox(seed: int, number: int, rows: int) -> np.ndarray:
+    """Keys of rows 0.. by numpy: raw words of one generator in order."""
+    return np.random.Philox(key=np.array([seed, number], np.uint64)).random_raw(rows)
+
+
+@st.composite
+def groupings(draw):
+    """Shards of ROWS rows, a binary tree of merges over them (in place, left to right)."""
+    cuts = draw(st.sets(st.integers(1, ROWS - 1), max_size=12))
+    parts = list(zip([0, *sorted(cuts)], [*sorted(cuts), ROWS], strict=True))
+    merges = [draw(st.integers(0, len(parts) - 2 - i)) for i in range(len(parts) - 1)]
+    return parts, merges
+
+
+def collected(sample: UniformSample, parts, merges, offered: np.ndarray) -> Smallest:
+    found = [
+        sample.collect(start, np.flatnonzero(offered[start:stop]), np.ones(stop - start))
+        for start, stop in parts
+    ]
+    for at in merges:
+        found[at : at + 2] = [found[at] + found[at + 1]]
+    return found[0]
+
+
+@given(groupings(), st.integers(0, ROWS + 5), st.integers(0, 2**64 - 1), st.integers(0, 2**32))
+def test_any_split_and_any_grouping_gives_the_rows_of_smallest_key(grouping, keep, seed, chosen):
+    offered = np.random.default_rng(chosen).random(ROWS) < 0.7
+    sample = collected(UniformSample(keep, Draw(seed, 3)), *grouping, offered)
+    keys = philox(seed, 3, ROWS)
+    rows = np.flatnonzero(offered)
+    assert sample.rows.tolist() == rows[np.argsort(keys[rows])][:keep].tolist()
+    assert sample.count == len(rows)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 9))
+def test_the_key_of_a_row_does_not_depend_on_where_the_asking_begins(start, length):
+    keys = Draw(7, 2).keys(start, start + length)
+    assert keys.tolist() == [
+        Draw(7, 2).keys(row, row + 1)[0] for row in range(start, start + length)
+    ]
+
+
+@given(st.permutations(range(6)))
+def test_the_order_of_shards_does_not_matter(order):
+    keys = philox(1, 1, 60)
+    parts = [Smallest.of(9, np.arange(i, i + 10), keys[i : i + 10]) for i in range(0, 60, 10)]
+    merged = sum((parts[i] for i in order), Smallest(9))
+    assert merged.rows.tolist() == np.argsort(keys)[:9].tolist()
+
+
+def test_equal_keys_are_ordered_by_row():
+    halves = [
+        Smallest.of(3, np.array(rows), np.array([5, 5], np.uint64)) for rows in ([4, 9], [2, 7])
+    ]
+    assert (halves[0] + halves[1]).rows.tolist() == [2, 4, 7]
+
+
+def test_every_draw_is_another_one_and_a_run_repeats_them():
+    draws, again = Draws(5), Draws(5)
+    first, second = draws.next().keys(0, 8), draws.next().keys(0, 8)
+    assert not set(first) & set(second)
+    assert again.next().keys(0, 8).tolist() == first.tolist()
+    assert not set(first) & set(Draws(6).next().keys(0, 8))
+
+
+def test_samples_are_uniform():
+    """How often each of 50 rows is among 10: binomial, so within 5 deviations of a fifth."""
+    times, counts = 2000, np.zeros(50)
+    for number in range(times):
+        sample = UniformSample(10, Draw(0, number))
+        counts[sample.collect(0, np.arange(50), np.ones(50)).rows] += 1
+    assert counts == pytest.approx(np.full(50, times / 5), abs=5 * np.sqrt(times * 0.2 * 0.8))

@@ -1,0 +1,374 @@
+"""D is the same rows, cut at the same places, whether it lies in RAM, a spill file or a cache."""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from randsvm import dataset, svmlight
+from randsvm.collectors import Draw, Draws
+from randsvm.dataset import Reading, random_subset, two_classes
+from randsvm.errors import DataError, InputError, ParameterError
+from randsvm.params import MEGABYTE, Resources
+
+SMALL = Reading(chunk_rows=64, chunk_nonzeros=512)
+
+
+class LittleMemory(Resources):
+    """Resources under which any data goes to the spill file (the option's least is 16M)."""
+
+    data_bytes = 0
+
+
+def load(path: Path, reading: Reading = SMALL, resources: Resources | None = None):
+    return closing(dataset.load(str(path), reading, resources or Resources(jobs=2)))
+
+
+def contents(D) -> list[tuple]:
+    """Everything that chunks hold, copied, with their places."""
+    return [
+        (chunk.start, *(array.tolist() for array in (chunk.y, X.indptr, X.indices, X.data)))
+        for shard in D.shards
+        for chunk in D.chunks(shard)
+        for X in [chunk.X]
+    ]
+
+
+def rows_of(D) -> np.ndarray:
+    return np.vstack([chunk.X.toarray() for shard in D.shards for chunk in D.chunks(shard)])
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    y, X = oracle.sparse_rows(900)
+    return oracle.write_svmlight(tmp_path_factory.mktemp("d") / "a.svm", y, X)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Write text to small.svm."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "small.svm"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+# ---- where the chunks lie changes nothing ---------------------------------------------------
+
+
+def test_ram_spill_and_cache_give_the_rows_of_the_file(source, tmp_path):
+    X = oracle.sparse_rows(900)[1]
+    used = X.any(axis=0)
+    cache = Resources(cache=str(tmp_path / "cache"))
+    for resources in (Resources(), LittleMemory(), LittleMemory(jobs=1), cache, cache):
+        with load(source, SMALL, resources) as D:
+            assert (D.n, D.d, D.nnz) == (900, used.sum(), np.count_nonzero(X))
+            assert (rows_of(D) == X[:, used]).all()
+            assert D.header.features.tolist() == (np.flatnonzero(used) + 1).tolist()
+
+
+def test_ram_spill_and_cache_agree_on_chunks_digest_points_and_samples(source, tmp_path):
+    cache = Resources(cache=str(tmp_path / "cache"))
+    seen = []
+    for resources in (Resources(jobs=1), LittleMemory(jobs=2), cache, cache):
+        with load(source, SMALL, resources) as D:
+            points = random_subset(two_classes(D, str(source)), 50, Draws(3))
+            seen.append(
+                (
+                    contents(D),
+                    D.header.digest,
+                    D.sample(Draw(1, 1), 40).tolist(),
+                    (points.rows.tolist(), points.X.toarray().tolist(), points.y.tolist()),
+                )
+            )
+    assert len(seen[0][0]) > 10
+    assert all(one == seen[0] for one in seen[1:])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=60),
+    st.integers(1, 8),
+    st.integers(1, 30),
+    st.integers(1, 500),
+)
+def test_cuts_depend_on_the_rows_alone(tmp_path_factory, lengths, rows, nonzeros, block_size):
+    """A chunk ends with the row that reaches either bound, however the reader cuts its blocks."""
+    path = tmp_path_factory.mktemp("cuts") / "a.svm"
+    path.write_text(
+        "".join(" ".join(["1", *(f"{j}:1" for j in range(1, m + 1))]) + "\n" for m in lengths)
+    )
+    expected, held = [0], 0
+    for row, m in enumerate(lengths, 1):
+        held += m
+        if row - expected[-1] == rows or held >= nonzeros or row == len(lengths):
+            expected.append(row)
+            held = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(svmlight.read_blocks, "__kwdefaults__", kwdefaults(block_size))
+        for resources in (Resources(jobs=1), LittleMemory(jobs=2)):
+            with load(path, Reading(chunk_rows=rows, chunk_nonzeros=nonzeros), resources) as D:
+                starts = [start for start, *_ in contents(D)]
+                assert starts == expected[:-1]
+                assert [int(x.sum()) for x in rows_of(D)] == lengths
+
+
+def kwdefaults(block_size: int) -> dict[str, object]:
+    return {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": block_size}
+
+
+def test_the_digest_is_of_labels_indices_and_values_not_of_their_spelling(small):
+    def digest(text: str) -> str:
+        with load(small(text)) as D:
+            return D.header.digest
+
+    plain = digest("+1 1:0.5 3:2\n-1 2:1\n")
+    assert digest("# comment\n+1\t1:5e-1 3:2.0\r\n\n-1 2:1 # end") == plain
+    others = ["+1 1:0.5 3:2\n-1 2:1.5\n", "+1 1:0.5 4:2\n-1 2:1\n", "-1 1:0.5 3:2\n+1 2:1\n"]
+    others += ["+1 1:0.5 3:2 4:1\n-1\n", "+1 1:0.5 3:2\n-1 2:1\n-1 2:1\n"]
+    assert len({plain, *map(digest, others)}) == 1 + len(others)
+
+
+def test_the_spill_file_has_no_name(source, tmp_path):
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    with load(source, SMALL, LittleMemory(tmpdir=str(folder))) as D:
+        assert list(folder.iterdir()) == []
+        assert any(name.startswith(str(folder)) for name in open_files())
+        assert len(contents(D)) > 10
+
+
+def open_files() -> list[str]:
+    """What the descriptors of this process lead to."""
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("no /proc here")
+    return [str(link.readlink()) for link in folder.iterdir() if link.is_symlink()]
+
+
+# ---- the cache ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """A source and its cache, just written: (path, resources, digest())."""
+    path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
+    oracle.write_svmlight(path, *oracle.two_gaussians(300))
+
+    def features(reading: Reading = SMALL) -> list:
+        with load(path, reading, resources) as D:
+            return [D.header.features.tolist(), contents(D)]
+
+    features()
+    return path, Path(str(resources.cache)), features
+
+
+def uncached(path: Path, reading: Reading = SMALL) -> list:
+    with load(path, reading) as D:
+        return [D.header.features.tolist(), contents(D)]
+
+
+def test_a_cache_is_used_while_its_source_is_the_same(cached, monkeypatch):
+    path, _, features = cached
+    expected = uncached(path)
+    monkeypatch.setattr(dataset, "read_blocks", None)
+    assert features() == expected
+
+
+def test_a_cache_of_an_older_text_is_rebuilt(cached):
+    """Another text of the same length, with the old modification time or a new one."""
+    path, _, features = cached
+    before = path.stat()
+    for times in (None, (before.st_atime_ns, before.st_mtime_ns)):
+        text = path.read_text()
+        path.write_text(text.replace("+1 ", "-1 ", 1) if times else text.replace("-1 ", "+1 ", 1))
+        if times:
+            os.utime(path, ns=times)
+        assert path.stat().st_size == before.st_size
+        assert features() == uncached(path)
+
+
+def test_a_touched_source_is_read_again(cached, monkeypatch):
+    path, _, features = cached
+    os.utime(path, ns=(1, 1))
+    monkeypatch.setattr(dataset, "read_blocks", None)
+    with pytest.raises(TypeError):
+        features()
+
+
+def test_a_cache_of_other_options_is_rebuilt(cached):
+    path, _, features = cached
+    assert features(Reading(zero_based=True)) == uncached(path, Reading(zero_based=True))
+    assert features(Reading(labels="number")) == uncached(path, Reading(labels="number"))
+    assert features() == uncached(path)
+
+
+def test_zero_based_text_is_not_read_from_a_one_based_cache_nor_the_other_way(tmp_path):
+    path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
+    path.write_text("+1 0:1 2:3\n-1 1:1\n")
+    with load(path, Reading(zero_based=True), resources) as D:
+        assert D.header.features.tolist() == [0, 1, 2]
+    with pytest.raises(DataError, match=r"a\.svm:1:4: expected an index of 1 or more"):
+        load(path, Reading(), resources)
+
+
+@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99, -1])
+def test_a_truncated_cache_is_rebuilt(cached, kept):
+    path, cache, features = cached
+    content = cache.read_bytes()
+    cache.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
+    assert features() == uncached(path)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_cache_is_rebuilt(cached, seed):
+    path, cache, features = cached
+    content = bytearray(cache.read_bytes())
+    content[random.Random(seed).randrange(len(content))] ^= 0x10
+    cache.write_bytes(content)
+    assert features() == uncached(path)
+
+
+def test_a_cache_of_another_source_is_not_used(cached, tmp_path):
+    path, cache, _ = cached
+    other = tmp_path / "b.svm"
+    other.write_text(path.read_text().replace("+1 ", "-1 ", 1))
+    status = path.stat()
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with load(other, SMALL, Resources(cache=str(cache))) as D:
+        assert [D.header.features.tolist(), contents(D)] == uncached(other)
+
+
+def test_a_file_that_is_no_cache_is_not_read_as_one(cached):
+    path, cache, features = cached
+    cache.write_bytes(b"notes of mine\n" * 1000)
+    assert features() == uncached(path)
+
+
+def test_a_failed_first_pass_leaves_no_cache(small, tmp_path):
+    cache = tmp_path / "cache"
+    with pytest.raises(DataError):
+        load(small("+1 1:1\n-1 1:x\n"), SMALL, Resources(cache=str(cache)))
+    assert [p.name for p in tmp_path.iterdir()] == ["small.svm"]
+
+
+def test_standard_input_has_no_cache(tmp_path):
+    with pytest.raises(ParameterError, match="standard input"):
+        load(Path("-"), SMALL, Resources(cache=str(tmp_path / "cache")))
+
+
+def test_a_missing_file_is_an_input_error_with_a_cache_too(tmp_path):
+    for resources in (Resources(), Resources(cache=str(tmp_path / "cache"))):
+        with pytest.raises(InputError):
+            load(tmp_path / "missing.svm", SMALL, resources)
+
+
+# ---- rows and samples -----------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sets(st.integers(0, 899), max_size=40), st.randoms(use_true_random=False))
+def test_points_are_the_rows_asked_for(source, wanted, shuffler):
+    y, X = oracle.sparse_rows(900)
+    X = X[:, X.any(axis=0)]
+    rows = np.array(sorted(wanted), np.int64)
+    asked = list(wanted)
+    shuffler.shuffle(asked)
+    with load(source, SMALL, LittleMemory()) as whole:
+        D = two_classes(whole, str(source))
+        points = D.points(np.array(asked, np.int64))
+        assert points.rows.tolist() == rows.tolist()
+        assert (points.X.toarray() == X[rows]).all()
+        assert (points.y == y[rows]).all()
+
+
+def test_a_sample_is_the_rows_of_smallest_philox_key(source):
+    keys = np.random.Philox(key=np.array([9, 4], np.uint64)).random_raw(900)
+    with load(source) as D:
+        assert len(D.shards) > 3
+        assert D.sample(Draw(9, 4), 70).tolist() == sorted(np.argsort(keys)[:70].tolist())
+        assert len(D.sample(Draw(9, 4), 1000)) == 900
+
+
+@pytest.mark.parametrize("rare", [1, 7, 25])
+def test_the_first_subset_holds_ten_rows_of_a_rare_class_or_all_of_them(small, rare):
+    labels = ["-1"] * (1000 - rare) + ["+1"] * rare
+    path = small("".join(f"{label} 1:{i}\n" for i, label in enumerate(labels)))
+    with load(path) as D:
+        S = random_subset(two_classes(D, str(path)), 20, Draws(0))
+        assert np.count_nonzero(S.y > 0) >= min(10, rare)
+        assert 20 <= len(S) <= 30
+        uniform = D.sample(Draws(0).next(), 20)
+        assert set(uniform) <= set(S.rows.tolist())
+
+
+def test_a_subset_as_large_as_the_data_is_the_data(source):
+    with load(source) as whole:
+        D = two_classes(whole, str(source))
+        assert random_subset(D, 900, Draws(0)).rows.tolist() == list(range(900))
+
+
+def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
+    with load(small("a 1:1\nb 1:2\nc 1:3\nb 1:4\n")) as D:
+        one = D.relabel(np.array([1.0, -1.0, -1.0]))
+        two = D.relabel(np.array([-1.0, 1.0, -1.0]))
+        assert one.points(np.arange(4)).y.tolist() == [1, -1, -1, -1]
+        assert two.points(np.arange(4)).y.tolist() == [-1, 1, -1, 1]
+        assert (rows_of(one) == rows_of(D)).all()
+
+
+# ---- labels, features, refusals -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "labels, y",
+    [
+        ("-1 +1 -1", [-1, 1, -1]),
+        ("1 -1", [1, -1]),
+        ("2 1 2", [1, -1, 1]),
+        ("1.0 2 1", [1, -1, 1]),
+        ("spam ham spam", [1, -1, 1]),
+        ("0 +1 1.0", [1, -1, -1]),
+    ],
+)
+def test_plus_one_is_libsvms_first_label(small, labels, y):
+    path = small("".join(f"{label} 1:1\n" for label in labels.split()))
+    with load(path) as D:
+        assert two_classes(D, str(path)).points(np.arange(D.n)).y.tolist() == y
+
+
+def test_a_huge_index_costs_one_feature(small):
+    path = small("+1 1:1 2147483647:2\n-1 7:3\n")
+    with load(path) as D:
+        assert (D.n, D.d) == (2, 3)
+        assert rows_of(D).tolist() == [[1, 0, 2], [0, 3, 0]]
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("", r":1:1: expected a row, found an empty file"),
+        ("# nothing but a comment\n\n", r"found an empty file"),
+        ("1 1:1\n1 1:2\n", r"expected two classes, found only the label 1$"),
+        ("1 1:1\n2 1:2\n3 1:3\n", r"expected two classes, found 3 classes$"),
+    ],
+)
+def test_what_is_no_two_class_set_is_refused(small, text, problem):
+    path = small(text)
+    with pytest.raises(DataError, match=rf"small\.svm.*{problem}"), load(path) as D:
+        two_classes(D, str(path))
+
+
+def test_the_memory_option_is_what_decides_about_spilling():
+    assert Resources(memory=64 * MEGABYTE).data_bytes < 64 * MEGABYTE

@@ -1,0 +1,78 @@
+"""svmlearn gives what LIBSVM's own Python bindings give on the same rows, bit by bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+from scipy import sparse
+
+from randsvm.params import Params
+from randsvm.points import Points
+from randsvm.solver import svmlearn
+
+KERNELS = [
+    Params(kernel="linear", gamma=1.0, C=0.5),
+    Params(kernel="poly", gamma=0.3, coef0=1.0, degree=4),
+    Params(kernel="rbf", gamma=0.8, C=10.0, tolerance=1e-4),
+    Params(kernel="rbf", gamma=0.8, shrinking=False),
+    Params(kernel="sigmoid", gamma=0.1, coef0=-0.2),
+]
+
+
+def options(params: Params) -> str:
+    """The same in LIBSVM's letters; a subproblem is solved to half the tolerance of the scan."""
+    return (
+        f"-t {oracle.LIBSVM_KERNELS.index(params.kernel)} -g {params.gamma} -r {params.coef0} "
+        f"-d {params.degree} -c {params.C} -e {params.tolerance / 2!r} -h {int(params.shrinking)}"
+    )
+
+
+def points_of(y: np.ndarray, X: np.ndarray, first: int = 0) -> Points:
+    return Points(np.arange(first, first + len(y)), sparse.csr_matrix(X.astype(np.float32)), y)
+
+
+@pytest.mark.parametrize("params", KERNELS, ids=lambda params: params.kernel)
+@pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
+def test_svmlearn_is_libsvms_svm_train(data, params):
+    y, X = data(300)
+    expected = oracle.libsvm_train(y, X, options(params))
+    SV = svmlearn(points_of(y, X, first=1000), params)
+    assert SV.points.rows.tolist() == (expected.rows + 1000).tolist()
+    assert SV.beta.tolist() == expected.beta.tolist()
+    assert SV.b == expected.b
+    assert (SV.points.X.toarray() == X[expected.rows]).all()
+    assert (SV.points.y == y[expected.rows]).all()
+
+
+@pytest.mark.parametrize("first", [1.0, -1.0])
+def test_the_positive_class_has_positive_coefficients_whichever_comes_first(first):
+    y, X = oracle.two_gaussians(60)
+    order = np.argsort(-first * y, kind="stable")
+    SV = svmlearn(points_of(y[order], X[order]), Params(gamma=1.0))
+    assert len(SV) > 0
+    assert (SV.beta * SV.points.y > 0).all()
+
+
+def test_bounded_support_vectors_are_told_from_unbounded_ones():
+    y, X = oracle.two_gaussians(300)
+    SV = svmlearn(points_of(y, X), Params(gamma=1.0, C=0.3))
+    alpha = np.abs(SV.beta)
+    assert 0 < SV.unbounded.sum() < len(SV)
+    assert (alpha[~SV.unbounded] == 0.3).all()
+    assert (alpha[SV.unbounded] < 0.3).all()
+
+
+@pytest.mark.parametrize("label", [1.0, -1.0])
+def test_a_subset_of_one_class_has_the_constant_answer(label):
+    X = oracle.two_gaussians(5)[1]
+    SV = svmlearn(points_of(np.full(5, label), X), Params(gamma=1.0))
+    assert (len(SV), SV.b) == (0, label)
+
+
+def test_rows_without_a_feature_are_points_like_others():
+    y, X = np.array([1.0, -1.0, -1.0]), np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+    expected = oracle.libsvm_train(y, X, "-g 1 -e 0.0005")
+    SV = svmlearn(points_of(y, X), Params(gamma=1.0))
+    assert SV.points.rows.tolist() == [0, 1, 2]
+    assert SV.beta.tolist() == expected.beta.tolist()
