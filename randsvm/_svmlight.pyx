@@ -84,6 +84,7 @@ cdef enum:
     IS_QUERY = 2
     IS_FEATURE = 3
     IS_NUL = 4
+    IS_MEMORY = 5
 
 # Indices below are collected in a bitmap of 2 MiB, others by the caller.
 MARKED = 1 << 24
@@ -126,7 +127,7 @@ cdef struct Number:
 # ---- numbers ----------------------------------------------------------------------------------
 
 cdef inline uint64_t not_digits(uint64_t word) noexcept nogil:
-    """Nonzero in every byte up to the first that is no digit; `word` is text ^ ZEROS."""
+    """Its lowest nonzero byte is the first that is no digit; `word` is text ^ ZEROS."""
     return ((word + 0x0606060606060606ULL) | word) & 0xF0F0F0F0F0F0F0F0ULL
 
 
@@ -169,9 +170,8 @@ cdef inline Text fraction(Text p, Number *number) noexcept nogil:
     return one_by_one(p, number, 1)
 
 
-cdef Text power(Text p, Number *number) noexcept nogil:
+cdef Text power(Text p, int64_t *exponent) noexcept nogil:
     """Read `e`, sign and digits; NULL without digits."""
-    cdef int64_t exponent = 0
     cdef bint negative
     p += 1
     negative = p[0] == MINUS
@@ -179,17 +179,20 @@ cdef Text power(Text p, Number *number) noexcept nogil:
         p += 1
     if p[0] - 48u > 9u:
         return NULL
+    exponent[0] = 0
     while p[0] - 48u <= 9u:
-        if exponent < 1000000000:   # no line is long enough for more to matter
-            exponent = exponent * 10 + (p[0] - 48u)
+        if exponent[0] < 1000000000:   # no line is long enough for more to matter
+            exponent[0] = exponent[0] * 10 + (p[0] - 48u)
         p += 1
-    number.exponent += -exponent if negative else exponent
+    if negative:
+        exponent[0] = -exponent[0]
     return p
 
 
 cdef inline Text unsigned_number(Text p, Number *number) noexcept nogil:
     """Read digits[.digits*]|.digits and an exponent; NULL if this is no number."""
     cdef Text start = p
+    cdef int64_t exponent = 0
     number.digits = 0
     number.exponent = 0
     number.dropped = False
@@ -201,7 +204,8 @@ cdef inline Text unsigned_number(Text p, Number *number) noexcept nogil:
     elif p == start:
         return NULL
     if p[0] | 32 == 101:
-        return power(p, number)
+        p = power(p, &exponent)
+        number.exponent += exponent
     return p
 
 
@@ -211,7 +215,7 @@ cdef double correctly_rounded(Text start) noexcept with gil:
     return PyOS_string_to_double(<const char *> start, &stop, NULL)
 
 
-cdef float float32_of_many_digits(Number *number, Text start) noexcept nogil:
+cdef float float32_of_many_digits(Number number, Text start) noexcept nogil:
     """float32(float64(number)) for numbers with many digits or a large exponent.
 
     `near` is off by less than 2**-51 of itself, so the true float64 lies between low and high,
@@ -233,7 +237,7 @@ cdef float float32_of_many_digits(Number *number, Text start) noexcept nogil:
     return <float> correctly_rounded(start)
 
 
-cdef inline float to_float32(Number *number, Text start) noexcept nogil:
+cdef inline float to_float32(Number number, Text start) noexcept nogil:
     """float32(float64(number)), rounded like Python does; `start` is its first digit or dot."""
     # Both operands are exact, so IEEE 754 rounds the quotient correctly (Clinger 1990).
     if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
@@ -241,7 +245,7 @@ cdef inline float to_float32(Number *number, Text start) noexcept nogil:
     return float32_of_many_digits(number, start)
 
 
-cdef double to_float64(Number *number, Text start) noexcept nogil:
+cdef double to_float64(Number number, Text start) noexcept nogil:
     cdef long double near
     cdef double low, high
     if number.digits == 0:
@@ -276,6 +280,31 @@ cdef inline Text end_of_token(Text p) noexcept nogil:
 
 cdef inline Text skip_blanks(Text p) noexcept nogil:
     while p[0] == SPACE or p[0] == TAB:
+        p += 1
+    return p
+
+
+cdef inline Text next_token(Text p) noexcept nogil:
+    """Step over the blanks behind a token; NULL if it does not end here."""
+    if likely(p[0] == SPACE, True):   # most writers put one space
+        p += 1
+        return p if likely(p[0] > SPACE, True) else skip_blanks(p)
+    return skip_blanks(p) if ends_token(p) else NULL
+
+
+cdef inline Text read_index(Text p, int64_t *index) noexcept nogil:
+    """Read digits, if any; what exceeds INDEX_LIMIT does so in `index`, too."""
+    cdef uint64_t word = load(p) ^ ZEROS
+    cdef uint64_t others = not_digits(word)
+    cdef int n
+    if likely(others != 0, True):
+        n = trailing_zeros(others) >> 3
+        index[0] = eight_digits((word << (8 * (7 - n))) << 8)   # two shifts: n may be 0
+        return p + n
+    index[0] = 0
+    while p[0] - 48u <= 9u:
+        if index[0] <= INDEX_LIMIT:
+            index[0] = index[0] * 10 + (p[0] - 48u)
         p += 1
     return p
 
@@ -320,7 +349,7 @@ cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) n
         p += 1
     if unsigned_number(p, &number) != stop:
         return False
-    value[0] = SIGN[negative] * to_float64(&number, p)
+    value[0] = SIGN[negative] * to_float64(number, p)
     return -LARGEST_DOUBLE <= value[0] <= LARGEST_DOUBLE
 
 
@@ -338,7 +367,8 @@ cdef inline uint64_t key_of(Text p, Py_ssize_t length) noexcept nogil:
     return key
 
 
-cdef inline int64_t slot_of(Spellings *table, Text p, Py_ssize_t length, uint64_t key) noexcept nogil:
+cdef inline int64_t slot_of(Spellings *table, Text p, Py_ssize_t length,
+                            uint64_t key) noexcept nogil:
     """Where this token is, or the free slot where it belongs."""
     cdef int64_t slot = ((key * 0x9E3779B97F4A7C15ULL) >> 32) & (table.room - 1)
     cdef Spelling *item
@@ -374,18 +404,26 @@ cdef bint grow(Spellings *table) noexcept nogil:
 cdef class Rows:
     """What one piece of text holds: `parse` fills the arrays it is given and leaves the rest here.
 
-    rows, entries : filled positions
-    newlines : lines of this piece
+    rows, entries : filled positions, without those of a row that has a bad token
+    lines : how many there are
+    queries : rows with a qid:
     beyond : whether an index of 2**24 or more is among `indices`
     """
 
-    cdef readonly int64_t rows, entries, queries, newlines
+    cdef readonly int64_t rows, entries, queries, lines
     cdef readonly bint beyond
-    cdef uint64_t *marks
-    cdef int64_t largest
+    cdef bint zero_based, unlabelled
+    cdef bytes text       # spellings and the fault point into it
+    cdef Text line_start  # of line number lines + 1, the one being read
+    cdef int32_t *codes   # NULL if labels are numbers
+    cdef double *y
+    cdef int64_t *indptr
+    cdef int32_t *indices
+    cdef float *values
+    cdef uint64_t *marks  # a bit for each index
+    cdef int64_t largest  # of the marked ones
     cdef Spellings table
     cdef Fault fault
-    cdef bytes text
 
     def __cinit__(self):
         self.marks = <uint64_t *> calloc(MARKS // 64, sizeof(uint64_t))
@@ -402,138 +440,119 @@ cdef class Rows:
               int32_t[::1] indices, float[::1] values):
         """Parse `text`, complete lines and PADDING; the arrays are as long as `count` says."""
         cdef Text start = <Text> <const char *> text
-        cdef Text end = start + len(text) - 8
-        cdef int32_t *code = NULL if numbers else &codes[0]
-        cdef double *label = &y[0] if numbers else NULL
-        cdef int32_t *index = &indices[0] if indices.shape[0] else NULL
-        cdef float *value = &values[0] if values.shape[0] else NULL
-        cdef int64_t *pointer = &indptr[0]
+        cdef Text end = start + len(text) - len(PADDING)
         cdef bint enough
-        self.text = text   # spellings and the fault point into it
+        self.text = text
+        self.zero_based = zero_based
+        self.unlabelled = unlabelled
+        self.codes = NULL if numbers else &codes[0]
+        self.y = &y[0] if numbers else NULL
+        self.indptr = &indptr[0]
+        self.indices = &indices[0] if indices.shape[0] else NULL
+        self.values = &values[0] if values.shape[0] else NULL
         with nogil:
-            enough = self.run(
-                start, end, zero_based, unlabelled, code, label, pointer, index, value)
+            enough = self.read_lines(start, end)
         if not enough:
             raise MemoryError
 
-    cdef bint run(self, Text p, Text end, bint zero_based, bint unlabelled, int32_t *codes,
-                  double *y, int64_t *indptr, int32_t *indices, float *values) noexcept nogil:
+    cdef bint read_lines(self, Text p, Text end) noexcept nogil:
         """All lines, up to the first bad token. False without memory."""
-        cdef Text line_start, token, stop
-        cdef int64_t line = 1, rows = 0, entries = 0, before = 0, before_last = 0, previous, index
-        cdef uint64_t word, others
-        cdef int expected = 0, n
-        cdef Number number
-        cdef float value
-        cdef bint negative
-        cdef int64_t lowest = -1 if zero_based else 0
-        indptr[0] = 0
+        cdef int64_t start, before = 0   # where this row and the one before it begin
+        self.indptr[0] = 0
         while p < end:
-            line_start = p
+            self.line_start = p
             p = skip_blanks(p)
-            token = p
-            previous = lowest
-            if p[0] != NEWLINE and p[0] != COMMENT and not (p[0] == RETURN and p[1] == NEWLINE):
-                # ---- label
-                stop = end_of_token(p)
-                if codes != NULL:
-                    n = self.read_label(p, stop, unlabelled, line, p - line_start + 1, &codes[rows])
-                    if n < 0:
-                        return False
-                    if n == 0:
-                        expected = IS_LABEL
-                        break
-                elif not read_number_label(p, stop, unlabelled, &y[rows]):
-                    expected = IS_LABEL
+            if not ends_token(p):
+                start = self.entries
+                p = self.read_label(p)
+                if p != NULL:
+                    p = self.read_query(p)
+                if p != NULL:
+                    p = self.read_features(p)
+                if p == NULL:
                     break
-                p = skip_blanks(stop)
-                # ---- qid:
-                if p[0] == 113 and p[1] == 105 and p[2] == 100 and p[3] == COLON:
-                    token = p
-                    stop = p + 4
-                    while stop[0] - 48u <= 9u:
-                        stop += 1
-                    if stop - token == 4 or not ends_token(stop):
-                        expected = IS_QUERY
-                        break
-                    self.queries += 1
-                    p = skip_blanks(stop)
-                # ---- features
-                while True:
-                    token = p
-                    word = load(p) ^ ZEROS
-                    others = not_digits(word)
-                    n = trailing_zeros(others) >> 3 if others != 0 else 8
-                    if likely(n - 1u < 7u, True):
-                        index = eight_digits(word << (64 - 8 * n))
-                        p += n
-                    elif n == 0:
-                        if not ends_token(p):
-                            expected = IS_FEATURE
-                        break
-                    else:
-                        index = 0
-                        while p[0] - 48u <= 9u:
-                            if index <= INDEX_LIMIT:
-                                index = index * 10 + (p[0] - 48u)
-                            p += 1
-                    if index <= previous or index > INDEX_LIMIT or p[0] != COLON:
-                        expected = IS_FEATURE
-                        break
-                    p += 1
-                    negative = p[0] == MINUS
-                    p += negative
-                    if p[0] == PLUS and not negative:
-                        p += 1
-                    stop = p
-                    p = unsigned_number(p, &number)
-                    if p == NULL:
-                        expected = IS_FEATURE
-                        break
-                    value = to_float32(&number, stop)
-                    if value > LARGEST_FLOAT:
-                        expected = IS_FEATURE
-                        break
-                    values[entries] = <float> SIGN[negative] * value
-                    indices[entries] = <int32_t> index
-                    if likely(p[0] == SPACE, True):
-                        p += 1
-                        if p[0] <= SPACE:
-                            p = skip_blanks(p)
-                    elif ends_token(p):
-                        p = skip_blanks(p)
-                    else:
-                        expected = IS_FEATURE
-                        break
-                    previous = index
-                    entries += 1
-                if expected:
-                    break
-                self.mark(indices, before_last, before, entries)
-                rows += 1
-                indptr[rows] = entries
-                before_last = before
-                before = entries
-            # ---- end of line: a newline, or a comment and a newline
-            token = p
-            p = <Text> memchr(p, NEWLINE, end + 1 - p)
-            if p - token > 1:
-                stop = <Text> memchr(token, 0, p - token)
-                if stop != NULL:
-                    token = stop
-                    expected = IS_NUL
-                    break
-            p += 1
-            line += 1
-        self.rows = rows
-        self.entries = before
-        self.newlines = line - 1
-        if expected:
-            self.found(expected, token, line_start, line, previous)
-        return True
+                self.rows += 1
+                self.indptr[self.rows] = self.entries
+                self.mark(before, start)
+                before = start
+            p = self.read_end(p, end)
+            if p == NULL:
+                break
+            self.lines += 1
+        return self.fault.expected != IS_MEMORY
 
-    cdef void found(self, int expected, Text token, Text line_start, int64_t line,
-                    int64_t previous) noexcept nogil:
+    cdef inline Text read_label(self, Text p) noexcept nogil:
+        """Read the label and the blanks behind it; NULL, here and below: bad, see the fault."""
+        cdef Text stop = end_of_token(p)
+        if self.codes == NULL:
+            if not read_number_label(p, stop, self.unlabelled, &self.y[self.rows]):
+                return self.bad(IS_LABEL, p, 0)
+        elif not self.read_class(p, stop - p, &self.codes[self.rows]):
+            return NULL
+        return skip_blanks(stop)
+
+    cdef inline Text read_query(self, Text p) noexcept nogil:
+        cdef Text token = p
+        if memcmp(p, <const char *> b"qid:", 4) != 0:
+            return p
+        p += 4
+        while p[0] - 48u <= 9u:
+            p += 1
+        if p - token == 4 or not ends_token(p):
+            return self.bad(IS_QUERY, token, 0)
+        self.queries += 1
+        return skip_blanks(p)
+
+    cdef inline Text read_features(self, Text p) noexcept nogil:
+        """Read the rest of the row, up to the comment or the end of the line."""
+        cdef int64_t entries = self.entries, previous = -1 if self.zero_based else 0, index
+        cdef int32_t *indices = self.indices
+        cdef float *values = self.values
+        cdef Text token, digits
+        cdef Number number
+        cdef bint negative
+        cdef float value
+        while True:
+            token = p
+            p = read_index(p, &index)
+            if p == token:
+                if not ends_token(p):
+                    return self.bad(IS_FEATURE, token, previous)
+                self.entries = entries
+                return p
+            if index <= previous or index > INDEX_LIMIT or p[0] != COLON:
+                return self.bad(IS_FEATURE, token, previous)
+            p += 1
+            negative = p[0] == MINUS
+            p += negative
+            if p[0] == PLUS and not negative:
+                p += 1
+            digits = p
+            p = unsigned_number(p, &number)
+            if p != NULL:
+                p = next_token(p)
+            if p == NULL:
+                return self.bad(IS_FEATURE, token, previous)
+            value = to_float32(number, digits)
+            if value > LARGEST_FLOAT:
+                return self.bad(IS_FEATURE, token, previous)
+            values[entries] = <float> SIGN[negative] * value
+            indices[entries] = <int32_t> index
+            previous = index
+            entries += 1
+
+    cdef inline Text read_end(self, Text p, Text end) noexcept nogil:
+        """Read a comment, if any, and the end of the line."""
+        cdef Text stop = <Text> memchr(p, NEWLINE, end + 1 - p)
+        cdef Text nul
+        if stop - p > 1:
+            nul = <Text> memchr(p, 0, stop - p)
+            if nul != NULL:
+                return self.bad(IS_NUL, nul, 0)
+        return stop + 1
+
+    cdef Text bad(self, int expected, Text token, int64_t previous) noexcept nogil:
+        """Note the bad token; NULL."""
         cdef Text stop = token + 1 if expected == IS_NUL else end_of_token(token)
         cdef Text nul = <Text> memchr(token, 0, stop - token)
         if nul != NULL:
@@ -542,54 +561,53 @@ cdef class Rows:
         self.fault.expected = expected
         self.fault.start = token
         self.fault.stop = stop
-        self.fault.line = line
-        self.fault.column = token - line_start + 1
+        self.fault.line = self.lines + 1
+        self.fault.column = token - self.line_start + 1
         self.fault.previous = previous
+        return NULL
 
-    cdef inline int read_label(self, Text p, Text stop, bint unlabelled, int64_t line,
-                               int64_t column, int32_t *code) noexcept nogil:
-        """1: known or new and legal, 0: not a label, -1: no memory."""
-        cdef Py_ssize_t length = stop - p
+    cdef inline bint read_class(self, Text p, Py_ssize_t length, int32_t *code) noexcept nogil:
+        """Find the label among the spellings or add it; False: bad, see the fault."""
         cdef uint64_t key = key_of(p, length)
         cdef int64_t slot = slot_of(&self.table, p, length, key)
         cdef Spelling *item
         if likely(self.table.slots[slot] != 0, True):
             code[0] = self.table.slots[slot] - 1
-            return 1
-        if not is_label(p, length, unlabelled):
-            return 0
+            return True
+        if not is_label(p, length, self.unlabelled):
+            self.bad(IS_LABEL, p, 0)
+            return False
         if 2 * (self.table.count + 1) > self.table.room:
             if not grow(&self.table):
-                return -1
+                self.fault.expected = IS_MEMORY
+                return False
             slot = slot_of(&self.table, p, length, key)
         item = &self.table.items[self.table.count]
         item.start = p
         item.length = length
-        item.line = line
-        item.column = column
+        item.line = self.lines + 1
+        item.column = p - self.line_start + 1
         item.key = key
         code[0] = <int32_t> self.table.count
         self.table.count += 1
         self.table.slots[slot] = <int32_t> self.table.count
-        return 1
+        return True
 
-    cdef inline void mark(self, int32_t *indices, int64_t before_last, int64_t before,
-                          int64_t entries) noexcept nogil:
-        """Note the indices of the row before:entries; before_last:before is the row above it."""
-        cdef int64_t i
-        if entries - before == before - before_last and memcmp(
-                &indices[before], &indices[before_last], (entries - before) * sizeof(int32_t)) == 0:
+    cdef inline void mark(self, int64_t before, int64_t start) noexcept nogil:
+        """Note the indices of the last row, start:entries; before:start is the row above it."""
+        cdef int32_t *indices = self.indices
+        cdef int64_t stop = self.entries, i
+        # Rows of dense data have the same indices, all of them noted already.
+        if stop - start == start - before and memcmp(
+                &indices[start], &indices[before], (stop - start) * sizeof(int32_t)) == 0:
             return
-        for i in range(before, entries):
-            if likely(indices[i] < MARKS, True):
-                self.marks[indices[i] >> 6] |= <uint64_t> 1 << (indices[i] & 63)
-            else:
-                self.beyond = True
-                entries = i
-                break
-        # Indices ascend: the last one below the limit is the largest of the row.
-        if entries > before and indices[entries - 1] > self.largest:
-            self.largest = indices[entries - 1]
+        while stop > start and indices[stop - 1] >= MARKS:   # indices ascend
+            self.beyond = True
+            stop -= 1
+        for i in range(start, stop):
+            self.marks[indices[i] >> 6] |= <uint64_t> 1 << (indices[i] & 63)
+        if stop > start and indices[stop - 1] > self.largest:
+            self.largest = indices[stop - 1]
 
     def distinct(self):
         """How many distinct indices below 2**24 there are."""

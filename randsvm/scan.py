@@ -7,6 +7,7 @@ files, solvers or the command line.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -59,12 +60,14 @@ class Certificate:
 class Violators:
     """V: how many rows violate their KKT condition, a sample of them, and the certificate.
 
-    Rows of the last working set are never in V.
+    Rows of the last working set are never in V. seconds: what the scan took for each support
+    vector whose coefficient it brought in.
     """
 
     D: Dataset
     sample: Smallest
     certificate: Certificate
+    seconds: float
 
     @property
     def count(self) -> int:
@@ -125,8 +128,9 @@ def violators(
     Completes SV: its u, and its b where no unbounded support vector determines it.
     """
     running = _running(D, SV, rng)
+    began = time.perf_counter()
     question = _Question(TASKS[SV.params.task], SV, outside.rows, choose(keep, rng.next()))
-    found = _advance(D, running, question)
+    found, centres = _advance(D, running, question)
     SV.points = _with_u(D, SV.points)
     if not SV.unbounded.any():
         SV.b = best_offset(D)
@@ -137,11 +141,13 @@ def violators(
         question.task.reward(SV.points.y, SV.beta) - norm / 2,
         SV.params.positive_semidefinite,
     )
-    return Violators(D, found.violators, certificate)
+    seconds = (time.perf_counter() - began) / max(centres, 1)
+    return Violators(D, found.violators, certificate, seconds)
 
 
-def _advance(D: Dataset, running: Running, question: _Question) -> Findings:
-    """Bring the running values to the question's solution, and ask it."""
+def _advance(D: Dataset, running: Running, question: _Question) -> tuple[Findings, int]:
+    """Bring the running values to the question's solution, and ask it; also how many
+    coefficients that took."""
     SV, old = question.SV, running.SV
     Z, difference = SV.change_since(old)
     fresh = old is None or len(difference) >= len(SV)
@@ -153,7 +159,7 @@ def _advance(D: Dataset, running: Running, question: _Question) -> Findings:
         # Rounding has shown: from here on everything is computed in float64.
         running.space = replace(running.space, dtype=np.float64)
         found = _pass(D, running, question, SV.points.X, SV.beta, fresh=True)
-    return found
+    return found, len(difference)
 
 
 def evaluate(D: Dataset, SV: SV, rng: Draws) -> Violators:

@@ -19,6 +19,8 @@ from randsvm.points import Points
 # Share of the room beside the unbounded support vectors that fresh violators get; bounded
 # support vectors close to the margin have the rest. Measured best on twonorm and a9a.
 VIOLATOR_SHARE = 0.7
+# A working set that is too small is raised to this multiple of the rows that have to stay.
+RAISE = 1.5
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,17 @@ class SV:
             return r
         if params.growth:
             return max(r, math.ceil(params.growth * self._stay))
-        least = math.ceil(1.05 * self._stay) + 10
-        if least > r:
-            text = f"the working set of {r} rows is raised (now to {least}): it must hold every"
-            tell_once("raised", Notice(f"{text} unbounded support vector and room for violators"))
-        return max(r, least)
+        if math.ceil(1.05 * self._stay) + 10 <= r:
+            return r
+        raised = math.ceil(RAISE * self._stay) + 10
+        tell_once(
+            "raised",
+            Notice(
+                f"a working set of {r} rows cannot hold every unbounded support vector and "
+                f"violators besides: raised to {raised}, and further as they are found"
+            ),
+        )
+        return raised
 
     def room(self, r: int) -> int:
         """How many fresh violators fit: r - |SV| (KBH07), or more where some can be frozen."""

@@ -249,7 +249,7 @@ def _parse_piece(text: bytes, dialect: _Dialect) -> _Piece:
         features=_distinct(rows, indices),
         queries=rows.queries,
     )
-    return _Piece(block, rows.spellings(), rows.newlines, _fault(rows, dialect))
+    return _Piece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
 
 
 def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import lzma
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
+
+from randsvm.cli import predict as predicting
+from randsvm.cli import train as training
 
 REAL_DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[1] / "../shared/data"))
 
@@ -34,17 +40,79 @@ def real(tmp_path_factory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory) -> Callable[..., tuple[Path, np.ndarray, np.ndarray]]:
-    """made(name, rows): a set of oracle.py as a file, and its y and X."""
+    """made(name, rows, ...): a set of oracle.py as a file, and its y and X."""
     folder = tmp_path_factory.mktemp("made")
 
-    def make(name: str, rows: int) -> tuple[Path, np.ndarray, np.ndarray]:
-        y, X = getattr(oracle, name)(rows)
-        path = folder / f"{name}.{rows}"
+    def make(name: str, *arguments: int) -> tuple[Path, np.ndarray, np.ndarray]:
+        y, X = getattr(oracle, name)(*arguments)
+        path = folder / ".".join([name, *map(str, arguments)])
         if not path.exists():
             oracle.write_svmlight(path, y, X)
         return path, y, X
 
     return make
+
+
+class Trained(NamedTuple):
+    """What a training run left: the model file and what was said on stderr."""
+
+    model: Path
+    said: str
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return oracle.trailer(self.model)
+
+    @property
+    def body(self) -> bytes:
+        """The model without its trailer."""
+        return self.model.read_bytes().partition(b"# randsvm")[0]
+
+    @property
+    def iterations(self) -> int:
+        return int(re.search(r"after ([0-9]+) iteration", self.said)[1])
+
+
+@pytest.fixture
+def train(tmp_path, capsys) -> Callable[..., Trained]:
+    """train(file, "-g", 1, ...): `randsvm-train randsvm` within this process, a model per call.
+
+    Errors come as exceptions; what a process adds to that is the business of test_train.py.
+    """
+    numbers = itertools.count()
+
+    def run(data: Path | str, *words: object) -> Trained:
+        model = tmp_path / f"{next(numbers)}.model"
+        arguments = ["randsvm", *map(str, words), str(data), str(model)]
+        training.train.main(arguments, standalone_mode=False)
+        return Trained(model, capsys.readouterr().err)
+
+    return run
+
+
+class Predicted(NamedTuple):
+    """What a prediction left: the output's lines, and what was said."""
+
+    lines: list[str]
+    out: str
+    err: str
+
+    @property
+    def scores(self) -> np.ndarray:
+        return np.array(self.lines, float)
+
+
+@pytest.fixture
+def predict(tmp_path, capsys) -> Callable[..., Predicted]:
+    """predict(file, model, "--scores", ...): `randsvm-predict` within this process."""
+
+    def run(data: Path | str, model: Path, *words: object) -> Predicted:
+        output = tmp_path / "output"
+        arguments = [*map(str, words), str(data), str(model), str(output)]
+        predicting.predict.main(arguments, standalone_mode=False)
+        return Predicted(output.read_text().splitlines(), *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture

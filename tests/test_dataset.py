@@ -268,6 +268,20 @@ def test_standard_input_has_no_cache(tmp_path):
         load(Path("-"), SMALL, Resources(cache=str(tmp_path / "cache")))
 
 
+def test_a_pipe_has_no_cache(tmp_path):
+    """Nothing of it can be compared with what the cache was made of."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ParameterError):
+        load(tmp_path / "pipe", SMALL, Resources(cache=str(tmp_path / "cache")))
+
+
+def test_a_cache_never_replaces_its_own_source(small):
+    path = small("+1 1:1\n-1 1:2\n")
+    with pytest.raises(ParameterError):
+        load(path, SMALL, Resources(cache=str(path)))
+    assert path.read_text() == "+1 1:1\n-1 1:2\n"
+
+
 def test_a_missing_file_is_an_input_error_with_a_cache_too(tmp_path):
     for resources in (Resources(), Resources(cache=str(tmp_path / "cache"))):
         with pytest.raises(InputError):

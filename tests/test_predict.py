@@ -1,0 +1,227 @@
+"""randsvm-predict: labels as they were spelled, decision values as LIBSVM computes them."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from libsvm import svmutil
+
+from randsvm.errors import DataError, InputError, ModelError, OutputError
+
+# Apart enough for a model without a training error.
+ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    """files(name=text, ...): the files, in tmp_path; returns their paths."""
+
+    def write(**texts: str) -> list[Path]:
+        paths = [tmp_path / f"{name}.svm" for name in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            path.write_text(text)
+        return paths
+
+    return write
+
+
+# ---- labels ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [("+1", "-1"), ("-1", "1"), ("1.0", "2e0"), ("spam", "ham"), ("0", "1"), ("99999999999", "3")],
+)
+def test_labels_come_out_as_training_spelled_them(files, train, predict, first, second):
+    (path,) = files(a=ROWS.format(first, second))
+    predicted = predict(path, train(path).model)
+    assert predicted.lines == [first, first, second, second]
+    assert predicted.out == "Accuracy = 100% (4/4) (classification)\n"
+
+
+def test_the_first_spelling_of_a_label_counts(files, train, predict):
+    text = ROWS.format("+1", "-1.0").replace("+1 1:2", "1 1:2").replace("-1.0 1:-2", "-1 1:-2")
+    path, other = files(a=text, b=ROWS.format("1e0", "-1"))
+    model = train(path).model
+    for data in (path, other):
+        predicted = predict(data, model)
+        assert predicted.lines == ["+1", "+1", "-1.0", "-1.0"]
+        assert "(4/4)" in predicted.out
+
+
+def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(files, train, predict):
+    path, other = files(a=ROWS.format("spam", "ham"), b=ROWS.format("?", "spam"))
+    model = train(path).model
+    predicted = predict(other, model)
+    assert predicted.lines == ["spam", "spam", "ham", "ham"]
+    assert predicted.out == "Accuracy = 0% (0/2) (classification)\n"
+    only = predict(*files(c="? 1:1\n? 1:-1\n"), model)
+    assert (only.lines, only.out) == (["spam", "ham"], "")
+    assert "no labelled rows" in only.err
+
+
+def test_a_label_that_training_never_saw_is_a_wrong_answer(files, train, predict):
+    path, other = files(a=ROWS.format("1", "2"), b=ROWS.format("1", "3"))
+    assert predict(other, train(path).model).out == "Accuracy = 50% (2/4) (classification)\n"
+
+
+def test_heart_scale_has_libsvms_accuracy_line(real, train, predict):
+    path = real("heart_scale")
+    predicted = predict(path, train(path, "-g", repr(1 / 13)).model)
+    assert predicted.out == "Accuracy = 86.6667% (234/270) (classification)\n"
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_lines_are_in_the_order_of_the_rows(made, train, predict, jobs):
+    path, _, X = made("checkerboard", 5000)
+    trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
+    model = oracle.read_model(trained.model, 2)
+    f = oracle.kernel_matrix("rbf", X, model.Z, 5.0) @ model.beta + model.b
+    predicted = predict(path, trained.model, "--jobs", jobs)
+    assert predicted.lines == ["+1" if positive else "-1" for positive in f > 0]
+    assert predict(path, trained.model, "--scores").scores == pytest.approx(f, rel=1e-6, abs=1e-6)
+
+
+# ---- decision values ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", range(4), ids=oracle.LIBSVM_KERNELS)
+@pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
+def test_scores_of_libsvms_own_model_are_libsvms(tmp_path, predict, data, kernel):
+    """Test rows have two features more, which no support vector has: in |x|^2 they count."""
+    y, X = data(200)
+    solved = oracle.libsvm_train(y, X, f"-t {kernel} -g 0.3 -r 0.5 -d 3")
+    model, test = tmp_path / "libsvm.model", tmp_path / "test"
+    svmutil.svm_save_model(str(model), solved.model)
+    wider = np.column_stack([X, oracle.two_gaussians(200, 1)[1]])
+    oracle.write_svmlight(test, y, wider)
+    loaded = svmutil.svm_load_model(str(model))
+    f = oracle.libsvm_decisions(loaded, wider)
+    predicted = predict(test, model, "--scores")
+    assert predicted.scores == pytest.approx(f, rel=1e-6, abs=1e-6)
+    assert predicted.err.count("ignored") == 0
+    correct = np.count_nonzero((f > 0) == (y > 0))
+    assert predicted.out == f"Accuracy = {correct / 2:g}% ({correct}/200) (classification)\n"
+
+
+@pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
+def test_libsvm_scores_our_models_as_we_do(made, train, predict, data):
+    path, _, X = made(data, 450)
+    model = train(path, "-g", 0.3).model
+    f = oracle.libsvm_decisions(svmutil.svm_load_model(str(model)), X)
+    assert predict(path, model, "--scores").scores == pytest.approx(f, rel=1e-6, abs=1e-6)
+
+
+def test_features_that_training_never_saw_are_ignored_with_one_warning(files, train, predict):
+    text = ROWS.format("1", "2")
+    more = text.replace("2:0.5", "2:0.5 7:3").replace("2:-1", "2:-1 7:1 2000000000:5")
+    path, wider = files(a=text, b=more)
+    model = train(path, "-g", 0.3).model
+    expected, found = predict(path, model, "--scores"), predict(wider, model, "--scores")
+    assert found.lines == expected.lines
+    warnings = [line for line in found.err.splitlines() if "ignored" in line]
+    assert warnings == ["note: ignored 3 values of 2 features that training never saw"]
+    assert "ignored" not in expected.err
+
+
+def test_a_feature_that_training_saw_counts_though_no_support_vector_has_it(
+    tmp_path, train, predict
+):
+    """Rows far from the margin have a feature of their own: it is in |x|^2 of the kernel."""
+    y, X = oracle.two_gaussians(300)
+    X = np.column_stack([X * np.where(y > 0, 1, 1)[:, None] + 4 * y[:, None], np.zeros(300)])
+    X[np.argmax(y * X[:, 0]), 2] = 0.5
+    path, test = oracle.write_svmlight(tmp_path / "a", y, X), tmp_path / "b"
+    model = train(path, "-t", "rbf", "-g", 0.01, "-c", 100).model
+    assert " 3:" not in model.read_text().partition("\nSV\n")[2].partition("# randsvm")[0]
+    X[:, 2] = 1.0
+    oracle.write_svmlight(test, y, X)
+    f = oracle.libsvm_decisions(svmutil.svm_load_model(str(model)), X)
+    predicted = predict(test, model, "--scores")
+    assert predicted.scores == pytest.approx(f, rel=1e-6, abs=1e-6)
+    assert "ignored" not in predicted.err
+
+
+def test_a_huge_index_is_a_feature_like_others(made, train, predict, tmp_path):
+    path, _, _ = made("two_gaussians", 450)
+    huge = tmp_path / "huge"
+    huge.write_text(path.read_text().replace(" 2:", " 2147483647:"))
+    expected = predict(path, train(path, "-g", 1).model, "--scores")
+    found = predict(huge, train(huge, "-g", 1).model, "--scores")
+    assert found.lines == expected.lines
+
+
+def test_a_zero_based_model_reads_zero_based_rows(made, train, predict, tmp_path):
+    path, _, _ = made("two_gaussians", 450)
+    zero = tmp_path / "zero"
+    zero.write_text(path.read_text().replace(" 1:", " 0:").replace(" 2:", " 1:"))
+    expected = predict(path, train(path, "-g", 1).model, "--scores")
+    model = train(zero, "-g", 1, "--zero-based").model
+    assert predict(zero, model, "--scores").lines == expected.lines
+    with pytest.raises(DataError, match=r":1:4: expected an index of 1 or more"):
+        predict(zero, train(path, "-g", 1).model)
+
+
+@pytest.mark.parametrize("labels", [("spam", "ham"), ("99999999999", "3")])
+def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(files, train, labels):
+    (path,) = files(a=ROWS.format(*labels))
+    assert svmutil.svm_load_model(str(train(path).model)) is None
+
+
+# ---- files ----------------------------------------------------------------------------------
+
+
+def test_rows_from_standard_input_labels_to_standard_output(command, files, train):
+    (path,) = files(a=ROWS.format("+1", "-1"))
+    model = train(path).model
+    ended = command("predict", "-", model, "-", stdin=gzip.compress(path.read_bytes()))
+    assert (ended.returncode, ended.stdout) == (0, "+1\n+1\n-1\n-1\n")
+    assert "Accuracy = 100% (4/4) (classification)\n" in ended.stderr
+
+
+def test_results_alone_are_on_standard_output(command, files, train, tmp_path):
+    (path,) = files(a=ROWS.format("+1", "-1"))
+    ended = command("predict", "-q", path, train(path).model, "output")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "Accuracy = 100% (4/4) (classification)\n"
+    assert (tmp_path / "output").read_text() == "+1\n+1\n-1\n-1\n"
+
+
+def test_bad_input_leaves_the_old_output(files, train, predict, tmp_path):
+    path, bad = files(a=ROWS.format("+1", "-1"), b="+1 1:1\n" * 3000 + "-1 1:x\n")
+    model, output = train(path).model, tmp_path / "output"
+    output.write_text("old\n")
+    with pytest.raises(DataError, match=r"b\.svm:3001:4: expected a number after 1:, found 'x'$"):
+        predict(bad, model)
+    with pytest.raises(DataError, match=r"expected a number like the first label"):
+        predict(*files(c="spam 1:1\n"), model)
+    with pytest.raises(InputError):
+        predict(tmp_path / "missing", model)
+    assert output.read_text() == "old\n"
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_a_model_that_was_cut_or_altered_is_refused(files, train, predict, tmp_path):
+    (path,) = files(a=ROWS.format("+1", "-1"))
+    model = train(path).model
+    content, damaged = model.read_text(), tmp_path / "damaged"
+    for text in (content[:-30], content[:100], content.replace("rho ", "rho 1", 1), "", "SV\n"):
+        damaged.write_text(text)
+        with pytest.raises(ModelError, match=re.escape(str(damaged))):
+            predict(path, damaged)
+    with pytest.raises(InputError):
+        predict(path, tmp_path / "missing")
+
+
+def test_an_output_that_cannot_be_created_is_known_at_once(command, files, train):
+    (path,) = files(a=ROWS.format("+1", "-1"))
+    ended = command("predict", path, train(path).model, "no/folder/output")
+    assert (ended.returncode, ended.stdout) == (OutputError.exit_code, "")
+    assert ended.stderr == (
+        "randsvm-predict: cannot create no/folder/output: No such file or directory\n"
+    )

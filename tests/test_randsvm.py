@@ -1,0 +1,216 @@
+"""Algorithm 1 against LIBSVM on all rows, and what must not change a byte of a model."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from libsvm import svmutil
+
+from randsvm.params import RandsvmParams, Resources
+
+# A set where sampling takes several rounds, and one small enough for many runs.
+BOARD = ("checkerboard", 5000)
+BOARD_WORDS = ("-g", 5, "-k", 1400, "--sample-size", 1500)
+SMALL = ("checkerboard", 900)
+SMALL_WORDS = ("-g", 5, "-k", 350, "--sample-size", 400)
+
+
+def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """A plain svmlight file by LIBSVM's reader; y as -1/+1 with +1 for LIBSVM's first label."""
+    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
+    first = 1 if set(y) == {-1, 1} else y[0]
+    return np.where(y == first, 1.0, -1.0), oracle.as_float32(X.toarray())
+
+
+def dual(beta: np.ndarray, K: np.ndarray) -> float:
+    return float(np.abs(beta).sum() - beta @ K @ beta / 2)
+
+
+def assert_as_good_as_libsvm(trained, y, X, C: float, gamma: float) -> None:
+    """The dual objective within 1e-3, relatively, and at most 0.2% of the predictions differ."""
+    model = oracle.read_model(trained.model, X.shape[1])
+    whole = oracle.libsvm_train(y, X, f"-c {C} -g {gamma!r} -e 0.0005")
+    Z = X[whole.rows]
+    found = dual(model.beta, oracle.kernel_matrix("rbf", model.Z, model.Z, gamma))
+    optimum = dual(whole.beta, oracle.kernel_matrix("rbf", Z, Z, gamma))
+    assert found == pytest.approx(optimum, rel=1e-3)
+    f = oracle.kernel_matrix("rbf", X, model.Z, gamma) @ model.beta + model.b
+    expected = oracle.kernel_matrix("rbf", X, Z, gamma) @ whole.beta + whole.b
+    assert np.count_nonzero((f > 0) != (expected > 0)) <= 0.002 * len(y)
+
+
+# ---- against LIBSVM on all rows -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, C, gamma, k, r",
+    [("heart_scale", 1, 1 / 13, 140, 180), ("svmguide1", 10, 0.0001, 900, 1000)],
+)
+def test_real_data_comes_out_as_libsvms(real, train, name, C, gamma, k, r):
+    path = real(name)
+    trained = train(path, "-c", C, "-g", repr(gamma), "-k", k, "--sample-size", r)
+    assert_as_good_as_libsvm(trained, *read(path), C, gamma)
+    assert trained.iterations > 1
+    assert trained.facts["stopped"] == "no violators"
+
+
+@pytest.mark.parametrize(
+    "data, gamma, words",
+    [
+        (BOARD, 5.0, BOARD_WORDS),
+        (("two_gaussians", 5000, 0, 4), 0.25, ("-g", 0.25, "-k", 750, "--sample-size", 800)),
+    ],
+)
+def test_several_rounds_of_sampling_end_where_libsvm_does(made, train, data, gamma, words):
+    path, y, X = made(*data)
+    trained = train(path, *words)
+    assert trained.iterations >= 3
+    assert trained.facts["stopped"] == "no violators"
+    assert float(trained.facts["gap"]) < 1e-3
+    assert_as_good_as_libsvm(trained, y, X, 1, gamma)
+
+
+def test_data_that_fits_the_sample_is_one_solve_of_libsvm(made, train):
+    path, y, X = made(*SMALL)
+    trained = train(path, "-g", 5, "-c", 3)
+    assert trained.iterations == 1
+    model, whole = (
+        oracle.read_model(trained.model, 2),
+        oracle.libsvm_train(y, X, "-c 3 -g 5 -e 5e-4"),
+    )
+    order = np.argsort(-whole.beta.clip(0), kind="stable")
+    assert sorted(model.beta) == pytest.approx(sorted(whole.beta[order]), rel=1e-12)
+    assert model.b == pytest.approx(whole.b, rel=1e-12)
+
+
+# ---- the ends of a run ----------------------------------------------------------------------
+
+
+def test_a_small_bound_on_support_vectors_ends_the_run_and_says_so(made, train):
+    path, _, _ = made(*BOARD)
+    trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
+    count = len(oracle.read_model(trained.model, 2).beta)
+    assert count >= 50
+    assert trained.facts["stopped"] == f"{count} support vectors >= k = 50"
+    assert trained.facts["stopped"] in trained.said
+    assert 0 < float(trained.facts["gap"]) < math.inf
+    assert int(trained.facts["violators"]) > 0
+
+
+@pytest.mark.parametrize("words", [SMALL_WORDS, ("-g", 5, "-k", 50, "--sample-size", 200)])
+@pytest.mark.parametrize("data", [SMALL, ("two_gaussians", 900)])
+def test_the_trailer_tells_the_truth_of_the_model_as_written(made, train, data, words):
+    path, y, X = made(*data)
+    trained = train(path, "-c", 2, *words)
+    model, facts = oracle.read_model(trained.model, 2), trained.facts
+    u = oracle.kernel_matrix("rbf", X, model.Z, 5.0) @ model.beta
+    own = oracle.kernel_matrix("rbf", model.Z, model.Z, 5.0) @ model.beta
+    primal = model.beta @ own / 2 + 2 * np.maximum(0, 1 - y * (u + model.b)).sum()
+    exact = oracle.Objectives(
+        primal, dual(model.beta, oracle.kernel_matrix("rbf", model.Z, model.Z, 5.0))
+    )
+    assert float(facts["primal"]) == pytest.approx(exact.primal, rel=1e-5)
+    assert float(facts["dual"]) == pytest.approx(exact.dual, rel=1e-5)
+    assert float(facts["gap"]) == pytest.approx(exact.gap, rel=1e-3, abs=1e-6)
+    assert (float(facts["C"]), float(facts["lambda"])) == (2, pytest.approx(1 / (2 * len(y))))
+    assert [facts[key] for key in ("n", "d", "nnz")] == [str(len(y)), "2", str(np.count_nonzero(X))]
+
+
+def test_the_end_of_kbh07_has_no_violators_beyond_the_tolerance(made, train):
+    path, y, X = made(*SMALL)
+    trained = train(path, *SMALL_WORDS)
+    model = oracle.read_model(trained.model, 2)
+    places = {tuple(x): i for i, x in enumerate(X)}
+    beta = np.zeros(len(y))
+    beta[[places[tuple(z)] for z in oracle.as_float32(model.Z)]] = model.beta
+    f = oracle.kernel_matrix("rbf", X, model.Z, 5.0) @ model.beta + model.b
+    assert not oracle.violating(y, f, beta, 1.0, 1.1e-3).any()
+    assert trained.facts["violators"] == "0"
+
+
+def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(made, train):
+    path, _, _ = made("two_gaussians", 900)
+    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 700, "--sample-size", 800)
+    trained = train(path, *words)
+    assert trained.facts["gap"] == "nan"
+    assert "not certified" in trained.said
+
+
+def test_a_run_that_gets_nowhere_ends_and_says_so(made, train):
+    """The sigmoid kernel on a board: rounds exchange the same few violators for ever."""
+    path, _, _ = made(*SMALL)
+    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 870, "--sample-size", 880)
+    trained = train(path, *words, "--max-iterations", 200)
+    assert trained.facts["stopped"] == "no progress"
+    assert trained.facts["gap"] == "nan"
+
+
+def test_the_default_bound_on_support_vectors_is_kbh07s():
+    assert RandsvmParams().resolved(100_000).support_bound == 10_404
+    assert RandsvmParams(separable=True).resolved(100_000).support_bound == 5_202
+    formula = math.ceil(32 * math.log(4 * 1000 / 0.5) / 0.1**2)
+    assert RandsvmParams(distortion=0.1, delta=0.5).resolved(1000).support_bound == formula
+    for given in (RandsvmParams(), RandsvmParams(support_bound=7), RandsvmParams(sample_size=9)):
+        resolved = given.resolved(5000)
+        assert resolved.sample_size > resolved.support_bound >= 1
+
+
+# ---- what changes no byte -------------------------------------------------------------------
+
+
+@pytest.fixture
+def base(made, train) -> tuple[Path, bytes]:
+    path, _, _ = made(*SMALL)
+    trained = train(path, *SMALL_WORDS)
+    assert trained.iterations >= 3
+    return path, trained.model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--jobs", 1), ("--jobs", 2), ("--jobs", 5), ("--memory", "16M"), ("-m", 0.5), ("-q",)],
+    ids=str,
+)
+def test_resources_do_not_change_a_byte(base, train, words):
+    path, content = base
+    assert train(path, *SMALL_WORDS, *words).model.read_bytes() == content
+
+
+def test_neither_spilling_nor_a_cache_changes_a_byte(base, train, tmp_path, monkeypatch):
+    path, content = base
+    monkeypatch.setattr(Resources, "data_bytes", 0)
+    assert train(path, *SMALL_WORDS, "--tmpdir", tmp_path).model.read_bytes() == content
+    for _ in range(2):
+        cached = train(path, *SMALL_WORDS, "--cache", tmp_path / "cache")
+        assert cached.model.read_bytes() == content
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress], ids=str)
+def test_compression_does_not_change_a_byte(base, train, tmp_path, compress):
+    path, content = base
+    packed = tmp_path / "packed"
+    packed.write_bytes(compress(path.read_bytes()))
+    assert train(packed, *SMALL_WORDS).model.read_bytes() == content
+
+
+def test_neither_a_pipe_nor_the_spelling_of_the_file_changes_a_byte(base, train, monkeypatch):
+    path, content = base
+    text = path.read_bytes().replace(b"\n", b" # a comment\r\n").replace(b" 1:", b"\t1:+", 7)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbf" + text)))
+    assert train("-", *SMALL_WORDS).model.read_bytes() == content
+
+
+def test_another_seed_is_another_run(base, train):
+    path, _ = base
+    words = ("-g", 5, "-k", 50, "--sample-size", 200)
+    bodies = [train(path, *words, "--seed", seed).body for seed in (0, 1, 2)]
+    assert len(set(bodies)) == 3

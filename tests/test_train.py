@@ -1,0 +1,351 @@
+"""randsvm-train as a newcomer, a cron job and a terminal meet it: messages, exit codes, files."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import gzip
+import os
+import pty
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import oracle
+import pytest
+
+from randsvm import params
+from randsvm.cli import train as training
+
+TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
+COMMANDS = sorted(training.train.commands)
+GROUPS = [
+    group
+    for group in vars(params).values()
+    if isinstance(group, type) and dataclasses.is_dataclass(group) and [*params.options(group)]
+]
+
+
+@pytest.fixture
+def toy(tmp_path) -> Path:
+    """Four rows, in the folder that `command` works in."""
+    path = tmp_path / "toy.svm"
+    path.write_text(TEXT)
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# ---- help and options -----------------------------------------------------------------------
+
+
+def shown(name: str) -> str:
+    """The help of a subcommand, its lines joined."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "randsvm.cli.train", name, "--help"], capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return " ".join(ended.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def helps() -> dict[str, str]:
+    return {name: shown(name) for name in COMMANDS}
+
+
+def test_every_command_is_listed_with_a_sentence(command):
+    ended = command("train", "--help")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +[A-Z]\w+ ", ended.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
+def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group):
+    users = [name for name in COMMANDS if set(fields_of(group)) <= set(declared(name))]
+    assert users
+    for name in users:
+        for field, spec in params.options(group):
+            assert all(flag in helps[name] for flag in spec.flags)
+            assert declared(name)[field.name].default == field.default
+            if field.default is not None and spec.kind not in ("flag", "switch", "size"):
+                entry = helps[name].partition(spec.flags[-1] + " ")[2]
+                default = re.search(r"\[default: \(?(.*?)\)?\]", entry)
+                assert default[1] == str(field.default)
+
+
+def fields_of(group: type) -> list[str]:
+    return [field.name for field, _ in params.options(group)]
+
+
+def declared(name: str) -> dict:
+    return {parameter.name: parameter for parameter in training.train.commands[name].params}
+
+
+@pytest.mark.parametrize("word, number", [("rbf", 2), ("poly", 1), ("linear", 0), ("sigmoid", 3)])
+def test_words_and_libsvms_numbers_mean_the_same(train, toy, word, number):
+    assert train(toy, "-t", word).model.read_bytes() == train(toy, "-t", number).model.read_bytes()
+
+
+def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
+    short = "-s 0 -t 1 -d 2 -g 0.5 -r 1 -c 3 -e 0.01 -h 0 -k 5"
+    long = (
+        "--task svc --kernel poly --degree 2 --gamma 0.5 --coef0 1 --cost 3 --tolerance 0.01 "
+        "--shrinking 0 --support-bound 5"
+    )
+    content = [train(toy, *words.split()).model.read_bytes() for words in (short, long)]
+    assert content[0] == content[1]
+
+
+# ---- usage ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--gama 1 toy.svm", "No such option '?--gama'?.*--gamma"),
+        ("-c 0 toy.svm", r"C must be > 0 and finite, got 0"),
+        ("-c nan toy.svm", r"C must be > 0 and finite, got nan"),
+        ("-c x toy.svm", r"'-c' / '--cost': 'x' is not a valid float"),
+        ("-g -1 toy.svm", r"gamma must be >= 0 and finite, got -1"),
+        ("-t 7 toy.svm", r"expected one of linear \(0\), poly \(1\).*, found '7'"),
+        ("-t gauss toy.svm", r"expected one of .*rbf \(2\).*, found 'gauss'"),
+        ("-k 9 --sample-size 9 toy.svm", r"sample size r must exceed .*, got r=9, k=9; raise"),
+        ("--memory 1 toy.svm", r"memory must be at least 16M, got 1 bytes"),
+        ("--memory much toy.svm", r"expected a size as 512M or 4G, found 'much'"),
+        ("--jobs 0 toy.svm", r"jobs must be >= 1, got 0"),
+        ("--seed -1 toy.svm", r"seed must be >= 0 and < 2\^64, got -1"),
+        ("-t sigmoid --gap 0.01 toy.svm", r"--gap needs a positive semidefinite kernel"),
+        ("", r"Missing argument 'TRAIN_FILE'"),
+        ("-", r"training from standard input needs a MODEL_FILE"),
+        ("--cache c - m", r"--cache needs a named file"),
+        ("toy.svm m more", r"unexpected extra argument"),
+    ],
+)
+def test_a_mistaken_command_line_ends_with_one_clear_sentence(command, toy, words, message):
+    ended = command("train", "randsvm", *words.split())
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.search(message, ended.stderr.splitlines()[-1])
+    assert "Traceback" not in ended.stderr
+    assert names(toy.parent) == ["toy.svm"]
+
+
+@pytest.mark.parametrize(
+    "words, code, message",
+    [
+        ("missing.svm m", 66, "cannot open missing.svm: No such file or directory"),
+        ("--cache c missing.svm m", 66, "cannot open missing.svm: No such file or directory"),
+        (". m", 66, "cannot open .: Is a directory"),
+        ("toy.svm .", 73, "cannot create .: Is a directory"),
+        ("toy.svm no/m", 73, "cannot create no/m: No such file or directory"),
+        ("--cache no/c toy.svm m", 73, "cannot create no/c: No such file or directory"),
+        ("--warm-start missing.model toy.svm m", 66, "cannot open missing.model"),
+    ],
+)
+def test_files_that_cannot_be_opened_or_created(command, toy, words, code, message):
+    ended = command("train", "randsvm", *words.split())
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert ended.stderr.splitlines()[-1].startswith(f"randsvm-train: {message}")
+    assert "Traceback" not in ended.stderr
+    assert names(toy.parent) == ["toy.svm"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_a_failed_transfer(command, toy):
+    ended = command("train", "randsvm", toy, "/dev/full")
+    assert ended.returncode == 74
+    assert ended.stderr.splitlines()[-1] == (
+        "randsvm-train: writing /dev/full: No space left on device"
+    )
+
+
+# ---- refused data ---------------------------------------------------------------------------
+
+GOOD = "+1 1:1\n-1 2:1\n"
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("+1 0:1\n", "1:4: expected an index of 1 or more (or --zero-based), found 0"),
+        (GOOD + "+1 2:1 2:3\n", "3:8: expected an index above 2, found 2"),
+        (GOOD + "# note\n\n+1 3:1 2:3\n", "5:8: expected an index above 3, found 2"),
+        (GOOD + "+1 1:nan\n", "3:4: expected a finite value, found 'nan'"),
+        (GOOD + "+1 1:1 2:-inf\n", "3:8: expected a finite value, found '-inf'"),
+        (GOOD + "nan 1:1\n", "3:1: expected a finite label, found 'nan'"),
+        (GOOD + "-Inf 1:1\n", "3:1: expected a finite label, found '-Inf'"),
+        (GOOD + "+1 1:1e39\n", "3:4: expected a value within float32 (3.4e38), found '1e39'"),
+        (GOOD + "+1 1:1 0.5\n", "3:8: expected index:value, found '0.5'"),
+        (GOOD + "+1 1:1 2:\n", "3:8: expected index:value, found '2:'"),
+        (GOOD + "+1 1:0x1p3\n", "3:4: expected a number after 1:, found '0x1p3'"),
+        (GOOD + "+1 1:1,5\n", "3:4: expected a number after 1:, found '1,5'"),
+        (GOOD + "+1 a:1\n", "3:4: expected an index in digits, found 'a'"),
+        (GOOD + "+1 -3:1\n", "3:4: expected an index in digits, found '-3'"),
+        (GOOD + "+1 1:1\0\n", "3:7: expected text, found a NUL byte"),
+        ("", "1:1: expected a row, found an empty file"),
+        (GOOD + "1,2 1:1\n", "3:1: expected one label, found '1,2'"),
+        (GOOD + "1:1 2:1\n", "3:1: expected a label, found '1:1'"),
+        (
+            GOOD + "1.5 1:1\n",
+            "3:1: expected a whole number as class (or -s svr for regression), found '1.5'",
+        ),
+        (GOOD + "spam 1:1\n", "3:1: expected a number like the first label, '+1', found 'spam'"),
+        ("spam 1:1\n1 1:1\n", "2:1: expected a name like the first label, 'spam', found '1'"),
+        (
+            GOOD + "? 1:1\n",
+            "3:1: expected a label (unlabelled rows are for prediction only), found '?'",
+        ),
+        ("2 1:1\n2.0 1:2\n", "1:1: expected two classes, found only the label 2"),
+        ("1 1:1\n2 1:2\n3 1:1\n", "1:1: expected two classes, found 3 classes"),
+    ],
+)
+def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, problem):
+    (tmp_path / "a.svm").write_text(text)
+    (tmp_path / "a.svm.model").write_text("the old model\n")
+    ended = command("train", "randsvm", "a.svm")
+    assert (ended.returncode, ended.stdout) == (65, "")
+    assert ended.stderr == f"a.svm:{problem}\n"
+    assert (tmp_path / "a.svm.model").read_text() == "the old model\n"
+    assert names(tmp_path) == ["a.svm", "a.svm.model"]
+
+
+def test_a_truncated_archive_is_refused(command, tmp_path):
+    (tmp_path / "a.svm.gz").write_bytes(gzip.compress(GOOD.encode() * 500)[:-20])
+    ended = command("train", "randsvm", "a.svm.gz")
+    assert (ended.returncode, ended.stdout) == (65, "")
+    assert ended.stderr == (
+        "randsvm-train: a.svm.gz: expected the end of the compressed stream, "
+        "found the end of the file (truncated?)\n"
+    )
+    assert names(tmp_path) == ["a.svm.gz"]
+
+
+def test_a_message_about_standard_input_says_so(command, tmp_path):
+    ended = command("train", "randsvm", "-", "m", stdin=b"+1 1:1\n-1 x\n")
+    assert (ended.returncode, ended.stderr) == (
+        65,
+        "<stdin>:2:4: expected index:value, found 'x'\n",
+    )
+    assert names(tmp_path) == []
+
+
+# ---- what is said, and where ----------------------------------------------------------------
+
+
+def test_the_model_is_in_the_working_folder_and_stdout_is_empty(command, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "toy.svm").write_text(TEXT)
+    ended = command("train", "randsvm", "data/toy.svm")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert names(tmp_path) == ["data", "toy.svm.model"]
+    assert names(tmp_path / "data") == ["toy.svm"]
+
+
+def test_standard_input_to_standard_output_is_the_model_alone(command, toy):
+    ended = command("train", "randsvm", "-", "-", stdin=TEXT.encode())
+    assert (ended.returncode, names(toy.parent)) == (0, ["toy.svm"])
+    assert command("train", "randsvm", "-q", toy, "m").returncode == 0
+    assert ended.stdout == (toy.parent / "m").read_text()
+
+
+def test_quiet_is_silent(command, toy):
+    ended = command("train", "randsvm", "-q", toy)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert names(toy.parent) == ["toy.svm", "toy.svm.model"]
+
+
+def test_without_a_terminal_there_is_one_line_per_iteration(command, made):
+    path, _, _ = made("checkerboard", 900)
+    ended = command("train", "randsvm", "-g", 5, "-k", 350, "--sample-size", 400, path)
+    lines = ended.stderr.splitlines()
+    numbers = [int(line.split()[0]) for line in lines if re.match(r" *[0-9]+  ", line)]
+    assert len(numbers) >= 3
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert f"after {len(numbers)} iterations" in ended.stderr
+    assert "\r" not in ended.stderr
+    assert all("|SV|" in line and "gap" in line for line in lines if re.match(r" *[0-9]+  ", line))
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("toy.svm", ""),
+        ("a b; it's $HOME.svm", "-c 0.1 -g 1e-7 --seed 3"),
+        ("-t.svm", "-c 3"),
+        ("toy.svm", "--gap 0.01 --max-iterations 7 --time-limit 5m"),
+        ("toy.svm", "-t poly -d 2 -r 1 -h 0 --separable -e 1e-4"),
+    ],
+)
+def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_path, name, words):
+    (tmp_path / name).write_text(TEXT)
+    model = tmp_path / f"{name}.model"
+    ended = command("train", "randsvm", *words.split(), "--", name)
+    assert ended.returncode == 0
+    content = model.read_bytes()
+    model.unlink()
+    program, *arguments = shlex.split(ended.stderr.splitlines()[0])
+    assert program == "randsvm-train"
+    again = command("train", *arguments)
+    assert again.returncode == 0
+    assert again.stderr.splitlines()[0] == ended.stderr.splitlines()[0]
+    assert model.read_bytes() == content
+
+
+def test_names_that_no_locale_can_write_do_no_harm(tmp_path):
+    name, label = b"\xff\xc3\xa9.svm", "caf\u00e9".encode()
+    (tmp_path / os.fsdecode(name)).write_bytes(
+        TEXT.encode().replace(b"+1", label).replace(b"-1 ", b"tea ")
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "randsvm.cli.train", "randsvm", name, "m"],
+        cwd=tmp_path,
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert b"\n# randsvm labels caf\xc3\xa9 tea\n" in (tmp_path / "m").read_bytes()
+
+
+def test_a_terminal_sees_progress_bars(made, tmp_path):
+    path, _, _ = made("checkerboard", 900)
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    words = ["randsvm", "-g", "5", "-k", "350", "--sample-size", "400", str(path), "m"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+    ) as process:
+        os.close(slave)
+        seen = b"".join(iter(lambda: read_terminal(master), b""))
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    os.close(master)
+    assert process.returncode == 0
+    assert re.search(rb"\r *(reading|scanning|solving)\b", seen)
+    assert b"stopped: no violators" in seen
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """What comes next; b"" at the end, which Linux reports as an error."""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+
+
+def test_the_summary_and_the_trailer_say_the_same(train, made):
+    path, _, _ = made("two_gaussians", 450)
+    trained = train(path, "-g", 1)
+    facts = trained.facts
+    assert f"stopped: {facts['stopped']} " in trained.said
+    assert f"P {float(facts['primal']):.6g}  D {float(facts['dual']):.6g}" in trained.said
+    assert len(oracle.read_model(trained.model, 2).beta) > 100
+    assert {"version", "configuration", "seed", "digest", "sha256"} <= set(facts)
