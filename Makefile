@@ -5,12 +5,14 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*.pyx)
 
-.PHONY: help demo test lint data clean
+.PHONY: help demo test lint figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
 	@echo "make test   lint, types, tests"
 	@echo "make lint   ruff and mypy alone"
+	@echo "make figures  train with each algorithm and draw gap and violators against time"
+	@echo "make mz     MZ's tables (RANDSVM_DATA names the folder of reuters_acq)"
 	@echo "make data   make the files of data/ again"
 	@echo "make clean  remove .venv, results and what was compiled"
 
@@ -45,6 +47,19 @@ demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).tes
 	@echo; echo "--- twonorm, 100,000 rows"
 	$(BIN)/randsvm-train randsvm -c 1 -g 0.05 $(WORK)/twonorm.train $(WORK)/twonorm.model
 	$(BIN)/randsvm-predict $(WORK)/twonorm.test $(WORK)/twonorm.model $(WORK)/twonorm.out
+
+.venv/plot: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[plot]'
+	touch $@
+
+figures: .venv/plot $(WORK)/twonorm.train
+	$(BIN)/randsvm-train randsvm -g 0.05 --gap 1e-4 --log $(WORK)/randsvm.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
+	$(BIN)/randsvm-train osuna -g 0.05 --gap 1e-4 --log $(WORK)/osuna.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
+	$(BIN)/randsvm-train osuna-closest -g 0.05 --gap 1e-4 --time-limit 60s --log $(WORK)/osuna-closest.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
+	$(BIN)/python scripts/plot_convergence.py $(WORK)/randsvm.jsonl $(WORK)/osuna.jsonl $(WORK)/osuna-closest.jsonl --output $(WORK)/convergence.png
+
+mz: .venv/ready
+	$(BIN)/python scripts/mz_tables.py
 
 data: .venv/ready
 	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000

@@ -86,7 +86,11 @@ class Params:
     )
     degree: int = option(3, "int", "-d", "--degree", help="Degree of the poly kernel.")
     gamma: float | None = option(
-        None, "float", "-g", "--gamma", help="gamma of poly, rbf and sigmoid.  [default: 1/d]"
+        None,
+        "float",
+        "-g",
+        "--gamma",
+        help="gamma of poly, rbf and sigmoid.  [default: 1/d, d features found]",
     )
     coef0: float = option(0.0, "float", "-r", "--coef0", help="coef0 of poly and sigmoid.")
     C: float = option(1.0, "float", "-c", "--cost", help="C, the cost of a violation.")
@@ -94,7 +98,7 @@ class Params:
         1e-3, "float", "-e", "--tolerance", help="Tolerance of the KKT conditions."
     )
     shrinking: bool = option(
-        True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics."
+        True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics.  [default: 1]"
     )
     # Size of LIBSVM's kernel cache in MB. No option here: `Resources` decides, as it does not
     # change what is trained.
@@ -278,7 +282,7 @@ class Resources:
         2048 * MEGABYTE,
         "size",
         "--memory",
-        help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.",
+        help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.  [default: 2G]",
     )
     libsvm_cache: float | None = option(
         None,

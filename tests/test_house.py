@@ -17,7 +17,7 @@ ROWS = [
     ["cli.options", "cli.report", "cli.door"],
     ["cli"],
     ["api"],
-    ["algorithms.randsvm"],
+    ["algorithms.randsvm", "algorithms.osuna"],
     ["algorithms"],
     ["stopping"],
     ["scan"],

@@ -300,7 +300,7 @@ def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_pa
 def test_names_that_no_locale_can_write_do_no_harm(tmp_path):
     name, label = b"\xff\xc3\xa9.svm", "caf\u00e9".encode()
     (tmp_path / os.fsdecode(name)).write_bytes(
-        TEXT.encode().replace(b"+1", label).replace(b"-1 ", b"tea ")
+        TEXT.encode().replace(b"+1", label).replace(b"\n-1", b"\ntea")
     )
     ended = subprocess.run(
         [sys.executable, "-m", "randsvm.cli.train", "randsvm", name, "m"],

@@ -91,12 +91,9 @@ KINDS: dict[str, Any] = {
 }
 
 
-def _shown_default(spec: Option, default: Any) -> Any:
-    if default is None or spec.kind == "flag":
-        return None
-    if spec.kind == "size":
-        return f"{default >> 20}M"
-    return str(int(default)) if spec.kind == "switch" else f"{default}"
+def _shows_default(spec: Option, default: Any) -> bool:
+    """Whether click's own words for the default are right; else the help text says it."""
+    return default is not None and spec.kind not in ("flag", "size", "switch")
 
 
 def parameters(*groups: type) -> Callable[[Command], Command]:
@@ -105,7 +102,6 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         for group in reversed(groups):
             for f, spec in reversed(list(options(group))):
-                shown = _shown_default(spec, f.default)
                 extra: dict[str, Any] = (
                     {"is_flag": True}
                     if spec.kind == "flag"
@@ -117,7 +113,7 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
                     *spec.flags,
                     f.name,
                     default=f.default,
-                    show_default=shown if shown is not None else False,
+                    show_default=_shows_default(spec, f.default),
                     help=spec.help,
                     **extra,
                 )(command)

@@ -1,0 +1,53 @@
+"""Draw certified gap and violators against time, for one or more --log files, to a PNG."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+def iterations(log: str) -> list[dict]:
+    """The iteration records of a log; its last line may be cut by a kill."""
+    records = []
+    for line in Path(log).read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            break
+        if record["event"] == "iteration":
+            records.append(record)
+    return records
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True)
+@click.option("--output", default="convergence.png", show_default=True)
+def main(logs: tuple[str, ...], output: str) -> None:
+    """Plot the given LOGS, named by their file names."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (gaps, counts) = plt.subplots(2, 1, sharex=True, figsize=(8, 7))
+    for log in logs:
+        records = iterations(log)
+        seconds = [r["seconds"] for r in records]
+        style = {"marker": "o", "markersize": 3, "label": Path(log).stem}
+        # A log axis cannot show what is zero, so such points are left out.
+        gaps.plot(seconds, [r["gap"] or float("nan") for r in records], **style)
+        counts.plot(seconds, [r["violators"] or float("nan") for r in records], **style)
+    gaps.set(ylabel="relative gap of the best model", yscale="log")
+    counts.set(ylabel="violators |V|", yscale="log", xlabel="seconds")
+    for axes in (gaps, counts):
+        axes.grid(which="both", alpha=0.3)
+    gaps.legend()
+    figure.tight_layout()
+    figure.savefig(output, dpi=120)
+    click.echo(output)
+
+
+if __name__ == "__main__":
+    main()
