@@ -47,10 +47,16 @@ from randsvm.stopping import (
     no_progress,
     support_bound,
     time_limit,
+    working_set_full,
 )
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024
+
+FORMULA_FOR_K = (
+    "the formula for k assumes rows of length 1 in feature space, which only the rbf kernel "
+    "guarantees"
+)
 
 # Before a time limit: seconds kept free for what is noticed late and for writing, and by how much
 # a closing evaluation may take longer than the last scan lets expect.
@@ -110,21 +116,20 @@ class Trained:
     seconds: float
 
 
-Algorithm = Callable[[Dataset, Stop, Params, Draws, Callable[[SV, Violators], None], Starter], SV]
-
-
 @dataclass(frozen=True)
 class _Plan:
     """An algorithm with its own parameters filled in.
 
-    rules: what ends it besides V = 0 and StopParams. configuration: its own options, resolved.
+    run: the algorithm but for D and what every algorithm gets. rules: what ends it besides V = 0
+    and StopParams. configuration: its own options, resolved. notices: what the user should know.
     """
 
     name: str
-    run: Algorithm
+    run: Callable[..., SV]
     params: Params
     rules: list[Rule]
     configuration: list[str]
+    notices: list[str]
 
 
 def train_randsvm(
@@ -148,12 +153,11 @@ def train_randsvm(
             own = algorithm.resolved(D.n)
             assert own.support_bound and own.sample_size
             r, rules = own.sample_size, [support_bound(own.support_bound)]
-            _tell_peculiarities_of_k(params)
+            notices = [] if params.kernel == "rbf" else [FORMULA_FOR_K]
         else:
-            own, rules = algorithm, []
-            r, params = _bound_set(algorithm.sample_size, params)
-        run = partial(_randsvm, r=r)
-        return _Plan("randsvm", run, params, rules, command_line(own))
+            own = algorithm
+            r, params, rules, notices = _working_set(own.sample_size, D, params, job.resources)
+        return _Plan("randsvm", partial(randsvm, r=r), params, rules, command_line(own), notices)
 
     return _train(data, model, params, plan, job, watch)
 
@@ -172,16 +176,16 @@ def train_osuna(
 
     See train_randsvm for files and errors.
     """
+    job = job or Job()
 
     def plan(D: Dataset, params: Params) -> _Plan:
-        size, params = _bound_set(algorithm.working_set, params)
-        run = partial(
-            _osuna, size=size, swap=algorithm.swap, decompose=osuna_closest if closest else osuna
-        )
-        name = "osuna-closest" if closest else "osuna"
-        return _Plan(name, run, params, [], command_line(algorithm))
+        own = algorithm
+        size, params, rules, notices = _working_set(own.working_set, D, params, job.resources)
+        name, decompose = ("osuna-closest", osuna_closest) if closest else ("osuna", osuna)
+        run = partial(decompose, size=size, swap=own.swap)
+        return _Plan(name, run, params, rules, command_line(own), notices)
 
-    return _train(data, model, params, plan, job or Job(), watch)
+    return _train(data, model, params, plan, job, watch)
 
 
 @dataclass(frozen=True)
@@ -195,18 +199,25 @@ class Job:
     warm_start: str | None = None
 
 
-def _randsvm(D, stop, params, rng, watch, start, r):  # type: ignore[no-untyped-def]
-    return randsvm(D, r, stop, params, rng, watch, start)
+def _working_set(
+    size: int | None, D: Dataset, params: Params, resources: Resources
+) -> tuple[int, Params, list[Rule], list[str]]:
+    """The size of the first working set, how it grows, and what ends a run that cannot grow.
 
-
-def _osuna(D, stop, params, rng, watch, start, size, swap, decompose):  # type: ignore[no-untyped-def]
-    return decompose(D, size, stop, params, rng, watch, start, swap)
-
-
-def _bound_set(size: int | None, params: Params) -> tuple[int, Params]:
-    """The size of the first working set, and params that let bounded support vectors freeze."""
-    growth = 0.0 if size else OsunaParams.GROWTH
-    return size or OsunaParams.SMALLEST, replace(params, freeze=True, growth=growth)
+    Bounded support vectors are held outside of it, except with class weights: LIBSVM has no form
+    for two bounds with a linear term, so there every support vector must be inside.
+    """
+    first = size or OsunaParams.SMALLEST
+    if params.one_bound:
+        growth = 0.0 if size else OsunaParams.GROWTH
+        return first, replace(params, freeze=True, growth=growth), [], []
+    most = max(first, resources.rows_in_a_solve(D.nnz / D.n))
+    notice = (
+        f"with class weights the working set holds every support vector: it begins with {first} "
+        f"rows and may grow to {min(most, D.n)} in this --memory"
+    )
+    params = replace(params, growth=OsunaParams.INSIDE_GROWTH, most=most)
+    return first, params, [working_set_full(first)], [notice]
 
 
 def _train(
@@ -225,19 +236,22 @@ def _train(
     progress = _Progress(began, job.stop.time_limit, watch)
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
         D = dataset.two_classes(whole, data)
-        params = replace(params.resolved(D.d), cache=job.resources.libsvm_megabytes)
+        first = dataset.positive_class(D)
+        params = params.resolved(D.d).weighted(D.header.names[first], D.header.names[1 - first])
+        params = replace(params, cache=job.resources.libsvm_megabytes)
         plan = plan_for(D, params)
         words = command_line(params)
         configuration = [plan.name, *words, *plan.configuration]
         repeat = [*words, *plan.configuration, *command_line(job.stop, job.run)]
         tell(Started(plan.name, repeat, D.n, D.d, D.nnz, progress.seconds))
-        _tell_peculiarities(D, params)
+        for text in [*_peculiarities(D, params), *plan.notices]:
+            tell(Notice(text))
         trial = _Trial(D, plan, job, progress, model, [*configuration, *command_line(job.run)])
         start = cold_start if old is None else warm_start(D, old)
         try:
             return trial.run(start)
         except Interrupted as signal:
-            if progress.best.solution is not None:
+            if progress.best.solution is not None and not trial.saved:
                 trial.save(progress.best.solution, None, str(signal))
             raise
 
@@ -252,6 +266,7 @@ class _Trial:
     progress: _Progress
     model: str
     configuration: list[str]
+    saved: bool = False
 
     def run(self, start: Starter) -> Trained:
         D, plan, progress = self.D, self.plan, self.progress
@@ -259,7 +274,14 @@ class _Trial:
         stop = Stop([*plan.rules, *self._rules(), no_progress()])
         progress.D = D
         try:
-            last = plan.run(D, stop, plan.params, rng, progress.iteration, start)
+            last = plan.run(
+                D,
+                stop=stop,
+                params=plan.params,
+                rng=rng,
+                watch=progress.iteration,
+                start=start,
+            )
             reason = stop.reason
         except _TimeLimitError:
             last, reason = None, TIME_LIMIT
@@ -302,6 +324,7 @@ class _Trial:
         )
         facts = _facts(self.D, self.plan.params, self.job, outcome, self.configuration)
         _model(self.D, SV, self.job.run, facts).save(self.model)
+        self.saved = True
         outcome = replace(outcome, seconds=progress.seconds)
         tell(outcome)
         return outcome
@@ -371,21 +394,14 @@ class _Progress:
         self.watch(event)
 
 
-def _tell_peculiarities(D: Dataset, params: Params) -> None:
+def _peculiarities(D: Dataset, params: Params) -> list[str]:
+    """What is unusual about this data and kernel."""
+    notices = []
     if D.header.queries:
-        tell(Notice(f"qid: of {D.header.queries} rows ignored"))
+        notices.append(f"qid: of {D.header.queries} rows ignored")
     if not params.positive_semidefinite:
-        tell(Notice("this kernel is not positive semidefinite: P and D certify nothing"))
-
-
-def _tell_peculiarities_of_k(params: Params) -> None:
-    if params.kernel != "rbf":
-        tell(
-            Notice(
-                "the formula for k assumes rows of length 1 in feature space, which only the rbf "
-                "kernel guarantees"
-            )
-        )
+        notices.append("this kernel is not positive semidefinite: P and D certify nothing")
+    return notices
 
 
 def _facts(

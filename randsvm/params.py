@@ -26,7 +26,7 @@ class Option:
     """How a field is named on the command line: its flags, its help, what it is measured in.
 
     kind: int, float, flag, switch (0 or 1), path, size (bytes with K, M, G), duration (seconds with
-    s, m, h); a tuple of words is a choice.
+    s, m, h), weights (pairs of label and number); a tuple of words is a choice.
     """
 
     flags: tuple[str, ...]
@@ -53,6 +53,9 @@ def command_line(*parameters: Any) -> list[str]:
             if spec.kind == "flag":
                 name, _, negation = spec.flags[0].partition("/")
                 words += [name] if value else [negation] if negation else []
+            elif spec.kind == "weights":
+                for label, weight in value:
+                    words += [spec.flags[0], label, _word(weight)]
             elif value is not None:
                 unit = "s" if spec.kind == "duration" else ""
                 words += [spec.flags[0], _word(value) + unit]
@@ -72,6 +75,14 @@ def _require(condition: bool, sentence: str) -> None:
     """Conditions are written so that nan fails them too."""
     if not condition:
         raise ParameterError(sentence)
+
+
+def same_label(one: str, other: str) -> bool:
+    """Whether two spellings name one class: 1, +1 and 1.0 do."""
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return one == other
 
 
 @dataclass(frozen=True)
@@ -100,13 +111,24 @@ class Params:
     shrinking: bool = option(
         True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics.  [default: 1]"
     )
+    weights: tuple[tuple[str, float], ...] = option(
+        (),
+        "weights",
+        "-w",
+        "--weight",
+        help="C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable.",
+    )
+    # Weights of y = +1 and y = -1, see `weighted`.
+    class_weights: tuple[float, float] = (1.0, 1.0)
     # Size of LIBSVM's kernel cache in MB. No option here: `Resources` decides, as it does not
     # change what is trained.
     cache: float = 100.0
-    # Whether bounded support vectors may be frozen outside the working set, and by which factor
-    # over the unbounded ones a working set grows (0: it keeps its size). The algorithm decides.
+    # How working sets grow; the algorithm decides. freeze: bounded support vectors may be held
+    # outside. growth: factor over the support vectors that have to be inside (0: the size is
+    # fixed). most: rows that a working set may have at all.
     freeze: bool = False
     growth: float = 0.0
+    most: int = 2**31
 
     def __post_init__(self) -> None:
         _require(self.task in TASK_NAMES, f"task must be one of {TASK_NAMES}, got {self.task}")
@@ -121,6 +143,33 @@ class Params:
         _require(math.isfinite(self.coef0), f"coef0 must be finite, got {self.coef0}")
         _require(0 < self.C < math.inf, f"C must be > 0 and finite, got {self.C}")
         _require(0 < self.tolerance < 1, f"tolerance must be > 0 and < 1, got {self.tolerance}")
+
+        for label, weight in self.weights:
+            _require(
+                0 < weight < math.inf, f"weight of {label} must be > 0 and finite, got {weight}"
+            )
+
+    def weighted(self, positive: str, negative: str) -> Params:
+        """The same with the weights given to the class y = +1 and the class y = -1.
+
+        Raises ParameterError for a weight of another label.
+        """
+        found = [1.0, 1.0]
+        for label, weight in self.weights:
+            matches = [same_label(label, name) for name in (positive, negative)]
+            _require(any(matches), f"-w {label}: the data has the labels {positive}, {negative}")
+            found[matches.index(True)] = weight
+        return replace(self, class_weights=(found[0], found[1]))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """C of the class y = +1 and of the class y = -1."""
+        return self.C * self.class_weights[0], self.C * self.class_weights[1]
+
+    @property
+    def one_bound(self) -> bool:
+        """Whether all rows have the same C: only then can bounded support vectors be frozen."""
+        return self.bounds[0] == self.bounds[1]
 
     def resolved(self, d: int) -> Params:
         """The same with gamma = 1/d filled in where it was left open (LIBSVM's default)."""
@@ -206,6 +255,8 @@ class OsunaParams:
     # support vectors as they are found.
     SMALLEST = 2000
     GROWTH = 3.0
+    # The same where every support vector has to be inside.
+    INSIDE_GROWTH = 1.5
 
     working_set: int | None = option(
         None,
@@ -318,6 +369,12 @@ class Resources:
     def data_bytes(self) -> int:
         """The share of memory that parsed data may hold before it goes to a spill file."""
         return self.memory // 2
+
+    def rows_in_a_solve(self, nonzeros: float) -> int:
+        """How many rows of so many nonzeros a quarter of memory holds as LIBSVM's nodes, with
+        their copies and as many columns of the kernel cache as LIBSVM needs to get on."""
+        columns = 100
+        return int(self.memory / 4 / (32 * (nonzeros + 1) + 4 * columns))
 
     @property
     def libsvm_megabytes(self) -> float:

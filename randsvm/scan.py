@@ -133,11 +133,11 @@ def violators(
     found, centres = _advance(D, running, question)
     SV.points = _with_u(D, SV.points)
     if not SV.unbounded.any():
-        SV.b = best_offset(D)
+        SV.b = best_offset(D, SV.params)
         found = _pass(D, running, question, SV.points.X[:0], SV.beta[:0])
     norm = float(SV.beta @ SV.points.u)
     certificate = Certificate(
-        norm / 2 + SV.params.C * found.loss,
+        norm / 2 + found.loss,
         question.task.reward(SV.points.y, SV.beta) - norm / 2,
         SV.params.positive_semidefinite,
     )
@@ -204,7 +204,7 @@ def warm_start(D: Dataset, model: Model) -> Starter:
         W, N = _split_start(rows, np.abs(margin - 1), D.points(rows).y, r, params)
         working = D.points(np.union1d(W, np.setdiff1d(extra, N)))
         held = D.points(N)
-        beta = params.C * held.y
+        beta = params.bounds[0] * held.y
         dense = prefers_dense(D.n, D.d, D.nnz)
         space = Space(Kernel.of(params), dense, None, np.float64)
         u = Expansion(space, held.X, beta).values(working.X)
@@ -262,13 +262,14 @@ def _inside_the_margin(
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
-def best_offset(D: Dataset) -> float:
+def best_offset(D: Dataset, params: Params) -> float:
     """The b that minimises P(w, b) over all rows for the w of the running values.
 
     Bisection on the subgradient, for a solution without unbounded support vectors, where
     LIBSVM's b is only a midpoint.
     """
     u, y = np.concatenate(D.running.u), _labels(D)
+    up, down = params.bounds
     # Row i leaves the hinge's slope at b = y_i - u_i: the minimum is one of these breakpoints.
     breakpoints = y - u
     low, high = float(breakpoints.min()), float(breakpoints.max())
@@ -276,9 +277,8 @@ def best_offset(D: Dataset) -> float:
         middle = (low + high) / 2
         if not low < middle < high:
             return middle
-        slope = np.count_nonzero((y < 0) & (breakpoints < middle)) - np.count_nonzero(
-            (y > 0) & (breakpoints > middle)
-        )
+        slope = down * np.count_nonzero((y < 0) & (breakpoints < middle))
+        slope -= up * np.count_nonzero((y > 0) & (breakpoints > middle))
         if slope == 0:
             return middle
         low, high = (middle, high) if slope < 0 else (low, middle)
@@ -364,7 +364,8 @@ def _ask(
     violation = question.task.violation(y, f, bound)
     chosen = np.flatnonzero((violation > question.SV.params.tolerance) & may)
     kept = question.collector.collect(start, chosen, violation)
-    return Findings(float(question.task.loss(y, f).sum()), kept)
+    loss = np.where(y > 0, *question.SV.params.bounds) * question.task.loss(y, f)
+    return Findings(float(loss.sum()), kept)
 
 
 @dataclass

@@ -76,7 +76,7 @@ class SV:
     @property
     def unbounded(self) -> np.ndarray:
         """0 < alpha < C. LIBSVM sets bounded coefficients to C exactly. (m,) bool."""
-        return np.abs(self.beta) < self.params.C
+        return np.abs(self.beta) < np.where(self.beta > 0, *self.params.bounds)
 
     @property
     def bounded_count(self) -> int:
@@ -84,8 +84,10 @@ class SV:
 
     @property
     def _stay(self) -> int:
-        """Rows that no working set can do without: the unbounded support vectors, and the
-        bounded ones of one class that have no counterpart to be frozen with."""
+        """Rows that no working set can do without: without a bound set every support vector,
+        else the unbounded ones, and the bounded ones of one class that have no counterpart."""
+        if not self.params.freeze:
+            return len(self)
         bounded = self.beta[~self.unbounded]
         surplus = abs(int(np.sign(bounded).sum()))
         return len(self) - len(bounded) + surplus
@@ -93,15 +95,13 @@ class SV:
     def size(self, r: int) -> int:
         """Rows of the next working set: r, or what these support vectors make of it.
 
-        With a bound set: at least params.growth times the unbounded support vectors where the
-        user left the size open, else just more than has to stay.
+        At least params.growth times the rows that have to stay, where the user left the size
+        open; else, with a bound set, more than has to stay.
         """
         params = self.params
-        if not params.freeze:
-            return r
         if params.growth:
-            return max(r, math.ceil(params.growth * self._stay))
-        if math.ceil(1.05 * self._stay) + 10 <= r:
+            return min(max(r, math.ceil(params.growth * self._stay)), max(r, params.most))
+        if not params.freeze or math.ceil(1.05 * self._stay) + 10 <= r:
             return r
         raised = math.ceil(RAISE * self._stay) + 10
         tell_once(

@@ -83,7 +83,12 @@ class _Library:
         parameter.degree = params.degree
         parameter.gamma = params.gamma
         parameter.coef0 = params.coef0
-        parameter.C = params.C
+        # In the form of an epsilon-SVR there is one C; there are no frozen rows with two.
+        parameter.C = params.C if epsilon is None else params.bounds[0]
+        if epsilon is None:
+            parameter.nr_weight = 2
+            parameter.weight_label = (ctypes.c_int * 2)(1, -1)
+            parameter.weight = (ctypes.c_double * 2)(*params.class_weights)
         parameter.p = epsilon or 0.0
         parameter.cache_size = params.cache
         parameter.eps = tolerance

@@ -16,6 +16,7 @@ Rule = Callable[[SV, Violators], str]
 
 NO_VIOLATORS = "no violators"
 TIME_LIMIT = "time limit"
+ITERATION_LIMIT = "iteration limit"
 
 # A round that gains less than this of D, relatively, and has as many violators as before, is no
 # progress.
@@ -27,10 +28,10 @@ class Best:
     """The solution of lowest P and the highest D of any round: P - D bounds that solution's
     distance from the optimum. P is not monotone."""
 
-    solution: SV | None = None
-    primal: float = float("inf")
     dual: float = float("-inf")
     certified: bool = True
+    # In one piece: a signal may strike between any two assignments.
+    found: tuple[SV, float] | None = None
 
     def see(self, SV: SV, V: Violators) -> None:
         certificate = V.certificate
@@ -38,7 +39,15 @@ class Best:
         self.certified = certificate.certified
         # A kernel without a certificate: P is no guide, the newest solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
-            self.solution, self.primal = SV, certificate.primal
+            self.found = SV, certificate.primal
+
+    @property
+    def solution(self) -> SV | None:
+        return self.found[0] if self.found else None
+
+    @property
+    def primal(self) -> float:
+        return self.found[1] if self.found else float("inf")
 
     @property
     def certificate(self) -> Certificate:
@@ -50,6 +59,15 @@ def support_bound(k: int) -> Rule:
 
     def rule(SV: SV, V: Violators) -> str:
         return f"{len(SV)} support vectors >= k = {k}" if len(SV) >= k else ""
+
+    return rule
+
+
+def working_set_full(first: int) -> Rule:
+    """There is no room left for a violator beside the support vectors."""
+
+    def rule(SV: SV, V: Violators) -> str:
+        return "" if SV.room(first) else f"working set full with {len(SV)} support vectors"
 
     return rule
 
@@ -67,7 +85,7 @@ def iterations(most: int) -> Rule:
     def rule(SV: SV, V: Violators) -> str:
         nonlocal seen
         seen += 1
-        return f"{most} iterations" if seen >= most else ""
+        return ITERATION_LIMIT if seen >= most else ""
 
     return rule
 

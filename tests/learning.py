@@ -1,8 +1,9 @@
-"""Training runs of any algorithm with their log, and the optimum that they have to reach."""
+"""Training runs of any algorithm with their log, noisy data, and the optimum on all rows."""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,81 @@ import numpy as np
 import oracle
 
 from randsvm.cli import train as training
+
+# ---- data -------------------------------------------------------------------------------------
+
+
+class Data(NamedTuple):
+    y: np.ndarray
+    X: np.ndarray
+
+    def save(self, path: Path) -> Path:
+        return oracle.write_svmlight(path, self.y, self.X)
+
+
+@cache
+def gaussians(rows: int, seed: int = 0) -> Data:
+    return Data(*oracle.two_gaussians(rows, seed))
+
+
+@cache
+def board(rows: int, seed: int = 0) -> Data:
+    """The checkerboard with every tenth label wrong: most support vectors are bounded."""
+    y, X = oracle.checkerboard(rows, seed)
+    wrong = np.random.default_rng([seed, 9]).random(rows) < 0.1
+    return Data(np.where(wrong, -y, y), X)
+
+
+MAKERS = {"gaussians": gaussians, "board": board}
+
+
+# ---- the optimum ------------------------------------------------------------------------------
+
+
+def kernel(words: str, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """K by LIBSVM's letters, as in "-t 1 -g 0.5 -r 1 -d 2"."""
+    letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
+    name = oracle.LIBSVM_KERNELS[int(letters.get("-t", 2))]
+    gamma, coef0 = letters.get("-g", 1.0), letters.get("-r", 0.0)
+    return oracle.kernel_matrix(name, X, Z, gamma, coef0, int(letters.get("-d", 3)))
+
+
+class Answer(NamedTuple):
+    """A solution in dense float64: beta (n,) and f (n,) over all rows, P and D."""
+
+    beta: np.ndarray
+    f: np.ndarray
+    P: float
+    D: float
+
+    @property
+    def unbounded(self) -> int:
+        alpha = np.abs(self.beta)
+        return int(((alpha > 0) & (alpha < alpha.max())).sum())
+
+
+@cache
+def optimum(name: str, rows: int, words: str) -> Answer:
+    """LIBSVM on all rows of a set of `MAKERS`, C = 1."""
+    y, X = MAKERS[name](rows)
+    found = oracle.libsvm_train(y, X, f"{words} -c 1 -e 0.0005")
+    u = kernel(words, X, X[found.rows]) @ found.beta
+    beta = found.dense(len(y))
+    return Answer(beta, u + found.b, *oracle.objectives(y, u, beta, found.b, 1.0))
+
+
+def answer_of(model: Path, data: Data, words: str, C: float = 1.0) -> Answer:
+    """What a model file says about all rows; rows of X must be distinct."""
+    y, X = data
+    found = oracle.read_model(model, X.shape[1])
+    u = kernel(words, X, found.Z) @ found.beta
+    places = {tuple(x): i for i, x in enumerate(X)}
+    beta = np.zeros(len(y))
+    beta[[places[tuple(z)] for z in oracle.as_float32(found.Z)]] = found.beta
+    return Answer(beta, u + found.b, *oracle.objectives(y, u, beta, found.b, C))
+
+
+# ---- runs -------------------------------------------------------------------------------------
 
 
 class Learnt(NamedTuple):

@@ -136,7 +136,9 @@ def test_the_digest_is_of_labels_indices_and_values_not_of_their_spelling(small)
     plain = digest("+1 1:0.5 3:2\n-1 2:1\n")
     assert digest("# comment\n+1\t1:5e-1 3:2.0\r\n\n-1 2:1 # end") == plain
     others = ["+1 1:0.5 3:2\n-1 2:1.5\n", "+1 1:0.5 4:2\n-1 2:1\n", "-1 1:0.5 3:2\n+1 2:1\n"]
-    others += ["+1 1:0.5 3:2 4:1\n-1\n", "+1 1:0.5 3:2\n-1 2:1\n-1 2:1\n"]
+    others += ["+1 1:0.5 3:2\n-1 2:1\n-1 2:1\n", "spam 1:0.5 3:2\nham 2:1\n"]
+    # The same numbers in the same order, in other rows.
+    others += ["+1 1:0.5\n-1 3:2 4:1\n", "+1 1:0.5 3:2\n-1 4:1\n"]
     assert len({plain, *map(digest, others)}) == 1 + len(others)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import oracle
 import pytest
@@ -9,6 +11,7 @@ from scipy import sparse
 
 from randsvm.params import Params
 from randsvm.points import Points
+from randsvm.solution import SV, Bound
 from randsvm.solver import svmlearn
 
 KERNELS = [
@@ -76,3 +79,39 @@ def test_rows_without_a_feature_are_points_like_others():
     SV = svmlearn(points_of(y, X), Params(gamma=1.0))
     assert SV.points.rows.tolist() == [0, 1, 2]
     assert SV.beta.tolist() == expected.beta.tolist()
+
+
+# ---- with a bound set ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("start", ["nothing", "half of the answer"])
+def test_rows_held_at_their_bound_count_as_in_the_whole_problem(C, start):
+    """Where N holds bounded support vectors of the answer on all rows, the subproblem over the
+    other rows has that answer, whatever solution it starts from."""
+    y, X = oracle.two_gaussians(400)
+    params = Params(gamma=0.5, C=C, tolerance=1e-6)
+    K = oracle.kernel_matrix("rbf", X, X, 0.5)
+    answer = oracle.libsvm_train(y, X, options(params)).dense(400)
+    bounded = [np.flatnonzero(answer == sign * C)[:: 2 if C < 100 else 1] for sign in (1, -1)]
+    m = min(map(len, bounded))
+    N = np.sort(np.concatenate([rows[:m] for rows in bounded]))
+    assert m > 5
+    W = np.setdiff1d(np.arange(400), N)
+    before = np.zeros(400)
+    before[W] = answer[W] / 2 if start != "nothing" else 0.0
+    u = K @ np.where(np.isin(np.arange(400), N), answer, before)
+    at = np.flatnonzero(before)
+    rest = SV(replace(points_of(y, X)[at], u=u[at]), before[at], 0.0, params)
+    bound = Bound(points_of(y, X)[N], answer[N], rest)
+    found = svmlearn(replace(points_of(y, X)[W], u=u[W]), params, bound)
+    beta = np.zeros(400)
+    beta[found.points.rows] = found.beta
+    assert (beta[N] == answer[N]).all()
+    assert (y * beta >= 0).all()
+    assert np.abs(beta).max() == C
+    assert beta.sum() == pytest.approx(0, abs=1e-9 * C)
+    dual = [np.abs(each).sum() - each @ K @ each / 2 for each in (beta, answer)]
+    assert dual[0] == pytest.approx(dual[1], rel=1e-6)
+    b = oracle.libsvm_train(y, X, options(params)).b
+    assert found.b == pytest.approx(b, abs=1e-4)

@@ -81,19 +81,30 @@ class Duration(click.ParamType):
         return float(found[1]) * self.UNITS[found[2]]
 
 
-KINDS: dict[str, Any] = {
-    "int": click.INT,
-    "float": click.FLOAT,
-    "path": click.Path(),
-    "size": Size(),
-    "switch": Switch(),
-    "duration": Duration(),
+# Kind of an option -> what click is told.
+KINDS: dict[str, dict[str, Any]] = {
+    "int": {"type": int},
+    "float": {"type": float},
+    "flag": {"is_flag": True},
+    "path": {"type": click.Path()},
+    "size": {"type": Size()},
+    "switch": {"type": Switch()},
+    "duration": {"type": Duration()},
+    "weights": {"type": (str, float), "multiple": True, "metavar": "LABEL WEIGHT"},
 }
+
+
+class LibsvmStyle(click.Command):
+    """A command that also takes LIBSVM's -wLABEL WEIGHT for -w LABEL WEIGHT."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        parts = [["-w", a[2:]] if re.fullmatch(r"-w[^=].*", a) else [a] for a in args]
+        return super().parse_args(ctx, [word for part in parts for word in part])
 
 
 def _shows_default(spec: Option, default: Any) -> bool:
     """Whether click's own words for the default are right; else the help text says it."""
-    return default is not None and spec.kind not in ("flag", "size", "switch")
+    return default is not None and spec.kind not in ("flag", "size", "switch", "weights")
 
 
 def parameters(*groups: type) -> Callable[[Command], Command]:
@@ -103,12 +114,8 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
         for group in reversed(groups):
             for f, spec in reversed(list(options(group))):
                 extra: dict[str, Any] = (
-                    {"is_flag": True}
-                    if spec.kind == "flag"
-                    else {"type": KINDS.get(spec.kind) if isinstance(spec.kind, str) else None}
+                    {"type": Word(spec.kind)} if isinstance(spec.kind, tuple) else KINDS[spec.kind]
                 )
-                if isinstance(spec.kind, tuple):
-                    extra["type"] = Word(spec.kind)
                 command = click.option(
                     *spec.flags,
                     f.name,

@@ -34,7 +34,7 @@ def files(command: Command) -> Command:
     return click.argument("train_file")(command)
 
 
-@train.command(short_help="Random sampling of violators (KBH07).")
+@train.command(cls=options.LibsvmStyle, short_help="Random sampling of violators (KBH07).")
 @files
 @options.parameters(Params, RandsvmParams)
 @options.common
@@ -54,7 +54,7 @@ def randsvm(**given: Any) -> None:
     _train(api.train_randsvm, RandsvmParams, given)
 
 
-@train.command(short_help="Fixed-size decomposition (OFG97).")
+@train.command(cls=options.LibsvmStyle, short_help="Fixed-size decomposition (OFG97).")
 @files
 @options.parameters(Params, OsunaParams)
 @options.common
@@ -70,7 +70,9 @@ def osuna(**given: Any) -> None:
     _train(api.train_osuna, OsunaParams, given)
 
 
-@train.command("osuna-closest", short_help="The same with the closest points (MZ).")
+@train.command(
+    "osuna-closest", cls=options.LibsvmStyle, short_help="The same with the closest points (MZ)."
+)
 @files
 @options.parameters(Params, OsunaParams)
 @options.common
