@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The byte loop of svmlight.py: bytes in, arrays out, and where the first bad token stands.
+"""The byte loops of svmlight.py: bytes in, arrays out, and where the first bad token stands.
 
-Decides what is legal; why a token is not legal is told by svmlight.py. Holds no lock.
+And back: arrays in, bytes out. Decides what is legal; why a token is not legal is told by
+svmlight.py. Holds no lock.
 """
 
-from libc.math cimport INFINITY, NAN
+from libc.math cimport INFINITY, NAN, frexp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char *text, char **stop, void *overflow) except? -1.0
@@ -80,6 +81,8 @@ cdef enum:
     PLUS = 43
     MINUS = 45
     QUESTION = 63
+    ZERO = 48
+    LETTER_E = 101
     IS_LABEL = 1
     IS_QUERY = 2
     IS_FEATURE = 3
@@ -92,6 +95,7 @@ LARGEST_INDEX = 2**31 - 1
 
 cdef enum:
     MARKS = 1 << 24
+    ENTRY_ROOM = 32   # " 2147483647:-1.23456789e-38" and the end of the line
 
 
 cdef struct Spelling:
@@ -203,7 +207,7 @@ cdef inline Text unsigned_number(Text p, Number *number) noexcept nogil:
             return NULL
     elif p == start:
         return NULL
-    if p[0] | 32 == 101:
+    if p[0] | 32 == LETTER_E:
         p = power(p, &exponent)
         number.exponent += exponent
     return p
@@ -644,6 +648,223 @@ cdef class Rows:
             return None
         return (self.fault.expected, self.fault.start[:self.fault.stop - self.fault.start],
                 self.fault.line, self.fault.column, self.fault.previous)
+
+
+# ---- writing ----------------------------------------------------------------------------------
+
+cdef inline double scaled(double value, int exponent) noexcept nogil:
+    """value * 10 ** exponent."""
+    return value / TEN[-exponent] if exponent < 0 else value * TEN[exponent]
+
+
+cdef inline int decimal_exponent(double value) noexcept nogil:
+    """floor(log10(value)), 0 < value."""
+    cdef int binary, exponent
+    frexp(value, &binary)
+    exponent = ((binary - 1) * 78913) >> 18   # log10(2) = 78913 / 2**18; this may be 1 too low
+    return exponent + (scaled(value, -exponent) >= 10.0)
+
+
+cdef inline bint reads_as(uint64_t digits, int exponent, float value) noexcept nogil:
+    """Whether the reader takes digits * 10 ** exponent for `value`."""
+    cdef uint8_t text[ENTRY_ROOM]
+    cdef uint8_t *p
+    cdef Number number
+    if likely(exponent <= 0 and exponent >= -22, True):
+        return <float> (<double> <int64_t> digits / TEN[-exponent]) == value
+    number.digits = digits
+    number.exponent = exponent
+    p = put_exponent(put_whole(text, digits), exponent)
+    p[0] = 0
+    return float32_of_many_digits(number, text) == value
+
+
+cdef inline Number shortest(float value) noexcept nogil:
+    """The fewest digits that the reader takes for `value` > 0; of several such numbers the nearest.
+
+    Nine digits always do. One fewer is tried until neither neighbour of `value` with so few digits
+    does: a number that reads back also has a form with one digit more. The farther neighbour counts
+    because below a power of two the next float32 is only half as far away as above it.
+    """
+    cdef int exponent = decimal_exponent(value) - 8
+    cdef double near = scaled(value, -exponent), rest
+    cdef int64_t digits = <int64_t> (near + 0.5), below
+    cdef Number number
+    cdef bint up
+    while True:
+        while digits % 10 == 0:
+            digits //= 10
+            exponent += 1
+        number.digits = digits
+        number.exponent = exponent
+        if digits < 10:
+            return number
+        exponent += 1
+        near = scaled(value, -exponent)
+        below = <int64_t> near
+        rest = near - <double> below
+        up = rest > 0.5 or (rest == 0.5 and below & 1)   # an even last digit, as Python rounds
+        if not reads_as(below + up, exponent, value):
+            up = not up
+            if not reads_as(below + up, exponent, value):
+                return number
+        digits = below + up
+
+
+cdef inline int length_of(uint64_t number) noexcept nogil:
+    """Its decimal digits, at most 10 of them."""
+    cdef int length = 1
+    cdef uint64_t limit = 10
+    while number >= limit:
+        limit *= 10
+        length += 1
+    return length
+
+
+cdef inline uint8_t *put_digits(uint8_t *p, uint64_t number, int length) noexcept nogil:
+    """Write the last `length` digits; returns their end, here and below."""
+    cdef int i
+    for i in range(length - 1, -1, -1):
+        p[i] = <uint8_t> (ZERO + number % 10)
+        number //= 10
+    return p + length
+
+
+cdef inline uint8_t *put_whole(uint8_t *p, uint64_t number) noexcept nogil:
+    return put_digits(p, number, length_of(number))
+
+
+cdef inline uint8_t *put_zeros(uint8_t *p, int count) noexcept nogil:
+    memset(p, ZERO, count)
+    return p + count
+
+
+cdef inline uint8_t *put_exponent(uint8_t *p, int exponent) noexcept nogil:
+    p[0] = LETTER_E
+    p += 1
+    if exponent < 0:
+        p[0] = MINUS
+        p += 1
+        exponent = -exponent
+    return put_whole(p, exponent)
+
+
+cdef inline uint8_t *put_split(uint8_t *p, uint64_t number, int length, int before) noexcept nogil:
+    """Write `length` digits, a point behind the first `before` unless these are all."""
+    cdef int i
+    if before == length:
+        return put_digits(p, number, length)
+    for i in range(length, before, -1):
+        p[i] = <uint8_t> (ZERO + number % 10)
+        number //= 10
+    p[before] = DOT
+    put_digits(p, number, before)
+    return p + length + 1
+
+
+cdef inline uint8_t *put_value(uint8_t *p, float value) noexcept nogil:
+    """Write a finite value; from 1e6 on with an exponent if that is shorter, below 1e-4 always."""
+    cdef Number number
+    cdef int length, before   # digits, and how many of them stand before the point
+    if value < 0 or (value == 0 and 1 / value < 0):
+        p[0] = MINUS
+        p += 1
+        value = -value
+    if value < 1e6 and value == <float> <int32_t> value:
+        return put_whole(p, <int32_t> value)
+    number = shortest(value)
+    length = length_of(number.digits)
+    before = length + <int> number.exponent
+    if value < 1e-4 or (value >= 1e6
+                        and length + (length > 1) + 1 + length_of(before - 1) < before):
+        return put_exponent(put_split(p, number.digits, length, 1), before - 1)
+    if before <= 0:
+        p[0] = ZERO
+        p[1] = DOT
+        return put_digits(put_zeros(p + 2, -before), number.digits, length)
+    if number.exponent >= 0:
+        return put_zeros(put_digits(p, number.digits, length), <int> number.exponent)
+    return put_split(p, number.digits, length, before)
+
+
+cdef class Lines:
+    """Rows as text: `fill` writes what has room and goes on there when called again.
+
+    labels : each with a newline behind it
+    indptr : one longer than there are labels, ascending, within indices and values
+    """
+
+    cdef bytes labels
+    cdef const int64_t[::1] indptr
+    cdef const int32_t[::1] indices
+    cdef const float[::1] values
+    cdef Text label, labels_end   # the next one, and where the last ends
+    cdef int64_t row, entry
+    cdef bint inside      # whether the row's label is written
+
+    def __init__(self, bytes labels, const int64_t[::1] indptr, const int32_t[::1] indices,
+                 const float[::1] values):
+        self.labels = labels
+        self.indptr = indptr
+        self.indices = indices
+        self.values = values
+        self.label = <Text> <const char *> labels
+        self.labels_end = self.label + len(labels)
+        self.row = 0
+        self.entry = indptr[0]
+        self.inside = False
+
+    def fill(self, uint8_t[::1] into):
+        """The number of bytes written, 0 at the end; `into` has room for any label and an entry."""
+        cdef int64_t size
+        with nogil:
+            size = self.put_rows(&into[0], &into[0] + into.shape[0])
+        if size < 0:
+            raise ValueError("expected indices from 0 and finite values, found others")
+        return size
+
+    cdef int64_t put_rows(self, uint8_t *start, uint8_t *end) noexcept nogil:
+        cdef uint8_t *p = start
+        cdef Text stop
+        cdef Py_ssize_t length
+        while self.row < self.indptr.shape[0] - 1:
+            if not self.inside:
+                stop = <Text> memchr(self.label, NEWLINE, self.labels_end - self.label)
+                length = stop - self.label
+                if end - p < length + ENTRY_ROOM:
+                    break
+                memcpy(p, self.label, length)
+                p += length
+                self.label = stop + 1
+                self.inside = True
+            p = self.put_entries(p, end)
+            if p == NULL:
+                return -1
+            if self.entry < self.indptr[self.row + 1]:
+                break
+            p[0] = NEWLINE
+            p += 1
+            self.row += 1
+            self.inside = False
+        return p - start
+
+    cdef inline uint8_t *put_entries(self, uint8_t *p, uint8_t *end) noexcept nogil:
+        """Write the row's entries while there is room; NULL: one is outside the format."""
+        cdef int64_t stop = self.indptr[self.row + 1], i
+        cdef const int32_t *indices = &self.indices[0]
+        cdef const float *values = &self.values[0]
+        for i in range(self.entry, stop):
+            if end - p < ENTRY_ROOM:
+                self.entry = i
+                return p
+            if indices[i] < 0 or not -LARGEST_FLOAT <= values[i] <= LARGEST_FLOAT:
+                return NULL
+            p[0] = SPACE
+            p = put_whole(p + 1, indices[i])
+            p[0] = COLON
+            p = put_value(p + 1, values[i])
+        self.entry = stop
+        return p
 
 
 def count(bytes text):

@@ -58,6 +58,8 @@ FORMULA_FOR_K = (
     "guarantees"
 )
 
+GAP_FOR_K = "--gap decides when to end: -k is not used"
+
 # Before a time limit: seconds kept free for what is noticed late and for writing, and by how much
 # a closing evaluation may take longer than the last scan lets expect.
 LATE = 0.2
@@ -73,6 +75,8 @@ class Started:
     n: int
     d: int
     nnz: int
+    C: float
+    lambda_: float
     seconds: float
 
 
@@ -100,8 +104,8 @@ class Iteration:
 class Trained:
     """How training ended; the certificate is of the model as written.
 
-    evaluated: whether the certificate was computed from scratch at the end, or (after a signal)
-    stems from the running values of the scans. violators None: not counted then.
+    J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
+    (after a signal) stems from the running values of the scans. violators None: not counted then.
     """
 
     model: str
@@ -110,6 +114,7 @@ class Trained:
     bounded: int
     violators: int | None
     certificate: Certificate
+    J: float
     evaluated: bool
     stopped: str
     solve_seconds: float
@@ -157,6 +162,8 @@ def train_randsvm(
         else:
             own = algorithm
             r, params, rules, notices = _working_set(own.sample_size, D, params, job.resources)
+            if own.support_bound is not None:
+                own, notices = replace(own, support_bound=None), [*notices, GAP_FOR_K]
         return _Plan("randsvm", partial(randsvm, r=r), params, rules, command_line(own), notices)
 
     return _train(data, model, params, plan, job, watch)
@@ -230,6 +237,9 @@ def _train(
 ) -> Trained:
     began = time.perf_counter()
     job.stop.check(params)
+    cache = {"--cache": job.resources.cache}
+    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": data, **cache})
+    files.check_apart(cache, {"--warm-start": job.warm_start})
     files.check_output(model)
     old = Model.load(job.warm_start) if job.warm_start else None
     reading = Reading(zero_based=job.run.zero_based)
@@ -241,12 +251,15 @@ def _train(
         params = replace(params, cache=job.resources.libsvm_megabytes)
         plan = plan_for(D, params)
         words = command_line(params)
-        configuration = [plan.name, *words, *plan.configuration]
         repeat = [*words, *plan.configuration, *command_line(job.stop, job.run)]
-        tell(Started(plan.name, repeat, D.n, D.d, D.nnz, progress.seconds))
+        # In the model stands what decides its bytes: how long a machine took does not repeat.
+        stop = replace(job.stop, time_limit=None)
+        configuration = [plan.name, *words, *plan.configuration, *command_line(stop, job.run)]
+        scales = params.C, _lambda(D, params)
+        tell(Started(plan.name, repeat, D.n, D.d, D.nnz, *scales, progress.seconds))
         for text in [*_peculiarities(D, params), *plan.notices]:
             tell(Notice(text))
-        trial = _Trial(D, plan, job, progress, model, [*configuration, *command_line(job.run)])
+        trial = _Trial(D, plan, job, progress, model, configuration)
         start = cold_start if old is None else warm_start(D, old)
         try:
             return trial.run(start)
@@ -317,6 +330,7 @@ class _Trial:
             SV.bounded_count,
             None if V is None else V.count,
             certificate,
+            certificate.primal * _lambda(self.D, self.plan.params),
             V is not None,
             reason,
             progress.solve_seconds,
@@ -404,6 +418,11 @@ def _peculiarities(D: Dataset, params: Params) -> list[str]:
     return notices
 
 
+def _lambda(D: Dataset, params: Params) -> float:
+    """lambda = 1/(C n): the same scale of regularisation as CS246, Pegasos and scikit-learn."""
+    return 1 / (params.C * D.n)
+
+
 def _facts(
     D: Dataset, params: Params, job: Job, outcome: Trained, configuration: list[str]
 ) -> dict[str, str]:
@@ -418,7 +437,7 @@ def _facts(
         "nnz": str(D.nnz),
         "digest": D.header.digest,
         "C": repr(params.C),
-        "lambda": repr(1 / (params.C * D.n)),
+        "lambda": repr(_lambda(D, params)),
         "primal": repr(certificate.primal),
         "dual": repr(certificate.dual),
         "gap": repr(certificate.gap),
@@ -479,6 +498,7 @@ def predict(
     grow with the file. Raises the errors of randsvm.errors; on any error `output` is untouched.
     """
     began = time.perf_counter()
+    files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": data, "MODEL_FILE": model})
     files.check_output(output)
     loaded = Model.load(model)
     jobs = (resources or Resources()).workers
@@ -518,11 +538,22 @@ class _Counts:
             self.unseen = np.union1d(self.unseen, unseen)
 
 
+def _predicting(read: object) -> None:
+    """To who reads, the text that is read is the progress of the prediction."""
+    assert isinstance(read, Progress)
+    tell(replace(read, stage="predicting"))
+
+
 def _decisions(data: str, model: Model, jobs: int, count: _Counts) -> Iterator[np.ndarray]:
     """Decision values of consecutive blocks of rows; counts what is right on the way."""
     table = svmlight.LabelTable(data, unlabelled=True, names=model.labels)
     blocks = svmlight.read_blocks(
-        data, labels="class", zero_based=model.zero_based, unlabelled=True, jobs=jobs, watch=tell
+        data,
+        labels="class",
+        zero_based=model.zero_based,
+        unlabelled=True,
+        jobs=jobs,
+        watch=_predicting,
     )
     with ThreadPoolExecutor(jobs) as pool:
         for block in blocks:
@@ -541,7 +572,6 @@ def _decisions(data: str, model: Model, jobs: int, count: _Counts) -> Iterator[n
             ):
                 count.add(classes[at], f, unseen)
                 yield f
-            tell(Progress("predicting", count.rows))
 
 
 def _lines(f: np.ndarray, model: Model, scores: bool) -> bytes:

@@ -35,7 +35,9 @@ class Draw:
     def keys(self, start: int, stop: int) -> np.ndarray:
         """Keys of rows start..stop-1; returns (stop - start,) uint64."""
         # One Philox counter step yields four words, so row i is word i % 4 of step i // 4.
-        bits = np.random.Philox(key=[self.seed, self.number], counter=[start // 4, 0, 0, 0])
+        # As uint64: a list with a word above 2^63 would go through float64 and lose bits.
+        key = np.array([self.seed, self.number], np.uint64)
+        bits = np.random.Philox(key=key, counter=[start // 4, 0, 0, 0])
         return bits.random_raw(stop - start + start % 4)[start % 4 :]
 
 

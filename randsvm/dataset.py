@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock, local
 from typing import IO, Any, TypeVar
+from zlib import crc32
 
 import numpy as np
 from scipy import sparse
@@ -25,7 +26,7 @@ from scipy import sparse
 from randsvm.collectors import Draw, Draws, Smallest
 from randsvm.errors import DataError, OutputError, ParameterError, TransferError
 from randsvm.events import tell
-from randsvm.files import STANDARD, create_output, display_name
+from randsvm.files import STANDARD, check_apart, create_output, display_name, open_input
 from randsvm.params import Resources
 from randsvm.points import Points
 from randsvm.svmlight import Block, Labels, LabelTable, read_blocks
@@ -40,7 +41,7 @@ SHARD_CHUNKS = 2
 # Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
 CLASS_ROWS = 10
 
-CACHE_MAGIC = b"randsvm cache 1\n"
+CACHE_MAGIC = b"randsvm cache 2\n"
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,18 @@ class RamStore:
     def read(self, number: int) -> RawChunk:
         return self.chunks[number]
 
+    def finish(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.chunks.clear()
+
 
 class FileStore:
     """Chunks one after the other in a file, read with pread into buffers that each thread reuses.
 
     A chunk read is valid until its thread reads the next. Mapped pages would count as resident
-    memory. table : (chunks, 4) int64: offset, rows, nonzeros, stored indices.
+    memory. table : (chunks, 5) int64: offset, rows, nonzeros, stored indices, crc32.
     """
 
     # A chunk whose rows all have the same indices (dense data) stores them once.
@@ -116,7 +123,7 @@ class FileStore:
     def __init__(self, stream: IO[bytes], name: str, table: np.ndarray | None = None) -> None:
         self.stream = stream
         self.name = name
-        self.entries: list[tuple[int, int, int, int]] = (
+        self.entries: list[tuple[int, int, int, int, int]] = (
             [] if table is None else [tuple(row) for row in table.tolist()]
         )
         self.buffers = local()
@@ -127,26 +134,40 @@ class FileStore:
         width = nnz // m
         if nnz == m * width and width and (indices.reshape(m, width) == indices[:width]).all():
             indices = indices[:width]
-        self.entries.append((self.stream.tell(), m, nnz, len(indices)))
+        offset, crc = self.stream.tell(), 0
         try:
             for array in (chunk.y, chunk.indptr, indices, chunk.values):
-                self.stream.write(np.ascontiguousarray(array).data)
+                data = np.ascontiguousarray(array).data
+                crc = crc32(data, crc)
+                self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
             raise TransferError(f"writing {self.name}: {error.strerror}") from error
+        self.entries.append((offset, m, nnz, len(indices), crc))
 
     def read(self, number: int) -> RawChunk:
-        offset, m, nnz, stored = self.entries[number]
-        size = 8 * m + 8 * (m + 1) + 4 * stored + 4 * nnz
-        buffer = getattr(self.buffers, "bytes", None)
-        if buffer is None or len(buffer) < size:
-            buffer = self.buffers.bytes = bytearray(size)
-        self._fill(memoryview(buffer)[:size], offset)
+        _, m, nnz, stored, _ = self.entries[number]
+        buffer = self._bytes(number)
         y = np.frombuffer(buffer, np.float64, m)
         indptr = np.frombuffer(buffer, np.int64, m + 1, 8 * m)
         indices = np.frombuffer(buffer, np.int32, stored, 16 * m + 8)
         values = np.frombuffer(buffer, np.float32, nnz, 16 * m + 8 + 4 * stored)
         return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
+
+    def intact(self, number: int) -> bool:
+        """Whether a chunk is what was written."""
+        return crc32(self._bytes(number)) == self.entries[number][4]
+
+    def _bytes(self, number: int) -> memoryview:
+        """A chunk as it lies in the file, in this thread's buffer."""
+        offset, m, nnz, stored, _ = self.entries[number]
+        size = 8 * m + 8 * (m + 1) + 4 * stored + 4 * nnz
+        buffer = getattr(self.buffers, "bytes", None)
+        if buffer is None or len(buffer) < size:
+            buffer = self.buffers.bytes = bytearray(size)
+        view = memoryview(buffer)[:size]
+        self._fill(view, offset)
+        return view
 
     def _fill(self, view: memoryview, offset: int) -> None:
         done = 0
@@ -158,6 +179,16 @@ class FileStore:
             if count == 0:
                 raise TransferError(f"reading {self.name}: it became shorter while in use")
             done += count
+
+    def finish(self) -> None:
+        """All chunks are in: what is still on its way to the file goes there."""
+        try:
+            self.stream.flush()
+        except OSError as error:
+            raise TransferError(f"writing {self.name}: {error.strerror}") from error
+
+    def close(self) -> None:
+        self.stream.close()
 
 
 class SpillStore:
@@ -187,12 +218,11 @@ class SpillStore:
     def read(self, number: int) -> RawChunk:
         return self.inner.read(number)
 
+    def finish(self) -> None:
+        self.inner.finish()
+
     def close(self) -> None:
-        if isinstance(self.inner, FileStore):
-            try:
-                self.inner.stream.flush()
-            except OSError as error:
-                raise TransferError(f"writing the spill file: {error.strerror}") from error
+        self.inner.close()
 
 
 Store = RamStore | FileStore | SpillStore
@@ -379,9 +409,9 @@ def _write_cache(path: str, reading: Reading, cache: str, jobs: int) -> None:
 
 
 def _open_cache(
-    path: str, reading: Reading, cache: str
+    path: str, reading: Reading, cache: str, jobs: int
 ) -> tuple[Header, np.ndarray, FileStore] | None:
-    """The content of a cache that stands for `path` as it is now; None: missing or stale."""
+    """The content of a cache that stands for `path` as it is now; None: missing, stale, damaged."""
     try:
         stream = Path(cache).open("rb")  # noqa: SIM115 - the store keeps it open
     except OSError:
@@ -406,11 +436,15 @@ def _open_cache(
             return None
         d = footer["header"]["features"]
         features = np.frombuffer(arrays, np.int32, d).copy()
-        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 4)
+        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 5)
+        store = FileStore(stream, cache, table)
+        with ThreadPoolExecutor(jobs) as pool:
+            if not all(pool.map(store.intact, range(len(table)))):
+                return None
         named = {k: tuple(footer["header"][k]) for k in ("names", "values")}
         header = Header(**{**footer["header"], **named, "features": features})
         stack.pop_all()
-        return header, table[:, 1].copy(), FileStore(stream, cache, table)
+        return header, table[:, 1].copy(), store
 
 
 # --- D -------------------------------------------------------------------------------------
@@ -565,7 +599,9 @@ class Dataset:
         return np.sort(np.concatenate([kept.rows for kept in merged.values()]))
 
     def close(self) -> None:
+        """Threads of a scan that was broken off end with their chunk; nobody waits for them."""
         self.pool.shutdown(wait=False, cancel_futures=True)
+        self.store.close()
 
 
 def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
@@ -584,25 +620,39 @@ def load(path: str, reading: Reading, resources: Resources) -> Dataset:
 
     Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
     """
-    jobs, cache = resources.workers, resources.cache
+    jobs = resources.workers
     store: Store
-    if cache is not None:
-        if path == STANDARD:
-            raise ParameterError("--cache needs a named file: standard input cannot be checked")
-        found = _open_cache(path, reading, cache) if Path(path).is_file() else None
-        if found is None:
-            _write_cache(path, reading, cache, jobs)
-            found = _open_cache(path, reading, cache)
-            if found is None:
-                raise TransferError(f"{path} changed while it was read into {cache}")
-        header, sizes, store = found
+    if resources.cache is not None:
+        header, sizes, store = _load_through_cache(path, reading, resources.cache, jobs)
     else:
-        spill = SpillStore(resources.data_bytes, resources.tmpdir)
-        header, sizes = _first_pass(path, reading, spill, jobs)
-        spill.close()
-        store = spill
+        store = SpillStore(resources.data_bytes, resources.tmpdir)
+        try:
+            header, sizes = _first_pass(path, reading, store, jobs)
+            store.finish()
+        except BaseException:
+            store.close()
+            raise
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
     return Dataset(header, sizes, store, pool)
+
+
+def _load_through_cache(
+    path: str, reading: Reading, cache: str, jobs: int
+) -> tuple[Header, np.ndarray, FileStore]:
+    if path == STANDARD:
+        raise ParameterError("--cache needs a named file: standard input cannot be checked")
+    if Path(path).is_fifo() or Path(path).is_char_device():
+        raise ParameterError(f"--cache needs a regular file: {path} cannot be checked")
+    check_apart({"--cache": cache}, {"TRAIN_FILE": path})
+    with open_input(path):
+        pass  # a file that cannot be opened is known before its cache is
+    found = _open_cache(path, reading, cache, jobs)
+    if found is None:
+        _write_cache(path, reading, cache, jobs)
+        found = _open_cache(path, reading, cache, jobs)
+    if found is None:
+        raise TransferError(f"{path} changed while it was read into {cache}")
+    return found
 
 
 def two_classes(D: Dataset, path: str) -> Dataset:

@@ -13,9 +13,15 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
-from randsvm.errors import ContentError, InputError, OutputError, TransferError
+from randsvm.errors import (
+    ContentError,
+    InputError,
+    OutputError,
+    ParameterError,
+    TransferError,
+)
 
 STANDARD = "-"
 # The names that scripts use; replacing the file behind them would lose what else is printed.
@@ -31,6 +37,12 @@ COMPRESSIONS = {
     b"\x28\xb5\x2f\xfd": "compression.zstd",
 }
 HEAD = max(map(len, COMPRESSIONS))
+
+
+class Sink(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> object: ...
 
 
 def display_name(path: str) -> str:
@@ -257,3 +269,29 @@ def check_output(path: str) -> None:
         raise OutputError(f"cannot create {path}: No such file or directory")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise OutputError(f"cannot create {path}: Permission denied")
+
+
+def check_apart(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
+    """Raise ParameterError if a file to be written is another one of the run: name -> path, None
+    where there is none.
+
+    Writing a cache over the data it was made from would destroy the data.
+    """
+    seen = {name: _identity(path) for name, path in inputs.items()}
+    for name, path in outputs.items():
+        mine = _identity(path)
+        for other, theirs in seen.items():
+            if mine is not None and mine == theirs:
+                raise ParameterError(f"{path} is both {other} and {name}")
+        seen[name] = mine
+
+
+def _identity(path: str | None) -> object:
+    """What two paths of one regular file, which may not exist yet, have in common."""
+    if path is None or path in STANDARD_OUTPUTS:
+        return None
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None

@@ -11,6 +11,7 @@ Blocks stay in the second-level cache. Knows nothing of files, tasks or solution
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,10 @@ class Kernel:
         if self.name == "rbf":
             return self.gamma * norm
         if self.name == "poly":
-            return (self.gamma * norm + abs(self.coef0)) ** self.degree
+            try:
+                return (self.gamma * norm + abs(self.coef0)) ** self.degree
+            except OverflowError:
+                return math.inf
         return self.scale * norm + abs(self.coef0)
 
 

@@ -129,7 +129,7 @@ class Model:
             degree=kernel.degree,
             gamma=kernel.gamma,
             coef0=kernel.coef0,
-            rho=-self.b,
+            rho=0.0 - self.b,  # no -0.0
             label=numbers,  # type: ignore[arg-type]
             nr_sv=(int(positive.sum()), int((~positive).sum())) if plain else None,
             coefficients=self.beta[order],

@@ -104,7 +104,13 @@ class Params:
         help="gamma of poly, rbf and sigmoid.  [default: 1/d, d features found]",
     )
     coef0: float = option(0.0, "float", "-r", "--coef0", help="coef0 of poly and sigmoid.")
-    C: float = option(1.0, "float", "-c", "--cost", help="C, the cost of a violation.")
+    C: float = option(
+        1.0,
+        "float",
+        "-c",
+        "--cost",
+        help="C, the cost of a violation; C = 1/(lambda n) for n rows.",
+    )
     tolerance: float = option(
         1e-3, "float", "-e", "--tolerance", help="Tolerance of the KKT conditions."
     )
@@ -189,7 +195,7 @@ class RandsvmParams:
     None: `EXCESS` times k; why, see algorithms/randsvm.py.
     """
 
-    EXCESS = 1.25
+    EXCESS = 1.5
 
     support_bound: int | None = option(
         None,

@@ -346,9 +346,10 @@ def _pass(
 
     reports = D.map(work)
     total = next(reports)
+    counter.tell()
     for report in reports:
-        counter.tell()
         total = total + report
+        counter.tell()
     return total
 
 

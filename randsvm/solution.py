@@ -124,11 +124,14 @@ class SV:
 
         KBH07: all support vectors are active and there is no bound set. With one: the bounded
         support vectors furthest beyond the margin are frozen, as many of either class, until
-        the rest and R fit. Rows of R that are support vectors themselves are with R.
+        the rest and R fit. Rows of R that are support vectors themselves are with R; where they
+        are all of one class their counterparts stay too, and may not fit.
         """
         drawn = np.isin(self.points.rows, R.rows)
         if not self.params.freeze:
-            return self.points[~drawn], None
+            # An empty bound set asks for a solve that does not fall behind this solution.
+            nothing = Bound(self.points.first(0), np.empty(0), self)
+            return self.points[~drawn], nothing if self.precision < 1 else None
         frozen = self._deepest(~self.unbounded & ~drawn, self._excess(r, R, drawn))
         bound = Bound(self.points[frozen], self.beta[frozen], self[~frozen])
         return self.points[~frozen & ~drawn], bound

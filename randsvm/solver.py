@@ -72,6 +72,7 @@ class _Library:
         from libsvm import svm
 
         self.svm = svm
+        self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
         # Silence is global in LIBSVM: without this it prints to stdout, where results go.
         svm.libsvm.svm_set_print_string_function(svm.ctypes_print_null)
 
@@ -108,6 +109,10 @@ class _Library:
 
     def train(self, problem: Any, parameter: Any) -> tuple[np.ndarray, float]:
         """Returns beta (m,) float64, zero where a row is no support vector, and b = -rho."""
+        # The setting is of the calling thread. LIBSVM's loops over one kernel column are too
+        # short for OpenMP: where the other cores are busy, its spinning threads cost a factor 10.
+        if self.one_thread is not None:
+            self.one_thread(1)
         complaint = self.svm.libsvm.svm_check_parameter(problem, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")

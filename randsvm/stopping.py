@@ -101,19 +101,19 @@ def time_limit(ends: Callable[[], float]) -> Rule:
 
 def no_progress() -> Rule:
     """Two rounds without progress: solve more precisely once, then give up."""
-    dual, count, idle = float("-inf"), 0, 0
+    dual, count, idle, sharpened = float("-inf"), 0, 0, False
 
     def rule(SV: SV, V: Violators) -> str:
-        nonlocal dual, count, idle
+        nonlocal dual, count, idle, sharpened
         gain = V.certificate.dual - dual
         moved = gain > LEAST_GAIN * abs(V.certificate.dual) or V.count < count
         idle = 0 if moved else idle + 1
         dual, count = max(dual, V.certificate.dual), V.count
         if idle < 2:
             return ""
-        if SV.precision < 1:
+        if sharpened:
             return "no progress"
-        SV.precision, idle = 0.1, 0
+        SV.precision, idle, sharpened = 0.1, 0, True
         return ""
 
     return rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,10 @@ import numpy as np
 import oracle
 
 from randsvm.cli import train as training
+
+# How many times slower than a desktop this machine may be: for tests that promise seconds.
+SLOWNESS = float(os.environ.get("RANDSVM_SLOWNESS", "1"))
+
 
 # ---- data -------------------------------------------------------------------------------------
 
@@ -55,8 +60,8 @@ class Answer(NamedTuple):
 
     beta: np.ndarray
     f: np.ndarray
-    P: float
-    D: float
+    primal: float
+    dual: float
 
     @property
     def unbounded(self) -> int:
@@ -78,10 +83,11 @@ def answer_of(model: Path, data: Data, words: str, C: float = 1.0) -> Answer:
     """What a model file says about all rows; rows of X must be distinct."""
     y, X = data
     found = oracle.read_model(model, X.shape[1])
-    u = kernel(words, X, found.Z) @ found.beta
+    Z = oracle.as_float32(found.Z)
+    u = kernel(words, X, Z) @ found.beta
     places = {tuple(x): i for i, x in enumerate(X)}
     beta = np.zeros(len(y))
-    beta[[places[tuple(z)] for z in oracle.as_float32(found.Z)]] = found.beta
+    beta[[places[tuple(z)] for z in Z]] = found.beta
     return Answer(beta, u + found.b, *oracle.objectives(y, u, beta, found.b, C))
 
 

@@ -1,13 +1,15 @@
-"""A plain-Python reader of svmlight text, slow and obviously right: the twin of the compiled one.
+"""A plain-Python reader of svmlight text and writer of its values: twins of the compiled ones.
 
-Follows the format's rules line by line; shares no code with the package.
+Slow and obviously right: they follow the rules line by line and share no code with the package.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -98,3 +100,45 @@ def float32(value: float) -> float:
     if abs(rounded) == float("inf"):
         raise RefusedError
     return rounded
+
+
+def spelled(value: float) -> str:
+    """A finite float32 in the fewest digits that read back, of several such forms the nearest.
+
+    From 1e6 on with an exponent if that is shorter, below 1e-4 always.
+    """
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    size = abs(value)
+    if size == 0:
+        return sign + "0"
+    with localcontext() as context:
+        context.prec = 200  # a float32 has at most 112 digits
+        exact = Decimal(size)
+        digits = min(
+            shortest(exact), key=lambda found: (abs(found - exact), found.as_tuple()[1][-1] % 2)
+        ).normalize()
+    positional = format(digits, "f")
+    scientific = format(digits, "e").replace("e+", "e")
+    if size < 1e-4:
+        return sign + scientific
+    if size < 1e6:
+        return sign + positional
+    return sign + min(positional, scientific, key=len)
+
+
+def shortest(exact: Decimal) -> list[Decimal]:
+    """The one or two neighbours of a float32 that have the fewest digits and read as it."""
+    for places in range(9):
+        unit = Decimal(1).scaleb(exact.adjusted() - places)
+        around = {exact.quantize(unit, rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING)}
+        found = [digits for digits in sorted(around) if reads_as(digits, float(exact))]
+        if found:
+            return found
+    raise AssertionError("nine digits tell every float32 from the others")
+
+
+def reads_as(digits: Decimal, value: float) -> bool:
+    try:
+        return float32(float(str(digits))) == value
+    except RefusedError:
+        return False

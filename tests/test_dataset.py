@@ -272,9 +272,14 @@ def test_standard_input_has_no_cache(tmp_path):
 
 def test_a_pipe_has_no_cache(tmp_path):
     """Nothing of it can be compared with what the cache was made of."""
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ParameterError):
-        load(tmp_path / "pipe", SMALL, Resources(cache=str(tmp_path / "cache")))
+    reader, writer = os.pipe()
+    os.write(writer, b"+1 1:1\n-1 1:2\n")
+    os.close(writer)
+    try:
+        with pytest.raises(ParameterError):
+            load(Path(f"/dev/fd/{reader}"), SMALL, Resources(cache=str(tmp_path / "cache")))
+    finally:
+        os.close(reader)
 
 
 def test_a_cache_never_replaces_its_own_source(small):

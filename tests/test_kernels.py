@@ -91,3 +91,8 @@ def test_an_empty_expansion_is_zero(rows):
 def test_squared_norms_of_rows_that_are_empty_in_any_place():
     X = sparse.csr_matrix(np.array([[0, 0], [3, 4], [0, 0], [1, 0], [0, 0]], np.float32))
     assert squared_norms(X).tolist() == [0, 25, 0, 1, 0]
+
+
+def test_a_magnitude_beyond_float64_is_infinite():
+    """It only decides between float32 and float64 blocks; it must not end the run."""
+    assert Kernel("poly", 1.0, 0.0, 30).magnitude(1e30) == math.inf

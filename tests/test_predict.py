@@ -11,7 +11,7 @@ import oracle
 import pytest
 from libsvm import svmutil
 
-from randsvm.errors import DataError, InputError, ModelError, OutputError
+from randsvm.errors import DataError, InputError, ModelError
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
@@ -218,10 +218,22 @@ def test_a_model_that_was_cut_or_altered_is_refused(files, train, predict, tmp_p
         predict(path, tmp_path / "missing")
 
 
-def test_an_output_that_cannot_be_created_is_known_at_once(command, files, train):
+def test_an_output_that_cannot_be_created_is_said_so(command, files, train):
     (path,) = files(a=ROWS.format("+1", "-1"))
     ended = command("predict", path, train(path).model, "no/folder/output")
-    assert (ended.returncode, ended.stdout) == (OutputError.exit_code, "")
+    assert (ended.returncode, ended.stdout) == (73, "")
     assert ended.stderr == (
         "randsvm-predict: cannot create no/folder/output: No such file or directory\n"
     )
+
+
+@pytest.mark.parametrize("which", ["data", "model"])
+def test_the_output_replaces_no_input(command, files, train, which):
+    (path,) = files(a=ROWS.format("+1", "-1"))
+    given = {"data": path, "model": train(path).model}
+    before = given[which].read_bytes()
+    ended = command("predict", given["data"], given["model"], given[which])
+    name = {"data": "TEST_FILE", "model": "MODEL_FILE"}[which]
+    assert ended.returncode == 2
+    assert ended.stderr == f"randsvm-predict: {given[which]} is both {name} and OUTPUT_FILE\n"
+    assert given[which].read_bytes() == before

@@ -119,6 +119,14 @@ def test_it_fits_as_well_when_bounded_support_vectors_are_drawn(
     assert len(active) + len(R) <= SV.size(r)
 
 
+def test_it_exceeds_by_their_counterparts_at_most_when_all_that_are_drawn_are_of_one_class():
+    """Violators inside the bound set come so from a file that is sorted by class."""
+    SV = solution(1, 5, 60, 60, freeze=True)
+    R = points(SV.points.rows[SV.beta == C][: SV.room(60)])
+    active, _ = SV.split(60, R)
+    assert SV.size(60) < len(active) + len(R) <= SV.size(60) + len(R)
+
+
 def test_kbh07_freezes_nothing():
     SV = solution(1, 20, 30, 25)
     R = some(SV, 1, 30, 5)

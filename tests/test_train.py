@@ -63,7 +63,7 @@ def test_every_command_is_listed_with_a_sentence(command):
     ended = command("train", "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
     for name in COMMANDS:
-        assert re.search(rf"^  {name} +[A-Z]\w+ ", ended.stdout, re.MULTILINE)
+        assert re.search(rf"^  {name} +[A-Z]\S+ ", ended.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
@@ -155,6 +155,60 @@ def test_files_that_cannot_be_opened_or_created(command, toy, words, code, messa
     assert ended.stderr.splitlines()[-1].startswith(f"randsvm-train: {message}")
     assert "Traceback" not in ended.stderr
     assert names(toy.parent) == ["toy.svm"]
+
+
+@pytest.mark.parametrize(
+    ("words", "pair"),
+    [
+        ("toy.svm toy.svm", ("TRAIN_FILE", "MODEL_FILE")),
+        ("toy.svm ./sub/../toy.svm", ("TRAIN_FILE", "MODEL_FILE")),
+        ("toy.svm link", ("TRAIN_FILE", "MODEL_FILE")),
+        ("--cache toy.svm toy.svm m", ("TRAIN_FILE", "--cache")),
+        ("--cache m toy.svm m", ("--cache", "MODEL_FILE")),
+        ("--log toy.svm toy.svm m", ("TRAIN_FILE", "--log")),
+        ("--log m toy.svm m", ("MODEL_FILE", "--log")),
+        ("--log c --cache c toy.svm m", ("--cache", "--log")),
+        ("--cache old --warm-start old toy.svm m", ("--warm-start", "--cache")),
+    ],
+)
+def test_no_output_replaces_another_file_of_the_run(command, toy, words, pair):
+    (toy.parent / "sub").mkdir()
+    (toy.parent / "link").symlink_to("toy.svm")
+    (toy.parent / "old").write_text("an old model")
+    before = names(toy.parent)
+    ended = command("train", "osuna", *words.split())
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("randsvm-train: ")
+    assert ended.stderr.endswith(f" is both {pair[0]} and {pair[1]}\n")
+    assert (toy.read_text(), names(toy.parent)) == (TEXT, before)
+
+
+def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
+    old = train(toy).model
+    training.train(
+        ["randsvm", "-q", "--warm-start", str(old), str(toy), str(old)], standalone_mode=False
+    )
+    assert oracle.trailer(old)["stopped"] == "no violators"
+
+
+def test_gap_makes_k_idle_and_says_so(train, toy):
+    trained = train(toy, "--gap", 0.1, "-k", 3)
+    assert "note: --gap decides when to end: -k is not used\n" in trained.said
+    assert " -k " not in trained.said.splitlines()[0]
+
+
+def test_what_decided_the_bytes_stands_in_the_model(train, toy):
+    facts = train(toy, "--gap", 0.1, "--max-iterations", 7, "--time-limit", "90s").facts
+    assert "--gap 0.1 --max-iterations 7" in facts["configuration"]
+    assert "time-limit" not in facts["configuration"]
+
+
+def test_both_scales_of_regularisation_are_named(train, helps, toy):
+    trained = train(toy, "-c", 2)
+    assert "C = 2, lambda = 1/(C n) = 0.125\n" in trained.said
+    P, J = float(trained.facts["primal"]), re.search(r"J = P/\(C n\) = (\S+)", trained.said)[1]
+    assert float(J) == pytest.approx(P / 8, rel=1e-5)
+    assert all("C = 1/(lambda n)" in text for text in helps.values())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -2,6 +2,17 @@
 
 Kumar, Bhattacharyya, Hariharan, "A Randomized Algorithm for Large Scale Support Vector Learning",
 NIPS 2007. Never mentions files, folds or progress bars.
+
+The default r = 1.5 k (RandsvmParams.EXCESS) is measured: r - |SV| violators enter a round, so a
+small excess over k makes many rounds, while LIBSVM's time grows with r squared. Processor seconds
+at k = 10,404 and 100,000 rows, checkerboard (C = 1, g = 5; 8,614 support vectors) and twonorm
+(C = 1, g = 0.05; 6,984):
+
+    r / k          1.02   1.1   1.25   1.5   2.0
+    checkerboard    6.5   4.8    5.8   3.5   3.7
+    twonorm         8.3   8.5    8.5   9.9  10.0
+
+Between 1.1 and 2 the sums differ by less than a tenth; 1.5 leaves room where |SV| ends near k.
 """
 
 from __future__ import annotations

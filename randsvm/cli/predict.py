@@ -35,7 +35,7 @@ def predict(
     from randsvm import api
 
     resources = Resources(jobs=jobs)
-    with Report(COMMAND, [], given) as report:
+    with Report(COMMAND, [], [], given) as report:
         api.predict(
             test_file, model_file, output_file, scores=scores, resources=resources, watch=report
         )

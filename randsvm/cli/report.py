@@ -6,19 +6,21 @@ goes to stderr but results: the accuracy line and what --report json prints.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
 import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from randsvm.errors import OutputError, TransferError
 from randsvm.events import Notice, Progress
+from randsvm.files import check_output
 
 if TYPE_CHECKING:
     from randsvm.api import Iteration, Predicted, Started, Trained
@@ -31,12 +33,15 @@ UNITS = {"B": {"unit": "B", "unit_scale": True}, "row": {"unit": " rows", "unit_
 class Report:
     """The listener of a command, as a context.
 
-    files: what completes the line that repeats the run. given: quiet, report (text or json) and
-    log (a path or None), as the options were given.
+    words, files: options and arguments that complete the line that repeats the run. given: quiet,
+    report (text or json) and log (a path or None), as the options were given.
     """
 
-    def __init__(self, command: str, files: list[str], given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, command: str, words: list[str], files: list[str], given: Mapping[str, Any]
+    ) -> None:
         self.command = command
+        self.words = words
         self.files = files
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
@@ -47,18 +52,17 @@ class Report:
         self.stage = ""
 
     def __enter__(self) -> Report:
+        # Opened with the first event: a run that does not begin leaves an old log as it is.
         if self.log_file is not None:
-            try:
-                self.log = Path(self.log_file).open("w")
-            except OSError as error:
-                text = f"cannot create {self.log_file}: {error.strerror}"
-                raise OutputError(text) from error
+            check_output(self.log_file)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._take_bar_away()
         if self.log is not None:
-            self.log.close()
+            # Every line was flushed, or its failure told: what is left has nowhere to go.
+            with contextlib.suppress(OSError):
+                self.log.close()
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Progress):
@@ -100,23 +104,34 @@ class Report:
 
     def _write_log(self, name: str, event: Any) -> None:
         """One line per event, each flushed: the log of a killed run is whole up to its end."""
-        if self.log is None:
+        if self.log_file is None:
             return
+        if self.log is None:
+            self.log = self._open_log(self.log_file)
         try:
             self.log.write(json.dumps({"event": name, **_plain(event)}) + "\n")
             self.log.flush()
         except OSError as error:
             raise TransferError(f"writing {self.log_file}: {error.strerror}") from error
 
+    @staticmethod
+    def _open_log(path: str) -> IO[str]:
+        try:
+            return click.open_file(path, "w")
+        except OSError as error:
+            raise OutputError(f"cannot create {path}: {error.strerror}") from error
+
     def _notice(self, event: Notice) -> None:
         self.say(f"note: {event.text}")
 
     def _started(self, event: Started) -> None:
-        words = [self.command, event.algorithm, *event.configuration, *self.files]
-        self.say(shlex.join(words))
+        # What begins with a dash would be taken for an option.
+        dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
+        words = [*event.configuration, *self.words, *dashes, *self.files]
+        self.say(shlex.join([self.command, event.algorithm, *words]))
         self.say(
             f"read {event.n:,} rows, {event.d:,} features, {event.nnz:,} nonzeros "
-            f"in {event.seconds:.2f} s"
+            f"in {event.seconds:.2f} s; C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}"
         )
 
     def _iteration(self, event: Iteration) -> None:
@@ -138,7 +153,8 @@ class Report:
         running = "" if outcome.evaluated else " (from running values)"
         self.say(
             f"{outcome.model}: {outcome.support_vectors:,} support vectors "
-            f"({outcome.bounded:,} at C), {violators}{_objectives(outcome.certificate)}{running}"
+            f"({outcome.bounded:,} at C), {violators}{_objectives(outcome.certificate)}{running}, "
+            f"J = P/(C n) = {outcome.J:.6g}"
         )
 
     def _predicted(self, outcome: Predicted) -> None:
@@ -161,7 +177,8 @@ def _plain(event: Any) -> dict[str, Any]:
         fields |= {"primal": certificate["primal"], "dual": certificate["dual"]}
         fields.setdefault("gap", event.certificate.gap)
     return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        # lambda_ is a word that Python keeps for itself.
+        name.rstrip("_"): None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in fields.items()
     }
 

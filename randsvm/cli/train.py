@@ -14,7 +14,7 @@ from randsvm.cli import door, options
 from randsvm.cli.options import Command
 from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
-from randsvm.files import STANDARD
+from randsvm.files import STANDARD, check_apart
 from randsvm.params import OsunaParams, Params, RandsvmParams, Resources, Run, StopParams
 
 COMMAND = "randsvm-train"
@@ -91,15 +91,25 @@ def _train(call: Callable[..., object], own: type, given: dict[str, Any]) -> Non
     from randsvm import api
 
     data, model = given["train_file"], given["model_file"] or default_model(given["train_file"])
+    old = given["warm_start"]
     job = api.Job(
         options.gather(StopParams, given),
         options.gather(Run, given),
         options.gather(Resources, given),
-        given["warm_start"],
+        old,
     )
-    extra = ["--warm-start", job.warm_start] if job.warm_start else []
-    with Report(COMMAND, [*extra, data, model], given) as report:
-        call(data, model, options.gather(Params, given), options.gather(own, given), job, report)
+    params = options.gather(Params, given)
+    algorithm: object = options.gather(own, given)
+    inputs = {
+        "TRAIN_FILE": data,
+        "MODEL_FILE": model,
+        "--warm-start": old,
+        "--cache": job.resources.cache,
+    }
+    check_apart({"--log": given["log"]}, inputs)
+    extra = ["--warm-start", old] if old else []
+    with Report(COMMAND, extra, [data, model], given) as report:
+        call(data, model, params, algorithm, job, report)
 
 
 def default_model(train_file: str) -> str:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -95,8 +95,7 @@ def write(
         sealed.write(header)
         # Support vectors are svmlight rows with the coefficient in the label's place.
         coefficients = [repr(number) for number in model.coefficients.tolist()]
-        rows = cast(BinaryIO, sealed)
-        svmlight.write(rows, coefficients, model.indptr, model.indices, model.values)
+        svmlight.write(sealed, coefficients, model.indptr, model.indices, model.values)
         sealed.seal(trailer)
 
 

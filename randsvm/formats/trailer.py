@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Protocol
 
 from randsvm.errors import ModelError
+from randsvm.files import Sink
 
 FORMAT = 1  # of the trailer and of all it says about the model; raise it when old readers would err
 
@@ -22,12 +22,6 @@ ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}  # as label names 
 # A value must stay on its line, and LIBSVM's reader stops at a NUL.
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
 UNESCAPES = {written: plain for plain, written in ESCAPES.items()}
-
-
-class Sink(Protocol):
-    """What takes bytes."""
-
-    def write(self, data: bytes, /) -> object: ...
 
 
 class Sealed:

@@ -1,0 +1,275 @@
+"""Support vectors held at alpha = C outside of the working set: the same answer as without."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import learning
+import numpy as np
+import oracle
+import pytest
+from learning import Data, answer_of, gaussians, kernel, learn, optimum
+from scipy import sparse
+
+from randsvm import dataset, solver
+from randsvm.algorithms.osuna import osuna
+from randsvm.collectors import Draws
+from randsvm.dataset import Reading
+from randsvm.params import Params, Resources
+from randsvm.points import Points
+from randsvm.solution import SV, Bound
+from randsvm.solver import svmlearn
+
+KERNELS = ("-t 2 -g 1", "-t 0", "-t 1 -g 0.5 -r 1 -d 2")
+PRECISE = 1e-7
+
+
+def params_of(words: str, C: float = 1.0, tolerance: float = PRECISE) -> Params:
+    """Params by LIBSVM's letters, with a bound set."""
+    letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
+    return Params(
+        kernel=oracle.LIBSVM_KERNELS[int(letters["-t"])],
+        gamma=letters.get("-g", 1.0),
+        coef0=letters.get("-r", 0.0),
+        degree=int(letters.get("-d", 3)),
+        C=C,
+        tolerance=tolerance,
+        freeze=True,
+    )
+
+
+def points_of(data: Data, rows: np.ndarray, u: np.ndarray | None = None) -> Points:
+    X = sparse.csr_matrix(data.X[rows].astype(np.float32))
+    return Points(rows, X, data.y[rows], None if u is None else u[rows])
+
+
+def solution_of(data: Data, beta: np.ndarray, params: Params, b: float = 0.0) -> SV:
+    rows = np.flatnonzero(beta)
+    return SV(points_of(data, rows), beta[rows], b, params)
+
+
+def dense(SV: SV, n: int) -> np.ndarray:
+    beta = np.zeros(n)
+    beta[SV.points.rows] = SV.beta
+    return beta
+
+
+def balanced(beta: np.ndarray, C: float, each: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of `each` bounded support vectors of either class, ascending."""
+    sides = [np.flatnonzero(beta * sign == C) for sign in (1, -1)]
+    return np.sort(np.concatenate([rng.choice(side, each, replace=False) for side in sides]))
+
+
+def dual(y: np.ndarray, K: np.ndarray, beta: np.ndarray) -> float:
+    return float(y @ beta - beta @ K @ beta / 2)
+
+
+# ---- one subproblem -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [0.5, 20.0])
+@pytest.mark.parametrize("words", KERNELS)
+def test_the_optimum_stays_when_some_of_its_bounded_vectors_are_frozen(words, C):
+    data = gaussians(400)
+    y, X = data
+    whole = oracle.libsvm_train(y, X, f"{words} -c {C} -e 1e-7")
+    beta, K, params = whole.dense(len(y)), kernel(words, X, X), params_of(words, C)
+    rng = np.random.default_rng(1)
+    N = balanced(beta, C, int(min((beta == C).sum(), (beta == -C).sum()) * 0.8), rng)
+    W = np.setdiff1d(np.arange(len(y)), N)
+    before = beta.copy()
+    before[N] = 0.0
+    held = Bound(points_of(data, N), beta[N], solution_of(data, before, params, whole.b))
+    found = svmlearn(points_of(data, W, K @ beta), params, held)
+    assert len(N) > 20
+    assert dual(y, K, dense(found, len(y))) == pytest.approx(dual(y, K, beta), rel=1e-6)
+    assert found.b == pytest.approx(whole.b, abs=1e-4)
+    assert (dense(found, len(y))[N] == beta[N]).all()
+
+
+def quadratic_program(
+    K: np.ndarray, y: np.ndarray, g: np.ndarray, C: float
+) -> tuple[np.ndarray, float]:
+    """min 1/2 beta' K beta - (y - g)' beta, 0 <= y beta <= C, sum beta = 0: beta and b.
+
+    Steps along the pair that violates most, until no pair does: these are the KKT conditions.
+    """
+    low, high = np.minimum(0, C * y), np.maximum(0, C * y)
+    beta, slope = np.zeros(len(y)), y - g
+    while True:
+        i = np.argmax(np.where(beta < high, slope, -np.inf))
+        j = np.argmin(np.where(beta > low, slope, np.inf))
+        if slope[i] - slope[j] < 1e-9:
+            return beta, (slope[i] + slope[j]) / 2
+        step = (slope[i] - slope[j]) / max(K[i, i] + K[j, j] - 2 * K[i, j], 1e-12)
+        step = min(step, high[i] - beta[i], beta[j] - low[j])
+        beta[i] += step
+        beta[j] -= step
+        slope = slope - step * (K[:, i] - K[:, j])
+
+
+@pytest.mark.parametrize("start", ["empty", "half"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("words", KERNELS)
+def test_a_subproblem_is_the_quadratic_program_it_stands_for(words, seed, start):
+    """Whatever is frozen, right or wrong, and wherever the working set starts from."""
+    C, rng = 2.0, np.random.default_rng(seed)
+    data = gaussians(48, seed)
+    y, X = data
+    K, params = kernel(words, X, X), params_of(words, C)
+    N = np.sort(np.concatenate([np.flatnonzero(y == sign)[:8] for sign in (1, -1)]))
+    W = np.setdiff1d(np.arange(len(y)), N)
+    frozen, before = np.zeros(len(y)), np.zeros(len(y))
+    frozen[N] = C * y[N]
+    if start == "half":
+        pairs = [rng.permutation(W[y[W] == sign])[:5] for sign in (1, -1)]
+        before[np.concatenate(pairs)] = C / 2 * np.repeat([1.0, -1.0], 5)
+    held = Bound(points_of(data, N), frozen[N], solution_of(data, before, params))
+    solved = svmlearn(points_of(data, W, K @ (frozen + before)), params, held)
+    found, g, inner = dense(solved, len(y)), (K @ frozen)[W], K[np.ix_(W, W)]
+    expected, b = quadratic_program(inner, y[W], g, C)
+
+    def objective(beta: np.ndarray) -> float:
+        return float((y[W] - g) @ beta - beta @ inner @ beta / 2)
+
+    assert (found[N] == frozen[N]).all()
+    assert ((y * found >= 0) & (y * found <= C)).all()
+    assert abs(found.sum()) < 1e-9
+    assert objective(found[W]) == pytest.approx(objective(expected), rel=1e-6)
+    free = (np.abs(expected) > 1e-4) & (np.abs(expected) < C - 1e-4)
+    assert not free.any() or solved.b == pytest.approx(b, abs=1e-4)
+
+
+@pytest.mark.parametrize("words", KERNELS)
+def test_a_coarse_tolerance_does_not_fall_behind_the_start(words):
+    data = gaussians(400)
+    y, X = data
+    whole = oracle.libsvm_train(y, X, f"{words} -c 1 -e 1e-7")
+    beta, K, params = whole.dense(len(y)), kernel(words, X, X), params_of(words, tolerance=0.9)
+    N = balanced(beta, 1.0, 20, np.random.default_rng(1))
+    before = beta.copy()
+    before[N] = 0.0
+    held = Bound(points_of(data, N), beta[N], solution_of(data, before, params, whole.b))
+    W = np.setdiff1d(np.arange(len(y)), N)
+    found = dense(svmlearn(points_of(data, W, K @ beta), params, held), len(y))
+    assert dual(y, K, found) >= dual(y, K, beta) - 1e-6 * np.abs(beta).sum()
+
+
+def test_rows_far_beyond_the_first_width_come_out_right(monkeypatch):
+    """y f = 50,000 at one row, where the width M of the epsilon-SVR form is chosen for 1."""
+    widths = []
+    plain = solver._solve
+
+    def watched(points, params, tolerance, targets, epsilon=None):
+        widths.append(epsilon)
+        return plain(points, params, tolerance, targets, epsilon)
+
+    monkeypatch.setattr(solver, "_solve", watched)
+    # The frozen rows cancel but for 1e-3, so that u tells nothing of what is to come.
+    X = oracle.as_float32(np.array([[1.0], [-1.0], [0.5], [0.4999], [50_000.0]]))
+    data = Data(np.array([1.0, -1.0, 1.0, -1.0, 1.0]), X)
+    y, K, params = data.y, X @ X.T, params_of("-t 0", 10.0)
+    N, W = np.array([2, 3]), np.array([0, 1, 4])
+    frozen = np.array([0.0, 0.0, 10.0, -10.0, 0.0])
+    held = Bound(points_of(data, N), frozen[N], solution_of(data, np.zeros(5), params))
+    u = K @ frozen
+    u[4] = 0.0
+    g = u[W]
+    found = svmlearn(points_of(data, W, u), params, held)
+    expected, b = quadratic_program(K[np.ix_(W, W)], y[W], g, 10.0)
+    assert dense(found, 5)[W] == pytest.approx(expected, abs=1e-4)
+    assert found.b == pytest.approx(b, abs=1e-4)
+    assert K[4] @ dense(found, 5) + found.b > 1 + 2 * widths[0]
+    assert widths == [widths[0] * 16**tries for tries in range(len(widths))]
+
+
+# ---- whole runs -----------------------------------------------------------------------------
+
+RUNS = {
+    "randsvm": ("--gap", 1e-9, "--sample-size", 300),
+    "osuna": ("--working-set", 300),
+    "osuna-closest": ("--working-set", 300),
+}
+
+
+@pytest.mark.parametrize("words", KERNELS)
+@pytest.mark.parametrize("algorithm", RUNS)
+def test_the_dual_never_decreases_and_encloses_the_optimum(tmp_path, algorithm, words):
+    for name in ("gaussians", "board"):
+        data = learning.MAKERS[name](2000)
+        whole = optimum(name, 2000, words)
+        words_of_run = (*words.split(), *RUNS[algorithm], "--max-iterations", 30)
+        learnt = learn(algorithm, data.save(tmp_path / name), tmp_path / "m", *words_of_run)
+        duals = [event["dual"] for event in learnt.rounds]
+        # sum alpha, of which the slack is a share, is at most C |SV|; here C = 1.
+        slack = 1e-6 * np.array([event["support_vectors"] for event in learnt.rounds[1:]])
+        assert len(duals) > 3
+        assert any(event["bound"] for event in learnt.rounds)
+        assert (np.diff(duals) >= -slack).all()
+        assert max(duals) <= whole.primal * (1 + 1e-6)
+        assert min(event["primal"] for event in learnt.rounds) >= whole.dual * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("words", [KERNELS[0], KERNELS[2]])
+@pytest.mark.parametrize("algorithm", RUNS)
+def test_fewer_rows_than_support_vectors_suffice_for_the_optimum(tmp_path, algorithm, words):
+    data, whole = gaussians(2000), optimum("gaussians", 2000, words)
+    path = data.save(tmp_path / "data")
+    learnt = learn(algorithm, path, tmp_path / "m", *words.split(), *RUNS[algorithm])
+    found = answer_of(learnt.model, data, words)
+    assert learnt.facts["stopped"] == "no violators"
+    assert (
+        max(event["working_set"] for event in learnt.rounds) <= 300 < np.count_nonzero(found.beta)
+    )
+    assert not oracle.violating(data.y, found.f, found.beta, 1.0, 1.1e-3).any()
+    assert max(abs(found.primal - whole.dual), abs(found.dual - whole.dual)) <= 1e-3 * whole.dual
+    assert np.count_nonzero((found.f > 0) != (whole.f > 0)) <= 4
+
+
+def test_rows_frozen_by_mistake_return_and_leave(tmp_path: Path):
+    """Bounded, outside of the working set, y f > 1: violators like any other row."""
+    data, words = gaussians(1000), KERNELS[0]
+    y, X = data
+    params = params_of(words, tolerance=1e-3)
+    whole = optimum("gaussians", 1000, words)
+    margin = y * whole.f
+    wrong = np.concatenate([np.flatnonzero((y == s) & (margin > 1.2))[:40] for s in (1, -1)])
+    N = np.sort(wrong)
+    assert (whole.beta[N] == 0).all()
+    W = np.setdiff1d(np.arange(1000), N)[:200]
+    scans = []
+
+    def start(D, r, params, rng):
+        g = kernel(words, X, X[N]) @ y[N]
+        held = Bound(D.points(N), y[N], SV(D.points(W[:0]), np.empty(0), 0.0, params))
+        return points_of(data, W, g), held
+
+    with closing(dataset.load(str(data.save(tmp_path / "d")), Reading(), Resources(jobs=1))) as D:
+        watch = partial(lambda SV, V: scans.append((SV, V)))
+        found = osuna(
+            dataset.two_classes(D, ""),
+            200,
+            lambda SV, V: len(scans) > 99,
+            params,
+            Draws(0),
+            watch,
+            start,
+            None,
+        )
+    first, V = scans[0]
+    assert np.isin(N, first.points.rows).all()
+    f = kernel(words, X[N], X[first.points.rows]) @ first.beta + first.b
+    beyond = N[y[N] * f > 1.01]
+    assert len(beyond) > 0
+    # Each is reported, as far as there is room, in the order of `First`.
+    kept = V.sample.rows
+    assert np.isin(beyond[beyond < kept.max()], kept).all()
+    last, V = scans[-1]
+    assert V.count == 0
+    assert not np.isin(N, last.points.rows).any()
+    beta = dense(found, 1000)
+    assert dual(y, kernel(words, X, X), beta) == pytest.approx(whole.dual, rel=1e-3)
+    assert all(b.certificate.dual > a.certificate.dual - 1e-3 for (_, a), (_, b) in pairwise(scans))

@@ -1,0 +1,255 @@
+"""--log, --report json, and that neither they nor resources change a byte of a model."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from learning import answer_of, board, gaussians, learn, optimum
+
+from randsvm.params import Resources
+
+WORDS = "-t 2 -g 5"
+GAP = ("randsvm", *WORDS.split(), "--gap", 0.001, "--sample-size", 250)
+FIELDS = {
+    "seconds",
+    "working_set",
+    "bound",
+    "support_vectors",
+    "violators",
+    "primal",
+    "dual",
+    "gap",
+    "bytes_read",
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    return board(2000).save(tmp_path_factory.mktemp("log") / "data")
+
+
+# ---- the log --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        GAP,
+        ("osuna", *WORDS.split(), "--working-set", 250),
+        ("osuna-closest", *WORDS.split(), "--working-set", 250),
+        ("randsvm", *WORDS.split(), "-k", 999, "--sample-size", 1000),
+    ],
+    ids=lambda words: words[0],
+)
+def test_each_iteration_is_one_object_and_its_numbers_are_right(tmp_path, path, words):
+    learnt = learn(words[0], path, tmp_path / "m", *words[1:])
+    rounds, whole = learnt.rounds, optimum("board", 2000, WORDS)
+    assert len(rounds) > 2
+    assert [event["number"] for event in rounds] == [*range(1, len(rounds) + 1)]
+    for event in rounds:
+        assert set(event) >= FIELDS
+        assert event["support_vectors"] <= event["working_set"] + event["bound"] <= 2000
+        assert event["bound"] <= event["bounded"] <= event["support_vectors"]
+        assert event["dual"] <= whole.primal * (1 + 1e-6)
+        assert event["primal"] >= whole.dual * (1 - 1e-6)
+    for name in ("seconds", "bytes_read"):
+        values = [event[name] for event in rounds]
+        assert values == sorted(values)
+        assert values[0] > 0
+    # The gap is of the best so far: lowest P, highest D of any round.
+    P = np.minimum.accumulate([event["primal"] for event in rounds])
+    D = np.maximum.accumulate([event["dual"] for event in rounds])
+    expected = (P - D) / np.maximum(np.abs(P), np.abs(D))
+    assert [event["gap"] for event in rounds] == pytest.approx(expected.tolist())
+    # Each round reads the whole file at least once.
+    size = 2000 * (8 + 2 * (4 + 4))
+    assert np.diff([event["bytes_read"] for event in rounds]).min() >= size
+    found = answer_of(learnt.model, board(2000), WORDS)
+    assert learnt.outcome["support_vectors"] == np.count_nonzero(found.beta)
+    assert learnt.outcome["bounded"] == np.count_nonzero(np.abs(found.beta) == 1)
+
+
+def test_the_log_of_a_killed_run_is_whole_up_to_its_last_line(tmp_path):
+    """Each line is in the file before the next round begins."""
+    path = board(5000).save(tmp_path / "data")
+    words = ["osuna", "-g", "5", "--working-set", "300", "--swap", "1", "--log", "log", path, "m"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("  12 "):
+                break
+        process.send_signal(signal.SIGKILL)
+    *lines, _ = (tmp_path / "log").read_text().split("\n")
+    events = [json.loads(line) for line in lines]
+    numbers = [event["number"] for event in events if event["event"] == "iteration"]
+    assert numbers == [*range(1, len(numbers) + 1)]
+    assert len(numbers) >= 12
+    # Killed like that there is no model, and no half of one.
+    assert {found.name for found in tmp_path.iterdir()} == {"data", "log"}
+
+
+def test_a_number_that_is_no_number_is_null(tmp_path):
+    """JSON has no nan: a kernel without a certificate has no gap."""
+    path = gaussians(300).save(tmp_path / "data")
+    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--max-iterations", 3)
+    learnt = learn("osuna", path, tmp_path / "m", *words)
+    assert learnt.rounds[0]["gap"] is None
+    text = (tmp_path / "m.jsonl").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+
+
+@pytest.mark.parametrize("log", ["no/log", "."])
+def test_a_log_that_cannot_be_written_is_73(command, tmp_path, log):
+    gaussians(50).save(tmp_path / "data")
+    ended = command("train", "osuna", "--log", log, "data", "m")
+    assert (ended.returncode, ended.stdout) == (73, "")
+    assert ended.stderr.startswith(f"randsvm-train: cannot create {log}: ")
+    assert len(ended.stderr.splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_log_on_a_full_disk_is_74_and_the_old_model_stays(command, tmp_path):
+    gaussians(50).save(tmp_path / "data")
+    (tmp_path / "m").write_text("the old model\n")
+    ended = command("train", "osuna", "--log", "/dev/full", "data", "m")
+    assert (ended.returncode, ended.stdout) == (74, "")
+    assert ended.stderr.splitlines()[-1] == (
+        "randsvm-train: writing /dev/full: No space left on device"
+    )
+    assert "Traceback" not in ended.stderr
+    assert (tmp_path / "m").read_text() == "the old model\n"
+
+
+@pytest.mark.parametrize("words", [("-c", 0, "data"), ("missing",), ("bad",)], ids=str)
+def test_a_run_that_does_not_begin_leaves_the_old_log(command, tmp_path, words):
+    gaussians(50).save(tmp_path / "data")
+    (tmp_path / "bad").write_text("+1 1:x\n")
+    (tmp_path / "log").write_text("yesterday\n")
+    assert command("train", "osuna", "--log", "log", *words, "m").returncode != 0
+    assert (tmp_path / "log").read_text() == "yesterday\n"
+
+
+# ---- the summary ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quiet", [(), ("-q",)])
+@pytest.mark.parametrize("words", [GAP, ("osuna", *WORDS.split(), "--working-set", 250)], ids=str)
+def test_report_json_is_one_object_on_stdout(command, tmp_path, path, words, quiet):
+    ended = command("train", *words, "--report", "json", *quiet, path, "m")
+    assert ended.returncode == 0
+    assert ended.stdout.count("\n") == 1
+    summary, facts = json.loads(ended.stdout), oracle.trailer(tmp_path / "m")
+    assert summary["stopped"] == facts["stopped"]
+    assert summary["model"] == "m"
+    for name in ("primal", "dual", "gap"):
+        assert summary[name] == float(facts[name])
+    assert (ended.stderr == "") == bool(quiet)
+
+
+def test_report_json_of_a_kernel_without_certificate_is_json(command, tmp_path):
+    gaussians(300).save(tmp_path / "data")
+    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--max-iterations", 3, "--report", "json")
+    ended = command("train", "osuna", *words, "data", "m")
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    summary = json.loads(ended.stdout, parse_constant=refuse)
+    assert summary["gap"] is None
+    assert math.isnan(float(oracle.trailer(tmp_path / "m")["gap"]))
+
+
+def test_an_interrupted_run_reports_as_well(command, tmp_path):
+    path = board(5000).save(tmp_path / "data")
+    words = ("osuna", "-g", 5, "--working-set", 300, "--swap", 1, "--report", "json")
+    with subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), path, "m"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("   3 "):
+                break
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    summary = json.loads(out)
+    assert summary["stopped"] == "interrupted by signal 15"
+    assert summary["evaluated"] is False
+    assert summary["iterations"] >= 3
+
+
+# ---- what changes no byte -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def content(path, tmp_path_factory) -> bytes:
+    learnt = learn(GAP[0], path, tmp_path_factory.mktemp("base") / "m", *GAP[1:])
+    assert any(event["bound"] for event in learnt.rounds)
+    return learnt.model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--jobs", 1),
+        ("--jobs", 3),
+        ("--memory", "16M"),
+        ("-m", 0.5),
+        ("--report", "json"),
+        ("--time-limit", "1h"),
+        ("--max-iterations", 10_000),
+    ],
+    ids=str,
+)
+def test_with_a_bound_set_resources_and_reports_do_not_change_a_byte(
+    tmp_path, path, content, words
+):
+    learnt = learn(GAP[0], path, tmp_path / "m", *GAP[1:], *words)
+    body, base = (text.partition(b"# randsvm")[0] for text in (learnt.model.read_bytes(), content))
+    assert body == base
+    if not {"--time-limit", "--max-iterations"} & set(words):
+        assert learnt.model.read_bytes() == content
+
+
+def test_neither_a_log_nor_words_nor_a_spill_file_change_a_byte(
+    command, tmp_path, monkeypatch, path, content
+):
+    for words in ((), ("-q",), ("--log", "log"), ("-q", "--report", "json", "--log", "log")):
+        assert command("train", *GAP, *words, path, "m").returncode == 0
+        assert (tmp_path / "m").read_bytes() == content
+    monkeypatch.setattr(Resources, "data_bytes", 0)
+    learnt = learn(GAP[0], path, tmp_path / "m", *GAP[1:], "--tmpdir", tmp_path)
+    assert learnt.model.read_bytes() == content
+
+
+def test_one_thread_of_every_library_gives_the_same_bytes(tmp_path, path, content):
+    words = [str(word) for word in (*GAP, "-q", path, "m")]
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    subprocess.run(
+        [sys.executable, "-m", "randsvm.cli.train", *words],
+        cwd=tmp_path,
+        env={**os.environ, **dict.fromkeys(names, "1")},
+        check=True,
+    )
+    assert (tmp_path / "m").read_bytes() == content

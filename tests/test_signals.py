@@ -1,0 +1,192 @@
+"""Killed at any moment: a whole model or none, an exit within seconds, nothing left lying about."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import oracle
+import pytest
+from learning import SLOWNESS, Data, board, kernel, read_log
+from libsvm import svmutil
+
+from randsvm.model import Model
+
+SECONDS = 2.0 * SLOWNESS
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+# Thousands of short rounds, and few rounds of seconds in LIBSVM.
+SHORT = ("osuna", "-g", 5, "--working-set", 400, "--swap", 1)
+LONG = ("randsvm", "-g", 5, "-c", 100, "-k", 5000, "--sample-size", 6000)
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return board(20_000)
+
+
+@pytest.fixture(scope="module")
+def path(data, tmp_path_factory) -> Path:
+    return data.save(tmp_path_factory.mktemp("signals") / "data")
+
+
+class Killed(NamedTuple):
+    """What a killed process left behind."""
+
+    folder: Path
+    code: int
+    seconds: float
+    said: str
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "m"
+
+
+def start(folder: Path, *words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str], folder: Path, number: int) -> Killed:
+    process.send_signal(number)
+    began = time.perf_counter()
+    _, said = process.communicate(timeout=60)
+    seconds = time.perf_counter() - began
+    return Killed(folder, process.returncode, seconds, said)
+
+
+def assert_honest(killed: Killed, data: Data, number: int) -> None:
+    """The model predicts, its trailer names the signal, and P is P of the model as written."""
+    loaded, facts = Model.load(str(killed.model)), oracle.trailer(killed.model)
+    assert svmutil.svm_load_model(str(killed.model)) is not None
+    assert facts["stopped"] == f"interrupted by signal {int(number)}"
+    assert (facts["certificate"], facts["violators"]) == ("running", "unknown")
+    assert f"stopped: {facts['stopped']}" in killed.said
+    y, X = data
+    C, gamma = float(facts["C"]), loaded.kernel.gamma
+    found = oracle.read_model(killed.model, 2)
+    words, Z = f"-t 2 -g {gamma!r}", oracle.as_float32(found.Z)
+    u = np.concatenate([kernel(words, part, Z) @ found.beta for part in np.split(X, 20)])
+    norm = found.beta @ kernel(words, Z, Z) @ found.beta
+    exact = norm / 2 + C * np.maximum(0, 1 - y * (u + found.b)).sum()
+    assert float(facts["primal"]) == pytest.approx(exact, rel=1e-3)
+    rows = loaded.rows(
+        np.arange(11) * 2, np.tile([1, 2], 10).astype(np.int32), X[:10].astype(np.float32).ravel()
+    )
+    assert loaded.decision(rows) == pytest.approx(u[:10] + found.b, abs=1e-6)
+
+
+def names(folder: Path) -> set[str]:
+    return {found.name for found in folder.iterdir()}
+
+
+@pytest.mark.parametrize("words", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("kill", range(4))
+def test_killed_at_a_random_moment(tmp_path, data, path, words, kill):
+    chance = random.Random(f"{words[0]} {kill}")
+    number = SIGNALS[kill % 2]
+    process = start(tmp_path, *words, "--log", "log", path, "m")
+    time.sleep(chance.uniform(0.3, 2.5) * SLOWNESS)
+    killed = end(process, tmp_path, number)
+    # Python itself, before it runs any of our code, dies of the signal.
+    assert killed.code in (128 + number, -number)
+    assert killed.seconds <= SECONDS
+    assert "Exception ignored" not in killed.said
+    assert killed.code < 0 or "Traceback" not in killed.said
+    assert names(tmp_path) <= {"log", "m"}
+    log = read_log(tmp_path / "log") if "log" in names(tmp_path) else []
+    rounds = sum(event["event"] == "iteration" for event in log)
+    # A round may have ended without a word of it in the log, not the other way round.
+    assert rounds == 0 or killed.model.exists()
+    if killed.model.exists():
+        assert_honest(killed, data, number)
+        assert log[-1]["stopped"] == f"interrupted by signal {int(number)}"
+
+
+def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
+    """Read what the process says until a line of it matches."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if re.search(pattern, line):
+            return line
+    raise AssertionError(f"ended without saying {pattern!r}")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
+    """The first subproblem takes LIBSVM many seconds."""
+    (tmp_path / "m").write_text("the old model\n")
+    before = (tmp_path / "m").stat()
+    words = ("randsvm", "-g", 5, "-c", 1e5, "-e", 1e-6, "-k", 9999, "--sample-size", 10_000)
+    process = start(tmp_path, *words, path, "m")
+    wait_for(process, "^read 20,000 rows")
+    time.sleep(0.5)
+    killed = end(process, tmp_path, number)
+    assert killed.code == 128 + number
+    assert killed.seconds <= SECONDS
+    assert killed.said.splitlines()[-1] == f"randsvm-train: interrupted by signal {int(number)}"
+    assert names(tmp_path) == {"m"}
+    assert killed.model.read_text() == "the old model\n"
+    assert killed.model.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data, path, number):
+    (tmp_path / "m").write_text("the old model\n")
+    process = start(tmp_path, *SHORT, "--log", "log", path, "m")
+    wait_for(process, "^ +9 ")
+    killed = end(process, tmp_path, number)
+    assert killed.code == 128 + number
+    assert killed.seconds <= SECONDS
+    assert names(tmp_path) == {"m", "log"}
+    assert_honest(killed, data, number)
+    rounds = [event for event in read_log(tmp_path / "log") if event["event"] == "iteration"]
+    facts = oracle.trailer(killed.model)
+    assert float(facts["primal"]) == min(event["primal"] for event in rounds)
+    assert float(facts["dual"]) == max(event["dual"] for event in rounds)
+
+
+def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path, path):
+    process = start(tmp_path, *SHORT, "--memory", "16M", "--tmpdir", tmp_path, path, "m")
+    wait_for(process, "^ +2 ")
+    killed = end(process, tmp_path, signal.SIGTERM)
+    assert killed.code == 128 + signal.SIGTERM
+    assert names(tmp_path) == {"m"}
+
+
+def test_while_reading_from_a_pipe_nothing_is_written(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", "randsvm", "-", "m"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write("+1 1:1\n-1 1:2\n")
+    process.stdin.flush()
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    began = time.perf_counter()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert time.perf_counter() - began <= SECONDS
+    process.stdin.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == "randsvm-train: interrupted by signal 15\n"
+    process.stderr.close()
+    assert names(tmp_path) == set()
