@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, nan
 
@@ -21,17 +21,18 @@ from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.collectors import Draws
 from randsvm.dataset import Dataset, Reading
-from randsvm.errors import Interrupted
+from randsvm.errors import Interrupted, ModelError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
+from randsvm.jobs import HEADROOM, LATE, Job, Started, TimeLimitError, check_paths
 from randsvm.kernels import slices
-from randsvm.model import Known, Model
+from randsvm.linear import train_sgd
+from randsvm.model import KernelModel, Known, Model, load
 from randsvm.params import (
     OsunaParams,
     Params,
     RandsvmParams,
     Resources,
     Run,
-    StopParams,
     command_line,
 )
 from randsvm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
@@ -59,25 +60,6 @@ FORMULA_FOR_K = (
 )
 
 GAP_FOR_K = "--gap decides when to end: -k is not used"
-
-# Before a time limit: seconds kept free for what is noticed late and for writing, and by how much
-# a closing evaluation may take longer than the last scan lets expect.
-LATE = 0.2
-HEADROOM = 1.25
-
-
-@dataclass(frozen=True)
-class Started:
-    """Reading is over; everything that was left open is resolved."""
-
-    algorithm: str
-    configuration: list[str]
-    n: int
-    d: int
-    nnz: int
-    C: float
-    lambda_: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -126,7 +108,7 @@ class _Plan:
     """An algorithm with its own parameters filled in.
 
     run: the algorithm but for D and what every algorithm gets. rules: what ends it besides V = 0
-    and StopParams. configuration: its own options, resolved. notices: what the user should know.
+    and Job. configuration: its own options, resolved. notices: what the user should know.
     """
 
     name: str
@@ -195,17 +177,6 @@ def train_osuna(
     return _train(data, model, params, plan, job, watch)
 
 
-@dataclass(frozen=True)
-class Job:
-    """What all algorithms share: when to stop, seed and index base, resources, and the model
-    whose solution is the start (--warm-start)."""
-
-    stop: StopParams = field(default_factory=StopParams)
-    run: Run = field(default_factory=Run)
-    resources: Resources = field(default_factory=Resources)
-    warm_start: str | None = None
-
-
 def _working_set(
     size: int | None, D: Dataset, params: Params, resources: Resources
 ) -> tuple[int, Params, list[Rule], list[str]]:
@@ -237,29 +208,27 @@ def _train(
 ) -> Trained:
     began = time.perf_counter()
     job.stop.check(params)
-    cache = {"--cache": job.resources.cache}
-    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": data, **cache})
-    files.check_apart(cache, {"--warm-start": job.warm_start})
-    files.check_output(model)
-    old = Model.load(job.warm_start) if job.warm_start else None
+    check_paths(data, model, job)
+    old = _to_start_from(job.warm_start) if job.warm_start else None
     reading = Reading(zero_based=job.run.zero_based)
-    progress = _Progress(began, job.stop.time_limit, watch)
+    progress = _Progress(began, job.limits.time_limit, watch)
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
         D = dataset.two_classes(whole, data)
         first = dataset.positive_class(D)
-        params = params.resolved(D.d).weighted(D.header.names[first], D.header.names[1 - first])
+        order = (first, 1 - first)
+        names, counts = [D.header.names[i] for i in order], [D.header.counts[i] for i in order]
+        params = params.resolved(D.d).weighted(names, counts)
         params = replace(params, cache=job.resources.libsvm_megabytes)
         plan = plan_for(D, params)
         words = command_line(params)
-        repeat = [*words, *plan.configuration, *command_line(job.stop, job.run)]
         # In the model stands what decides its bytes: how long a machine took does not repeat.
-        stop = replace(job.stop, time_limit=None)
-        configuration = [plan.name, *words, *plan.configuration, *command_line(stop, job.run)]
+        configuration = [*words, *plan.configuration, *command_line(job.stop, job.run)]
+        repeat = [*configuration, *command_line(job.limits)]
         scales = params.C, _lambda(D, params)
         tell(Started(plan.name, repeat, D.n, D.d, D.nnz, *scales, progress.seconds))
         for text in [*_peculiarities(D, params), *plan.notices]:
             tell(Notice(text))
-        trial = _Trial(D, plan, job, progress, model, configuration)
+        trial = _Trial(D, plan, job, progress, model, [plan.name, *configuration])
         start = cold_start if old is None else warm_start(D, old)
         try:
             return trial.run(start)
@@ -267,6 +236,13 @@ def _train(
             if progress.best.solution is not None and not trial.saved:
                 trial.save(progress.best.solution, None, str(signal))
             raise
+
+
+def _to_start_from(path: str) -> KernelModel:
+    model = load(path)
+    if not isinstance(model, KernelModel):
+        raise ModelError(f"{path}: expected a kernel model to start from, found a linear one")
+    return model
 
 
 @dataclass
@@ -296,7 +272,7 @@ class _Trial:
                 start=start,
             )
             reason = stop.reason
-        except _TimeLimitError:
+        except TimeLimitError:
             last, reason = None, TIME_LIMIT
         # A solution without violators is the answer; else the one of lowest P is the best.
         SV = last if last is not None and reason == NO_VIOLATORS else progress.best.solution
@@ -310,7 +286,7 @@ class _Trial:
             rules.append(gap_reached(self.progress.best, limits.gap))
         if limits.max_iterations is not None:
             rules.append(iterations(limits.max_iterations))
-        if limits.time_limit is not None:
+        if self.job.limits.time_limit is not None:
             rules.append(time_limit(lambda: self.progress.deadline))
         return rules
 
@@ -342,10 +318,6 @@ class _Trial:
         outcome = replace(outcome, seconds=progress.seconds)
         tell(outcome)
         return outcome
-
-
-class _TimeLimitError(Exception):
-    """The time for rounds is over; raised out of whatever is under way."""
 
 
 class _Progress:
@@ -383,7 +355,7 @@ class _Progress:
     def __call__(self, event: object) -> None:
         self.watch(event)
         if self.best.solution and not self.closing and time.perf_counter() >= self.deadline:
-            raise _TimeLimitError
+            raise TimeLimitError
 
     def iteration(self, SV: SV, V: Violators) -> None:
         self.scan_rate = V.seconds
@@ -447,13 +419,13 @@ def _facts(
     }
 
 
-def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> Model:
+def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> KernelModel:
     """SV as a model of its own: over the features that its support vectors have."""
     X = SV.points.X
     used, columns = np.unique(X.indices, return_inverse=True)
     first = dataset.positive_class(D)
     order = (first, 1 - first)
-    return Model(
+    return KernelModel(
         kernel=SV.kernel,
         Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(len(SV), len(used))),
         features=D.header.features[used],
@@ -500,7 +472,7 @@ def predict(
     began = time.perf_counter()
     files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": data, "MODEL_FILE": model})
     files.check_output(output)
-    loaded = Model.load(model)
+    loaded = load(model)
     jobs = (resources or Resources()).workers
     count = _Counts()
     with listening(watch):
@@ -532,7 +504,7 @@ class _Counts:
         labelled = ~np.isnan(classes)
         self.rows += len(f)
         self.labelled += int(labelled.sum())
-        self.correct += int((classes == np.where(f > 0, 0.0, 1.0)).sum())
+        self.correct += int((classes == Model.said(f)).sum())
         if len(unseen):
             self.unseen_values += len(unseen)
             self.unseen = np.union1d(self.unseen, unseen)
@@ -576,6 +548,10 @@ def _decisions(data: str, model: Model, jobs: int, count: _Counts) -> Iterator[n
 
 def _lines(f: np.ndarray, model: Model, scores: bool) -> bytes:
     if scores:
-        return "".join(f"{value!r}\n" for value in f.tolist()).encode()
-    first, second = ((name + "\n").encode("utf-8", "surrogateescape") for name in model.labels)
-    return b"".join(first if positive else second for positive in (f > 0).tolist())
+        rows = f.reshape(len(f), -1).tolist()
+        return "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
+    names = [(name + "\n").encode("utf-8", "surrogateescape") for name in model.labels]
+    return b"".join([names[place] for place in model.said(f).tolist()])
+
+
+__all__ = ["Job", "predict", "train_osuna", "train_randsvm", "train_sgd"]

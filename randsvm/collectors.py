@@ -40,6 +40,23 @@ class Draw:
         bits = np.random.Philox(key=key, counter=[start // 4, 0, 0, 0])
         return bits.random_raw(stop - start + start % 4)[start % 4 :]
 
+    def stream(self) -> Permuter:
+        return Permuter(self)
+
+
+class Permuter:
+    """One permutation after the other, out of the keys of one draw."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.used = 0
+
+    def permutation(self, m: int) -> np.ndarray:
+        """0 .. m - 1 in random order, (m,) int64."""
+        keys = self.draw.keys(self.used, self.used + m)
+        self.used += m
+        return np.argsort(keys, kind="stable")
+
 
 @dataclass(frozen=True)
 class Smallest:

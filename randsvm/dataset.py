@@ -23,7 +23,7 @@ from zlib import crc32
 import numpy as np
 from scipy import sparse
 
-from randsvm.collectors import Draw, Draws, Smallest
+from randsvm.collectors import Draw, Draws, Permuter, Smallest
 from randsvm.errors import DataError, OutputError, ParameterError, TransferError
 from randsvm.events import tell
 from randsvm.files import STANDARD, check_apart, create_output, display_name, open_input
@@ -38,10 +38,14 @@ CHUNK_ROWS = 4096
 CHUNK_NONZEROS = 1 << 20
 # A shard is the unit of parallel work: small enough that two workers end together.
 SHARD_CHUNKS = 2
+# Rows in random order come in batches that stay in the cache: a batch is pieces of chunks from all
+# over D, so that a file sorted by class is mixed as well.
+PIECE_ROWS = 256
+BATCH_ROWS = 8192
 # Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
 CLASS_ROWS = 10
 
-CACHE_MAGIC = b"randsvm cache 2\n"
+CACHE_MAGIC = b"randsvm cache 3\n"
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,20 @@ class Chunk:
     @property
     def rows(self) -> np.ndarray:
         return np.arange(self.start, self.start + len(self.y))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows for stochastic gradient steps, in CSR and in the order in which they are learnt.
+
+    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,) float32.
+    """
+
+    starts: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    classes: np.ndarray
+    order: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -103,6 +121,16 @@ class RamStore:
 
     def read(self, number: int) -> RawChunk:
         return self.chunks[number]
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        chunk = self.chunks[number]
+        first, last = chunk.indptr[begin], chunk.indptr[end]
+        return RawChunk(
+            chunk.y[begin:end],
+            chunk.indptr[begin : end + 1] - first,
+            chunk.indices[first:last],
+            chunk.values[first:last],
+        )
 
     def finish(self) -> None:
         pass
@@ -153,6 +181,25 @@ class FileStore:
         indices = np.frombuffer(buffer, np.int32, stored, 16 * m + 8)
         values = np.frombuffer(buffer, np.float32, nnz, 16 * m + 8 + 4 * stored)
         return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        """Rows begin .. end - 1 of a chunk, in memory of their own."""
+        offset, m, nnz, stored, _ = self.entries[number]
+        y = self._array(np.float64, end - begin, offset + 8 * begin)
+        indptr = self._array(np.int64, end - begin + 1, offset + 8 * (m + begin))
+        first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
+        at = offset + 16 * m + 8
+        if stored == nnz:
+            indices = self._array(np.int32, count, at + 4 * first)
+        else:
+            indices = np.tile(self._array(np.int32, stored, at), end - begin)
+        values = self._array(np.float32, count, at + 4 * (stored + first))
+        return RawChunk(y, indptr - first, indices, values)
+
+    def _array(self, dtype: type, count: int, offset: int) -> np.ndarray:
+        array: np.ndarray = np.empty(count, dtype)
+        self._fill(array.view(np.uint8).data, offset)
+        return array
 
     def intact(self, number: int) -> bool:
         """Whether a chunk is what was written."""
@@ -218,6 +265,9 @@ class SpillStore:
     def read(self, number: int) -> RawChunk:
         return self.inner.read(number)
 
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        return self.inner.part(number, begin, end)
+
     def finish(self) -> None:
         self.inner.finish()
 
@@ -265,16 +315,20 @@ class ChunkCutter:
 
     def cut(self) -> RawChunk:
         """The rows held now as one chunk (copied: a block's memory is let go)."""
-        lengths = np.concatenate([np.diff(p.indptr) for p in self.parts])
-        chunk = RawChunk(
-            np.concatenate([p.y for p in self.parts]),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
-            np.concatenate([p.indices for p in self.parts]),
-            np.concatenate([p.values for p in self.parts]),
-        )
+        chunk = _joined(self.parts)
         self.parts.clear()
         self.rows = self.nonzeros = 0
         return chunk
+
+
+def _joined(parts: Sequence[RawChunk]) -> RawChunk:
+    lengths = np.concatenate([np.diff(p.indptr) for p in parts])
+    return RawChunk(
+        np.concatenate([p.y for p in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        np.concatenate([p.indices for p in parts]),
+        np.concatenate([p.values for p in parts]),
+    )
 
 
 class Digest:
@@ -302,8 +356,8 @@ class Header:
     """What the first pass learns of the data, besides the chunks.
 
     features : (d,) int32, the distinct indices, sorted, as written in the file.
-    names, values: labels as first spelled, in order of appearance (classification), and what
-    they stand for. queries: rows with a qid:.
+    names, values, counts: labels as first spelled, in order of appearance (classification), what
+    they stand for, and how many rows have them. queries: rows with a qid:.
     """
 
     n: int
@@ -311,6 +365,7 @@ class Header:
     features: np.ndarray
     names: tuple[str, ...]
     values: tuple[int | str, ...]
+    counts: tuple[int, ...]
     queries: int
     digest: str
 
@@ -332,6 +387,7 @@ def _first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[H
     cutter = ChunkCutter(reading.chunk_rows, reading.chunk_nonzeros)
     features = np.empty(0, np.int32)
     sizes: list[int] = []
+    counts = np.zeros(0, np.int64)
     nnz = queries = 0
 
     def keep(chunk: RawChunk) -> None:
@@ -343,7 +399,12 @@ def _first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[H
         path, labels=reading.labels, zero_based=reading.zero_based, jobs=jobs, watch=tell
     )
     for block in blocks:
-        y = table.classes(block) if reading.labels == "class" else block.y
+        if reading.labels == "class":
+            y = table.classes(block)
+            more = np.bincount(y.astype(np.int64), minlength=len(table))
+            counts = more + np.pad(counts, (0, len(table) - len(counts)))
+        else:
+            y = block.y
         if not np.array_equal(features, block.features):
             features = np.union1d(features, block.features)
         nnz += len(block.values)
@@ -360,6 +421,7 @@ def _first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[H
         features.astype(np.int32),
         tuple(table.names),
         tuple(table.values),
+        tuple(counts.tolist()),
         queries,
         digest.hexdigest(table.names),
     )
@@ -441,7 +503,7 @@ def _open_cache(
         with ThreadPoolExecutor(jobs) as pool:
             if not all(pool.map(store.intact, range(len(table)))):
                 return None
-        named = {k: tuple(footer["header"][k]) for k in ("names", "values")}
+        named = {k: tuple(footer["header"][k]) for k in ("names", "values", "counts")}
         header = Header(**{**footer["header"], **named, "features": features})
         stack.pop_all()
         return header, table[:, 1].copy(), store
@@ -466,7 +528,8 @@ class Dataset:
     """D as an algorithm sees it: shards, random rows, and `map` over the shards.
 
     n, d, nnz: rows, distinct features, nonzeros. targets : (classes,) float64 or None: what a
-    class number stands for in y (see `relabel`); None leaves y as stored.
+    class number stands for in y (see `relabel`); None leaves y as stored. chosen : (rows stored,)
+    bool or None: the rows that the view has (see `only`); None: all.
     """
 
     def __init__(
@@ -476,15 +539,12 @@ class Dataset:
         self.n, self.nnz, self.d = header.n, header.nnz, len(header.features)
         self.store = store
         self.pool = pool
-        self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        chunks = len(sizes)
-        self.shards = [
-            Shard(number, first, last, int(self.starts[first]), int(self.starts[last]))
-            for number, first in enumerate(range(0, chunks, SHARD_CHUNKS))
-            for last in [min(first + SHARD_CHUNKS, chunks)]
-        ]
+        # Where chunks begin among the rows stored, and among the rows of this view.
+        self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        self._count_from(self.stored)
         self.traffic = _Traffic()
         self.targets: np.ndarray | None = None
+        self.chosen: np.ndarray | None = None
         # Running decision values; made and owned by scan.py, one per view of D.
         self.running: Any = None
 
@@ -493,6 +553,27 @@ class Dataset:
         view = object.__new__(Dataset)
         view.__dict__ = {**self.__dict__, "targets": np.asarray(targets, float), "running": None}
         return view
+
+    def only(self, rows: np.ndarray) -> Dataset:
+        """A view with some of this view's rows, (m,) int64 ascending, numbered anew from 0."""
+        stored = rows if self.chosen is None else np.flatnonzero(self.chosen)[rows]
+        chosen = np.zeros(self.stored[-1], bool)
+        chosen[stored] = True
+        view = object.__new__(Dataset)
+        nnz = round(self.nnz * len(rows) / self.n)
+        own = {"chosen": chosen, "running": None, "n": len(rows), "nnz": nnz}
+        view.__dict__ = {**self.__dict__, **own}
+        view._count_from(np.searchsorted(stored, self.stored))
+        return view
+
+    def _count_from(self, starts: np.ndarray) -> None:
+        """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row."""
+        self.starts, chunks = starts, len(starts) - 1
+        self.shards = [
+            Shard(number, first, last, int(starts[first]), int(starts[last]))
+            for number, first in enumerate(range(0, chunks, SHARD_CHUNKS))
+            for last in [min(first + SHARD_CHUNKS, chunks)]
+        ]
 
     @property
     def bytes_read(self) -> int:
@@ -523,7 +604,61 @@ class Dataset:
         """Chunk `number`; for a file store valid until this thread asks for the next."""
         raw = self.store.read(number)
         self.traffic.add(raw.nbytes)
-        return Chunk(int(self.starts[number]), self._matrix(raw), self._labels(raw.y))
+        X, y = self._matrix(raw), self._labels(raw.y)
+        if self.chosen is not None:
+            mine = np.flatnonzero(self.chosen[self.stored[number] : self.stored[number + 1]])
+            X, y = X[mine], y[mine]
+        return Chunk(int(self.starts[number]), X, y)
+
+    def shuffled(self, draw: Draw) -> Iterator[Batch]:
+        """Every row once, in random order, batch by batch; y must be class numbers.
+
+        Reads one batch ahead in another thread.
+        """
+        random = draw.stream()
+        sizes = np.diff(self.stored)
+        pieces = [
+            (number, begin)
+            for number in range(len(sizes))
+            for begin in range(0, sizes[number], PIECE_ROWS)
+        ]
+        order = iter(random.permutation(len(pieces)))
+        ahead = self.pool.submit(self._batch, pieces, order, random)
+        while (batch := ahead.result()) is not None:
+            ahead = self.pool.submit(self._batch, pieces, order, random)
+            yield batch
+
+    def _batch(
+        self, pieces: list[tuple[int, int]], order: Iterator[int], random: Permuter
+    ) -> Batch | None:
+        """The next pieces, until they are BATCH_ROWS or as many nonzeros as a chunk may have."""
+        parts, chosen, rows, nonzeros = [], [], 0, 0
+        while rows < BATCH_ROWS and nonzeros < CHUNK_NONZEROS:
+            place = next(order, None)
+            if place is None:
+                break
+            number, begin = pieces[place]
+            first, beyond = self.stored[number], self.stored[number + 1]
+            end = min(begin + PIECE_ROWS, int(beyond - first))
+            part = self.store.part(number, begin, end)
+            mine = slice(first + begin, first + end)
+            some = np.arange(end - begin) if self.chosen is None else self.chosen[mine].nonzero()[0]
+            chosen.append(some + rows)
+            parts.append(part)
+            rows += len(part.y)
+            nonzeros += len(part.values)
+        if not parts:
+            return None
+        raw = _joined(parts)
+        self.traffic.add(raw.nbytes)
+        steps = np.concatenate(chosen)
+        return Batch(
+            raw.indptr.astype(np.int32),
+            self.columns(raw.indices),
+            raw.values,
+            self._labels(raw.y).astype(np.int32),
+            steps[random.permutation(len(steps))].astype(np.int32),
+        )
 
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
         X = sparse.csr_matrix((len(raw.y), self.d), dtype=np.float32)
@@ -667,6 +802,20 @@ def two_classes(D: Dataset, path: str) -> Dataset:
         raise DataError(display_name(path), 1, 1, f"expected two classes, found {found}")
     first = 1 if tuple(values) == (-1, 1) else 0
     return D.relabel(np.where(np.arange(2) == first, 1.0, -1.0))
+
+
+def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
+    """The view of D with y = place of the label in the model, and the places' class numbers.
+
+    Of two labels LIBSVM's first comes first (see `two_classes`), of more the first in the file.
+    """
+    if len(D.header.values) <= 2:
+        two = two_classes(D, path)
+        first = positive_class(two)
+        order = [first, 1 - first]
+    else:
+        order = list(range(len(D.header.values)))
+    return D.relabel(np.argsort(order).astype(float)), order
 
 
 def positive_class(D: Dataset) -> int:

@@ -122,12 +122,14 @@ def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
     return stream
 
 
-def read_block(stream: BinaryIO, size: int, path: str) -> bytes:
-    """Up to `size` bytes, b"" at the end; short blocks are possible from pipes.
+def read_block(stream: BinaryIO, size: int, path: str, *, prompt: bool = False) -> bytes:
+    """Up to `size` bytes, b"" at the end; prompt: what a pipe has now, not what fills the block.
 
     Raises ContentError for a damaged archive and TransferError for a failing device.
     """
     try:
+        if prompt and isinstance(stream, io.BufferedReader):
+            return stream.read1(size)
         return stream.read(size)
     except EOFError as error:
         raise ContentError(

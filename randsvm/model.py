@@ -1,4 +1,4 @@
-"""Model: what prediction needs, decision values and labels of rows, save and load.
+"""Models: what prediction needs, decision values and labels of rows, save and load.
 
 Stands alone: a model knows nothing of the data set and the run that made it.
 """
@@ -9,17 +9,34 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from randsvm import files
 from randsvm.errors import ModelError
-from randsvm.formats import libsvm_model
+from randsvm.formats import header, liblinear_model, libsvm_model
+from randsvm.formats.header import FOREIGN, FOREIGN_VERSION
+from randsvm.formats.liblinear_model import LiblinearModel
 from randsvm.formats.libsvm_model import LibsvmModel
 from randsvm.kernels import Expansion, Kernel, Space, prefers_dense
+from randsvm.svmlight import LabelTable
+from randsvm.tasks import CRAMMER_SINGER
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
 KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}
+FOREIGN_LINE = f"{FOREIGN} {FOREIGN_VERSION}"
+
+# LIBLINEAR's solvers whose models are classifiers.
+LINEAR_CLASSIFIERS = (
+    *("L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL"),
+    *(CRAMMER_SINGER, "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL"),
+)
+# A linear model with more than SPARSEST rows of zeros for one of w (and SPARE_ROWS besides) is
+# written in our own layout: one index of 2147483647 must not make a file of 8 GB.
+SPARSEST = 20
+SPARE_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,14 @@ class Known:
         at = np.searchsorted(self.first, indices, side="right") - 1
         return (at >= 0) & (indices <= self.last[at])
 
+    def indices(self, most: int) -> np.ndarray:
+        """Every index, (m,) int32, ascending; of more than `most` only so many."""
+        sizes = np.cumsum(self.last - self.first + 1)
+        runs = int(np.searchsorted(sizes, most)) + 1
+        pairs = zip(self.first[:runs].tolist(), self.last[:runs].tolist(), strict=True)
+        parts = [np.arange(a, min(b, a + most) + 1) for a, b in pairs]
+        return np.concatenate([np.empty(0, np.int64), *parts])[: most + 1].astype(np.int32)
+
     def __str__(self) -> str:
         pairs = zip(self.first.tolist(), self.last.tolist(), strict=True)
         return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in pairs)
@@ -61,39 +86,38 @@ class Known:
         return Known(first, last)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Model:
-    """f(x) = sum_i beta_i K(z_i, x) + b; f > 0 is the first of `labels`, else the second.
+    """What prediction needs of any model.
 
-    Z : (m, d) CSR float32, the support vectors over the d distinct features they have, grouped by
-    class; features : (d,) int32, sorted, as written in the file; beta : (m,) float64.
-    labels, values: the two labels as first spelled, and what they stand for (int or str).
-    known: features that training saw; None: not recorded (a model of LIBSVM's own), so that
-    every feature counts.
-    facts: what the trailer says besides.
+    features : (d,) int32, sorted, as written in the file: the columns of its rows.
+    labels, values: the labels as first spelled, and what they stand for (int or str); a class is
+    a place in them. known: features that training saw; None: not recorded (a model of LIBSVM's
+    or LIBLINEAR's own), so that every feature counts. facts: what the trailer says besides.
     """
 
-    kernel: Kernel
-    Z: sparse.csr_matrix
     features: np.ndarray
-    beta: np.ndarray
-    b: float
     labels: tuple[str, ...]
     values: tuple[int | str, ...]
     zero_based: bool = False
     known: Known | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
-    def _expansion(self) -> Expansion:
-        # float64: labels near the hyperplane come out as svm-predict's do.
-        m, d = self.Z.shape
-        dense = prefers_dense(m, d, self.Z.nnz)
-        return Expansion(Space(self.kernel, dense, None, np.float64), self.Z, self.beta)
-
     def decision(self, rows: TestRows) -> np.ndarray:
-        """f of each row, (m,) float64. Costs m * len(beta) kernel values, a block at a time."""
-        return self._expansion.values(rows.X, rows.extra) + self.b
+        """f of each row: (m,) float64, or (m, classes) where each class has its own."""
+        raise NotImplementedError
+
+    def save(self, path: str) -> None:
+        """Write the model in LIBSVM's or LIBLINEAR's format, or in one that their programs refuse.
+
+        Raises OutputError and TransferError; the old file stays until the new one is whole.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def said(f: np.ndarray) -> np.ndarray:
+        """The class of each row, (m,) int64, by its decision values."""
+        return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> TestRows:
         """Rows as parsed, laid out over this model's features."""
@@ -112,17 +136,50 @@ class Model:
         unseen = np.empty(0, np.int32) if self.known is None else indices[~seen]
         return TestRows(X, extra, unseen)
 
-    def save(self, path: str) -> None:
-        """Write the model in LIBSVM's format, or in one that LIBSVM's programs refuse.
+    @property
+    def _numbers(self) -> tuple[int, ...] | None:
+        """The labels as LIBSVM's programs hold them; None where they cannot."""
+        plain = all(isinstance(v, int) and -(2**31) <= v < 2**31 for v in self.values)
+        return tuple(int(v) for v in self.values) if plain else None
 
-        Raises OutputError and TransferError; the old file stays until the new one is whole.
-        """
+    @property
+    def _trailer(self) -> dict[str, str]:
+        return {
+            **self.facts,
+            "labels": " ".join(self.labels),
+            "index_base": "0" if self.zero_based else "1",
+            **({} if self.known is None else {"features": str(self.known)}),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelModel(Model):
+    """f(x) = sum_i beta_i K(z_i, x) + b; f > 0 is the first of two labels, else the second.
+
+    Z : (m, d) CSR float32, the support vectors over the d distinct features they have, grouped by
+    class; beta : (m,) float64.
+    """
+
+    kernel: Kernel
+    Z: sparse.csr_matrix
+    beta: np.ndarray
+    b: float
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        # float64: labels near the hyperplane come out as svm-predict's do.
+        m, d = self.Z.shape
+        dense = prefers_dense(m, d, self.Z.nnz)
+        return Expansion(Space(self.kernel, dense, None, np.float64), self.Z, self.beta)
+
+    def decision(self, rows: TestRows) -> np.ndarray:
+        """Costs m * len(beta) kernel values, a block at a time."""
+        return self._expansion.values(rows.X, rows.extra) + self.b
+
+    def save(self, path: str) -> None:
         positive = self.beta > 0
         order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
-        Z = self.Z[order]
-        plain = all(isinstance(v, int) and -(2**31) <= v < 2**31 for v in self.values)
-        numbers = tuple(int(v) for v in self.values) if plain else None
-        kernel = self.kernel
+        Z, numbers, kernel = self.Z[order], self._numbers, self.kernel
         body = LibsvmModel(
             svm_type="c_svc",
             kernel_type=LIBSVM_KERNELS[kernel.name],
@@ -131,37 +188,23 @@ class Model:
             coef0=kernel.coef0,
             rho=0.0 - self.b,  # no -0.0
             label=numbers,  # type: ignore[arg-type]
-            nr_sv=(int(positive.sum()), int((~positive).sum())) if plain else None,
+            nr_sv=(int(positive.sum()), int((~positive).sum())) if numbers else None,
             coefficients=self.beta[order],
             indptr=Z.indptr.astype(np.int64),
             indices=self.features[Z.indices],
             values=Z.data,
         )
-        facts = {
-            "labels": " ".join(self.labels),
-            "index_base": "0" if self.zero_based else "1",
-            **({} if self.known is None else {"features": str(self.known)}),
-        }
-        foreign = None if plain else f"{libsvm_model.FOREIGN} {libsvm_model.FOREIGN_VERSION}"
-        libsvm_model.write(path, body, {**self.facts, **facts}, foreign)
+        libsvm_model.write(path, body, self._trailer, None if numbers else FOREIGN_LINE)
 
     @staticmethod
-    def load(path: str) -> Model:
-        """Read a model of ours or of LIBSVM's. Raises ModelError, DataError, InputError."""
-        body, trailer = libsvm_model.read(path)
+    def parse(content: bytes, name: str) -> KernelModel:
+        body, trailer = libsvm_model.parse(content, name)
         if body.svm_type != "c_svc":
-            raise ModelError(f"{path}: expected a c_svc model, found {body.svm_type}")
-        facts = dict(trailer or {})
-        names = tuple(facts.pop("labels", " ".join(map(str, body.label or ()))).split(" "))
-        if len(names) != 2:
-            raise ModelError(f"{path}: expected two labels in the trailer, found {len(names)}")
-        try:
-            known = Known.parse(facts.pop("features")) if "features" in facts else None
-        except ValueError as error:
-            raise ModelError(f"{path}: {error}") from error
+            raise ModelError(f"{name}: expected a c_svc model, found {body.svm_type}")
+        common = _common(name, trailer, body.label, 2)
         features, columns = np.unique(body.indices, return_inverse=True)
         m = len(body.coefficients)
-        return Model(
+        return KernelModel(
             kernel=Kernel(
                 KERNELS[body.kernel_type],
                 1.0 if body.gamma is None else body.gamma,
@@ -172,12 +215,108 @@ class Model:
             features=features.astype(np.int32),
             beta=body.coefficients,
             b=-body.rho,
-            labels=names,
-            values=tuple(body.label) if body.label else names,
-            zero_based=facts.pop("index_base", "1") == "0",
-            known=known,
-            facts=facts,
+            **common,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearModel(Model):
+    """f = <w, x> + b; one column for two classes (as KernelModel), else one for each class.
+
+    w : (d, K) float64, b : (K,) float64. solver: LIBLINEAR's word for how it was trained.
+    """
+
+    w: np.ndarray
+    b: np.ndarray
+    solver: str
+
+    def decision(self, rows: TestRows) -> np.ndarray:
+        f = rows.X @ self.w + self.b
+        return f[:, 0] if f.shape[1] == 1 else f
+
+    def save(self, path: str) -> None:
+        numbers, w = self._numbers, self.w
+        # LIBLINEAR's file has a row for every index up to the largest, and none for index 0.
+        largest = int(self.features[-1]) if len(self.features) else 0
+        foreign = numbers is None or self.zero_based or largest > SPARSEST * len(w) + SPARE_ROWS
+        if not foreign:
+            w = np.zeros((largest, w.shape[1]))
+            w[self.features - 1] = self.w
+        body = LiblinearModel(
+            solver_type=self.solver,
+            nr_class=len(self.labels),
+            label=None if foreign else numbers,
+            nr_feature=len(w),
+            bias=1.0,
+            rho=None,
+            w=np.vstack([w, self.b]),
+        )
+        liblinear_model.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
+
+    @staticmethod
+    def parse(content: bytes, name: str) -> LinearModel:
+        body, trailer = liblinear_model.parse(content, name)
+        if body.solver_type not in LINEAR_CLASSIFIERS:
+            raise ModelError(f"{name}: expected a classifier, found {body.solver_type}")
+        common = _common(name, trailer, body.label, body.nr_class)
+        w = body.w[: body.nr_feature]
+        b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
+        known: Known | None = common["known"]
+        features = np.arange(1, len(w) + 1, dtype=np.int32)
+        if known is not None:
+            seen = known.indices(len(w))
+            if body.label is None:  # ours alone: rows are the known features
+                features = seen
+            else:
+                features, w = seen, w[seen - 1]
+            if len(features) != len(w):
+                raise ModelError(f"{name}: expected a row of w for each known feature")
+        return LinearModel(
+            w=np.ascontiguousarray(w),
+            b=b,
+            solver=body.solver_type,
+            features=features,
+            **common,
+        )
+
+
+def load(path: str) -> Model:
+    """Read a model of ours, of LIBSVM's or of LIBLINEAR's.
+
+    Raises ModelError, DataError, InputError.
+    """
+    content, name = files.read_whole(path), files.display_name(path)
+    if header.kind(content) == "liblinear":
+        return LinearModel.parse(content, name)
+    return KernelModel.parse(content, name)
+
+
+def _common(
+    name: str, trailer: Mapping[str, str] | None, label: tuple[int, ...] | None, classes: int
+) -> dict[str, Any]:
+    """What every model has, out of its trailer."""
+    facts = dict(trailer or {})
+    labels = tuple(facts.pop("labels", " ".join(map(str, label or ()))).split(" "))
+    if len(labels) != classes:
+        expected = {2: "two"}.get(classes, str(classes))
+        raise ModelError(f"{name}: expected {expected} labels in the trailer, found {len(labels)}")
+    try:
+        known = Known.parse(facts.pop("features")) if "features" in facts else None
+    except ValueError as error:
+        raise ModelError(f"{name}: {error}") from error
+    return {
+        "labels": labels,
+        "values": tuple(label) if label else _values(labels),
+        "zero_based": facts.pop("index_base", "1") == "0",
+        "known": known,
+        "facts": facts,
+    }
+
+
+def _values(labels: tuple[str, ...]) -> tuple[int | str, ...]:
+    """What label names stand for, as the reader sees them."""
+    table = LabelTable("", names=labels)
+    return tuple(table.values) if len(table) == len(labels) else labels
 
 
 @dataclass(frozen=True)

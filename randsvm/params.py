@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
@@ -17,6 +17,12 @@ from randsvm.errors import ParameterError
 # LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
 KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid")
 TASK_NAMES = ("svc",)
+# The position is the number that _sgd.pyx knows a loss by.
+LOSS_NAMES = ("hinge", "squared-hinge", "log")
+MULTICLASS_NAMES = ("ovr", "crammer-singer")
+
+# Label of a weight that stands for all classes.
+BALANCED = "balanced"
 
 MEGABYTE = 1 << 20
 
@@ -36,7 +42,21 @@ class Option:
 
 def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str) -> Any:
     """A dataclass field with its option."""
-    return field(default=default, metadata={"option": Option(flags, help, kind)})
+    return shared(default, Option(flags, help, kind))
+
+
+def shared(default: Any, spec: Option) -> Any:
+    """A dataclass field with an option that other classes have as well."""
+    return field(default=default, metadata={"option": spec})
+
+
+COST = Option(("-c", "--cost"), "C, the cost of a violation; C = 1/(lambda n) for n rows.", "float")
+WEIGHTS = Option(
+    ("-w", "--weight"),
+    "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: each class "
+    "has the same say.",
+    "weights",
+)
 
 
 def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
@@ -55,9 +75,11 @@ def command_line(*parameters: Any) -> list[str]:
                 words += [name] if value else [negation] if negation else []
             elif spec.kind == "weights":
                 for label, weight in value:
-                    words += [spec.flags[0], label, _word(weight)]
+                    words += [spec.flags[0], label]
+                    words += [] if label == BALANCED else [_word(weight)]
             elif value is not None:
-                unit = "s" if spec.kind == "duration" else ""
+                timed = spec.kind == "checkpoint" and isinstance(value, float)
+                unit = "s" if spec.kind == "duration" or timed else ""
                 words += [spec.flags[0], _word(value) + unit]
     return words
 
@@ -85,6 +107,31 @@ def same_label(one: str, other: str) -> bool:
         return one == other
 
 
+def _check_cost(C: float | None, weights: tuple[tuple[str, float], ...]) -> None:
+    _require(C is None or 0 < C < math.inf, f"C must be > 0 and finite, got {C}")
+    for label, weight in weights:
+        _require(0 < weight < math.inf, f"weight of {label} must be > 0 and finite, got {weight}")
+
+
+def class_weights(
+    weights: tuple[tuple[str, float], ...], names: Sequence[str], counts: Sequence[int]
+) -> list[float]:
+    """The weight of each class of `names`, which have so many rows each.
+
+    BALANCED: n / (K n_class) for K classes; the weight of a label overrules it. Raises
+    ParameterError for a label that the data does not have.
+    """
+    found = [1.0] * len(names)
+    if BALANCED in [label for label, _ in weights]:
+        found = [sum(counts) / (len(counts) * count) for count in counts]
+    for label, weight in weights:
+        matches = [same_label(label, name) for name in names]
+        if label != BALANCED or any(matches):
+            _require(any(matches), f"-w {label}: the data has the labels {', '.join(names)}")
+            found[matches.index(True)] = weight
+    return found
+
+
 @dataclass(frozen=True)
 class Params:
     """What is trained: LIBSVM's letters with LIBSVM's meanings and defaults."""
@@ -104,26 +151,14 @@ class Params:
         help="gamma of poly, rbf and sigmoid.  [default: 1/d, d features found]",
     )
     coef0: float = option(0.0, "float", "-r", "--coef0", help="coef0 of poly and sigmoid.")
-    C: float = option(
-        1.0,
-        "float",
-        "-c",
-        "--cost",
-        help="C, the cost of a violation; C = 1/(lambda n) for n rows.",
-    )
+    C: float = shared(1.0, COST)
     tolerance: float = option(
         1e-3, "float", "-e", "--tolerance", help="Tolerance of the KKT conditions."
     )
     shrinking: bool = option(
         True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics.  [default: 1]"
     )
-    weights: tuple[tuple[str, float], ...] = option(
-        (),
-        "weights",
-        "-w",
-        "--weight",
-        help="C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable.",
-    )
+    weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
     # Weights of y = +1 and y = -1, see `weighted`.
     class_weights: tuple[float, float] = (1.0, 1.0)
     # Size of LIBSVM's kernel cache in MB. No option here: `Resources` decides, as it does not
@@ -147,25 +182,16 @@ class Params:
             f"gamma must be >= 0 and finite, got {self.gamma}",
         )
         _require(math.isfinite(self.coef0), f"coef0 must be finite, got {self.coef0}")
-        _require(0 < self.C < math.inf, f"C must be > 0 and finite, got {self.C}")
+        _check_cost(self.C, self.weights)
         _require(0 < self.tolerance < 1, f"tolerance must be > 0 and < 1, got {self.tolerance}")
 
-        for label, weight in self.weights:
-            _require(
-                0 < weight < math.inf, f"weight of {label} must be > 0 and finite, got {weight}"
-            )
+    def weighted(self, names: Sequence[str], counts: Sequence[int]) -> Params:
+        """The same with the weights given to the class y = +1 and the class y = -1, in that order.
 
-    def weighted(self, positive: str, negative: str) -> Params:
-        """The same with the weights given to the class y = +1 and the class y = -1.
-
-        Raises ParameterError for a weight of another label.
+        See `class_weights`.
         """
-        found = [1.0, 1.0]
-        for label, weight in self.weights:
-            matches = [same_label(label, name) for name in (positive, negative)]
-            _require(any(matches), f"-w {label}: the data has the labels {positive}, {negative}")
-            found[matches.index(True)] = weight
-        return replace(self, class_weights=(found[0], found[1]))
+        positive, negative = class_weights(self.weights, names, counts)
+        return replace(self, class_weights=(positive, negative))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -282,17 +308,145 @@ class OsunaParams:
 
 
 @dataclass(frozen=True)
+class SgdParams:
+    """Linear SVM by stochastic gradient descent: minimise lambda/2 |w|^2 + mean loss.
+
+    C and lambda_ are two scales of one thing, C = 1/(lambda n); neither: C = 1.
+    epochs: passes over the data, or "auto" (CS246). update: the model that is taught further.
+    checkpoint: rows (int) or seconds (float).
+    """
+
+    EPOCHS = 10
+    # Most epochs that --epochs auto tries, and the rows of its two small sets.
+    AUTO_EPOCHS = 50
+    AUTO_ROWS = 10_000
+
+    C: float | None = shared(None, COST)
+    lambda_: float | None = option(
+        None, "float", "--lambda", help="lambda = 1/(C n), instead of -c.  [default: -c 1]"
+    )
+    loss: str | None = option(
+        None,
+        LOSS_NAMES,
+        "--loss",
+        help="Loss of a row with z = y f: max(0, 1-z), its square, or log(1+exp(-z)).  "
+        "[default: hinge]",
+    )
+    multiclass: str | None = option(
+        None,
+        MULTICLASS_NAMES,
+        "--multiclass",
+        help="How three or more classes are told apart: each against the rest, or all at once.  "
+        "[default: ovr]",
+    )
+    epochs: int | str | None = option(
+        None,
+        "epochs",
+        "--epochs",
+        help="Passes over the data; auto: as many as were best on two small sets of rows.  "
+        f"[default: {EPOCHS}]",
+    )
+    average: bool = option(
+        False,
+        "flag",
+        "--average",
+        help="Take the mean of the weights over the last epochs, not the last weights. Always so "
+        "with 1 or 2 epochs, --epochs auto, --early-stopping and --update.",
+    )
+    early_stopping: float | None = option(
+        None,
+        "float",
+        "--early-stopping",
+        help="Hold out this share of the rows; end when their loss stops falling.",
+    )
+    weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
+    update: str | None = option(
+        None,
+        "path",
+        "--update",
+        help="Teach this model the rows of TRAIN_FILE: one pass, in order, as they arrive.",
+    )
+    update_rate: float | None = option(
+        None, "float", "--update-rate", help="Fixed step size for --update.  [default: falling]"
+    )
+    checkpoint: int | float | None = option(
+        None,
+        "checkpoint",
+        "--checkpoint",
+        help="With --update: write the model every so many rows (100000) or so often (60s, 10m).",
+    )
+
+    def __post_init__(self) -> None:
+        _check_cost(self.C, self.weights)
+        _require(self.C is None or self.lambda_ is None, "give one of -c and --lambda, not both")
+        _require(
+            self.lambda_ is None or 0 < self.lambda_ < math.inf,
+            f"lambda must be > 0 and finite, got {self.lambda_}",
+        )
+        _require(
+            self.multiclass != "crammer-singer" or self.loss in (None, "hinge"),
+            f"--multiclass crammer-singer has the hinge loss, not {self.loss}",
+        )
+        _require(
+            self.epochs in (None, "auto") or int(self.epochs or 0) >= 1,
+            f"epochs must be >= 1, got {self.epochs}",
+        )
+        hold, rate = self.early_stopping, self.update_rate
+        _require(hold is None or 0 < hold < 1, f"early stopping must be > 0 and < 1, got {hold}")
+        _require(
+            hold is None or self.epochs != "auto", "give one of --epochs auto and --early-stopping"
+        )
+        _require(
+            rate is None or 0 < rate < math.inf, f"update rate must be > 0 and finite, got {rate}"
+        )
+        for name in ("update_rate", "checkpoint"):
+            _require(
+                self.update is not None or getattr(self, name) is None,
+                f"--{name.replace('_', '-')} needs --update MODEL",
+            )
+        words = {f.name: spec.flags[-1].lstrip("-") for f, spec in options(self)}
+        for name in ("C", "lambda_", "loss", "multiclass", "epochs", "early_stopping"):
+            _require(
+                self.update is None or getattr(self, name) is None,
+                f"--update goes on as the model was begun: it takes no --{words[name]}",
+            )
+        _require(
+            self.update is None or BALANCED not in [label for label, _ in self.weights],
+            "-w balanced needs the number of rows, which --update does not know",
+        )
+
+    def resolved(self) -> SgdParams:
+        """What was left open filled in."""
+        return replace(
+            self,
+            C=1.0 if self.C is None and self.lambda_ is None else self.C,
+            loss=self.loss or "hinge",
+            multiclass=self.multiclass or "ovr",
+            epochs=self.epochs or self.EPOCHS,
+        )
+
+    @property
+    def averages(self) -> bool:
+        """Whether the answer is the mean of the weights: where the number of steps is not known,
+        no step size can fall to zero with it."""
+        if self.average or self.early_stopping is not None or self.update is not None:
+            return True
+        return self.epochs in ("auto", 1, 2)
+
+    def scales(self, n: int) -> tuple[float, float]:
+        """C and lambda for n rows."""
+        if self.lambda_ is not None:
+            return 1 / (self.lambda_ * n), self.lambda_
+        assert self.C is not None, "params.resolved() comes first"
+        return self.C, 1 / (self.C * n)
+
+
+@dataclass(frozen=True)
 class StopParams:
-    """When a run ends besides at its solution."""
+    """When a run of rounds ends besides at its solution."""
 
     gap: float | None = option(
         None, "float", "--gap", help="End when the certified relative gap (P - D) / max is below."
-    )
-    time_limit: float | None = option(
-        None,
-        "duration",
-        "--time-limit",
-        help="End after 90s, 10m or 2h with the best model so far.",
     )
     max_iterations: int | None = option(
         None, "int", "--max-iterations", help="End after so many rounds."
@@ -300,10 +454,6 @@ class StopParams:
 
     def __post_init__(self) -> None:
         _require(self.gap is None or 0 < self.gap < 1, f"gap must be > 0 and < 1, got {self.gap}")
-        _require(
-            self.time_limit is None or 0 < self.time_limit < math.inf,
-            f"time limit must be > 0 seconds, got {self.time_limit}",
-        )
         _require(
             self.max_iterations is None or self.max_iterations >= 1,
             f"max iterations must be >= 1, got {self.max_iterations}",
@@ -314,6 +464,24 @@ class StopParams:
         _require(
             self.gap is None or params.positive_semidefinite,
             "--gap needs a positive semidefinite kernel: linear, rbf, or poly with -r >= 0",
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends any run, and what it then was is not repeatable."""
+
+    time_limit: float | None = option(
+        None,
+        "duration",
+        "--time-limit",
+        help="End after 90s, 10m or 2h with the best model so far.",
+    )
+
+    def __post_init__(self) -> None:
+        _require(
+            self.time_limit is None or 0 < self.time_limit < math.inf,
+            f"time limit must be > 0 seconds, got {self.time_limit}",
         )
 
 

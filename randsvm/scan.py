@@ -19,11 +19,11 @@ from randsvm.dataset import CLASS_ROWS, Dataset, Shard, random_subset
 from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
 from randsvm.kernels import BLOCK_ROWS, Expansion, Kernel, Space, prefers_dense, slices
-from randsvm.model import Model
+from randsvm.model import KernelModel
 from randsvm.params import Params
 from randsvm.points import Points
-from randsvm.solution import SV, Bound
-from randsvm.tasks import TASKS, Task
+from randsvm.solution import SV, Bound, Linear
+from randsvm.tasks import TASKS, Loss, Task
 
 # Rows whose running decision value every scan recomputes from scratch in float64, and as many
 # unbounded support vectors at the most.
@@ -174,6 +174,88 @@ def evaluate(D: Dataset, SV: SV, rng: Draws) -> Violators:
     return violators(D, SV, SV.points[np.flatnonzero(SV.unbounded)], 0, rng)
 
 
+@dataclass(frozen=True)
+class LinearFindings:
+    """What a pass over the rows says of a linear solution; findings of shards add up.
+
+    loss: sum of the rows' losses, each times its class's weight. violators: rows with a y f < 1.
+    errors: rows of another class than f says.
+    """
+
+    rows: int = 0
+    loss: float = 0.0
+    violators: int = 0
+    errors: int = 0
+
+    def __add__(self, other: LinearFindings) -> LinearFindings:
+        return LinearFindings(
+            self.rows + other.rows,
+            self.loss + other.loss,
+            self.violators + other.violators,
+            self.errors + other.errors,
+        )
+
+
+def evaluate_linear(
+    D: Dataset, linear: Linear, loss: Loss, weights: np.ndarray, *, crammer_singer: bool = False
+) -> LinearFindings:
+    """Loss, violators and errors of all rows of D, whose y are class numbers.
+
+    weights : (classes,) float64. P = 1/2 |w|^2 + C loss, J = lambda/2 |w|^2 + loss / n.
+    """
+    counter = _Counter(D.n)
+
+    def of(shard: Shard) -> LinearFindings:
+        total = LinearFindings()
+        for chunk in D.chunks(shard):
+            classes = chunk.y.astype(np.int64)
+            total = total + linear_findings(
+                linear, chunk.X, classes, loss, weights, crammer_singer=crammer_singer
+            )
+            counter.add(len(chunk.y))
+        return total
+
+    total = LinearFindings()
+    for report in D.map(of):
+        counter.tell()
+        total = total + report
+    return total
+
+
+def linear_findings(
+    linear: Linear,
+    X: sparse.csr_matrix,
+    classes: np.ndarray,
+    loss: Loss,
+    weights: np.ndarray,
+    *,
+    crammer_singer: bool = False,
+) -> LinearFindings:
+    """The same of some rows. X : (m, d) CSR, classes : (m,) int64."""
+    f = linear.decision(X)
+    m, K = f.shape
+    rows = np.arange(m)
+    if K == 1:
+        z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
+        said = np.where(f[:, 0] > 0, 0, 1)
+    else:
+        said = f.argmax(axis=1)
+        own = f[rows, classes]
+        if crammer_singer:
+            others = f.copy()
+            others[rows, classes] = -np.inf
+            z = (own - others.max(axis=1))[:, None]
+        else:
+            z = -f
+            z[rows, classes] = own
+    return LinearFindings(
+        m,
+        float(weights[classes] @ loss.of(z).sum(axis=1)),
+        int((z < 1).any(axis=1).sum()),
+        int((said != classes).sum()),
+    )
+
+
 # The rows of the first working set, and what is held at its bound beside them.
 Start = tuple[Points, Bound | None]
 Starter = Callable[[Dataset, int, Params, Draws], Start]
@@ -184,7 +266,7 @@ def cold_start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
     return random_subset(D, r, rng), None
 
 
-def warm_start(D: Dataset, model: Model) -> Starter:
+def warm_start(D: Dataset, model: KernelModel) -> Starter:
     """A start from another model's f on these rows, e.g. yesterday's.
 
     Rows with y f <= 1 are its support rows and violators. With a bound set, the r of them
@@ -227,7 +309,7 @@ def _split_start(
     return np.setdiff1d(rows, N), N
 
 
-def _orientation(D: Dataset, model: Model) -> float:
+def _orientation(D: Dataset, model: KernelModel) -> float:
     """+1 if the model's first label is D's positive class, -1 if it is the other."""
     assert D.targets is not None
     first = D.header.values[int(np.argmax(D.targets))]
@@ -240,7 +322,7 @@ def _orientation(D: Dataset, model: Model) -> float:
 
 
 def _inside_the_margin(
-    D: Dataset, model: Model, sign: float, tolerance: float
+    D: Dataset, model: KernelModel, sign: float, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows with y f <= 1 + tolerance under `model`, ascending, and their y f."""
 

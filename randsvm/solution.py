@@ -24,6 +24,21 @@ RAISE = 1.5
 
 
 @dataclass(frozen=True)
+class Linear:
+    """f(x) = <w, x> + b, one column for each decision value.
+
+    w : (d, K) float64, b : (K,) float64. K = 1: class 0 is f > 0; else the class is the largest f.
+    """
+
+    w: np.ndarray
+    b: np.ndarray
+
+    def decision(self, X: sparse.csr_matrix) -> np.ndarray:
+        """f of each row, (m, K) float64."""
+        return X @ self.w + self.b
+
+
+@dataclass(frozen=True)
 class Solve:
     """How a solution was found: rows in the subproblem, rows held at their bound, seconds."""
 

@@ -106,20 +106,23 @@ def read_blocks(
     jobs: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
-) -> Iterator[Block]:
+    prompt: bool = False,
+) -> Generator[Block, None, None]:
     """The rows of a file (`-`: standard input) in order, parsed by `jobs` threads.
 
     Memory: jobs + 2 blocks of text and their rows; a longer line (up to LONGEST_LINE) makes a
     longer block. Raises DataError for the first bad line in file order, after the rows before
     it were yielded: whoever maps labels meets an earlier bad label first. The last block
-    before an error may hold no rows and only the bad row's spelling.
+    before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
+    are handed on as they arrive, by this thread alone, not when a block is full.
     """
     dialect = _Dialect(labels, zero_based, unlabelled)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
-        texts = _pieces(stream, path, min(block_size, LONGEST_LINE), watch)
-        with closing(_in_order(texts, dialect, jobs)) as pieces:
+        texts = _pieces(stream, path, min(block_size, LONGEST_LINE), watch, prompt)
+        parsed = _one_by_one(texts, dialect) if prompt else _in_order(texts, dialect, jobs)
+        with closing(parsed) as pieces:
             try:
                 for piece in pieces:
                     block = _placed(piece, line)
@@ -160,13 +163,13 @@ class _LineTooLongError(RandsvmError):
         super().__init__(f"expected a line of at most {LONGEST_LINE} bytes, found a longer one")
 
 
-def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch) -> Iterator[bytes]:
+def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) -> Iterator[bytes]:
     """Complete lines and PADDING, about `size` bytes a piece."""
     position = _Position(stream)
     rest: list[bytes] = []  # the incomplete line, in parts: a long one is joined only once
     first = True
     while True:
-        text = files.read_block(stream, size, path)
+        text = files.read_block(stream, size, path, prompt=prompt)
         watch(Progress("reading", *position.after(len(text)), "B"))
         cut = text.rfind(b"\n") + 1
         if sum(map(len, rest)) + (text.find(b"\n") if cut else len(text)) > LONGEST_LINE:
@@ -202,6 +205,11 @@ class _Position:
             return self.read, None
         # Compressed or not, the descriptor stands where the file has been read to.
         return os.lseek(self.descriptor, 0, os.SEEK_CUR), self.total
+
+
+def _one_by_one(texts: Iterator[bytes], dialect: _Dialect) -> Generator[_Piece, None, None]:
+    for text in texts:
+        yield _parse_piece(text, dialect)
 
 
 def _in_order(
@@ -367,8 +375,16 @@ class LabelTable:
     values : what distinguishes them, int if they are numbers (+1 and 1.0 are one class), else str
     """
 
-    def __init__(self, path: str, unlabelled: bool = False, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        unlabelled: bool = False,
+        names: Sequence[str] = (),
+        closed: bool = False,
+    ) -> None:
+        """closed: names are all that there may be."""
         self.path = path
+        self.closed = False
         self.unlabelled = unlabelled
         self.names: list[str] = []
         self.values: list[int | str] = []
@@ -376,6 +392,7 @@ class LabelTable:
         self._classes: dict[int | str, int] = {}
         for name in names:
             self._number(Spelling(name, 0, 0))
+        self.closed = closed
 
     def __len__(self) -> int:
         return len(self.names)
@@ -394,6 +411,8 @@ class LabelTable:
         if spelling.text not in self._numbers:
             value = self._value(spelling)
             if value not in self._classes:
+                if self.closed:
+                    raise self._error(spelling, f"one of the labels {', '.join(self.names)}")
                 self._classes[value] = len(self.names)
                 self.names.append(spelling.text)
                 self.values.append(value)

@@ -29,6 +29,31 @@ class Task:
     reward: Callable[[np.ndarray, np.ndarray], float]
 
 
+@dataclass(frozen=True)
+class Loss:
+    """A loss of linear models. solver: LIBLINEAR's word in a model file.
+
+    of(z): L of z = y f, elementwise; the compiled steps know it by its place in LOSS_NAMES.
+    """
+
+    solver: str
+    of: Callable[[np.ndarray], np.ndarray]
+
+
+def logistic(z: np.ndarray) -> np.ndarray:
+    """log(1 + exp(-z))."""
+    return np.logaddexp(0.0, -z)
+
+
+LOSSES = {
+    "hinge": Loss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, 1.0 - z)),
+    "squared-hinge": Loss("L2R_L2LOSS_SVC", lambda z: np.square(np.maximum(0.0, 1.0 - z))),
+    "log": Loss("L2R_LR", logistic),
+}
+# The hinge loss of f[class] - max of the others.
+CRAMMER_SINGER = "MCSVM_CS"
+
+
 def hinge(y: np.ndarray, f: np.ndarray) -> np.ndarray:
     """max(0, 1 - y f)."""
     return np.maximum(0.0, 1.0 - y * f)

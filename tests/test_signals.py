@@ -18,7 +18,7 @@ import pytest
 from learning import SLOWNESS, Data, board, kernel, read_log
 from libsvm import svmutil
 
-from randsvm.model import Model
+from randsvm.model import load
 
 SECONDS = 2.0 * SLOWNESS
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -72,7 +72,7 @@ def end(process: subprocess.Popen[str], folder: Path, number: int) -> Killed:
 
 def assert_honest(killed: Killed, data: Data, number: int) -> None:
     """The model predicts, its trailer names the signal, and P is P of the model as written."""
-    loaded, facts = Model.load(str(killed.model)), oracle.trailer(killed.model)
+    loaded, facts = load(str(killed.model)), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
     assert facts["stopped"] == f"interrupted by signal {int(number)}"
     assert (facts["certificate"], facts["violators"]) == ("running", "unknown")

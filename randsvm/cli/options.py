@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
-from randsvm.params import Option, Resources, Run, StopParams, options
+from randsvm.params import BALANCED, Limits, Option, Resources, Run, StopParams, options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parameters = TypeVar("Parameters")
@@ -81,6 +81,32 @@ class Duration(click.ParamType):
         return float(found[1]) * self.UNITS[found[2]]
 
 
+class Epochs(click.ParamType):
+    """A number of passes, or the word auto."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if value == "auto" or isinstance(value, int):
+            return value
+        if not re.fullmatch(r"\d{1,9}", value):
+            self.fail(f"expected a number or auto, found {value!r}", param, ctx)
+        return int(value)
+
+
+class Checkpoint(Duration):
+    """A number of rows, or a time with its unit."""
+
+    name = "rows|time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and re.fullmatch(r"[1-9]\d{0,17}", value):
+            return int(value)
+        return super().convert(value, param, ctx)
+
+
 # Kind of an option -> what click is told.
 KINDS: dict[str, dict[str, Any]] = {
     "int": {"type": int},
@@ -90,16 +116,23 @@ KINDS: dict[str, dict[str, Any]] = {
     "size": {"type": Size()},
     "switch": {"type": Switch()},
     "duration": {"type": Duration()},
+    "epochs": {"type": Epochs()},
+    "checkpoint": {"type": Checkpoint()},
     "weights": {"type": (str, float), "multiple": True, "metavar": "LABEL WEIGHT"},
 }
 
 
 class LibsvmStyle(click.Command):
-    """A command that also takes LIBSVM's -wLABEL WEIGHT for -w LABEL WEIGHT."""
+    """A command that also takes LIBSVM's -wLABEL WEIGHT for -w LABEL WEIGHT, and -w balanced."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        parts = [["-w", a[2:]] if re.fullmatch(r"-w[^=].*", a) else [a] for a in args]
-        return super().parse_args(ctx, [word for part in parts for word in part])
+        words: list[str] = []
+        for word in args:
+            if word == BALANCED and words[-1:] in (["-w"], ["--weight"]):
+                words += [word, "1"]
+            else:
+                words += ["-w", word[2:]] if re.fullmatch(r"-w[^=].*", word) else [word]
+        return super().parse_args(ctx, words)
 
 
 def _shows_default(spec: Option, default: Any) -> bool:
@@ -131,13 +164,17 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
 
 def gather(group: type[Parameters], given: dict[str, Any]) -> Parameters:
     """The parameter object made of its own fields in `given`; raises ParameterError."""
-    return group(**{f.name: given[f.name] for f, _ in options(group)})
+    return group(**{f.name: given[f.name] for f, _ in options(group) if f.name in given})
 
 
 def common(command: Command) -> Command:
     """What every algorithm of randsvm-train takes besides its own options."""
-    command = report(quiet(log(warm_start(command))))
-    return parameters(StopParams, Run, Resources)(command)
+    return parameters(Limits, Run, Resources)(report(quiet(log(command))))
+
+
+def rounds(command: Command) -> Command:
+    """What the algorithms take that go by rounds."""
+    return parameters(StopParams)(warm_start(command))
 
 
 warm_start = click.option(

@@ -23,7 +23,9 @@ from randsvm.events import Notice, Progress
 from randsvm.files import check_output
 
 if TYPE_CHECKING:
-    from randsvm.api import Iteration, Predicted, Started, Trained
+    from randsvm.api import Iteration, Predicted, Trained
+    from randsvm.jobs import Started
+    from randsvm.linear import Epoch, Learnt, Taught
     from randsvm.scan import Certificate
 
 # Stage of work -> what its bar counts in.
@@ -129,6 +131,8 @@ class Report:
         dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
         words = [*event.configuration, *self.words, *dashes, *self.files]
         self.say(shlex.join([self.command, event.algorithm, *words]))
+        if event.n is None:
+            return
         self.say(
             f"read {event.n:,} rows, {event.d:,} features, {event.nnz:,} nonzeros "
             f"in {event.seconds:.2f} s; C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}"
@@ -156,6 +160,37 @@ class Report:
             f"({outcome.bounded:,} at C), {violators}{_objectives(outcome.certificate)}{running}, "
             f"J = P/(C n) = {outcome.J:.6g}"
         )
+
+    def _epoch(self, event: Epoch) -> None:
+        held_out = "" if event.held_out is None else f"  held-out loss {event.held_out:.6f}"
+        self.say(
+            f"epoch {event.number:3d}  {event.seconds:7.2f} s  progressive loss {event.loss:.6f}  "
+            f"error {event.errors:.3%}{held_out}"
+        )
+
+    def _taught(self, event: Taught) -> None:
+        self.say(
+            f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: "
+            f"progressive loss {event.loss:.6f}  error {event.errors:.3%}"
+        )
+
+    def _learnt(self, outcome: Learnt) -> None:
+        if self.json:
+            click.echo(json.dumps(_plain(outcome)))
+        self.say(
+            f"stopped: {outcome.stopped} after {outcome.rows:,} steps, {outcome.seconds:.2f} s"
+        )
+        if outcome.primal is None:
+            found = (
+                f"progressive loss {outcome.progressive_loss:.6f}  "
+                f"error {outcome.progressive_errors:.3%}"
+            )
+        else:
+            found = (
+                f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  "
+                f"training error {outcome.error:.3%}  {outcome.violators:,} violators"
+            )
+        self.say(f"{outcome.model}: training time {outcome.learning:.2f} s  {found}")
 
     def _predicted(self, outcome: Predicted) -> None:
         """LIBSVM's accuracy line is a result: on stdout, unless the labels themselves are there."""

@@ -15,7 +15,16 @@ from randsvm.cli.options import Command
 from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, check_apart
-from randsvm.params import OsunaParams, Params, RandsvmParams, Resources, Run, StopParams
+from randsvm.params import (
+    Limits,
+    OsunaParams,
+    Params,
+    RandsvmParams,
+    Resources,
+    Run,
+    SgdParams,
+    StopParams,
+)
 
 COMMAND = "randsvm-train"
 
@@ -25,7 +34,7 @@ COMMAND = "randsvm-train"
 def train() -> None:
     """Train a support vector machine on an svmlight file too large or too noisy for LIBSVM alone.
 
-    The model file is LIBSVM's text format: svm-predict reads it.
+    Model files are LIBSVM's and LIBLINEAR's text formats: their own programs read them.
     """
 
 
@@ -37,6 +46,7 @@ def files(command: Command) -> Command:
 @train.command(cls=options.LibsvmStyle, short_help="Random sampling of violators (KBH07).")
 @files
 @options.parameters(Params, RandsvmParams)
+@options.rounds
 @options.common
 def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
@@ -51,12 +61,13 @@ def randsvm(**given: Any) -> None:
     """
     from randsvm import api
 
-    _train(api.train_randsvm, RandsvmParams, given)
+    _train(api.train_randsvm, [Params, RandsvmParams], given)
 
 
 @train.command(cls=options.LibsvmStyle, short_help="Fixed-size decomposition (OFG97).")
 @files
 @options.parameters(Params, OsunaParams)
+@options.rounds
 @options.common
 def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
@@ -67,7 +78,7 @@ def osuna(**given: Any) -> None:
     """
     from randsvm import api
 
-    _train(api.train_osuna, OsunaParams, given)
+    _train(api.train_osuna, [Params, OsunaParams], given)
 
 
 @train.command(
@@ -75,6 +86,7 @@ def osuna(**given: Any) -> None:
 )
 @files
 @options.parameters(Params, OsunaParams)
+@options.rounds
 @options.common
 def osuna_closest(**given: Any) -> None:
     """As osuna, but swap in the violators with the smallest y f(x) (Mostefaoui, Zaou).
@@ -83,33 +95,54 @@ def osuna_closest(**given: Any) -> None:
     """
     from randsvm import api
 
-    _train(partial(api.train_osuna, closest=True), OsunaParams, given)
+    _train(partial(api.train_osuna, closest=True), [Params, OsunaParams], given)
 
 
-def _train(call: Callable[..., object], own: type, given: dict[str, Any]) -> None:
+@train.command(
+    cls=options.LibsvmStyle, short_help="Linear SVM by stochastic gradient descent (CS246)."
+)
+@files
+@options.parameters(SgdParams)
+@options.common
+def sgd(**given: Any) -> None:
+    """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
+
+    One step for each row, in random order, epoch after epoch; two classes or more. MODEL_FILE is
+    LIBLINEAR's text format: liblinear-predict reads it.
+
+    With --update MODEL that model is taught the rows of TRAIN_FILE as they arrive (- is standard
+    input) and written to MODEL_FILE at the end and at every --checkpoint.
+    """
+    from randsvm import api
+
+    _train(api.train_sgd, [SgdParams], given)
+
+
+def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any]) -> None:
     """Make objects of the options, call once, report."""
     from randsvm import api
 
     data, model = given["train_file"], given["model_file"] or default_model(given["train_file"])
-    old = given["warm_start"]
+    old = given.get("warm_start")
     job = api.Job(
         options.gather(StopParams, given),
+        options.gather(Limits, given),
         options.gather(Run, given),
         options.gather(Resources, given),
         old,
     )
-    params = options.gather(Params, given)
-    algorithm: object = options.gather(own, given)
+    params: list[object] = [options.gather(group, given) for group in groups]
     inputs = {
         "TRAIN_FILE": data,
         "MODEL_FILE": model,
         "--warm-start": old,
+        "--update": given.get("update"),
         "--cache": job.resources.cache,
     }
     check_apart({"--log": given["log"]}, inputs)
     extra = ["--warm-start", old] if old else []
     with Report(COMMAND, extra, [data, model], given) as report:
-        call(data, model, params, algorithm, job, report)
+        call(data, model, *params, job, report)
 
 
 def default_model(train_file: str) -> str:

@@ -5,18 +5,19 @@ Holds what the file holds and nothing more: what a model means is the business o
 
 from __future__ import annotations
 
-import itertools
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from randsvm import files, svmlight
 from randsvm.errors import DataError, ModelError
+from randsvm.formats import header as headers
 from randsvm.formats import trailer as trailers
+from randsvm.formats.header import FOREIGN as FOREIGN
+from randsvm.formats.header import FOREIGN_VERSION as FOREIGN_VERSION
+from randsvm.formats.header import Header, Layout
 from randsvm.formats.trailer import shown
 
 CLASSIFIERS = ("c_svc", "nu_svc")
@@ -27,22 +28,14 @@ KERNEL_PARAMETERS = {
     "rbf": ("gamma",),
     "sigmoid": ("gamma", "coef0"),
 }
+NO_KERNELS = {"precomputed": "'precomputed': such a model holds row numbers, not support vectors"}
 # In LIBSVM's order. Two classes, regression and one-class all have nr_class 2 and one rho.
 KEYWORDS = (
     "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho",
     "label", "probA", "probB", "prob_density_marks", "nr_sv",
 )  # fmt: skip
 
-# First word of a model that LIBSVM's programs must refuse; the second word is the version.
-FOREIGN = "randsvm_model"
-FOREIGN_VERSION = 1
-
-NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
-INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
-INT_LIMIT = 2**31  # LIBSVM reads whole numbers as C ints
-LONGEST_LINE = 4096  # of a header
-
-N = TypeVar("N", int, float)
+LAYOUT = Layout("LIBSVM", KEYWORDS, end="SV", longest_line=4096)
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ def write(
     Raises ModelError, before `path` is touched, for a model that `read` would refuse.
     """
     header = _render_header(model, foreign_first_line)
-    _Header(header, len(header), path).fields()
+    _fields(Header(header, len(header), path, LAYOUT))
     _check_arrays(model, path)
     with files.create_output(path) as stream:
         sealed = trailers.Sealed(stream)
@@ -102,8 +95,7 @@ def write(
 def _render_header(model: LibsvmModel, foreign_first_line: str | None) -> bytes:
     """The lines up to 'SV'; parameters that the kernel does not use are left out, as LIBSVM does.
 
-    repr of a float is its shortest form that reads back to the same bits, at most 24 characters
-    where LIBSVM's reader takes 80.
+    repr of a float has at most 24 characters where LIBSVM's reader takes 80.
     """
     used = KERNEL_PARAMETERS.get(model.kernel_type, ())
     entries: dict[str, tuple[object, ...] | None] = {
@@ -119,20 +111,11 @@ def _render_header(model: LibsvmModel, foreign_first_line: str | None) -> bytes:
         "prob_density_marks": model.prob_density_marks,
         "nr_sv": model.nr_sv,
     }
-    lines = [] if foreign_first_line is None else [foreign_first_line]
-    lines += [
-        " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
-    ]
-    return "\n".join([*lines, "SV", ""]).encode()
+    return headers.render(LAYOUT, entries, foreign_first_line)
 
 
 def _one(number: float | None) -> tuple[float] | None:
     return None if number is None else (number,)
-
-
-def _text(entry: object) -> str:
-    # float() first: repr of a numpy number names its type.
-    return repr(float(entry)) if isinstance(entry, float | np.floating) else str(entry)
 
 
 def _check_arrays(model: LibsvmModel, path: str) -> None:
@@ -167,197 +150,76 @@ def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None
 
     Raises ModelError, or DataError with line and column inside the support vectors.
     """
-    end, trailer = trailers.split(content, name)
-    header = _Header(content, end, name)
-    if header.foreign and trailer is None:
-        raise ModelError(
-            f"{name}: expected '# randsvm' lines at the end of a {FOREIGN} file, found none "
-            f"(truncated?)"
+    header, trailer = headers.read(content, name, LAYOUT)
+    return LibsvmModel(**_fields(header), **_parse_rows(header)), trailer
+
+
+def _fields(header: Header) -> dict[str, Any]:
+    """What LibsvmModel holds beside the support vectors."""
+    svm_type = header.choice("svm_type", SVM_TYPES)
+    kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS, NO_KERNELS)
+    _check_classes(header)
+    label, nr_sv = (_pair(header, keyword, svm_type) for keyword in ("label", "nr_sv"))
+    if label and label[0] == label[1]:
+        raise header.error(header.at("label"), "two different labels", f"{label[0]} twice")
+    total_sv = _total_sv(header)
+    if nr_sv and (min(nr_sv) < 0 or sum(nr_sv) != total_sv):
+        raise header.error(
+            header.at("nr_sv"), f"two counts with the sum {total_sv} (total_sv)", f"{nr_sv}"
         )
-    return LibsvmModel(**header.fields(), **_parse_rows(content, end, header)), trailer
+    used = KERNEL_PARAMETERS[kernel_type]
+    return {
+        "svm_type": svm_type,
+        "kernel_type": kernel_type,
+        "degree": header.not_negative("degree", header.integers) if "degree" in used else None,
+        "gamma": header.not_negative("gamma", header.numbers) if "gamma" in used else None,
+        "coef0": header.numbers("coef0", 1)[0] if "coef0" in used else None,
+        "rho": header.numbers("rho", 1)[0],
+        "label": label,
+        "nr_sv": nr_sv,
+        "probA": header.optional_numbers("probA", 1),
+        "probB": header.optional_numbers("probB", 1),
+        "prob_density_marks": header.optional_numbers("prob_density_marks", 10),
+    }
 
 
-class _Header:
-    """The lines up to 'SV' in content[:end].
-
-    foreign: whether the first line is one that LIBSVM's programs refuse
-    size: bytes up to and with the line 'SV'; rows_at: number of the line after it
-    """
-
-    def __init__(self, content: bytes, end: int, name: str) -> None:
-        self.name = name
-        self.foreign = False
-        self._found: dict[str, tuple[int, list[bytes]]] = {}
-        self.size = 0
-        for number in itertools.count(1):
-            line = self._line(content, end, number)
-            self.size += len(line)
-            word, *rest = line.split() or [b""]
-            if number == 1 and word == FOREIGN.encode():
-                self._check_version(rest)
-                self.foreign = True
-            elif line.rstrip() == b"SV":
-                self.rows_at = number + 1
-                break
-            else:
-                self._add(number, word, rest, line)
-
-    def _line(self, content: bytes, end: int, number: int) -> bytes:
-        if self.size == end:
-            if end == 0:
-                raise self.error(number, "a model", "an empty file")
-            raise self.error(number, "the line 'SV'", "the end of the file (truncated?)")
-        limit = min(end, self.size + LONGEST_LINE)
-        line = content[self.size : content.find(b"\n", self.size, limit) + 1]
-        if not line:
-            found = content[self.size : limit]
-            raise self.error(number, "a whole line of the model's header", found)
-        return line
-
-    def error(self, number: int, expected: str, found: bytes | str) -> ModelError:
-        what = found if isinstance(found, str) else shown(found.strip())
-        return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
-
-    def _check_version(self, words: list[bytes]) -> None:
-        version = b"".join(words[:1])
-        if INTEGER.fullmatch(version) and int(version) > FOREIGN_VERSION:
-            raise self.error(
-                1,
-                f"{FOREIGN} {FOREIGN_VERSION}",
-                f"{FOREIGN} {int(version)}: a newer version of randsvm wrote this model",
-            )
-        if version != b"%d" % FOREIGN_VERSION:
-            raise self.error(1, f"{FOREIGN} {FOREIGN_VERSION}", version)
-
-    def _add(self, number: int, word: bytes, rest: list[bytes], line: bytes) -> None:
-        keyword = word.decode("ascii", "replace")
-        if keyword not in KEYWORDS:
-            raise self.error(number, "a keyword of LIBSVM's model format", word or line)
-        if keyword in self._found:
-            first = self._found[keyword][0]
-            raise self.error(number, f"'{keyword}' once (line {first})", "it again")
-        self._found[keyword] = number, rest
-
-    def fields(self) -> dict[str, Any]:
-        """What LibsvmModel holds beside the support vectors."""
-        svm_type = self._choice("svm_type", SVM_TYPES)
-        kernel_type = self._choice("kernel_type", KERNEL_PARAMETERS)
-        self._check_classes(svm_type)
-        label, nr_sv = (self._pair(keyword, svm_type) for keyword in ("label", "nr_sv"))
-        if label and label[0] == label[1]:
-            raise self.error(self._at("label"), "two different labels", f"{label[0]} twice")
-        if nr_sv and (min(nr_sv) < 0 or sum(nr_sv) != self.total_sv):
-            raise self.error(
-                self._at("nr_sv"), f"two counts with the sum {self.total_sv} (total_sv)", f"{nr_sv}"
-            )
-        used = KERNEL_PARAMETERS[kernel_type]
-        return {
-            "svm_type": svm_type,
-            "kernel_type": kernel_type,
-            "degree": self._not_negative("degree", self._integers) if "degree" in used else None,
-            "gamma": self._not_negative("gamma", self._numbers) if "gamma" in used else None,
-            "coef0": self._numbers("coef0", 1)[0] if "coef0" in used else None,
-            "rho": self._numbers("rho", 1)[0],
-            "label": label,
-            "nr_sv": nr_sv,
-            "probA": self._optional_numbers("probA", 1),
-            "probB": self._optional_numbers("probB", 1),
-            "prob_density_marks": self._optional_numbers("prob_density_marks", 10),
-        }
-
-    @property
-    def total_sv(self) -> int:
-        return self._not_negative("total_sv", self._integers)
-
-    def _not_negative(self, keyword: str, read: Callable[[str, int], tuple[N, ...]]) -> N:
-        number = read(keyword, 1)[0]
-        if number < 0:
-            raise self.error(self._at(keyword), f"{keyword} of 0 or more", f"{number}")
-        return number
-
-    def _choice(self, keyword: str, allowed: Iterable[str]) -> str:
-        words = self._words(keyword)
-        word = b" ".join(words).decode("ascii", "replace")
-        if word not in allowed:
-            hint = "'precomputed': such a model holds row numbers, not support vectors"
-            found = hint if word == "precomputed" else b" ".join(words)
-            raise self.error(self._at(keyword), f"{keyword} {_either(allowed)}", found)
-        return word
-
-    def _check_classes(self, svm_type: str) -> None:
-        classes = self._integers("nr_class", 1)[0]
-        if classes > 2:
-            raise self.error(
-                self._at("nr_class"),
-                "a model of two classes",
-                f"nr_class {classes}: LIBSVM's models of more classes are not supported",
-            )
-        if classes != 2:
-            raise self.error(self._at("nr_class"), "nr_class 2", f"{classes}")
-
-    def _pair(self, keyword: str, svm_type: str) -> tuple[int, int] | None:
-        """Two whole numbers: of classifiers only, and a foreign one may go without."""
-        if svm_type not in CLASSIFIERS:
-            if keyword in self._found:
-                found = f"'{keyword}', which only {_either(CLASSIFIERS)} has"
-                raise self.error(self._at(keyword), f"the header of {svm_type}", found)
-            return None
-        if self.foreign and keyword not in self._found:
-            return None
-        first, second = self._integers(keyword, 2)
-        return first, second
-
-    def _at(self, keyword: str) -> int:
-        return self._found[keyword][0]
-
-    def _words(self, keyword: str) -> list[bytes]:
-        if keyword not in self._found:
-            raise ModelError(
-                f"{self.name}: expected a line '{keyword} ...' before the line 'SV', found none"
-            )
-        return self._found[keyword][1]
-
-    def _integers(self, keyword: str, count: int) -> tuple[int, ...]:
-        words = self._counted(keyword, count)
-        if not all(INTEGER.fullmatch(w) and -INT_LIMIT <= int(w) < INT_LIMIT for w in words):
-            raise self.error(
-                self._at(keyword), f"whole numbers below 2^31 after '{keyword}'", b" ".join(words)
-            )
-        return tuple(map(int, words))
-
-    def _numbers(self, keyword: str, count: int) -> tuple[float, ...]:
-        words = self._counted(keyword, count)
-        if not all(NUMBER.fullmatch(w) and math.isfinite(float(w)) for w in words):
-            raise self.error(
-                self._at(keyword), f"finite numbers after '{keyword}'", b" ".join(words)
-            )
-        return tuple(map(float, words))
-
-    def _optional_numbers(self, keyword: str, count: int) -> tuple[float, ...] | None:
-        return self._numbers(keyword, count) if keyword in self._found else None
-
-    def _counted(self, keyword: str, count: int) -> list[bytes]:
-        words = self._words(keyword)
-        if len(words) != count:
-            expected = f"{count} number{'s' * (count > 1)} after '{keyword}'"
-            raise self.error(self._at(keyword), expected, f"{len(words)}")
-        return words
+def _total_sv(header: Header) -> int:
+    return header.not_negative("total_sv", header.integers)
 
 
-def _either(words: Iterable[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} or {last}"
+def _check_classes(header: Header) -> None:
+    classes = header.integers("nr_class", 1)[0]
+    if classes > 2:
+        raise header.error(
+            header.at("nr_class"),
+            "a model of two classes",
+            f"nr_class {classes}: LIBSVM's models of more classes are not supported",
+        )
+    if classes != 2:
+        raise header.error(header.at("nr_class"), "nr_class 2", f"{classes}")
 
 
-def _parse_rows(content: bytes, end: int, header: _Header) -> dict[str, Any]:
+def _pair(header: Header, keyword: str, svm_type: str) -> tuple[int, int] | None:
+    """Two whole numbers: of classifiers only, and a foreign one may go without."""
+    if svm_type not in CLASSIFIERS:
+        header.check_absent(keyword, svm_type, CLASSIFIERS)
+        return None
+    if header.foreign and keyword not in header:
+        return None
+    first, second = header.integers(keyword, 2)
+    return first, second
+
+
+def _parse_rows(header: Header) -> dict[str, Any]:
     """The support vectors: as many svmlight rows as promised, one a line, nothing else."""
-    _check_row_count(content, end, header)
-    text = content[header.size : end]
+    total_sv = _total_sv(header)
+    header.check_rows(total_sv, "support vectors (total_sv)")
+    text = header.content[header.size : header.end]
     _check_plain_rows(text, header)
     block = svmlight.parse(
         text, name=header.name, labels="number", zero_based=True, first_line=header.rows_at
     )
-    if len(block.y) != header.total_sv:
+    if len(block.y) != total_sv:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
         raise header.error(header.rows_at + blank, "a support vector", "a blank line")
     return {
@@ -368,29 +230,11 @@ def _parse_rows(content: bytes, end: int, header: _Header) -> dict[str, Any]:
     }
 
 
-def _check_row_count(content: bytes, end: int, header: _Header) -> None:
-    promised, found = header.total_sv, content.count(b"\n", header.size, end)
-    last_line = header.rows_at + found
-    tail = content[content.rfind(b"\n", 0, end) + 1 : end]
-    if found < promised:
-        raise header.error(
-            last_line,
-            f"{promised} support vectors (total_sv)",
-            f"{found} whole lines of them (truncated?)",
-        )
-    if found > promised or tail:
-        raise header.error(
-            header.rows_at + promised,
-            f"the end of the model after {promised} support vectors (total_sv)",
-            content[header.size : end].split(b"\n", promised)[promised],
-        )
-
-
 # A row of LIBSVM holds none of these, though svmlight text may: comments, qid, unlabelled rows.
 FOREIGN_TO_ROWS = (b"#", b"q", b"?", b"\xef")
 
 
-def _check_plain_rows(text: bytes, header: _Header) -> None:
+def _check_plain_rows(text: bytes, header: Header) -> None:
     for mark in FOREIGN_TO_ROWS:
         at = text.find(mark)
         if at >= 0:

@@ -1,0 +1,261 @@
+"""What LIBSVM's and LIBLINEAR's model formats share: header lines of a keyword and its words.
+
+Checks lines, words and numbers; which keywords must stand there, and what they mean, is the
+business of the two formats.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from randsvm.errors import ModelError
+from randsvm.formats import trailer as trailers
+from randsvm.formats.trailer import shown
+
+# First word of a model that LIBSVM's and LIBLINEAR's programs must refuse; the second word is
+# the version.
+FOREIGN = "randsvm_model"
+FOREIGN_VERSION = 1
+
+NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
+INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
+MOST_LINES = 16  # of a header in either format, a foreign first line included
+
+N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What tells the header of one format from that of the other.
+
+    program: whose format it is; keywords: in that program's order; end: the header's last line
+    """
+
+    program: str
+    keywords: tuple[str, ...]
+    end: str
+    longest_line: int
+
+
+def kind(content: bytes) -> Literal["libsvm", "liblinear"] | None:
+    """Whose format the model in `content` has; None: it is no model.
+
+    The programs accept their header lines in any order, so the telling keyword is looked for in
+    as many lines as a header has.
+    """
+    for line in itertools.islice(io.BytesIO(content), MOST_LINES):
+        match line.split(None, 1)[:1]:
+            case [b"svm_type"]:
+                return "libsvm"
+            case [b"solver_type"]:
+                return "liblinear"
+    return None
+
+
+def render(
+    layout: Layout,
+    entries: Mapping[str, tuple[object, ...] | None],
+    foreign_first_line: str | None,
+) -> bytes:
+    """The header's lines; entries that are None are left out.
+
+    repr of a float is its shortest form that reads back to the same bits.
+    """
+    lines = [] if foreign_first_line is None else [foreign_first_line]
+    lines += [
+        " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
+    ]
+    return "\n".join([*lines, layout.end, ""]).encode()
+
+
+def _text(entry: object) -> str:
+    # float() first: repr of a numpy number names its type.
+    return repr(float(entry)) if isinstance(entry, float | np.floating) else str(entry)
+
+
+def read(content: bytes, name: str, layout: Layout) -> tuple[Header, dict[str, str] | None]:
+    """The header of the model in `content`, which messages call `name`, and its trailer.
+
+    Raises ModelError; one with a foreign first line must have a trailer.
+    """
+    end, trailer = trailers.split(content, name)
+    header = Header(content, end, name, layout)
+    if header.foreign and trailer is None:
+        raise ModelError(
+            f"{name}: expected '# randsvm' lines at the end of a {FOREIGN} file, found none "
+            f"(truncated?)"
+        )
+    return header, trailer
+
+
+class Header:
+    """The lines of content[:end] up to the layout's last.
+
+    foreign: whether the first line is one that the layout's program refuses
+    size: bytes up to and with the last line; rows_at: number of the line after it
+    """
+
+    def __init__(self, content: bytes, end: int, name: str, layout: Layout) -> None:
+        self.content = content
+        self.end = end
+        self.name = name
+        self.foreign = False
+        self.size = 0
+        self._layout = layout
+        self._found: dict[str, tuple[int, list[bytes]]] = {}
+        for number in itertools.count(1):
+            line = self._line(number)
+            self.size += len(line)
+            word, *rest = line.split() or [b""]
+            if number == 1 and word == FOREIGN.encode():
+                self._check_version(rest)
+                self.foreign = True
+            elif line.rstrip() == layout.end.encode():
+                self.rows_at = number + 1
+                break
+            else:
+                self._add(number, word, rest, line)
+
+    def _line(self, number: int) -> bytes:
+        if self.size == self.end:
+            if self.end == 0:
+                raise self.error(number, "a model", "an empty file")
+            raise self.error(
+                number, f"the line '{self._layout.end}'", "the end of the file (truncated?)"
+            )
+        limit = min(self.end, self.size + self._layout.longest_line)
+        line = self.content[self.size : self.content.find(b"\n", self.size, limit) + 1]
+        if not line:
+            found = self.content[self.size : limit]
+            raise self.error(number, "a whole line of the model's header", found)
+        return line
+
+    def error(self, number: int, expected: str, found: bytes | str) -> ModelError:
+        what = found if isinstance(found, str) else shown(found.strip())
+        return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
+
+    def _check_version(self, words: list[bytes]) -> None:
+        version = b"".join(words[:1])
+        if INTEGER.fullmatch(version) and int(version) > FOREIGN_VERSION:
+            raise self.error(
+                1,
+                f"{FOREIGN} {FOREIGN_VERSION}",
+                f"{FOREIGN} {int(version)}: a newer version of randsvm wrote this model",
+            )
+        if version != b"%d" % FOREIGN_VERSION:
+            raise self.error(1, f"{FOREIGN} {FOREIGN_VERSION}", version)
+
+    def _add(self, number: int, word: bytes, rest: list[bytes], line: bytes) -> None:
+        keyword = word.decode("ascii", "replace")
+        if keyword not in self._layout.keywords:
+            expected = f"a keyword of {self._layout.program}'s model format"
+            raise self.error(number, expected, word or line)
+        if keyword in self._found:
+            first = self._found[keyword][0]
+            raise self.error(number, f"'{keyword}' once (line {first})", "it again")
+        self._found[keyword] = number, rest
+
+    def __contains__(self, keyword: str) -> bool:
+        return keyword in self._found
+
+    def at(self, keyword: str) -> int:
+        """The number of the line with `keyword`."""
+        return self._found[keyword][0]
+
+    def words(self, keyword: str) -> list[bytes]:
+        """What follows `keyword`."""
+        if keyword not in self._found:
+            raise ModelError(
+                f"{self.name}: expected a line '{keyword} ...' before the line "
+                f"'{self._layout.end}', found none"
+            )
+        return self._found[keyword][1]
+
+    def choice(
+        self, keyword: str, allowed: Iterable[str], hints: Mapping[str, str] | None = None
+    ) -> str:
+        """The one word after `keyword`; a hint is what a message says of a word not allowed."""
+        words = b" ".join(self.words(keyword))
+        word = words.decode("ascii", "replace")
+        if word not in allowed:
+            found = (hints or {}).get(word, words)
+            raise self.error(self.at(keyword), f"{keyword} {either(allowed)}", found)
+        return word
+
+    def integers(self, keyword: str, count: int) -> tuple[int, ...]:
+        """The `count` whole numbers after `keyword`."""
+        words = self._counted(keyword, count)
+        if not all(INTEGER.fullmatch(w) and -INT_LIMIT <= int(w) < INT_LIMIT for w in words):
+            raise self.error(
+                self.at(keyword), f"whole numbers below 2^31 after '{keyword}'", b" ".join(words)
+            )
+        return tuple(map(int, words))
+
+    def numbers(self, keyword: str, count: int) -> tuple[float, ...]:
+        """The `count` finite numbers after `keyword`."""
+        words = self._counted(keyword, count)
+        if not all(map(is_number, words)):
+            raise self.error(
+                self.at(keyword), f"finite numbers after '{keyword}'", b" ".join(words)
+            )
+        return tuple(map(float, words))
+
+    def optional_numbers(self, keyword: str, count: int) -> tuple[float, ...] | None:
+        return self.numbers(keyword, count) if keyword in self else None
+
+    def not_negative(self, keyword: str, read: Callable[[str, int], tuple[N, ...]]) -> N:
+        """The one number after `keyword`, which `read` (integers or numbers) reads."""
+        number = read(keyword, 1)[0]
+        if number < 0:
+            raise self.error(self.at(keyword), f"{keyword} of 0 or more", f"{number}")
+        return number
+
+    def _counted(self, keyword: str, count: int) -> list[bytes]:
+        words = self.words(keyword)
+        if len(words) != count:
+            expected = f"{count} number{'s' * (count > 1)} after '{keyword}'"
+            raise self.error(self.at(keyword), expected, f"{len(words)}")
+        return words
+
+    def check_absent(self, keyword: str, kind: str, owners: Iterable[str]) -> None:
+        """Refuse `keyword`, which only `owners` have, in the header of `kind`."""
+        if keyword in self:
+            found = f"'{keyword}', which only {either(owners)} has"
+            raise self.error(self.at(keyword), f"the header of {kind}", found)
+
+    def check_rows(self, promised: int, what: str) -> None:
+        """Refuse a body that has not as many whole lines as promised, or more than these."""
+        found = self.content.count(b"\n", self.size, self.end)
+        tail = self.content[self.content.rfind(b"\n", 0, self.end) + 1 : self.end]
+        if found < promised:
+            raise self.error(
+                self.rows_at + found,
+                f"{promised} {what}",
+                f"{found} whole lines of them (truncated?)",
+            )
+        if found > promised or tail:
+            raise self.error(
+                self.rows_at + promised,
+                f"the end of the model after {promised} {what}",
+                self.content[self.size : self.end].split(b"\n", promised)[promised],
+            )
+
+
+def is_number(word: bytes) -> bool:
+    """Whether `word` is a finite decimal number: no nan, no 1_0, no 0x1p3."""
+    return NUMBER.fullmatch(word) is not None and math.isfinite(float(word))
+
+
+def either(words: Iterable[str]) -> str:
+    """'a, b or c'."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,255 @@
+"""LIBLINEAR's text model format and its checks.
+
+Holds what the file holds and nothing more: what a model means is the business of model.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from randsvm import files
+from randsvm.errors import ModelError
+from randsvm.formats import header as headers
+from randsvm.formats import trailer as trailers
+from randsvm.formats.header import INT_LIMIT, Header, Layout
+
+CRAMMER_SINGER = "MCSVM_CS"
+CLASSIFIERS = (
+    "L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL", CRAMMER_SINGER,
+    "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL",
+)  # fmt: skip
+REGRESSIONS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
+ONE_CLASS = "ONECLASS_SVM"
+SOLVER_TYPES = (*CLASSIFIERS, *REGRESSIONS, ONE_CLASS)
+
+# In LIBLINEAR's order: its reader needs nr_class before label. Regression and one-class have
+# nr_class 2. The line of labels is as long as there are classes: 87,000 of them fit.
+LAYOUT = Layout(
+    "LIBLINEAR",
+    ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"),
+    end="w",
+    longest_line=1 << 20,
+)
+BLOCK_NUMBERS = 1 << 16  # of w, written at once
+BLOCK_BYTES = 1 << 20  # of text, read at once
+
+
+@dataclass(frozen=True)
+class LiblinearModel:
+    """f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, as LIBLINEAR writes it.
+
+    label : of the classes, None for regression and one-class, and where a foreign one lacks it
+    bias : the value of the feature that follows the last; < 0: there is none
+    rho : of one-class, else None
+    w : (nr_feature + 1 with a bias, columns) float64, C-contiguous; see shape_of_w
+    """
+
+    solver_type: str
+    nr_class: int
+    label: tuple[int, ...] | None
+    nr_feature: int
+    bias: float
+    rho: float | None
+    w: np.ndarray
+
+
+def shape_of_w(solver_type: str, nr_class: int, nr_feature: int, bias: float) -> tuple[int, int]:
+    """Rows and columns of w: a column a class, but one for two classes except Crammer-Singer's."""
+    one_column = nr_class == 2 and solver_type != CRAMMER_SINGER
+    return nr_feature + (bias >= 0), 1 if one_column else nr_class
+
+
+# Writing
+
+
+def write(
+    path: str,
+    model: LiblinearModel,
+    trailer: Mapping[str, str],
+    foreign_first_line: str | None = None,
+) -> None:
+    """Write `model`, the trailer's items and their seal to `path`, whole or not at all.
+
+    foreign_first_line: 'randsvm_model 1 ...' makes LIBLINEAR's programs refuse a model that they
+    would misread; it may then lack `label`.
+    Raises ModelError, before `path` is touched, for a model that `parse` would refuse.
+    """
+    header = _render_header(model, foreign_first_line)
+    _, shape = _fields(Header(header, len(header), path, LAYOUT))
+    if model.w.shape != shape:
+        raise ValueError(f"expected w of shape {shape}, got {model.w.shape}")
+    if not np.isfinite(model.w).all():
+        raise ModelError(f"{path}: expected finite numbers in w, found others")
+    with files.create_output(path) as stream:
+        sealed = trailers.Sealed(stream)
+        sealed.write(header)
+        for text in _render_rows(model.w):
+            sealed.write(text)
+        sealed.seal(trailer)
+
+
+def _render_header(model: LiblinearModel, foreign_first_line: str | None) -> bytes:
+    """The lines up to 'w', each where LIBLINEAR has it."""
+    entries: dict[str, tuple[object, ...] | None] = {
+        "solver_type": (model.solver_type,),
+        "nr_class": (model.nr_class,),
+        "label": model.label,
+        "nr_feature": (model.nr_feature,),
+        "bias": (_shortest(model.bias),),
+        "rho": None if model.rho is None else (_shortest(model.rho),),
+    }
+    return headers.render(LAYOUT, entries, foreign_first_line)
+
+
+def _shortest(number: float) -> str:
+    return repr(float(number)).removesuffix(".0")
+
+
+def _render_rows(w: np.ndarray) -> Iterator[bytes]:
+    """The rows of w in blocks of lines, every number with a space behind it as LIBLINEAR does."""
+    columns = w.shape[1]
+    rows = max(1, BLOCK_NUMBERS // columns)
+    for start in range(0, len(w), rows):
+        numbers = map(repr, w[start : start + rows].ravel().tolist())
+        lines = map(" ".join, zip(*[numbers] * columns, strict=True))  # `columns` numbers a line
+        text = " \n".join([*lines, ""])
+        yield text.replace(".0 ", " ").encode()  # repr has '.0' behind whole numbers only
+
+
+# Reading
+
+
+def parse(content: bytes, name: str) -> tuple[LiblinearModel, dict[str, str] | None]:
+    """The model in `content`, which messages call `name`, and its trailer.
+
+    The trailer is None for LIBLINEAR's own files. Holds w twice and some blocks of text besides
+    `content`, whatever the header promises. Raises ModelError.
+    """
+    header, trailer = headers.read(content, name, LAYOUT)
+    fields, (rows, columns) = _fields(header)
+    return LiblinearModel(**fields, w=_parse_rows(header, rows, columns)), trailer
+
+
+def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
+    """What LiblinearModel holds beside w, and the shape of w."""
+    solver_type = header.choice("solver_type", SOLVER_TYPES)
+    nr_class = _nr_class(header, solver_type)
+    nr_feature = header.not_negative("nr_feature", header.integers)
+    bias = header.numbers("bias", 1)[0]
+    shape = shape_of_w(solver_type, nr_class, nr_feature, bias)
+    _check_size(header, *shape)
+    return {
+        "solver_type": solver_type,
+        "nr_class": nr_class,
+        "label": _label(header, solver_type, nr_class),
+        "nr_feature": nr_feature,
+        "bias": bias,
+        "rho": _rho(header, solver_type),
+    }, shape
+
+
+def _nr_class(header: Header, solver_type: str) -> int:
+    nr_class = header.integers("nr_class", 1)[0]
+    if solver_type not in CLASSIFIERS and nr_class != 2:
+        raise header.error(header.at("nr_class"), f"nr_class 2 of {solver_type}", f"{nr_class}")
+    if nr_class < 1:
+        raise header.error(header.at("nr_class"), "nr_class of 1 or more", f"{nr_class}")
+    return nr_class
+
+
+def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] | None:
+    """One whole number a class: of classifiers only, and a foreign one may go without."""
+    if solver_type not in CLASSIFIERS:
+        header.check_absent("label", solver_type, ["a classifier"])
+        return None
+    if header.foreign and "label" not in header:
+        return None
+    label = header.integers("label", nr_class)
+    most_common, times = Counter(label).most_common(1)[0]
+    if times > 1:
+        raise header.error(header.at("label"), "different labels", f"{most_common} {times} times")
+    return label
+
+
+def _rho(header: Header, solver_type: str) -> float | None:
+    if solver_type != ONE_CLASS:
+        header.check_absent("rho", solver_type, [ONE_CLASS])
+        return None
+    return header.numbers("rho", 1)[0]
+
+
+def _check_size(header: Header, rows: int, columns: int) -> None:
+    if not header.foreign and max(rows, rows * columns) >= INT_LIMIT:
+        raise header.error(
+            header.at("nr_feature"),
+            "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",
+            f"{rows} rows of {columns}",
+        )
+
+
+def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
+    """w: as many lines as promised, a number a column in each, nothing else.
+
+    Memory follows the text: nothing is sized by `rows` and `columns`.
+    """
+    header.check_rows(rows, "rows of w (nr_feature and the bias)")
+    blocks = [np.empty(0)]
+    number = header.rows_at
+    for text in _blocks_of_lines(header.content, header.size, header.end):
+        block = _numbers(text, columns)
+        if block is None:
+            raise _fault(header, number, text, columns)
+        blocks.append(block)
+        number += text.count(b"\n")
+    return np.concatenate(blocks).reshape(rows, columns)
+
+
+def _blocks_of_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
+    """content[start:end], which ends with a newline, some whole lines at a time."""
+    while start < end:
+        stop = content.index(b"\n", min(start + BLOCK_BYTES, end - 1)) + 1
+        yield content[start:stop]
+        start = stop
+
+
+def _numbers(text: bytes, columns: int) -> np.ndarray | None:
+    """The finite numbers in the lines of text, `columns` in each; None: it holds something else.
+
+    float takes what `is_number` does, and inf, nan and 1_0 besides.
+    """
+    if not _is_rectangle(text, columns):
+        return None
+    try:
+        numbers = np.array(list(map(float, text.split())))
+    except ValueError:
+        return None
+    return numbers if np.isfinite(numbers).all() and b"_" not in text else None
+
+
+def _is_rectangle(text: bytes, columns: int) -> bool:
+    """Whether every line of text has `columns` words."""
+    characters = np.frombuffer(text, np.uint8)
+    blank = characters <= ord(" ")  # other control characters make a word that is no number
+    first = ~blank
+    first[1:] &= blank[:-1]
+    newlines = np.flatnonzero(characters == ord("\n"))
+    begun = np.searchsorted(np.flatnonzero(first), newlines)  # words before each newline
+    return bool((begun == columns * np.arange(1, len(newlines) + 1)).all())
+
+
+def _fault(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:
+    """What is wrong with the first bad line of text, which has one."""
+    for number, line in enumerate(text[:-1].split(b"\n"), first_line):
+        words = line.split()
+        for word in words:
+            if not headers.is_number(word):
+                return header.error(number, "a finite number of w", word)
+        if len(words) != columns:
+            expected = f"{columns} number{'s' * (columns > 1)} in a row of w"
+            return header.error(number, expected, f"{len(words)}")
+    raise AssertionError("expected a bad line")

@@ -1,0 +1,53 @@
+"""What every training has in common, whatever the algorithm. Knows none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from randsvm import files
+from randsvm.params import Limits, Resources, Run, StopParams
+
+# Before a time limit: seconds kept free for what is noticed late and for writing, and by how much
+# a closing evaluation may take longer than the last scan lets expect.
+LATE = 0.2
+HEADROOM = 1.25
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all algorithms share: when to stop, seed and index base, resources, and the model
+    whose solution is the start (--warm-start)."""
+
+    stop: StopParams = field(default_factory=StopParams)
+    limits: Limits = field(default_factory=Limits)
+    run: Run = field(default_factory=Run)
+    resources: Resources = field(default_factory=Resources)
+    warm_start: str | None = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """Everything that was left open is resolved; reading is over, where it comes before learning
+    (else n, d, nnz and C are not known)."""
+
+    algorithm: str
+    configuration: list[str]
+    n: int | None
+    d: int | None
+    nnz: int | None
+    C: float | None
+    lambda_: float
+    seconds: float
+
+
+class TimeLimitError(Exception):
+    """The time for rounds is over; raised out of whatever is under way."""
+
+
+def check_paths(data: str, model: str, job: Job) -> None:
+    """Raise ParameterError or OutputError for files that cannot be or destroy each other, before
+    hours of work."""
+    cache = {"--cache": job.resources.cache}
+    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": data, **cache})
+    files.check_apart(cache, {"--warm-start": job.warm_start})
+    files.check_output(model)

@@ -1,0 +1,71 @@
+"""The plain twin of randsvm/_sgd.pyx: the same steps with w and its mean written out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def loss(name: str, z: float) -> float:
+    if name == "hinge":
+        return max(0.0, 1 - z)
+    if name == "squared-hinge":
+        return max(0.0, 1 - z) ** 2
+    return float(np.logaddexp(0, -z))
+
+
+def slope(name: str, z: float) -> float:
+    """dL/dz."""
+    if name == "hinge":
+        return -1.0 if z < 1 else 0.0
+    if name == "squared-hinge":
+        return -2 * max(0.0, 1 - z)
+    return -1 / (1 + math.exp(z))
+
+
+class Plain:
+    """w (d, K), b (K,); every iterate is kept, so that a mean is a mean."""
+
+    def __init__(self, d, classes, steps):
+        K = 1 if classes == 2 and not steps.crammer_singer else classes
+        self.w, self.b = np.zeros((d, K)), np.zeros(K)
+        self.steps, self.t = steps, 0
+        self.iterates = []
+        self.losses, self.errors = 0.0, 0
+
+    def rate(self):
+        steps = self.steps
+        if steps.fixed_rate:
+            return steps.fixed_rate
+        eta = steps.eta0 / (1 + steps.lambda_ * steps.eta0 * self.t)
+        return eta * max(0.0, 1 - self.t / steps.horizon) if steps.horizon else eta
+
+    def learn(self, x, label):
+        steps, f = self.steps, x @ self.w + self.b
+        K, weight = len(f), steps.weights[label]
+        self.t += 1
+        eta = self.rate()
+        gradient = np.zeros(K)
+        if steps.crammer_singer:
+            rival = max((k for k in range(K) if k != label), key=lambda k: f[k])
+            z = f[label] - f[rival]
+            self.losses += weight * loss("hinge", z)
+            gradient[label] += weight * slope("hinge", z)
+            gradient[rival] -= weight * slope("hinge", z)
+        else:
+            signs = [1 if label == k else -1 for k in range(K)]
+            self.losses += weight * sum(
+                loss(steps.loss, s * g) for s, g in zip(signs, f, strict=True)
+            )
+            gradient = np.array(
+                [weight * s * slope(steps.loss, s * g) for s, g in zip(signs, f, strict=True)]
+            )
+        said = int(f.argmax()) if K > 1 else int(f[0] <= 0)
+        self.errors += said != label
+        self.w = self.w * (1 - eta * steps.lambda_) - eta * np.outer(x, gradient)
+        self.b = self.b - eta * steps.bias_rate * gradient
+        self.iterates.append((self.w, self.b))
+
+    def mean(self):
+        return [np.mean([iterate[i] for iterate in self.iterates], axis=0) for i in (0, 1)]
