@@ -22,17 +22,11 @@ from randsvm.formats.liblinear_model import LiblinearModel
 from randsvm.formats.libsvm_model import LibsvmModel
 from randsvm.kernels import Expansion, Kernel, Space, prefers_dense
 from randsvm.svmlight import LabelTable
-from randsvm.tasks import CRAMMER_SINGER
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
 KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}
 FOREIGN_LINE = f"{FOREIGN} {FOREIGN_VERSION}"
 
-# LIBLINEAR's solvers whose models are classifiers.
-LINEAR_CLASSIFIERS = (
-    *("L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL"),
-    *(CRAMMER_SINGER, "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL"),
-)
 # A linear model with more than SPARSEST rows of zeros for one of w (and SPARE_ROWS besides) is
 # written in our own layout: one index of 2147483647 must not make a file of 8 GB.
 SPARSEST = 20
@@ -256,8 +250,10 @@ class LinearModel(Model):
     @staticmethod
     def parse(content: bytes, name: str) -> LinearModel:
         body, trailer = liblinear_model.parse(content, name)
-        if body.solver_type not in LINEAR_CLASSIFIERS:
+        if body.solver_type not in liblinear_model.CLASSIFIERS:
             raise ModelError(f"{name}: expected a classifier, found {body.solver_type}")
+        if body.nr_class < 2:
+            raise ModelError(f"{name}: expected two classes or more, found {body.nr_class}")
         common = _common(name, trailer, body.label, body.nr_class)
         w = body.w[: body.nr_feature]
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])

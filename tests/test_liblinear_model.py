@@ -155,8 +155,8 @@ def test_liblinear_reads_our_labels_at_the_ends_of_its_range(tmp_path):
     assert loaded.get_labels() == list(model.label)
 
 
-def test_liblinear_reads_a_thousand_classes_and_so_do_we(tmp_path, rng):
-    model = model_of(rng.normal(size=(3, 1000)), nr_class=1000)
+def test_liblinear_reads_two_thousand_classes_and_so_do_we(tmp_path, rng):
+    model = model_of(rng.normal(size=(3, 2000)), nr_class=2000)
     found, _ = liblinear_model.parse(content_of(model, tmp_path), "m")
     assert_same(found, model)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
@@ -560,7 +560,6 @@ PROMISES = [
     edited(b"nr_feature 3", b"nr_feature 2147483647", ONE_COLUMN),
     edited(b"nr_feature 2", b"nr_feature 700000000"),
     edited(b"nr_class 3", b"nr_class 700000000"),
-    edited(b"nr_class 3", b"nr_class 2147483647"),
 ]
 
 
