@@ -5,6 +5,7 @@ Turns names into objects, calls one algorithm, reports through one callable. Nev
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +22,12 @@ from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.collectors import Draws
 from randsvm.dataset import Dataset, Reading
-from randsvm.errors import Interrupted, ModelError
+from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
 from randsvm.jobs import HEADROOM, LATE, Job, Started, TimeLimitError, check_paths
 from randsvm.kernels import slices
 from randsvm.linear import train_sgd
-from randsvm.model import KernelModel, Known, Model, load
+from randsvm.model import ONE_CLASS_LABELS, KernelModel, Known, Model, load
 from randsvm.params import (
     OsunaParams,
     Params,
@@ -50,6 +51,7 @@ from randsvm.stopping import (
     time_limit,
     working_set_full,
 )
+from randsvm.svmlight import Labels
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024
@@ -136,7 +138,7 @@ def train_randsvm(
     job = job or Job()
 
     def plan(D: Dataset, params: Params) -> _Plan:
-        if job.stop.gap is None:
+        if job.stop.gap is None and params.task != "one-class":
             own = algorithm.resolved(D.n)
             assert own.support_bound and own.sample_size
             r, rules = own.sample_size, [support_bound(own.support_bound)]
@@ -144,7 +146,7 @@ def train_randsvm(
         else:
             own = algorithm
             r, params, rules, notices = _working_set(own.sample_size, D, params, job.resources)
-            if own.support_bound is not None:
+            if own.support_bound is not None and job.stop.gap is not None:
                 own, notices = replace(own, support_bound=None), [*notices, GAP_FOR_K]
         return _Plan("randsvm", partial(randsvm, r=r), params, rules, command_line(own), notices)
 
@@ -189,10 +191,20 @@ def _working_set(
     if params.one_bound:
         growth = 0.0 if size else OsunaParams.GROWTH
         return first, replace(params, freeze=True, growth=growth), [], []
-    most = max(first, resources.rows_in_a_solve(D.nnz / D.n))
+    room, why = resources.rows_in_a_solve(D.nnz / D.n), "with class weights"
+    if params.task == "one-class":
+        # sum alpha = nu n with alpha <= 1 takes more rows than nu n.
+        first, why = max(first, math.ceil(OsunaParams.ONE_CLASS * params.total)), "for one-class"
+        first = min(first, D.n)
+        if first > room:
+            raise ParameterError(
+                f"one-class needs a working set of {first} rows ({OsunaParams.ONE_CLASS:g} nu n), "
+                f"which this --memory does not hold: give more, lower -n, or use sgd"
+            )
+    most = max(first, room)
     notice = (
-        f"with class weights the working set holds every support vector: it begins with {first} "
-        f"rows and may grow to {min(most, D.n)} in this --memory"
+        f"{why} the working set holds every support vector: it begins with {first} rows and may "
+        f"grow to {min(most, D.n)} in this --memory"
     )
     params = replace(params, growth=OsunaParams.INSIDE_GROWTH, most=most)
     return first, params, [working_set_full(first)], [notice]
@@ -210,14 +222,18 @@ def _train(
     job.stop.check(params)
     check_paths(data, model, job)
     old = _to_start_from(job.warm_start) if job.warm_start else None
-    reading = Reading(zero_based=job.run.zero_based)
+    labels: Labels = "number" if params.task == "svr" else "class"
+    reading = Reading(labels, job.run.zero_based)
     progress = _Progress(began, job.limits.time_limit, watch)
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
-        D = dataset.two_classes(whole, data)
-        first = dataset.positive_class(D)
-        order = (first, 1 - first)
-        names, counts = [D.header.names[i] for i in order], [D.header.counts[i] for i in order]
-        params = params.resolved(D.d).weighted(names, counts)
+        params = params.resolved(whole.n, whole.d)
+        if params.task == "svc":
+            D = dataset.two_classes(whole, data)
+            order = dataset.order_of_classes(D)
+            names, counts = [D.header.names[i] for i in order], [D.header.counts[i] for i in order]
+            params = params.weighted(names, counts)
+        else:
+            D = whole if params.task == "svr" else dataset.one_class(whole)
         params = replace(params, cache=job.resources.libsvm_megabytes)
         plan = plan_for(D, params)
         words = command_line(params)
@@ -421,18 +437,18 @@ def _facts(
 
 def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> KernelModel:
     """SV as a model of its own: over the features that its support vectors have."""
-    X = SV.points.X
+    X, task = SV.points.X, SV.params.task
     used, columns = np.unique(X.indices, return_inverse=True)
-    first = dataset.positive_class(D)
-    order = (first, 1 - first)
+    order = dataset.order_of_classes(D) if task == "svc" else []
     return KernelModel(
+        task=task,
         kernel=SV.kernel,
         Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(len(SV), len(used))),
         features=D.header.features[used],
         beta=SV.beta,
         b=SV.b,
-        labels=tuple(D.header.names[i] for i in order),
-        values=tuple(D.header.values[i] for i in order),
+        labels=ONE_CLASS_LABELS if task == "one-class" else tuple(D.header.names[i] for i in order),
+        values=(1, -1) if task == "one-class" else tuple(D.header.values[i] for i in order),
         zero_based=run.zero_based,
         known=Known.of(D.header.features),
         facts=facts,
@@ -441,15 +457,19 @@ def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> KernelModel:
 
 @dataclass(frozen=True)
 class Predicted:
-    """How prediction went. correct of labelled rows; rows include the unlabelled.
+    """How prediction went; rows include the unlabelled.
 
-    accuracy: in percent, nan without labelled rows. to_stdout: whether the lines went there.
+    Of the labelled rows: correct and accuracy in percent, or for a regression squared_error (mean)
+    and squared_correlation; nan without labelled rows, None where it is the other kind of model.
+    to_stdout: whether the lines went there.
     """
 
     rows: int
     labelled: int
-    correct: int
-    accuracy: float
+    correct: int | None
+    accuracy: float | None
+    squared_error: float | None
+    squared_correlation: float | None
     unseen_features: int
     seconds: float
     to_stdout: bool
@@ -474,7 +494,7 @@ def predict(
     files.check_output(output)
     loaded = load(model)
     jobs = (resources or Resources()).workers
-    count = _Counts()
+    count = _Regressed() if loaded.regression else _Classified()
     with listening(watch):
         with files.create_output(output) as stream:
             for f in _decisions(data, loaded, jobs, count):
@@ -485,8 +505,7 @@ def predict(
         outcome = Predicted(
             count.rows,
             count.labelled,
-            count.correct,
-            100 * count.correct / count.labelled if count.labelled else nan,
+            *count.score,
             len(count.unseen),
             time.perf_counter() - began,
             output == files.STANDARD,
@@ -495,19 +514,64 @@ def predict(
         return outcome
 
 
+# correct, accuracy, squared error, squared correlation: see Predicted.
+Score = tuple[int | None, float | None, float | None, float | None]
+
+
 class _Counts:
+    """What is counted over all rows, and the score of the labelled ones."""
+
     def __init__(self) -> None:
-        self.rows = self.labelled = self.correct = self.unseen_values = 0
+        self.rows = self.labelled = self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
 
-    def add(self, classes: np.ndarray, f: np.ndarray, unseen: np.ndarray) -> None:
-        labelled = ~np.isnan(classes)
+    def add(self, y: np.ndarray, f: np.ndarray, unseen: np.ndarray) -> None:
+        """y : (m,) class numbers or targets, nan where there is none."""
+        labelled = ~np.isnan(y)
         self.rows += len(f)
         self.labelled += int(labelled.sum())
-        self.correct += int((classes == Model.said(f)).sum())
+        self.compare(y[labelled], f[labelled])
         if len(unseen):
             self.unseen_values += len(unseen)
             self.unseen = np.union1d(self.unseen, unseen)
+
+    def compare(self, y: np.ndarray, f: np.ndarray) -> None:
+        raise NotImplementedError
+
+    @property
+    def score(self) -> Score:
+        raise NotImplementedError
+
+
+class _Classified(_Counts):
+    correct = 0
+
+    def compare(self, y: np.ndarray, f: np.ndarray) -> None:
+        self.correct += int((y == Model.said(f)).sum())
+
+    @property
+    def score(self) -> Score:
+        accuracy = 100 * self.correct / self.labelled if self.labelled else nan
+        return self.correct, accuracy, None, None
+
+
+class _Regressed(_Counts):
+    def __init__(self) -> None:
+        super().__init__()
+        # Sums of e^2, y, f, y^2, f^2, y f.
+        self.sums = np.zeros(6)
+
+    def compare(self, y: np.ndarray, f: np.ndarray) -> None:
+        self.sums += [((f - y) ** 2).sum(), y.sum(), f.sum(), y @ y, f @ f, y @ f]
+
+    @property
+    def score(self) -> Score:
+        """As svm-predict computes them."""
+        m, (error, y, f, yy, ff, yf) = self.labelled, self.sums.tolist()
+        if m == 0:
+            return None, None, nan, nan
+        spread = (m * yy - y * y) * (m * ff - f * f)
+        return None, None, error / m, (m * yf - y * f) ** 2 / spread if spread else nan
 
 
 def _predicting(read: object) -> None:
@@ -521,7 +585,7 @@ def _decisions(data: str, model: Model, jobs: int, count: _Counts) -> Iterator[n
     table = svmlight.LabelTable(data, unlabelled=True, names=model.labels)
     blocks = svmlight.read_blocks(
         data,
-        labels="class",
+        labels="number" if model.regression else "class",
         zero_based=model.zero_based,
         unlabelled=True,
         jobs=jobs,
@@ -529,7 +593,7 @@ def _decisions(data: str, model: Model, jobs: int, count: _Counts) -> Iterator[n
     )
     with ThreadPoolExecutor(jobs) as pool:
         for block in blocks:
-            classes = table.classes(block)
+            y = block.y if model.regression else table.classes(block)
 
             def work(at: slice, block: svmlight.Block = block) -> tuple[np.ndarray, np.ndarray]:
                 indptr = block.indptr[at.start : at.stop + 1]
@@ -538,16 +602,16 @@ def _decisions(data: str, model: Model, jobs: int, count: _Counts) -> Iterator[n
                 return model.decision(rows), rows.unseen
 
             for at, (f, unseen) in zip(
-                slices(len(classes), PREDICT_ROWS),
-                pool.map(work, slices(len(classes), PREDICT_ROWS)),
+                slices(len(y), PREDICT_ROWS),
+                pool.map(work, slices(len(y), PREDICT_ROWS)),
                 strict=True,
             ):
-                count.add(classes[at], f, unseen)
+                count.add(y[at], f, unseen)
                 yield f
 
 
 def _lines(f: np.ndarray, model: Model, scores: bool) -> bytes:
-    if scores:
+    if scores or model.regression:
         rows = f.reshape(len(f), -1).tolist()
         return "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
     names = [(name + "\n").encode("utf-8", "surrogateescape") for name in model.labels]

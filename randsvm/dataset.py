@@ -810,17 +810,22 @@ def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
     Of two labels LIBSVM's first comes first (see `two_classes`), of more the first in the file.
     """
     if len(D.header.values) <= 2:
-        two = two_classes(D, path)
-        first = positive_class(two)
-        order = [first, 1 - first]
+        order = order_of_classes(two_classes(D, path))
     else:
         order = list(range(len(D.header.values)))
     return D.relabel(np.argsort(order).astype(float)), order
 
 
-def positive_class(D: Dataset) -> int:
+def one_class(D: Dataset) -> Dataset:
+    """The view of D whose labels say nothing: y = 0."""
+    return D.relabel(np.zeros(len(D.header.values)))
+
+
+def order_of_classes(D: Dataset) -> list[int]:
+    """The class numbers of a view of `two_classes`, that of y = +1 first."""
     assert D.targets is not None
-    return int(np.argmax(D.targets))
+    first = int(np.argmax(D.targets))
+    return [first, 1 - first]
 
 
 __all__ = ["Chunk", "Dataset", "Reading", "Shard", "load", "random_subset", "two_classes"]

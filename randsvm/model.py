@@ -25,6 +25,17 @@ from randsvm.svmlight import LabelTable
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
 KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}
+# Models of LIBSVM's nu forms predict as those of its C forms do.
+TASKS = {
+    "c_svc": "svc",
+    "nu_svc": "svc",
+    "one_class": "one-class",
+    "epsilon_svr": "svr",
+    "nu_svr": "svr",
+}
+SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
+# What a one-class model says of a row.
+ONE_CLASS_LABELS = ("1", "-1")
 FOREIGN_LINE = f"{FOREIGN} {FOREIGN_VERSION}"
 
 # A linear model with more than SPARSEST rows of zeros for one of w (and SPARE_ROWS besides) is
@@ -108,6 +119,11 @@ class Model:
         """
         raise NotImplementedError
 
+    @property
+    def regression(self) -> bool:
+        """Whether decision values are the answer themselves."""
+        return not self.labels
+
     @staticmethod
     def said(f: np.ndarray) -> np.ndarray:
         """The class of each row, (m,) int64, by its decision values."""
@@ -137,10 +153,15 @@ class Model:
         return tuple(int(v) for v in self.values) if plain else None
 
     @property
+    def _named(self) -> bool:
+        """Whether the labels come from the data."""
+        return bool(self.labels)
+
+    @property
     def _trailer(self) -> dict[str, str]:
         return {
             **self.facts,
-            "labels": " ".join(self.labels),
+            **({"labels": " ".join(self.labels)} if self._named else {}),
             "index_base": "0" if self.zero_based else "1",
             **({} if self.known is None else {"features": str(self.known)}),
         }
@@ -150,14 +171,20 @@ class Model:
 class KernelModel(Model):
     """f(x) = sum_i beta_i K(z_i, x) + b; f > 0 is the first of two labels, else the second.
 
+    task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels: f is it).
     Z : (m, d) CSR float32, the support vectors over the d distinct features they have, grouped by
     class; beta : (m,) float64.
     """
 
+    task: str
     kernel: Kernel
     Z: sparse.csr_matrix
     beta: np.ndarray
     b: float
+
+    @property
+    def _named(self) -> bool:
+        return self.task == "svc"
 
     @cached_property
     def _expansion(self) -> Expansion:
@@ -171,34 +198,43 @@ class KernelModel(Model):
         return self._expansion.values(rows.X, rows.extra) + self.b
 
     def save(self, path: str) -> None:
-        positive = self.beta > 0
-        order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
-        Z, numbers, kernel = self.Z[order], self._numbers, self.kernel
+        kernel, Z, beta = self.kernel, self.Z, self.beta
+        numbers = nr_sv = None
+        if self.task == "svc":
+            positive = beta > 0
+            order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
+            Z, beta, numbers = Z[order], beta[order], self._numbers
+            nr_sv = (int(positive.sum()), int((~positive).sum())) if numbers else None
         body = LibsvmModel(
-            svm_type="c_svc",
+            svm_type=SVM_TYPES[self.task],
             kernel_type=LIBSVM_KERNELS[kernel.name],
             degree=kernel.degree,
             gamma=kernel.gamma,
             coef0=kernel.coef0,
             rho=0.0 - self.b,  # no -0.0
             label=numbers,  # type: ignore[arg-type]
-            nr_sv=(int(positive.sum()), int((~positive).sum())) if numbers else None,
-            coefficients=self.beta[order],
+            nr_sv=nr_sv,
+            coefficients=beta,
             indptr=Z.indptr.astype(np.int64),
             indices=self.features[Z.indices],
             values=Z.data,
         )
-        libsvm_model.write(path, body, self._trailer, None if numbers else FOREIGN_LINE)
+        foreign = self.task == "svc" and not numbers
+        libsvm_model.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
 
     @staticmethod
     def parse(content: bytes, name: str) -> KernelModel:
         body, trailer = libsvm_model.parse(content, name)
-        if body.svm_type != "c_svc":
-            raise ModelError(f"{name}: expected a c_svc model, found {body.svm_type}")
-        common = _common(name, trailer, body.label, 2)
+        task = TASKS[body.svm_type]
+        if task == "one-class":
+            common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
+            common["values"] = (1, -1)
+        else:
+            common = _common(name, trailer, body.label, 2 if task == "svc" else 0)
         features, columns = np.unique(body.indices, return_inverse=True)
         m = len(body.coefficients)
         return KernelModel(
+            task=task,
             kernel=Kernel(
                 KERNELS[body.kernel_type],
                 1.0 if body.gamma is None else body.gamma,
@@ -292,7 +328,7 @@ def _common(
 ) -> dict[str, Any]:
     """What every model has, out of its trailer."""
     facts = dict(trailer or {})
-    labels = tuple(facts.pop("labels", " ".join(map(str, label or ()))).split(" "))
+    labels = tuple(filter(None, facts.pop("labels", " ".join(map(str, label or ()))).split(" ")))
     if len(labels) != classes:
         expected = {2: "two"}.get(classes, str(classes))
         raise ModelError(f"{name}: expected {expected} labels in the trailer, found {len(labels)}")

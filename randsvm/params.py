@@ -16,7 +16,8 @@ from randsvm.errors import ParameterError
 
 # LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
 KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid")
-TASK_NAMES = ("svc",)
+# An empty word is a number of LIBSVM's that is not offered (nu-SVC).
+TASK_NAMES = ("svc", "", "one-class", "svr")
 # The position is the number that _sgd.pyx knows a loss by.
 LOSS_NAMES = ("hinge", "squared-hinge", "log")
 MULTICLASS_NAMES = ("ovr", "crammer-singer")
@@ -137,7 +138,11 @@ class Params:
     """What is trained: LIBSVM's letters with LIBSVM's meanings and defaults."""
 
     task: str = option(
-        "svc", TASK_NAMES, "-s", "--task", help="What is trained; svc is LIBSVM's C-SVC (0)."
+        "svc",
+        TASK_NAMES,
+        "-s",
+        "--task",
+        help="What is trained: C-SVC (LIBSVM's 0), epsilon-regression (3), novelty detection (2).",
     )
     kernel: str = option(
         "rbf", KERNEL_NAMES, "-t", "--kernel", help="Kernel, by word or LIBSVM's number."
@@ -152,6 +157,12 @@ class Params:
     )
     coef0: float = option(0.0, "float", "-r", "--coef0", help="coef0 of poly and sigmoid.")
     C: float = shared(1.0, COST)
+    epsilon: float = option(
+        0.1, "float", "-p", "--epsilon", help="Half width of the tube of -s svr without loss."
+    )
+    nu: float = option(
+        0.5, "float", "-n", "--nu", help="Share of the rows that -s one-class may leave outside."
+    )
     tolerance: float = option(
         1e-3, "float", "-e", "--tolerance", help="Tolerance of the KKT conditions."
     )
@@ -161,6 +172,8 @@ class Params:
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
     # Weights of y = +1 and y = -1, see `weighted`.
     class_weights: tuple[float, float] = (1.0, 1.0)
+    # sum beta of every solution: nu n for one-class, see `resolved`.
+    total: float = 0.0
     # Size of LIBSVM's kernel cache in MB. No option here: `Resources` decides, as it does not
     # change what is trained.
     cache: float = 100.0
@@ -172,7 +185,17 @@ class Params:
     most: int = 2**31
 
     def __post_init__(self) -> None:
-        _require(self.task in TASK_NAMES, f"task must be one of {TASK_NAMES}, got {self.task}")
+        _require(
+            self.task != "" and self.task in TASK_NAMES,
+            f"task must be one of {', '.join(filter(None, TASK_NAMES))}, got {self.task}",
+        )
+        _require(
+            0 <= self.epsilon < math.inf, f"epsilon must be >= 0 and finite, got {self.epsilon}"
+        )
+        _require(0 < self.nu <= 1, f"nu must be > 0 and <= 1, got {self.nu}")
+        _require(
+            self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
+        )
         _require(
             self.kernel in KERNEL_NAMES, f"kernel must be one of {KERNEL_NAMES}, got {self.kernel}"
         )
@@ -195,17 +218,22 @@ class Params:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """C of the class y = +1 and of the class y = -1."""
+        """C where beta > 0 and where it is < 0: of the class y = +1 and of the class y = -1."""
         return self.C * self.class_weights[0], self.C * self.class_weights[1]
 
     @property
     def one_bound(self) -> bool:
-        """Whether all rows have the same C: only then can bounded support vectors be frozen."""
-        return self.bounds[0] == self.bounds[1]
+        """Whether bounded support vectors can be frozen: all rows have the same C, and LIBSVM has
+        a form with a linear term (not for one-class)."""
+        return self.bounds[0] == self.bounds[1] and self.task != "one-class"
 
-    def resolved(self, d: int) -> Params:
-        """The same with gamma = 1/d filled in where it was left open (LIBSVM's default)."""
-        return self if self.gamma is not None else replace(self, gamma=1.0 / max(d, 1))
+    def resolved(self, n: int, d: int) -> Params:
+        """The same for n rows of d features: gamma = 1/d where it was left open (LIBSVM's default),
+        and in LIBSVM's scale of one-class 0 <= alpha <= 1, sum alpha = nu n."""
+        gamma = 1.0 / max(d, 1) if self.gamma is None else self.gamma
+        if self.task == "one-class":
+            return replace(self, gamma=gamma, C=1.0, total=self.nu * n)
+        return replace(self, gamma=gamma)
 
     @property
     def positive_semidefinite(self) -> bool:
@@ -289,6 +317,8 @@ class OsunaParams:
     GROWTH = 3.0
     # The same where every support vector has to be inside.
     INSIDE_GROWTH = 1.5
+    # Rows of the first working set of one-class, in units of nu n.
+    ONE_CLASS = 4.0
 
     working_set: int | None = option(
         None,

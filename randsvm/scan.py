@@ -23,7 +23,7 @@ from randsvm.model import KernelModel
 from randsvm.params import Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Linear
-from randsvm.tasks import TASKS, Loss, Task
+from randsvm.tasks import Loss, Task, task_of
 
 # Rows whose running decision value every scan recomputes from scratch in float64, and as many
 # unbounded support vectors at the most.
@@ -129,7 +129,7 @@ def violators(
     """
     running = _running(D, SV, rng)
     began = time.perf_counter()
-    question = _Question(TASKS[SV.params.task], SV, outside.rows, choose(keep, rng.next()))
+    question = _Question(task_of(SV.params), SV, outside.rows, choose(keep, rng.next()))
     found, centres = _advance(D, running, question)
     SV.points = _with_u(D, SV.points)
     if not SV.unbounded.any():
@@ -137,7 +137,7 @@ def violators(
         found = _pass(D, running, question, SV.points.X[:0], SV.beta[:0])
     norm = float(SV.beta @ SV.points.u)
     certificate = Certificate(
-        norm / 2 + found.loss,
+        norm / 2 + found.loss + question.task.total * SV.b,
         question.task.reward(SV.points.y, SV.beta) - norm / 2,
         SV.params.positive_semidefinite,
     )
@@ -269,24 +269,29 @@ def cold_start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
 def warm_start(D: Dataset, model: KernelModel) -> Starter:
     """A start from another model's f on these rows, e.g. yesterday's.
 
-    Rows with y f <= 1 are its support rows and violators. With a bound set, the r of them
-    closest to the margin are the working set and the others are held at alpha = C, as many of
-    either class; without one, the working set is a random sample of them.
+    Rows on the margin or inside (y f <= 1) are its support rows and violators. With a bound set,
+    the r of them closest to the margin are the working set and the others are held at alpha = C,
+    as many of either sign; without one, the working set is a random sample of them.
     Raises ModelError when the model has other labels.
     """
     sign = _orientation(D, model)
 
     def start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
-        rows, margin = _inside_the_margin(D, model, sign, params.tolerance)
+        inside = _inside_the_margin(D, model, sign, params)
         draw = rng.next()
-        extra = D.sample_of_each_class(draw, CLASS_ROWS)
+        extra = np.empty(0, np.int64)
+        if params.task == "svc":
+            extra = D.sample_of_each_class(draw, CLASS_ROWS)
         if not params.freeze:
+            rows = inside.rows
             chosen = Smallest.of(r, rows, draw.keys(0, D.n)[rows]).rows
-            return D.points(np.union1d(chosen, extra)), None
-        W, N = _split_start(rows, np.abs(margin - 1), D.points(rows).y, r, params)
+            # One-class cannot do with fewer rows than nu n.
+            fill = D.sample(draw, r) if params.total and len(chosen) < r else extra
+            return D.points(np.union1d(chosen, fill)), None
+        W, N = _split_start(inside, r, params)
         working = D.points(np.union1d(W, np.setdiff1d(extra, N)))
         held = D.points(N)
-        beta = params.bounds[0] * held.y
+        beta = params.bounds[0] * inside.side[np.searchsorted(inside.rows, N)]
         dense = prefers_dense(D.n, D.d, D.nnz)
         space = Space(Kernel.of(params), dense, None, np.float64)
         u = Expansion(space, held.X, beta).values(working.X)
@@ -296,22 +301,31 @@ def warm_start(D: Dataset, model: KernelModel) -> Starter:
     return start
 
 
-def _split_start(
-    rows: np.ndarray, distance: np.ndarray, y: np.ndarray, r: int, params: Params
-) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class _Inside:
+    """Rows on the margin or inside, ascending; how far, and the sign of beta that they ask for."""
+
+    rows: np.ndarray
+    distance: np.ndarray
+    side: np.ndarray
+
+
+def _split_start(inside: _Inside, r: int, params: Params) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the working set, the closest to the margin, and a balanced bound set of others."""
+    rows, distance, side = inside.rows, inside.distance, inside.side
     on_margin = int((distance <= 2 * params.tolerance).sum())
     order = np.argsort(distance, kind="stable")
     beyond = order[max(r, int(params.growth * on_margin)) :]
-    half = min(int((y[beyond] > 0).sum()), int((y[beyond] < 0).sum()))
-    held = [beyond[y[beyond] * sign > 0][::-1][:half] for sign in (1, -1)]
+    half = min(int((side[beyond] > 0).sum()), int((side[beyond] < 0).sum()))
+    held = [beyond[side[beyond] * sign > 0][::-1][:half] for sign in (1, -1)]
     N = np.sort(rows[np.concatenate(held)])
     return np.setdiff1d(rows, N), N
 
 
 def _orientation(D: Dataset, model: KernelModel) -> float:
     """+1 if the model's first label is D's positive class, -1 if it is the other."""
-    assert D.targets is not None
+    if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
+        return 1.0
     first = D.header.values[int(np.argmax(D.targets))]
     values = list(model.values)
     if sorted(map(str, D.header.values)) != sorted(map(str, values)):
@@ -321,19 +335,19 @@ def _orientation(D: Dataset, model: KernelModel) -> float:
     return 1.0 if str(values[0]) == str(first) else -1.0
 
 
-def _inside_the_margin(
-    D: Dataset, model: KernelModel, sign: float, tolerance: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with y f <= 1 + tolerance under `model`, ascending, and their y f."""
+def _inside_the_margin(D: Dataset, model: KernelModel, sign: float, params: Params) -> _Inside:
+    """The rows that are not beyond the margin by more than the tolerance under `model`."""
+    task = task_of(params)
 
-    def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray]]:
+    def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         found = []
         for chunk in D.chunks(shard):
             indices = D.header.features[chunk.X.indices]
             f = sign * model.decision(model.rows(chunk.X.indptr, indices, chunk.X.data))
-            margin = chunk.y * f
-            inside = np.flatnonzero(margin <= 1 + tolerance)
-            found.append((inside + chunk.start, margin[inside]))
+            violation = task.violation(chunk.y, f, 0)
+            inside = np.flatnonzero(violation >= -params.tolerance)
+            side = task.side(chunk.y, f)[inside]
+            found.append((inside + chunk.start, np.abs(violation[inside]), side))
         return found
 
     counter, parts = _Counter(D.n), []
@@ -341,7 +355,8 @@ def _inside_the_margin(
         counter.add(shard.stop - shard.start)
         counter.tell()
         parts += report
-    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+    rows, distance, side = (np.concatenate([p[i] for p in parts]) for i in range(3))
+    return _Inside(rows, distance, side)
 
 
 def best_offset(D: Dataset, params: Params) -> float:
@@ -350,17 +365,15 @@ def best_offset(D: Dataset, params: Params) -> float:
     Bisection on the subgradient, for a solution without unbounded support vectors, where
     LIBSVM's b is only a midpoint.
     """
-    u, y = np.concatenate(D.running.u), _labels(D)
-    up, down = params.bounds
-    # Row i leaves the hinge's slope at b = y_i - u_i: the minimum is one of these breakpoints.
-    breakpoints = y - u
-    low, high = float(breakpoints.min()), float(breakpoints.max())
+    u, y, task = np.concatenate(D.running.u), _labels(D), task_of(params)
+    C = np.where(y > 0, *params.bounds)
+    # The loss of row i bends at b = y_i - u_i, or epsilon beside it: the minimum is at a bend.
+    low, high = float((y - u).min()) - params.epsilon, float((y - u).max()) + params.epsilon
     while True:
         middle = (low + high) / 2
         if not low < middle < high:
             return middle
-        slope = down * np.count_nonzero((y < 0) & (breakpoints < middle))
-        slope -= up * np.count_nonzero((y > 0) & (breakpoints > middle))
+        slope = float(C @ task.slope(y, u + middle)) + task.total
         if slope == 0:
             return middle
         low, high = (middle, high) if slope < 0 else (low, middle)

@@ -15,6 +15,7 @@ from randsvm.events import Notice, tell_once
 from randsvm.kernels import Kernel
 from randsvm.params import Params
 from randsvm.points import Points
+from randsvm.tasks import task_of
 
 # Share of the room beside the unbounded support vectors that fresh violators get; bounded
 # support vectors close to the margin have the rest. Measured best on twonorm and a9a.
@@ -155,16 +156,17 @@ class SV:
         return len(self) - int(drawn.sum()) + len(R) - self.size(r)
 
     def _deepest(self, candidates: np.ndarray, count: int) -> np.ndarray:
-        """A mask of at least `count` candidates, half of either class, smallest y f first."""
+        """A mask of at least `count` candidates, half of either sign, furthest beyond first."""
         chosen = np.zeros(len(self), bool)
         u = self.points.u
         assert u is not None, "a solution is scanned before it is split"
         sides = [np.flatnonzero(candidates & (self.beta * sign > 0)) for sign in (1, -1)]
         half = min(-(-count // 2), *(len(side) for side in sides))
         if half > 0:
-            margin = self.points.y * (u + self.b)
+            bound = np.sign(self.beta)
+            violation = task_of(self.params).violation(self.points.y, u + self.b, bound)
             for side in sides:
-                chosen[side[np.argsort(margin[side], kind="stable")[:half]]] = True
+                chosen[side[np.argsort(violation[side], kind="stable")[:half]]] = True
         return chosen
 
     def change_since(self, old: SV | None) -> tuple[sparse.csr_matrix, np.ndarray]:

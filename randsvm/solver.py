@@ -21,7 +21,7 @@ from randsvm.kernels import Expansion, Kernel, Space, prefers_dense
 from randsvm.params import KERNEL_NAMES, Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Solve
-from randsvm.tasks import TASKS
+from randsvm.tasks import task_of
 
 # struct svm_node { int index; double value; }
 NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)
@@ -76,10 +76,10 @@ class _Library:
         # Silence is global in LIBSVM: without this it prints to stdout, where results go.
         svm.libsvm.svm_set_print_string_function(svm.ctypes_print_null)
 
-    def parameter(self, params: Params, tolerance: float, epsilon: float | None) -> Any:
-        """epsilon None: the task itself; else epsilon-SVR with this epsilon."""
+    def parameter(self, params: Params, tolerance: float, epsilon: float | None, m: int) -> Any:
+        """epsilon None: the task itself, over m rows; else epsilon-SVR with this epsilon."""
         parameter = self.svm.svm_parameter()
-        parameter.svm_type = TASKS[params.task].svm_type if epsilon is None else EPSILON_SVR
+        parameter.svm_type = task_of(params).svm_type if epsilon is None else EPSILON_SVR
         parameter.kernel_type = KERNEL_NAMES.index(params.kernel)
         parameter.degree = params.degree
         parameter.gamma = params.gamma
@@ -91,6 +91,8 @@ class _Library:
             parameter.weight_label = (ctypes.c_int * 2)(1, -1)
             parameter.weight = (ctypes.c_double * 2)(*params.class_weights)
         parameter.p = epsilon or 0.0
+        # The bound on alpha is 1 / (nu n) for the whole data set, whatever the subset.
+        parameter.nu = min(1.0, params.total / m) if params.total else 0.5
         parameter.cache_size = params.cache
         parameter.eps = tolerance
         parameter.shrinking = int(params.shrinking)
@@ -149,7 +151,7 @@ def svmlearn(points: Points, params: Params, bound: Bound | None = None) -> SV:
     """
     began = time.perf_counter()
     if bound is None:
-        beta, b = _solve(points, params, params.tolerance / 2, None)
+        beta, b = _solve_task(points, params, params.tolerance / 2, np.zeros(len(points)))
         return _solution(points, beta, b, params, began)
     subproblem = _Subproblem.of(points, params, bound)
     beta, b = subproblem.solve()
@@ -171,7 +173,9 @@ def _solution(points: Points, beta: np.ndarray, b: float, params: Params, began:
 
 @dataclass(frozen=True)
 class _Subproblem:
-    """min 1/2 beta' K beta - sum (y_i - g_i) beta_i over W, 0 <= y_i beta_i <= C, sum beta = 0.
+    """The task over W with targets y_i - g_i, e.g. for C-SVC
+
+        min 1/2 beta' K beta - sum (y_i - g_i) beta_i, 0 <= y_i beta_i <= C, sum beta = 0.
 
     before: the coefficients that W came with; products: K before.
     """
@@ -199,7 +203,7 @@ class _Subproblem:
 
     def dual(self, beta: np.ndarray, products: np.ndarray) -> float:
         """The part of D that W can change."""
-        return float((self.W.y - self.g - products / 2) @ beta)
+        return task_of(self.params).reward(self.W.y - self.g, beta) - float(products @ beta) / 2
 
     def solve(self) -> tuple[np.ndarray, float]:
         """A solution that does not fall behind `before`; tighter tolerances if it does."""
@@ -216,15 +220,25 @@ class _Subproblem:
     def _attempt(self, tolerance: float) -> tuple[np.ndarray, float]:
         W, params = self.W, self.params
         assert W.u is not None
-        if not self.g.any():
-            return _solve(W, params, tolerance, None)
-        # Exact if and only if y f <= 1 + 2 M over W; checked by the signs of beta.
+        if params.task != "svc" or not self.g.any():
+            return _solve_task(W, params, tolerance, self.g)
+        # C-SVC has no linear term, but as an epsilon-SVR it has one. Exact if and only if
+        # y f <= 1 + 2 M over W; checked by the signs of beta.
         M = 2.0 ** math.ceil(math.log2(1000 * (1 + np.abs(W.u + self.b).max())))
         while True:
             beta, b = _solve(W, params, tolerance, W.y * (1 + M) - self.g, epsilon=M)
             if (W.y * beta >= 0).all():
                 return beta, b
             M *= 16
+
+
+def _solve_task(
+    W: Points, params: Params, tolerance: float, g: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The task as LIBSVM has it; g moves the targets of a regression, elsewhere it is 0."""
+    if params.task == "svr":
+        return _solve(W, params, tolerance, W.y - g, epsilon=params.epsilon)
+    return _solve(W, params, tolerance, None)
 
 
 def _exact_sums(Z: sparse.csr_matrix, beta: np.ndarray, W: Points, params: Params) -> np.ndarray:
@@ -244,13 +258,13 @@ def _solve(
 ) -> tuple[np.ndarray, float]:
     """One call of LIBSVM. targets None: the labels. Returns beta (m,) and b."""
     y = points.y if targets is None else targets
-    if targets is None and np.all(y == y[0]):
+    if targets is None and params.task == "svc" and np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
     library = _load_library()
     nodes = Nodes.of(points)
     y = np.ascontiguousarray(y, np.float64)
     problem = library.problem(nodes, y)
-    parameter = library.parameter(params, tolerance, epsilon)
+    parameter = library.parameter(params, tolerance, epsilon, len(y))
     return _in_daemon_thread(lambda: library.train(problem, parameter), (nodes, y))
 
 

@@ -26,14 +26,13 @@ class Word(click.ParamType):
         self.words = words
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return "|".join(self.words)
+        return "|".join(filter(None, self.words))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value in self.words:
-            return str(value)
-        if re.fullmatch(r"\d{1,3}", str(value)) and int(value) < len(self.words):
-            return self.words[int(value)]
-        listed = ", ".join(f"{word} ({number})" for number, word in enumerate(self.words))
+        named = {str(number): word for number, word in enumerate(self.words) if word}
+        if value in named.values() or value in named:
+            return named.get(value, value)
+        listed = ", ".join(f"{word} ({number})" for number, word in named.items())
         return self.fail(f"expected one of {listed}, found {value!r}", param, ctx)
 
 

@@ -198,10 +198,21 @@ class Report:
         if self.json:
             click.echo(json.dumps(_plain(outcome)), err=outcome.to_stdout)
         elif outcome.labelled == 0:
-            self.say("no labelled rows: no accuracy")
+            self.say("no labelled rows: no score")
         else:
-            score = f"{outcome.accuracy:g}% ({outcome.correct}/{outcome.labelled})"
-            click.echo(f"Accuracy = {score} (classification)", err=outcome.to_stdout)
+            for line in _score(outcome):
+                click.echo(line, err=outcome.to_stdout)
+
+
+def _score(outcome: Predicted) -> list[str]:
+    """svm-predict's own lines, so that scripts keep working."""
+    if outcome.accuracy is not None:
+        score = f"{outcome.accuracy:g}% ({outcome.correct}/{outcome.labelled})"
+        return [f"Accuracy = {score} (classification)"]
+    return [
+        f"Mean squared error = {outcome.squared_error:g} (regression)",
+        f"Squared correlation coefficient = {outcome.squared_correlation:g} (regression)",
+    ]
 
 
 def _plain(event: Any) -> dict[str, Any]:
