@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -26,8 +27,16 @@ from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
 from randsvm.jobs import HEADROOM, LATE, Job, Started, TimeLimitError, check_paths
 from randsvm.kernels import slices
-from randsvm.linear import train_sgd
-from randsvm.model import ONE_CLASS_LABELS, KernelModel, Known, Model, load
+from randsvm.linear import random_map, train_sgd
+from randsvm.model import (
+    ONE_CLASS_LABELS,
+    ONE_CLASS_VALUES,
+    KernelModel,
+    Known,
+    LinearModel,
+    Model,
+    load,
+)
 from randsvm.params import (
     OsunaParams,
     Params,
@@ -52,6 +61,7 @@ from randsvm.stopping import (
     working_set_full,
 )
 from randsvm.svmlight import Labels
+from randsvm.tasks import EPSILON_INSENSITIVE, LOSSES
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024
@@ -221,11 +231,14 @@ def _train(
     began = time.perf_counter()
     job.stop.check(params)
     check_paths(data, model, job)
+    if job.warm_start and params.components:
+        raise ParameterError("--warm-start goes with a kernel, not with --components")
     old = _to_start_from(job.warm_start) if job.warm_start else None
     labels: Labels = "number" if params.task == "svr" else "class"
     reading = Reading(labels, job.run.zero_based)
     progress = _Progress(began, job.limits.time_limit, watch)
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
+        mapping = random_map(params, whole.d, job.run.seed)
         params = params.resolved(whole.n, whole.d)
         if params.task == "svc":
             D = dataset.two_classes(whole, data)
@@ -235,13 +248,15 @@ def _train(
         else:
             D = whole if params.task == "svr" else dataset.one_class(whole)
         params = replace(params, cache=job.resources.libsvm_megabytes)
-        plan = plan_for(D, params)
         words = command_line(params)
+        if mapping is not None:
+            D, params = D.mapped(mapping), replace(params, kernel="linear", components=None)
+        plan = plan_for(D, params)
         # In the model stands what decides its bytes: how long a machine took does not repeat.
         configuration = [*words, *plan.configuration, *command_line(job.stop, job.run)]
         repeat = [*configuration, *command_line(job.limits)]
         scales = params.C, _lambda(D, params)
-        tell(Started(plan.name, repeat, D.n, D.d, D.nnz, *scales, progress.seconds))
+        tell(Started(plan.name, repeat, D.n, whole.d, whole.nnz, *scales, progress.seconds))
         for text in [*_peculiarities(D, params), *plan.notices]:
             tell(Notice(text))
         trial = _Trial(D, plan, job, progress, model, [plan.name, *configuration])
@@ -435,11 +450,29 @@ def _facts(
     }
 
 
-def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> KernelModel:
-    """SV as a model of its own: over the features that its support vectors have."""
+def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> Model:
+    """SV as a model of its own: over the features that its support vectors have; of random
+    features as w."""
     X, task = SV.points.X, SV.params.task
-    used, columns = np.unique(X.indices, return_inverse=True)
     order = dataset.order_of_classes(D) if task == "svc" else []
+    labels, values = ONE_CLASS_LABELS, ONE_CLASS_VALUES
+    common: dict[str, Any] = {
+        "labels": labels if task == "one-class" else tuple(D.header.names[i] for i in order),
+        "values": values if task == "one-class" else tuple(D.header.values[i] for i in order),
+        "zero_based": run.zero_based,
+        "known": Known.of(D.header.features),
+        "facts": facts,
+    }
+    if D.mapping is not None:
+        return LinearModel(
+            w=(X.T.astype(np.float64) @ SV.beta)[:, None],
+            b=np.array([SV.b]),
+            solver=EPSILON_INSENSITIVE if task == "svr" else LOSSES["hinge"].solver,
+            mapping=D.mapping.map,
+            features=D.header.features,
+            **common,
+        )
+    used, columns = np.unique(X.indices, return_inverse=True)
     return KernelModel(
         task=task,
         kernel=SV.kernel,
@@ -447,11 +480,7 @@ def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> KernelModel:
         features=D.header.features[used],
         beta=SV.beta,
         b=SV.b,
-        labels=ONE_CLASS_LABELS if task == "one-class" else tuple(D.header.names[i] for i in order),
-        values=(1, -1) if task == "one-class" else tuple(D.header.values[i] for i in order),
-        zero_based=run.zero_based,
-        known=Known.of(D.header.features),
-        facts=facts,
+        **common,
     )
 
 

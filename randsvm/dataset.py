@@ -10,11 +10,12 @@ import hashlib
 import json
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock, local
 from typing import IO, Any, TypeVar
@@ -26,7 +27,9 @@ from scipy import sparse
 from randsvm.collectors import Draw, Draws, Permuter, Smallest
 from randsvm.errors import DataError, OutputError, ParameterError, TransferError
 from randsvm.events import tell
+from randsvm.features import Prepared, RandomMap
 from randsvm.files import STANDARD, check_apart, create_output, display_name, open_input
+from randsvm.kernels import Matrix, slices
 from randsvm.params import Resources
 from randsvm.points import Points
 from randsvm.svmlight import Block, Labels, LabelTable, read_blocks
@@ -42,6 +45,8 @@ SHARD_CHUNKS = 2
 # over D, so that a file sorted by class is mixed as well.
 PIECE_ROWS = 256
 BATCH_ROWS = 8192
+# Random features are computed for so many values at a time: they stay in the L3 cache.
+MAPPED_VALUES = 1 << 21
 # Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
 CLASS_ROWS = 10
 
@@ -65,10 +70,11 @@ class RawChunk:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows start .. start + m - 1 of D. X : (m, d) CSR float32, y : (m,) float64."""
+    """Rows start .. start + m - 1 of D. y : (m,) float64, X : (m, d) float32, CSR, or an array
+    where they are random features."""
 
     start: int
-    X: sparse.csr_matrix
+    X: Matrix
     y: np.ndarray
 
     @property
@@ -80,14 +86,29 @@ class Chunk:
 class Batch:
     """Rows for stochastic gradient steps, in CSR and in the order in which they are learnt.
 
-    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,) float32.
+    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,) float32;
+    targets (m,) float64. columns are empty where every row has every column.
     """
 
     starts: np.ndarray
     columns: np.ndarray
     values: np.ndarray
     classes: np.ndarray
+    targets: np.ndarray
     order: np.ndarray
+
+    @staticmethod
+    def of(
+        starts: np.ndarray,
+        columns: np.ndarray,
+        values: np.ndarray,
+        y: np.ndarray,
+        order: np.ndarray,
+    ) -> Batch:
+        """y : (m,) float64, class numbers or targets: who learns knows which."""
+        with np.errstate(invalid="ignore"):  # a target may be beyond int32
+            classes = y.astype(np.int32)
+        return Batch(starts.astype(np.int32), columns, values, classes, y, order)
 
 
 @dataclass(frozen=True)
@@ -529,22 +550,23 @@ class Dataset:
 
     n, d, nnz: rows, distinct features, nonzeros. targets : (classes,) float64 or None: what a
     class number stands for in y (see `relabel`); None leaves y as stored. chosen : (rows stored,)
-    bool or None: the rows that the view has (see `only`); None: all.
+    bool or None: the rows that the view has (see `only`); None: all. mapping: the random features
+    that take the place of its own (see `mapped`).
     """
 
-    def __init__(
-        self, header: Header, sizes: np.ndarray, store: Store, pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, header: Header, sizes: np.ndarray, store: Store, jobs: int) -> None:
         self.header = header
         self.n, self.nnz, self.d = header.n, header.nnz, len(header.features)
         self.store = store
-        self.pool = pool
+        self.jobs = jobs
+        self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
         # Where chunks begin among the rows stored, and among the rows of this view.
         self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         self._count_from(self.stored)
         self.traffic = _Traffic()
         self.targets: np.ndarray | None = None
         self.chosen: np.ndarray | None = None
+        self.mapping: Prepared | None = None
         # Running decision values; made and owned by scan.py, one per view of D.
         self.running: Any = None
 
@@ -566,6 +588,14 @@ class Dataset:
         view._count_from(np.searchsorted(stored, self.stored))
         return view
 
+    def mapped(self, mapping: RandomMap) -> Dataset:
+        """A view whose rows are random features of the rows, computed whenever they are read."""
+        prepared = mapping.over(self.header.features)
+        view = object.__new__(Dataset)
+        own = {"mapping": prepared, "running": None, "d": prepared.width}
+        view.__dict__ = {**self.__dict__, **own, "nnz": self.n * prepared.width}
+        return view
+
     def _count_from(self, starts: np.ndarray) -> None:
         """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row."""
         self.starts, chunks = starts, len(starts) - 1
@@ -583,11 +613,12 @@ class Dataset:
     def _columns(self) -> np.ndarray | int:
         """How an index becomes a column: an offset, or a table by index."""
         features = self.header.features
-        if self.d == 0 or features[-1] - features[0] == self.d - 1:
-            return int(features[0]) if self.d else 0
-        if features[-1] < max(1 << 16, 64 * self.d):
+        d = len(features)
+        if d == 0 or features[-1] - features[0] == d - 1:
+            return int(features[0]) if d else 0
+        if features[-1] < max(1 << 16, 64 * d):
             table = np.zeros(int(features[-1]) + 1, np.int32)
-            table[features] = np.arange(self.d, dtype=np.int32)
+            table[features] = np.arange(d, dtype=np.int32)
             return table
         return -1
 
@@ -601,7 +632,8 @@ class Dataset:
         return indices - np.int32(how)
 
     def chunk(self, number: int) -> Chunk:
-        """Chunk `number`; for a file store valid until this thread asks for the next."""
+        """Chunk `number`, without `mapping`; for a file store valid until this thread asks for the
+        next."""
         raw = self.store.read(number)
         self.traffic.add(raw.nbytes)
         X, y = self._matrix(raw), self._labels(raw.y)
@@ -623,10 +655,40 @@ class Dataset:
             for begin in range(0, sizes[number], PIECE_ROWS)
         ]
         order = iter(random.permutation(len(pieces)))
-        ahead = self.pool.submit(self._batch, pieces, order, random)
+        batches = iter(partial(self._batch, pieces, order, random), None)
+        if self.mapping is not None:
+            yield from self._mapped(batches, self.mapping)
+            return
+        ahead = self.pool.submit(next, batches, None)
         while (batch := ahead.result()) is not None:
-            ahead = self.pool.submit(self._batch, pieces, order, random)
+            ahead = self.pool.submit(next, batches, None)
             yield batch
+
+    def _mapped(self, batches: Iterator[Batch], mapping: Prepared) -> Iterator[Batch]:
+        """The same steps on random features, few rows at a time, computed ahead by all workers."""
+        width, d = mapping.width, len(self.header.features)
+
+        def mapped(batch: Batch, X: sparse.csr_matrix, rows: np.ndarray) -> Batch:
+            m = len(rows)
+            return Batch(
+                np.arange(m + 1, dtype=np.int32) * np.int32(width),
+                np.empty(0, np.int32),
+                mapping.values(X[rows]).ravel(),
+                batch.classes[rows],
+                batch.targets[rows],
+                np.arange(m, dtype=np.int32),
+            )
+
+        waiting: deque[Future[Batch]] = deque()
+        for batch in batches:
+            shape = (len(batch.starts) - 1, d)
+            X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape=shape)
+            for at in slices(len(batch.order), max(1, MAPPED_VALUES // width)):
+                waiting.append(self.pool.submit(mapped, batch, X, batch.order[at]))
+                if len(waiting) > self.jobs:
+                    yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
     def _batch(
         self, pieces: list[tuple[int, int]], order: Iterator[int], random: Permuter
@@ -652,16 +714,16 @@ class Dataset:
         raw = _joined(parts)
         self.traffic.add(raw.nbytes)
         steps = np.concatenate(chosen)
-        return Batch(
-            raw.indptr.astype(np.int32),
+        return Batch.of(
+            raw.indptr,
             self.columns(raw.indices),
             raw.values,
-            self._labels(raw.y).astype(np.int32),
+            self._labels(raw.y),
             steps[random.permutation(len(steps))].astype(np.int32),
         )
 
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
-        X = sparse.csr_matrix((len(raw.y), self.d), dtype=np.float32)
+        X = sparse.csr_matrix((len(raw.y), len(self.header.features)), dtype=np.float32)
         # Set directly: the constructor would check every index of every chunk on every pass.
         X.data, X.indices = raw.values, self.columns(raw.indices)
         X.indptr = raw.indptr.astype(np.int32) if len(raw.values) < 2**31 else raw.indptr
@@ -672,7 +734,25 @@ class Dataset:
         return y.copy() if self.targets is None else self.targets[y.astype(np.int64)]
 
     def chunks(self, shard: Shard) -> Iterator[Chunk]:
-        return (self.chunk(number) for number in range(shard.first, shard.last))
+        """The rows of a shard in order; of random features few at a time."""
+        for number in range(shard.first, shard.last):
+            chunk = self.chunk(number)
+            if self.mapping is None:
+                yield chunk
+                continue
+            for at in slices(len(chunk.y), max(1, MAPPED_VALUES // self.mapping.width)):
+                values = self.mapping.values(chunk.X[at])
+                yield Chunk(chunk.start + at.start, values, chunk.y[at])
+
+    def _features(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
+        """X in this view's features: random ones, if it has a `mapping`."""
+        if self.mapping is None:
+            return X
+        values = self.mapping.values(X)
+        m, width = values.shape
+        columns = np.tile(np.arange(width, dtype=np.int32), m)
+        starts = np.arange(m + 1, dtype=np.int64) * width
+        return sparse.csr_matrix((values.ravel(), columns, starts), shape=(m, width))
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
         """work(shard) for every shard on the pool; reports come in the order of the shards."""
@@ -697,7 +777,8 @@ class Dataset:
                 if len(wanted):
                     chunk = self.chunk(number)
                     local_rows = wanted - begin
-                    found.append(Points(wanted, chunk.X[local_rows], chunk.y[local_rows]))
+                    X = self._features(chunk.X[local_rows])
+                    found.append(Points(wanted, X, chunk.y[local_rows]))
             return found
 
         parts = [part for report in self.map(gather) for part in report]
@@ -720,7 +801,8 @@ class Dataset:
 
         def smallest(shard: Shard) -> dict[float, Smallest]:
             keys = draw.keys(shard.start, shard.stop)
-            y = np.concatenate([chunk.y for chunk in self.chunks(shard)])
+            numbers = range(shard.first, shard.last)
+            y = np.concatenate([self.chunk(number).y for number in numbers])
             found = {}
             for label in np.unique(y):
                 local_rows = np.flatnonzero(y == label)
@@ -767,8 +849,7 @@ def load(path: str, reading: Reading, resources: Resources) -> Dataset:
         except BaseException:
             store.close()
             raise
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
-    return Dataset(header, sizes, store, pool)
+    return Dataset(header, sizes, store, jobs)
 
 
 def _load_through_cache(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -91,8 +91,14 @@ class Kernel:
         return self.scale * norm + abs(self.coef0)
 
 
-def squared_norms(X: sparse.csr_matrix) -> np.ndarray:
-    """|x|^2 of each row. X : (m, d) CSR; returns (m,) float64."""
+# Rows, as they come: sparse, or an array.
+Matrix: TypeAlias = "sparse.csr_matrix | np.ndarray"
+
+
+def squared_norms(X: Matrix) -> np.ndarray:
+    """|x|^2 of each row. X : (m, d); returns (m,) float64."""
+    if isinstance(X, np.ndarray):
+        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
     squares = np.square(X.data, dtype=np.float64)
     if len(squares) == 0:
         return np.zeros(X.shape[0])
@@ -118,12 +124,13 @@ class Space:
     centre: np.ndarray | None
     dtype: type
 
-    def rows(self, X: sparse.csr_matrix, extra: np.ndarray | None = None) -> Rows:
+    def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Rows:
         """X ready for `products`. extra : (m,) squared norm of features outside X's columns."""
         if not self.dense:
+            X = sparse.csr_matrix(X)
             norms = squared_norms(X)
             return Rows(X.astype(self.dtype), norms if extra is None else norms + extra)
-        dense = X.toarray().astype(np.float64)
+        dense = (X if isinstance(X, np.ndarray) else X.toarray()).astype(np.float64)
         if self.centre is not None:
             dense -= self.centre
         norms = np.einsum("ij,ij->i", dense, dense)
@@ -178,7 +185,7 @@ class Expansion:
             for at in slices(self.count, BLOCK_CENTRES)
         ]
 
-    def values(self, X: sparse.csr_matrix, extra: np.ndarray | None = None) -> np.ndarray:
+    def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) float64, blocks summed in float64."""
         if self.space.kernel.name == "linear":
             return X @ self.weights

@@ -19,14 +19,15 @@ from randsvm.collectors import Draws, Permuter
 from randsvm.dataset import Batch, Dataset, Reading
 from randsvm.errors import Interrupted, ModelError
 from randsvm.events import Notice, Watch, listening, silent, tell
+from randsvm.features import RandomMap
 from randsvm.jobs import LATE, Job, Started, TimeLimitError, check_paths
-from randsvm.model import Known, LinearModel, load
-from randsvm.params import SgdParams, class_weights, command_line
-from randsvm.points import Points
+from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES, Known, LinearModel, load
+from randsvm.params import Params, SgdParams, class_weights, command_line
 from randsvm.scan import LinearFindings, evaluate_linear, linear_findings
 from randsvm.solution import Linear
 from randsvm.stopping import TIME_LIMIT
-from randsvm.tasks import CRAMMER_SINGER, LOSSES
+from randsvm.svmlight import Labels
+from randsvm.tasks import CRAMMER_SINGER, LOSSES, Classes, Judge, Targets
 
 ALL_EPOCHS = "all epochs"
 HELD_OUT = "the loss of the held-out rows stopped falling"
@@ -47,7 +48,7 @@ class Epoch:
     seconds: float
     rows: int
     loss: float
-    errors: float
+    errors: float | None
     held_out: float | None
 
 
@@ -57,18 +58,20 @@ class Learnt:
 
     rows: steps made, learning: the seconds they took. progressive_loss, progressive_errors: of the
     rows before they were learnt, in the last epoch or the whole update. primal P = 1/2 |w|^2 +
-    C sum loss, J = P/(C n), violators (y f < 1) and error (share of rows) are of all rows; None
-    where an update has not kept them, or a time limit or a signal left no time.
+    C sum loss, J = P/(C n), violators (y f < 1, or beyond the tube), error (share of rows) and for
+    a regression squared_error (mean) are of all rows; None where an update has not kept them, or
+    a signal left no time.
     """
 
     model: str
     rows: int
     progressive_loss: float
-    progressive_errors: float
+    progressive_errors: float | None
     primal: float | None
     J: float | None
     violators: int | None
     error: float | None
+    squared_error: float | None
     stopped: str
     learning: float
     seconds: float
@@ -117,35 +120,104 @@ class _Clock:
 # --- a whole file ------------------------------------------------------------------------------
 
 
-def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -> Learnt:
-    reading = Reading(zero_based=job.run.zero_based)
-    with closing(dataset.load(data, reading, job.resources)) as whole:
+@dataclass(frozen=True)
+class _Subject:
+    """What is learnt: the rows as the task sees them, what their classes are called, how much the
+    rows of each count, and what the answer is asked."""
+
+    D: Dataset
+    labels: tuple[str, ...]
+    values: tuple[int | str, ...]
+    weights: np.ndarray
+    judge: Judge
+    epsilon: float | None = None
+    origin: float = 0.0
+
+    @staticmethod
+    def of(whole: Dataset, data: str, params: SgdParams) -> _Subject:
+        if params.task == "svr":
+            targets = Targets(params.epsilon)
+            return _Subject(whole, (), (), np.ones(1), targets, params.epsilon)
+        assert params.loss
+        if params.task == "one-class":
+            # MADlib: every row is positive, the origin the one negative, both sides weigh the same.
+            weights = np.array([(whole.n + 1) / (2 * whole.n)])
+            judge = Classes(params.loss, weights)
+            D = dataset.one_class(whole)
+            return _Subject(
+                D, ONE_CLASS_LABELS, ONE_CLASS_VALUES, weights, judge, origin=weights[0]
+            )
         D, order = dataset.labelled_classes(whole, data)
-        names = [D.header.names[i] for i in order]
-        weights = class_weights(params.weights, names, [D.header.counts[i] for i in order])
+        labels = tuple(D.header.names[i] for i in order)
+        values = tuple(D.header.values[i] for i in order)
+        counts = [D.header.counts[i] for i in order]
+        weights = np.array(class_weights(params.weights, labels, counts))
+        crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
+        return _Subject(D, labels, values, weights, Classes(params.loss, weights, crammer_singer))
+
+    @property
+    def regression(self) -> bool:
+        return self.epsilon is not None
+
+    def loss(self, found: LinearFindings, linear: Linear) -> float:
+        """The sum of losses, the origin's included."""
+        if not self.origin:
+            return found.loss
+        assert isinstance(self.judge, Classes)
+        at_origin = float(LOSSES[self.judge.loss].of(-linear.b[:1])[0])
+        return found.loss + found.rows * self.origin * at_origin
+
+
+def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -> Learnt:
+    labels: Labels = "number" if params.task == "svr" else "class"
+    reading = Reading(labels, job.run.zero_based)
+    with closing(dataset.load(data, reading, job.resources)) as whole:
+        subject = _Subject.of(whole, data, params)
+        mapping = random_map(params, whole.d, job.run.seed)
+        D = subject.D if mapping is None else subject.D.mapped(mapping)
         C, lambda_ = params.scales(D.n)
         words = command_line(params, job.run)
         repeat = [*words, *command_line(job.limits)]
-        tell(Started("sgd", repeat, D.n, D.d, D.nnz, C, lambda_, clock.seconds))
+        tell(Started("sgd", repeat, D.n, whole.d, whole.nnz, C, lambda_, clock.seconds))
         if D.header.queries:
             tell(Notice(f"qid: of {D.header.queries} rows ignored"))
         began = time.perf_counter()
         R2 = algorithm.mean_squared_norm(D)
         clock.ends -= EVALUATION * (time.perf_counter() - began)
-        steps = _steps(params, lambda_, R2, np.array(weights))
-        trial = _Trial(D, order, params, steps, job, clock, model, ["sgd", *words])
+        steps = _steps(params, lambda_, R2, subject)
+        trial = _Trial(replace(subject, D=D), params, steps, mapping, job, clock, model, words)
         return trial.run()
 
 
-def _steps(params: SgdParams, lambda_: float, R2: float, weights: np.ndarray) -> Steps:
-    assert params.loss
+def random_map(params: SgdParams | Params, d: int, seed: int) -> RandomMap | None:
+    """The random features that stand for the kernel; None: there are none."""
+    if params.components is None:
+        return None
+    gamma = params.gamma
+    if gamma is None:
+        gamma = 1.0 if params.kernel == "poly" else 1.0 / max(d, 1)
+    return RandomMap(
+        kernel=params.kernel,
+        components=params.components,
+        gamma=gamma,
+        coef0=params.coef0,
+        degree=params.degree,
+        seed=seed,
+        exact=params.exact,
+    )
+
+
+def _steps(params: SgdParams, lambda_: float, R2: float, subject: _Subject) -> Steps:
+    loss = params.loss or "hinge"
     return Steps(
         lambda_,
-        algorithm.STEP[params.loss] / R2,
+        algorithm.STEP[loss] / R2,
         BIAS_RATE * R2,
-        weights,
-        params.loss,
-        params.multiclass == "crammer-singer" and len(weights) > 2,
+        subject.weights,
+        loss,
+        subject.judge.solver == CRAMMER_SINGER,
+        subject.epsilon,
+        subject.origin,
         params.averages,
     )
 
@@ -154,17 +226,17 @@ def _steps(params: SgdParams, lambda_: float, R2: float, weights: np.ndarray) ->
 class _Trial:
     """One training over a whole file, from its first step to its written model."""
 
-    D: Dataset
-    order: list[int]
+    subject: _Subject
     params: SgdParams
     steps: Steps
+    mapping: RandomMap | None
     job: Job
     clock: _Clock
     model: str
     configuration: list[str]
 
     def run(self) -> Learnt:
-        D, rng = self.D, Draws(self.job.run.seed)
+        D, rng = self.subject.D, Draws(self.job.run.seed)
         training, held = _split(D, self.params.early_stopping, rng)
         epochs = self._best_epochs(rng) if self.params.epochs == "auto" else self.params.epochs
         assert isinstance(epochs, int)
@@ -182,18 +254,13 @@ class _Trial:
             self.save(watch, None, str(signal))
             raise
         self.clock.armed = False
-        return self.save(watch, self.evaluate(D, watch.answer), reason)
-
-    def evaluate(self, D: Dataset, linear: Linear) -> LinearFindings:
-        steps = self.steps
-        return evaluate_linear(
-            D, linear, LOSSES[steps.loss], steps.weights, crammer_singer=steps.crammer_singer
-        )
+        found = evaluate_linear(D, watch.answer, self.subject.judge)
+        return self.save(watch, found, reason)
 
     def _best_epochs(self, rng: Draws) -> int:
         """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
         lowest loss on another small set B."""
-        D, draw = self.D, rng.next()
+        D, draw = self.subject.D, rng.next()
         rows = D.sample(draw, 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
         mixed = rows[Permuter(rng.next()).permutation(len(rows))]
         A, B = (D.points(half) for half in np.array_split(mixed, 2))
@@ -201,7 +268,9 @@ class _Trial:
         learner = Learner.new(self.steps, D.d)
 
         def watch(epoch: int, learner: Learner) -> None:
-            losses.append(_mean_loss(B, learner.linear, self.steps))
+            linear = learner.linear
+            found = linear_findings(linear, B.X, B.y, self.subject.judge)
+            losses.append(self.subject.loss(found, linear) / found.rows)
 
         def stop(learner: Learner) -> bool:
             return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
@@ -214,32 +283,34 @@ class _Trial:
 
     def save(self, watch: _Watcher, found: LinearFindings | None, reason: str) -> Learnt:
         """Write the answer as the model; found is its evaluation, None if there was no time."""
-        D, learner, linear = self.D, watch.learner, watch.answer
+        subject, learner, linear = self.subject, watch.learner, watch.answer
+        D = subject.D
         C, _ = self.params.scales(D.n)
         last = watch.last or learner.progressive()
         primal = None
         if found is not None:
-            primal = float(np.square(linear.w).sum()) / 2 + C * found.loss
+            primal = float(np.square(linear.w).sum()) / 2 + C * subject.loss(found, linear)
         outcome = Learnt(
             self.model,
             learner.learnt,
             last.loss,
-            last.errors,
+            None if subject.regression else last.errors,
             primal,
             None if primal is None else primal / (C * D.n),
             None if found is None else found.violators,
-            None if found is None else found.errors / found.rows,
+            None if found is None or subject.regression else found.wrong / found.rows,
+            found.wrong / found.rows if found and subject.regression else None,
             reason,
             self.clock.learning,
             self.clock.seconds,
         )
         facts = {
             "version": __version__,
-            "configuration": " ".join(self.configuration),
+            "configuration": " ".join(["sgd", *self.configuration]),
             "seed": str(self.job.run.seed),
             "n": str(D.n),
-            "d": str(D.d),
-            "nnz": str(D.nnz),
+            "d": str(len(D.header.features)),
+            "nnz": str(D.header.nnz),
             "digest": D.header.digest,
             "C": repr(C),
             "primal": "unknown" if primal is None else repr(primal),
@@ -252,10 +323,11 @@ class _Trial:
         LinearModel(
             w=linear.w,
             b=linear.b,
-            solver=_solver(self.steps),
+            solver=subject.judge.solver,
+            mapping=self.mapping,
             features=D.header.features,
-            labels=tuple(D.header.names[i] for i in self.order),
-            values=tuple(D.header.values[i] for i in self.order),
+            labels=subject.labels,
+            values=subject.values,
             zero_based=self.job.run.zero_based,
             known=Known.of(D.header.features),
             facts=facts,
@@ -287,12 +359,14 @@ class _Watcher:
         self.last = learner.progressive()
         held_out = None if self.held is None else self._held_out(self.held)
         last = self.last
-        clock(Epoch(number, clock.seconds, last.rows, last.loss, last.errors, held_out))
+        errors = None if self.trial.subject.regression else last.errors
+        clock(Epoch(number, clock.seconds, last.rows, last.loss, errors, held_out))
         self.begun = time.perf_counter()
 
     def _held_out(self, held: Dataset) -> float:
         linear = self.learner.linear
-        loss = self.trial.evaluate(held, linear).loss / held.n
+        subject = self.trial.subject
+        loss = subject.loss(evaluate_linear(held, linear, subject.judge), linear) / held.n
         if self.best is None or loss < self.best[0]:
             self.best = loss, linear
         else:
@@ -311,26 +385,15 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     return D.only(np.setdiff1d(np.arange(D.n), held)), D.only(held)
 
 
-def _mean_loss(points: Points, linear: Linear, steps: Steps) -> float:
-    found = linear_findings(
-        linear,
-        points.X,
-        points.y.astype(np.int64),
-        LOSSES[steps.loss],
-        steps.weights,
-        crammer_singer=steps.crammer_singer,
-    )
-    return found.loss / found.rows
-
-
-def _solver(steps: Steps) -> str:
-    return CRAMMER_SINGER if steps.crammer_singer else LOSSES[steps.loss].solver
-
-
 def _state(learner: Learner, t: float) -> dict[str, str]:
     """What --update goes on from; t: how many steps it counts as made."""
     steps = learner.steps
+    task = {
+        **({} if steps.epsilon is None else {"epsilon": repr(steps.epsilon)}),
+        **({"origin": repr(steps.origin)} if steps.origin else {}),
+    }
     return {
+        **task,
         "lambda": repr(steps.lambda_),
         "eta0": repr(steps.eta0),
         "bias_rate": repr(steps.bias_rate),
@@ -347,20 +410,29 @@ def _update(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -
     old = load(params.update)
     if not isinstance(old, LinearModel):
         raise ModelError(f"{params.update}: expected a linear model to go on from, found another")
+    if old.mapping is not None:
+        raise ModelError(
+            f"{params.update}: expected a model without random features to go on from: they would "
+            f"change with each feature that is new"
+        )
     steps, t = _steps_of(old, params, params.update)
     words = command_line(params, job.run)
     repeat = [*words, *command_line(job.limits)]
     tell(Started("sgd", repeat, None, None, None, None, steps.lambda_, clock.seconds))
-    stream = _Stream(old, steps, t, params, clock, model, ["sgd", *words])
+    stream = _Stream(old, steps, t, params, clock, model, words)
     clock.armed, reason = True, END_OF_DATA
     try:
         blocks = svmlight.read_blocks(
-            data, labels="class", zero_based=old.zero_based, prompt=True, watch=tell
+            data,
+            labels="number" if old.regression else "class",
+            zero_based=old.zero_based,
+            prompt=True,
+            watch=tell,
         )
-        table = svmlight.LabelTable(data, names=old.labels, closed=True)
+        table = svmlight.LabelTable(data, names=old.labels, closed=not steps.origin)
         with closing(blocks):
             for block in blocks:
-                stream.learn(block, table.classes(block).astype(np.int32))
+                stream.learn(block, _targets(block, table, steps))
     except TimeLimitError:
         reason = TIME_LIMIT
     except Interrupted as signal:
@@ -378,6 +450,8 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
         lambda_, eta0, bias_rate, t = (
             float(facts[name]) for name in ("lambda", "eta0", "bias_rate", "t")
         )
+        epsilon = float(facts["epsilon"]) if "epsilon" in facts else None
+        origin = float(facts.get("origin", "0"))
         weights = [float(word) for word in facts["weights"].split()]
     except (KeyError, ValueError):
         raise ModelError(
@@ -394,10 +468,20 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
         np.array(weights),
         losses[0] if losses else "hinge",
         old.solver == CRAMMER_SINGER,
+        epsilon,
+        origin,
         # A fixed rate follows what changes; a mean would lag behind.
         averages=params.update_rate is None,
         fixed_rate=params.update_rate or 0.0,
     ), t
+
+
+def _targets(block: svmlight.Block, table: svmlight.LabelTable, steps: Steps) -> np.ndarray:
+    """y of each row, (m,) float64: targets, class numbers, or nothing for novelty detection."""
+    if steps.epsilon is not None:
+        return block.y
+    y = table.classes(block)
+    return np.zeros(len(y)) if steps.origin else y
 
 
 class _Stream:
@@ -426,11 +510,11 @@ class _Stream:
         self.told = 0
         self.saved = 0, time.perf_counter()
 
-    def learn(self, block: svmlight.Block, classes: np.ndarray) -> None:
+    def learn(self, block: svmlight.Block, y: np.ndarray) -> None:
         began = time.perf_counter()
-        starts = block.indptr.astype(np.int32)
         order = np.arange(len(block), dtype=np.int32)
-        self.learner.learn(Batch(starts, self._columns(block), block.values, classes, order))
+        columns = self._columns(block)
+        self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order))
         self.clock.learning += time.perf_counter() - began
         self._tell()
         if self._due():
@@ -459,7 +543,8 @@ class _Stream:
         self.loss += last.loss * last.rows
         self.errors += last.errors * last.rows
         if tell_it and last.rows:
-            tell(Taught(self.clock.seconds, self.told, last.rows, last.loss, last.errors))
+            errors = None if self.old.regression else last.errors
+            tell(Taught(self.clock.seconds, self.told, last.rows, last.loss, errors))
 
     def _due(self) -> bool:
         rows, since = self.saved
@@ -473,7 +558,7 @@ class _Stream:
         facts = {
             **old.facts,
             "version": __version__,
-            "configuration": " ".join(self.configuration),
+            "configuration": " ".join(["sgd", *self.configuration]),
             "n": str(int(old.facts.get("n", "0")) + learner.learnt),
             "d": str(len(self.features)),
             "primal": "unknown",
@@ -500,7 +585,8 @@ class _Stream:
             self.model,
             self.learner.learnt,
             self.loss / rows,
-            self.errors / rows,
+            None if self.old.regression else self.errors / rows,
+            None,
             None,
             None,
             None,
@@ -522,7 +608,7 @@ class Taught:
     rows: int
     last: int
     loss: float
-    errors: float
+    errors: float | None
 
 
 __all__ = ["Epoch", "Learnt", "Taught", "train_sgd"]

@@ -6,16 +6,17 @@ Stands alone: a model knows nothing of the data set and the run that made it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from randsvm import files
 from randsvm.errors import ModelError
+from randsvm.features import Prepared, RandomMap
 from randsvm.formats import header, liblinear_model, libsvm_model
 from randsvm.formats.header import FOREIGN, FOREIGN_VERSION
 from randsvm.formats.liblinear_model import LiblinearModel
@@ -36,12 +37,17 @@ TASKS = {
 SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
 # What a one-class model says of a row.
 ONE_CLASS_LABELS = ("1", "-1")
+ONE_CLASS_VALUES = (1, -1)
 FOREIGN_LINE = f"{FOREIGN} {FOREIGN_VERSION}"
 
 # A linear model with more than SPARSEST rows of zeros for one of w (and SPARE_ROWS besides) is
 # written in our own layout: one index of 2147483647 must not make a file of 8 GB.
 SPARSEST = 20
 SPARE_ROWS = 100_000
+# Runs of known features are short to write: no more of them are ever taken at their word.
+MOST_FEATURES = 1 << 26
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
@@ -228,7 +234,7 @@ class KernelModel(Model):
         task = TASKS[body.svm_type]
         if task == "one-class":
             common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
-            common["values"] = (1, -1)
+            common["values"] = ONE_CLASS_VALUES
         else:
             common = _common(name, trailer, body.label, 2 if task == "svc" else 0)
         features, columns = np.unique(body.indices, return_inverse=True)
@@ -254,59 +260,68 @@ class LinearModel(Model):
     """f = <w, x> + b; one column for two classes (as KernelModel), else one for each class.
 
     w : (d, K) float64, b : (K,) float64. solver: LIBLINEAR's word for how it was trained.
+    mapping: the random features that w belongs to instead of the rows' own; None: there are none.
     """
 
     w: np.ndarray
     b: np.ndarray
     solver: str
+    mapping: RandomMap | None = None
+
+    @cached_property
+    def _prepared(self) -> Prepared | None:
+        return None if self.mapping is None else self.mapping.over(self.features)
 
     def decision(self, rows: TestRows) -> np.ndarray:
-        f = rows.X @ self.w + self.b
+        X = rows.X if self._prepared is None else self._prepared.values(rows.X)
+        f = X @ self.w + self.b
         return f[:, 0] if f.shape[1] == 1 else f
 
     def save(self, path: str) -> None:
         numbers, w = self._numbers, self.w
         # LIBLINEAR's file has a row for every index up to the largest, and none for index 0.
         largest = int(self.features[-1]) if len(self.features) else 0
-        foreign = numbers is None or self.zero_based or largest > SPARSEST * len(w) + SPARE_ROWS
+        unlike = self.zero_based or self.mapping is not None or numbers is None
+        foreign = unlike or largest > SPARSEST * len(w) + SPARE_ROWS
         if not foreign:
             w = np.zeros((largest, w.shape[1]))
             w[self.features - 1] = self.w
         body = LiblinearModel(
             solver_type=self.solver,
-            nr_class=len(self.labels),
-            label=None if foreign else numbers,
+            nr_class=len(self.labels) or 2,
+            label=None if foreign or self.regression else numbers,
             nr_feature=len(w),
             bias=1.0,
             rho=None,
             w=np.vstack([w, self.b]),
         )
-        liblinear_model.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
+        trailer = self._trailer
+        if self.mapping is not None:
+            trailer["map"] = str(self.mapping)
+        liblinear_model.write(path, body, trailer, FOREIGN_LINE if foreign else None)
 
     @staticmethod
     def parse(content: bytes, name: str) -> LinearModel:
         body, trailer = liblinear_model.parse(content, name)
-        if body.solver_type not in liblinear_model.CLASSIFIERS:
-            raise ModelError(f"{name}: expected a classifier, found {body.solver_type}")
+        regression = body.solver_type in liblinear_model.REGRESSIONS
         if body.nr_class < 2:
             raise ModelError(f"{name}: expected two classes or more, found {body.nr_class}")
-        common = _common(name, trailer, body.label, body.nr_class)
+        if body.solver_type == liblinear_model.ONE_CLASS:
+            common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
+            common["values"] = ONE_CLASS_VALUES
+        else:
+            common = _common(name, trailer, body.label, 0 if regression else body.nr_class)
         w = body.w[: body.nr_feature]
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
-        known: Known | None = common["known"]
-        features = np.arange(1, len(w) + 1, dtype=np.int32)
-        if known is not None:
-            seen = known.indices(len(w))
-            if body.label is None:  # ours alone: rows are the known features
-                features = seen
-            else:
-                features, w = seen, w[seen - 1]
-            if len(features) != len(w):
-                raise ModelError(f"{name}: expected a row of w for each known feature")
+        if body.rho is not None:
+            b = b - body.rho
+        mapping = _parsed(name, "map", common["facts"], RandomMap.parse)
+        features, w = _rows_of_w(name, common["known"], w, mapping, content)
         return LinearModel(
             w=np.ascontiguousarray(w),
             b=b,
             solver=body.solver_type,
+            mapping=mapping,
             features=features,
             **common,
         )
@@ -332,10 +347,7 @@ def _common(
     if len(labels) != classes:
         expected = {2: "two"}.get(classes, str(classes))
         raise ModelError(f"{name}: expected {expected} labels in the trailer, found {len(labels)}")
-    try:
-        known = Known.parse(facts.pop("features")) if "features" in facts else None
-    except ValueError as error:
-        raise ModelError(f"{name}: {error}") from error
+    known = _parsed(name, "features", facts, Known.parse)
     return {
         "labels": labels,
         "values": tuple(label) if label else _values(labels),
@@ -343,6 +355,40 @@ def _common(
         "known": known,
         "facts": facts,
     }
+
+
+def _parsed(
+    name: str, key: str, facts: dict[str, str], parse: Callable[[str], Parsed]
+) -> Parsed | None:
+    """What the trailer's line `key` means, taken out of facts; None where there is none."""
+    try:
+        return parse(facts.pop(key)) if key in facts else None
+    except ValueError as error:
+        raise ModelError(f"{name}: {error}") from error
+
+
+def _rows_of_w(
+    name: str, known: Known | None, w: np.ndarray, mapping: RandomMap | None, content: bytes
+) -> tuple[np.ndarray, np.ndarray]:
+    """The features that a model's rows are laid out over, and w for them.
+
+    LIBLINEAR's layout has a row for every index up to the largest, ours for each known feature.
+    """
+    if known is None:
+        return np.arange(1, len(w) + 1, dtype=np.int32), w
+    if mapping is not None:
+        features = known.indices(MOST_FEATURES)
+        if mapping.width(len(features)) != len(w):
+            raise ModelError(f"{name}: expected a row of w for each random feature")
+        return features, w
+    features = known.indices(len(w))
+    if not content.startswith(FOREIGN.encode()):
+        if len(features) and features[-1] > len(w):
+            raise ModelError(f"{name}: expected a row of w for each known feature")
+        return features, w[features - 1]
+    if len(features) != len(w):
+        raise ModelError(f"{name}: expected a row of w for each known feature")
+    return features, w
 
 
 def _values(labels: tuple[str, ...]) -> tuple[int | str, ...]:

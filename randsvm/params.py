@@ -51,6 +51,19 @@ def shared(default: Any, spec: Option) -> Any:
     return field(default=default, metadata={"option": spec})
 
 
+TASK = Option(
+    ("-s", "--task"),
+    "What is trained: classes (LIBSVM's 0), epsilon-regression (3), novelty detection (2).",
+    TASK_NAMES,
+)
+DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", "int")
+COEF0 = Option(("-r", "--coef0"), "coef0 of poly and sigmoid.", "float")
+EPSILON = Option(("-p", "--epsilon"), "Half width of the tube of -s svr without loss.", "float")
+EXACT = Option(
+    ("--exact",),
+    "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
+    "flag",
+)
 COST = Option(("-c", "--cost"), "C, the cost of a violation; C = 1/(lambda n) for n rows.", "float")
 WEIGHTS = Option(
     ("-w", "--weight"),
@@ -114,6 +127,22 @@ def _check_cost(C: float | None, weights: tuple[tuple[str, float], ...]) -> None
         _require(0 < weight < math.inf, f"weight of {label} must be > 0 and finite, got {weight}")
 
 
+def _check_epsilon(epsilon: float) -> None:
+    _require(0 <= epsilon < math.inf, f"epsilon must be >= 0 and finite, got {epsilon}")
+
+
+def _check_map(kernel: str, components: int | None, exact: bool) -> None:
+    _require(components is None or components >= 1, f"components must be >= 1, got {components}")
+    _require(
+        components is None or kernel in ("rbf", "poly"),
+        f"--components: random features are for -t rbf and -t poly, not {kernel}",
+    )
+    _require(
+        not exact or (kernel == "poly" and components is not None),
+        "--exact is for the random features of -t poly: give --components",
+    )
+
+
 def class_weights(
     weights: tuple[tuple[str, float], ...], names: Sequence[str], counts: Sequence[int]
 ) -> list[float]:
@@ -137,17 +166,11 @@ def class_weights(
 class Params:
     """What is trained: LIBSVM's letters with LIBSVM's meanings and defaults."""
 
-    task: str = option(
-        "svc",
-        TASK_NAMES,
-        "-s",
-        "--task",
-        help="What is trained: C-SVC (LIBSVM's 0), epsilon-regression (3), novelty detection (2).",
-    )
+    task: str = shared("svc", TASK)
     kernel: str = option(
         "rbf", KERNEL_NAMES, "-t", "--kernel", help="Kernel, by word or LIBSVM's number."
     )
-    degree: int = option(3, "int", "-d", "--degree", help="Degree of the poly kernel.")
+    degree: int = shared(3, DEGREE)
     gamma: float | None = option(
         None,
         "float",
@@ -155,14 +178,19 @@ class Params:
         "--gamma",
         help="gamma of poly, rbf and sigmoid.  [default: 1/d, d features found]",
     )
-    coef0: float = option(0.0, "float", "-r", "--coef0", help="coef0 of poly and sigmoid.")
+    coef0: float = shared(0.0, COEF0)
     C: float = shared(1.0, COST)
-    epsilon: float = option(
-        0.1, "float", "-p", "--epsilon", help="Half width of the tube of -s svr without loss."
-    )
+    epsilon: float = shared(0.1, EPSILON)
     nu: float = option(
         0.5, "float", "-n", "--nu", help="Share of the rows that -s one-class may leave outside."
     )
+    components: int | None = option(
+        None,
+        "int",
+        "--components",
+        help="Random features: so many instead of the rbf or poly kernel, and a linear machine.",
+    )
+    exact: bool = shared(False, EXACT)
     tolerance: float = option(
         1e-3, "float", "-e", "--tolerance", help="Tolerance of the KKT conditions."
     )
@@ -189,9 +217,8 @@ class Params:
             self.task != "" and self.task in TASK_NAMES,
             f"task must be one of {', '.join(filter(None, TASK_NAMES))}, got {self.task}",
         )
-        _require(
-            0 <= self.epsilon < math.inf, f"epsilon must be >= 0 and finite, got {self.epsilon}"
-        )
+        _check_epsilon(self.epsilon)
+        _check_map(self.kernel, self.components, self.exact)
         _require(0 < self.nu <= 1, f"nu must be > 0 and <= 1, got {self.nu}")
         _require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
@@ -347,10 +374,36 @@ class SgdParams:
     """
 
     EPOCHS = 10
+    COMPONENTS = 1024
     # Most epochs that --epochs auto tries, and the rows of its two small sets.
     AUTO_EPOCHS = 50
     AUTO_ROWS = 10_000
 
+    task: str = shared("svc", TASK)
+    kernel: str = option(
+        "linear",
+        KERNEL_NAMES[:3],
+        "-t",
+        "--kernel",
+        help="linear, or the kernel that random features stand for.",
+    )
+    degree: int = shared(3, DEGREE)
+    gamma: float | None = option(
+        None,
+        "float",
+        "-g",
+        "--gamma",
+        help="gamma of the kernel.  [default: 1/d for rbf with d features found, 1 for poly]",
+    )
+    coef0: float = shared(0.0, COEF0)
+    components: int | None = option(
+        None,
+        "int",
+        "--components",
+        help=f"Random features of -t rbf and -t poly.  [default: {COMPONENTS}]",
+    )
+    exact: bool = shared(False, EXACT)
+    epsilon: float = shared(0.1, EPSILON)
     C: float | None = shared(None, COST)
     lambda_: float | None = option(
         None, "float", "--lambda", help="lambda = 1/(C n), instead of -c.  [default: -c 1]"
@@ -408,6 +461,20 @@ class SgdParams:
 
     def __post_init__(self) -> None:
         _check_cost(self.C, self.weights)
+        _check_epsilon(self.epsilon)
+        _require(
+            self.task in TASK_NAMES and self.task != "",
+            f"task must be one of {', '.join(filter(None, TASK_NAMES))}, got {self.task}",
+        )
+        if self.kernel == "linear" or self.components is not None:
+            _check_map(self.kernel, self.components, self.exact)
+        _require(
+            self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
+        )
+        _require(
+            self.task == "svc" or not (self.weights or self.multiclass),
+            f"class weights and --multiclass are for -s svc, not {self.task}",
+        )
         _require(self.C is None or self.lambda_ is None, "give one of -c and --lambda, not both")
         _require(
             self.lambda_ is None or 0 < self.lambda_ < math.inf,
@@ -435,7 +502,8 @@ class SgdParams:
                 f"--{name.replace('_', '-')} needs --update MODEL",
             )
         words = {f.name: spec.flags[-1].lstrip("-") for f, spec in options(self)}
-        for name in ("C", "lambda_", "loss", "multiclass", "epochs", "early_stopping"):
+        begun = ("gamma", "components", "C", "lambda_", "loss", "multiclass", "epochs")
+        for name in (*begun, "early_stopping"):
             _require(
                 self.update is None or getattr(self, name) is None,
                 f"--update goes on as the model was begun: it takes no --{words[name]}",
@@ -447,11 +515,13 @@ class SgdParams:
 
     def resolved(self) -> SgdParams:
         """What was left open filled in."""
+        mapped = self.kernel != "linear" and self.components is None
         return replace(
             self,
+            components=self.COMPONENTS if mapped else self.components,
             C=1.0 if self.C is None and self.lambda_ is None else self.C,
-            loss=self.loss or "hinge",
-            multiclass=self.multiclass or "ovr",
+            loss=self.loss or (None if self.task == "svr" else "hinge"),
+            multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
             epochs=self.epochs or self.EPOCHS,
         )
 

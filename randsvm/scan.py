@@ -18,12 +18,12 @@ from randsvm.collectors import Collector, Draw, Draws, Smallest, UniformSample
 from randsvm.dataset import CLASS_ROWS, Dataset, Shard, random_subset
 from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
-from randsvm.kernels import BLOCK_ROWS, Expansion, Kernel, Space, prefers_dense, slices
+from randsvm.kernels import BLOCK_ROWS, Expansion, Kernel, Matrix, Space, prefers_dense, slices
 from randsvm.model import KernelModel
 from randsvm.params import Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Linear
-from randsvm.tasks import Loss, Task, task_of
+from randsvm.tasks import Judge, Task, task_of
 
 # Rows whose running decision value every scan recomputes from scratch in float64, and as many
 # unbounded support vectors at the most.
@@ -178,40 +178,33 @@ def evaluate(D: Dataset, SV: SV, rng: Draws) -> Violators:
 class LinearFindings:
     """What a pass over the rows says of a linear solution; findings of shards add up.
 
-    loss: sum of the rows' losses, each times its class's weight. violators: rows with a y f < 1.
-    errors: rows of another class than f says.
+    loss: sum of the rows' losses, each times its class's weight. violators: rows inside the margin
+    (y f < 1, or beyond the tube). wrong: rows of another class than f says, or the sum of squared
+    errors.
     """
 
     rows: int = 0
     loss: float = 0.0
     violators: int = 0
-    errors: int = 0
+    wrong: float = 0.0
 
     def __add__(self, other: LinearFindings) -> LinearFindings:
         return LinearFindings(
             self.rows + other.rows,
             self.loss + other.loss,
             self.violators + other.violators,
-            self.errors + other.errors,
+            self.wrong + other.wrong,
         )
 
 
-def evaluate_linear(
-    D: Dataset, linear: Linear, loss: Loss, weights: np.ndarray, *, crammer_singer: bool = False
-) -> LinearFindings:
-    """Loss, violators and errors of all rows of D, whose y are class numbers.
-
-    weights : (classes,) float64. P = 1/2 |w|^2 + C loss, J = lambda/2 |w|^2 + loss / n.
-    """
+def evaluate_linear(D: Dataset, linear: Linear, judge: Judge) -> LinearFindings:
+    """Loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
     counter = _Counter(D.n)
 
     def of(shard: Shard) -> LinearFindings:
         total = LinearFindings()
         for chunk in D.chunks(shard):
-            classes = chunk.y.astype(np.int64)
-            total = total + linear_findings(
-                linear, chunk.X, classes, loss, weights, crammer_singer=crammer_singer
-            )
+            total = total + linear_findings(linear, chunk.X, chunk.y, judge)
             counter.add(len(chunk.y))
         return total
 
@@ -222,37 +215,14 @@ def evaluate_linear(
     return total
 
 
-def linear_findings(
-    linear: Linear,
-    X: sparse.csr_matrix,
-    classes: np.ndarray,
-    loss: Loss,
-    weights: np.ndarray,
-    *,
-    crammer_singer: bool = False,
-) -> LinearFindings:
-    """The same of some rows. X : (m, d) CSR, classes : (m,) int64."""
-    f = linear.decision(X)
-    m, K = f.shape
-    rows = np.arange(m)
-    if K == 1:
-        z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-        said = np.where(f[:, 0] > 0, 0, 1)
-    else:
-        said = f.argmax(axis=1)
-        own = f[rows, classes]
-        if crammer_singer:
-            others = f.copy()
-            others[rows, classes] = -np.inf
-            z = (own - others.max(axis=1))[:, None]
-        else:
-            z = -f
-            z[rows, classes] = own
+def linear_findings(linear: Linear, X: Matrix, y: np.ndarray, judge: Judge) -> LinearFindings:
+    """The same of some rows. X : (m, d), y : (m,) float64."""
+    verdict = judge.of(y, linear.decision(X))
     return LinearFindings(
-        m,
-        float(weights[classes] @ loss.of(z).sum(axis=1)),
-        int((z < 1).any(axis=1).sum()),
-        int((said != classes).sum()),
+        len(y),
+        float(verdict.loss.sum()),
+        int(verdict.violating.sum()),
+        float(verdict.wrong.sum()),
     )
 
 
@@ -342,8 +312,8 @@ def _inside_the_margin(D: Dataset, model: KernelModel, sign: float, params: Para
     def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         found = []
         for chunk in D.chunks(shard):
-            indices = D.header.features[chunk.X.indices]
-            f = sign * model.decision(model.rows(chunk.X.indptr, indices, chunk.X.data))
+            X = sparse.csr_matrix(chunk.X)
+            f = sign * model.decision(model.rows(X.indptr, D.header.features[X.indices], X.data))
             violation = task.violation(chunk.y, f, 0)
             inside = np.flatnonzero(violation >= -params.tolerance)
             side = task.side(chunk.y, f)[inside]

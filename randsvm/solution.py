@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.events import Notice, tell_once
-from randsvm.kernels import Kernel
+from randsvm.kernels import Kernel, Matrix
 from randsvm.params import Params
 from randsvm.points import Points
 from randsvm.tasks import task_of
@@ -34,7 +34,7 @@ class Linear:
     w: np.ndarray
     b: np.ndarray
 
-    def decision(self, X: sparse.csr_matrix) -> np.ndarray:
+    def decision(self, X: Matrix) -> np.ndarray:
         """f of each row, (m, K) float64."""
         return X @ self.w + self.b
 

@@ -34,6 +34,7 @@ ROWS = [
     ["dataset"],
     ["collectors"],
     ["svmlight"],
+    ["features"],
     ["kernels"],
     ["points"],
     ["files"],

@@ -12,14 +12,15 @@ the answer; elsewhere it is the mean of the weights since the last of `RESTARTS`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 import randsvm._sgd as _sgd
-from randsvm.collectors import Draws, Permuter
+from randsvm.collectors import Draw, Draws, Permuter
 from randsvm.dataset import Batch, Dataset
 from randsvm.events import Progress, tell
+from randsvm.kernels import squared_norms
 from randsvm.params import LOSS_NAMES
 from randsvm.points import Points
 from randsvm.solution import Linear
@@ -27,6 +28,7 @@ from randsvm.solution import Linear
 # The mean begins anew with these epochs: what was learnt before drags it back.
 RESTARTS = (2, 3, 5, 9, 17)
 BIAS_RATE = 0.1
+SAMPLE = 2000
 # eta0 in units of 1 / R2: the steeper a loss is curved, the smaller.
 STEP = {"hinge": 1.0, "squared-hinge": 0.5, "log": 1.0}
 
@@ -36,7 +38,9 @@ class Steps:
     """How steps are made. lambda_, eta0: see above. bias_rate: how far b moves for a weight's 1.
 
     horizon: steps T until the step size is 0; 0: it only falls by t. fixed_rate: this step size
-    always; 0: none. weights : (classes,) float64, how much a row of a class counts.
+    always; 0: none. weights : (classes,) float64, how much a row of a class counts. epsilon: half
+    width of a regression's tube, None for classes. origin: weight, for each row, of a row of zeros
+    with y = -1 (novelty detection).
     """
 
     lambda_: float
@@ -45,9 +49,18 @@ class Steps:
     weights: np.ndarray
     loss: str = "hinge"
     crammer_singer: bool = False
+    epsilon: float | None = None
+    origin: float = 0.0
     averages: bool = False
     horizon: float = 0.0
     fixed_rate: float = 0.0
+
+    @property
+    def kind(self) -> int:
+        """The loss as _sgd.pyx knows it."""
+        if self.epsilon is not None:
+            return _sgd.EPSILON_INSENSITIVE
+        return LOSS_NAMES.index(self.loss)
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,7 @@ class Learner:
     def new(steps: Steps, d: int) -> Learner:
         """All weights zero: one column for two classes, else one for each."""
         classes = len(steps.weights)
-        K = 1 if classes == 2 and not steps.crammer_singer else classes
+        K = 1 if classes <= 2 and not steps.crammer_singer else classes
         return Learner(steps, np.zeros((d, K)), np.zeros(K))
 
     @property
@@ -101,8 +114,8 @@ class Learner:
         """One step for each row."""
         steps, K = self.steps, self.v.shape[1]
         _sgd.steps(
-            batch.starts, batch.columns, batch.values, batch.classes, batch.order, steps.weights,
-            LOSS_NAMES.index(steps.loss), steps.crammer_singer,
+            batch.starts, batch.columns, batch.values, batch.classes, batch.targets, batch.order,
+            steps.weights, steps.kind, steps.crammer_singer, steps.epsilon or 0.0, steps.origin,
             steps.lambda_, steps.eta0, steps.bias_rate, steps.horizon, steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
@@ -171,23 +184,21 @@ def from_dataset(D: Dataset, rng: Draws) -> Pass:
 def from_points(points: Points, rng: Draws) -> Pass:
     """The rows of a small set, whose y are class numbers."""
     X = points.X
-    batch = Batch(
-        X.indptr.astype(np.int32), X.indices.astype(np.int32), X.data, points.y.astype(np.int32),
-        np.empty(0, np.int32),
-    )  # fmt: skip
+    nobody = np.empty(0, np.int32)
+    batch = Batch.of(X.indptr, X.indices.astype(np.int32), X.data, points.y, nobody)
 
     def batches() -> Iterator[Batch]:
         order = Permuter(rng.next()).permutation(len(points)).astype(np.int32)
-        yield Batch(batch.starts, batch.columns, batch.values, batch.classes, order)
+        yield replace(batch, order=order)
 
     return batches
 
 
 def mean_squared_norm(D: Dataset) -> float:
-    """R2: the mean of |x|^2 over D, 1 where that is 0."""
+    """R2: the mean of |x|^2 over D (over a sample where rows are computed), 1 where that is 0."""
+    if D.mapping is not None and D.n > SAMPLE:
+        return mean_squared_norm(D.only(D.sample(Draw(0, 0), SAMPLE)))
     sums = D.map(
-        lambda shard: sum(
-            float(np.square(chunk.X.data, dtype=np.float64).sum()) for chunk in D.chunks(shard)
-        )
+        lambda shard: sum(float(squared_norms(chunk.X).sum()) for chunk in D.chunks(shard))
     )
     return sum(sums) / D.n or 1.0

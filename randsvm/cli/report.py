@@ -164,14 +164,14 @@ class Report:
     def _epoch(self, event: Epoch) -> None:
         held_out = "" if event.held_out is None else f"  held-out loss {event.held_out:.6f}"
         self.say(
-            f"epoch {event.number:3d}  {event.seconds:7.2f} s  progressive loss {event.loss:.6f}  "
-            f"error {event.errors:.3%}{held_out}"
+            f"epoch {event.number:3d}  {event.seconds:7.2f} s  "
+            f"{_progressive(event.loss, event.errors)}{held_out}"
         )
 
     def _taught(self, event: Taught) -> None:
         self.say(
             f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: "
-            f"progressive loss {event.loss:.6f}  error {event.errors:.3%}"
+            f"{_progressive(event.loss, event.errors)}"
         )
 
     def _learnt(self, outcome: Learnt) -> None:
@@ -181,14 +181,16 @@ class Report:
             f"stopped: {outcome.stopped} after {outcome.rows:,} steps, {outcome.seconds:.2f} s"
         )
         if outcome.primal is None:
-            found = (
-                f"progressive loss {outcome.progressive_loss:.6f}  "
-                f"error {outcome.progressive_errors:.3%}"
-            )
+            found = _progressive(outcome.progressive_loss, outcome.progressive_errors)
         else:
+            error = (
+                f"training error {outcome.error:.3%}"
+                if outcome.error is not None
+                else (f"mean squared error {outcome.squared_error:.6g}")
+            )
             found = (
-                f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  "
-                f"training error {outcome.error:.3%}  {outcome.violators:,} violators"
+                f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  {error}  "
+                f"{outcome.violators:,} violators"
             )
         self.say(f"{outcome.model}: training time {outcome.learning:.2f} s  {found}")
 
@@ -202,6 +204,11 @@ class Report:
         else:
             for line in _score(outcome):
                 click.echo(line, err=outcome.to_stdout)
+
+
+def _progressive(loss: float, errors: float | None) -> str:
+    """Of rows before they were learnt."""
+    return f"progressive loss {loss:.6f}" + ("" if errors is None else f"  error {errors:.3%}")
 
 
 def _score(outcome: Predicted) -> list[str]:

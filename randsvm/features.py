@@ -1,0 +1,404 @@
+"""Random feature maps: rows x become z(x) with E <z(x), z(y)> = K(x, y) over the choice of the map.
+
+A linear model of z(x) then stands for a kernel model; the error of <z(x), z(y)> falls like
+1 / sqrt(N) with the number N of components.
+
+    rbf    random Fourier features      z_j(x) = sqrt(2 / N) cos(<w_j, x> + b_j)
+    poly   random Maclaurin features    z_j(x) = sqrt(a_m / (q_m N)) prod_{i = 1 .. m} <w_ij, x>
+
+Every random number has an address (seed, purpose, component, feature, factor) and is made of the
+raw Philox bits there by operations that IEEE 754 rounds exactly: it depends neither on the other
+features and components nor on any library's version. Knows nothing of files, data sets or learning.
+
+Rahimi and Recht, "Random Features for Large-Scale Kernel Machines", NIPS 2007. Kar and Karnick,
+"Random Feature Maps for Dot Product Kernels", AISTATS 2012. MADlib design document, chapter SVM:
+where its page says 'divided by 1/sqrt(D)', multiplied is meant, and its P[N = m] = 1/p^(m+1) is a
+distribution only for p = 2.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.errors import ParameterError
+from randsvm.kernels import slices
+
+# Values of a block: 1 MB of float32 stays in the L2 cache from the product to the cosine. Blocks
+# are rows of all components: cut by components too, they are no longer contiguous in the result
+# and take up to half as long again (measured, N = 4,096).
+BLOCK = 1 << 18
+# A dense product of fewer rows is slower.
+LEAST_ROWS = 16
+
+# Purposes of random bits. They are a part of the Philox counter; 0 there is collectors.Draw.
+PHASES, DEGREES, NORMALS, SIGNS = 1, 2, 3, 4
+
+# Raw words that become numbers at a time: they and what comes between stay in the cache.
+WORDS = 8192
+
+# Share of nonzeros from which dense rows are faster: a dense product costs about d / 55 ns a value,
+# a sparse one 0.08 ns for each nonzero of the row (measured for d = 64 to 4,096, one core).
+DENSE = 0.2
+
+TEXT = re.compile(
+    r"(?P<kernel>rbf|poly) components (?P<components>[0-9]{1,10}) gamma (?P<gamma>\S+)"
+    r"( coef0 (?P<coef0>\S+) degree (?P<degree>[0-9]{1,4}))? seed (?P<seed>[0-9]{1,20})"
+    r"(?P<exact> exact)?"
+)
+
+
+def _require(condition: bool, sentence: str) -> None:
+    """Conditions are written so that nan fails them too."""
+    if not condition:
+        raise ParameterError(sentence)
+
+
+@dataclass(frozen=True)
+class RandomMap:
+    """Which map: all that its random numbers and its formula follow from.
+
+    kernel: rbf, exp(-gamma |x - y|^2), or poly, (gamma <x, y> + coef0)^degree with coef0 >= 0.
+    components: N. exact (poly only): Kar and Karnick's H0/1, the constant and the linear part of
+    the kernel are columns of their own and only higher degrees are random. rbf has neither coef0
+    nor degree: what is given for them is forgotten, so that equal maps are equal.
+    """
+
+    kernel: str
+    components: int
+    gamma: float
+    coef0: float = 0.0
+    degree: int = 3
+    seed: int = 0
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        _require(
+            self.kernel in ("rbf", "poly"),
+            f"random features are for the kernels rbf and poly, not {self.kernel}",
+        )
+        N = self.components
+        _require(1 <= N < 2**31, f"components must be >= 1 and < 2^31, got {N}")
+        _require(0 <= self.seed < 2**64, f"seed must be >= 0 and < 2^64, got {self.seed}")
+        _require(0 <= self.gamma < math.inf, f"gamma must be >= 0 and finite, got {self.gamma}")
+        if self.kernel == "poly":
+            self._check_poly()
+        else:
+            _require(not self.exact, "exact low degrees are for random features of poly, not rbf")
+            object.__setattr__(self, "coef0", RandomMap.coef0)
+            object.__setattr__(self, "degree", RandomMap.degree)
+
+    def _check_poly(self) -> None:
+        _require(0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}")
+        _require(
+            0 <= self.coef0 < math.inf,
+            f"random features of poly need coef0 >= 0 and finite, got {self.coef0}",
+        )
+        kernel = f"({_word(self.gamma)} <x, y> + {_word(self.coef0)})^{self.degree}"
+        a = self.coefficients
+        _require(bool((a > 0).any()), f"{kernel} is 0 everywhere: raise gamma or coef0")
+        _require(
+            not self.exact or bool((a[2:] > 0).any()),
+            f"{kernel} has no part of degree 2 or more for random features: use the linear kernel",
+        )
+        _require(
+            bool(np.isfinite([*a, *self.scales, *self.low]).all()),
+            f"{kernel} has coefficients too large for random features: lower degree or coef0",
+        )
+
+    def __str__(self) -> str:
+        """One line of words; `parse` is its inverse. Numbers read back to the same bits."""
+        poly = f" coef0 {_word(self.coef0)} degree {self.degree}" if self.kernel == "poly" else ""
+        exact = " exact" if self.exact else ""
+        return (
+            f"{self.kernel} components {self.components} gamma {_word(self.gamma)}{poly} "
+            f"seed {self.seed}{exact}"
+        )
+
+    @staticmethod
+    def parse(text: str) -> RandomMap:
+        """The map that `str` wrote. Raises ValueError for any other text."""
+        found = TEXT.fullmatch(text)
+        if not found:
+            raise ValueError(f"expected a random feature map, found {text!r}")
+        try:
+            made = RandomMap(
+                found["kernel"],
+                int(found["components"]),
+                float(found["gamma"]),
+                float(found["coef0"] or RandomMap.coef0),
+                int(found["degree"] or RandomMap.degree),
+                int(found["seed"]),
+                found["exact"] is not None,
+            )
+        except ParameterError as error:
+            raise ValueError(f"expected a random feature map, found {text!r}: {error}") from None
+        if str(made) != text:
+            raise ValueError(f"expected {str(made)!r}, found {text!r}")
+        return made
+
+    @cached_property
+    def coefficients(self) -> np.ndarray:
+        """a_m of (gamma t + coef0)^degree = sum_m a_m t^m, (degree + 1,) float64.
+
+        a_m = binomial(degree, m) gamma^m coef0^(degree - m); inf where it leaves float64.
+        """
+        return _coefficients(self.degree, self.gamma, self.coef0)
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """q_m, the chance that a component has degree m, (degree + 1,) float64.
+
+        2^-(m + 1) where a_m > 0 (of exact: and m >= 2), divided by their sum.
+        """
+        drawn = self.coefficients > 0
+        if self.exact:
+            drawn[:2] = False
+        q = np.where(drawn, np.ldexp(1.0, -1 - np.arange(len(drawn))), 0.0)
+        return q / math.fsum(q)
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """m of each component of poly, (N,) int64."""
+        # The last sum, 1 but for rounding, is left out: no number may lie beyond it.
+        last = np.flatnonzero(self.probabilities)[-1]
+        sums = np.cumsum(self.probabilities)[:last]
+        return np.searchsorted(sums, _uniform(self.seed, DEGREES, self.components), side="right")
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """sqrt(a_m / (gamma^m q_m N)) of each component of poly, (N,) float32.
+
+        sqrt(gamma) goes with each <w_ij, x>, so that small and large numbers meet in time.
+        """
+        without_gamma = _coefficients(self.degree, 1.0, self.coef0)[self.degrees]
+        with np.errstate(over="ignore"):
+            squares = without_gamma / (self.probabilities[self.degrees] * self.components)
+            return np.sqrt(squares).astype(np.float32)
+
+    @cached_property
+    def low(self) -> tuple[np.float32, np.float32]:
+        """sqrt(a_0) and sqrt(a_1) of the columns that an exact map has besides, else 0."""
+        with np.errstate(over="ignore"):
+            constant, *linear = np.sqrt(self.coefficients[:2]).astype(np.float32)
+        return (constant, linear[0]) if self.exact else (np.float32(0), np.float32(0))
+
+    def width(self, d: int) -> int:
+        """Columns of z(x) for rows of d features, see Prepared."""
+        constant, linear = self.low
+        return self.components + int(constant > 0) + d * int(linear > 0)
+
+    def over(self, features: np.ndarray) -> Prepared:
+        """The map for rows of these features.
+
+        features : (d,) int32, ascending, as written in the file. Holds 4 d bytes for each
+        component of rbf, for each factor of each component of poly.
+        """
+        return Prepared(self, features)
+
+
+def _word(value: float) -> str:
+    """The shortest number that reads back to the same bits."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
+    """binomial(degree, m) gamma^m coef0^(degree - m) for m = 0 .. degree, float64, inf beyond."""
+    # As quotients of whole numbers: rounded once, whatever the size of the powers.
+    (g, g_unit), (r, r_unit) = float(gamma).as_integer_ratio(), float(coef0).as_integer_ratio()
+    g_bits, r_bits = g_unit.bit_length() - 1, r_unit.bit_length() - 1
+
+    def rounded(m: int) -> float:
+        top = math.comb(degree, m) * g**m * r ** (degree - m)
+        try:
+            return top / (1 << (m * g_bits + (degree - m) * r_bits))
+        except OverflowError:
+            return math.inf
+
+    return np.array([rounded(m) for m in range(degree + 1)])
+
+
+# --- random numbers ----------------------------------------------------------------------------
+
+
+def _words(seed: int, purpose: int, count: int, feature: int = 0, group: int = 0) -> np.ndarray:
+    """The first `count` words at this address, (count,) uint64; more never change the first."""
+    bits = np.random.Philox(
+        key=np.array([seed, feature], np.uint64),
+        counter=np.array([0, group, purpose, 0], np.uint64),
+    )
+    return bits.random_raw(count)
+
+
+def _uniform(seed: int, purpose: int, count: int) -> np.ndarray:
+    """One number in [0, 1) for each component, (count,) float64."""
+    return (_words(seed, purpose, count) >> np.uint64(11)) * 2.0**-53
+
+
+# artanh t = t sum_k ARTANH[k] t^2k; sin t = t sum_k SIN[k] t^2k.
+ARTANH = [1 / (2 * k + 1) for k in range(8)]
+SIN = [(-1) ** k / math.factorial(2 * k + 1) for k in range(8)]
+LN2 = 0.6931471805599453
+
+
+def _series(x: np.ndarray, coefficients: Sequence[float]) -> np.ndarray:
+    """sum_k coefficients[k] x^k by Horner's rule."""
+    total = np.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total *= x
+        total += coefficient
+    return total
+
+
+def normals(words: np.ndarray) -> np.ndarray:
+    """Two normal numbers of every word. words : (..., n) uint64; returns (..., 2n) float32.
+
+    Box and Muller: sqrt(-2 ln u) (cos v, sin v), with u in (0, 1) of the upper half of a word and
+    v in (-pi, pi) of the lower. ln and sin are series, right to 1e-12: the last bits of a
+    library's differ from version to version and from one processor to the other.
+    """
+    # u = 2^-32 mantissa 2^exponent, ln mantissa = 2 artanh t - ln 2 / 2, |t| < 0.172.
+    mantissa, exponent = np.frexp((words >> np.uint64(32)) + 0.5)
+    t = (mantissa - math.sqrt(0.5)) / (mantissa + math.sqrt(0.5))
+    radius = np.sqrt((65 - 2.0 * exponent) * LN2 - 4 * t * _series(t * t, ARTANH))
+    # v / 4 is at most pi / 4; twice the double angle leads back to v.
+    quarter = ((words & np.uint64(2**32 - 1)) - (2.0**31 - 0.5)) * (math.pi / 2**33)
+    sine = quarter * _series(quarter * quarter, SIN)
+    sine, cosine = 2 * sine * np.sqrt(1 - sine * sine), 1 - 2 * sine * sine
+    out = np.empty((*words.shape, 2), np.float32)
+    out[..., 0] = radius * (1 - 2 * sine * sine)
+    out[..., 1] = radius * (2 * sine * cosine)
+    return out.reshape(*words.shape[:-1], -1)
+
+
+# --- maps over known features ------------------------------------------------------------------
+
+
+def _dense(X: Any) -> np.ndarray:
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def _project(X: np.ndarray | sparse.csr_matrix, W: np.ndarray, out: np.ndarray) -> None:
+    """out = X W. X : (m, d) dense or CSR, W : (d, n) C-contiguous, all float32."""
+    if sparse.issparse(X):
+        out[...] = X @ W
+    else:
+        np.matmul(X, W, out=out)
+
+
+@dataclass(frozen=True)
+class _Waves:
+    """Fourier features scale cos(X W + b). W : (d, N), b : (N,), float32."""
+
+    W: np.ndarray
+    b: np.ndarray
+    scale: np.float32
+
+    @staticmethod
+    def of(given: RandomMap, features: np.ndarray) -> _Waves:
+        """w_j ~ N(0, 2 gamma I), b_j uniform on [0, 2 pi), scale sqrt(2 / N)."""
+        N = given.components
+        W, words = np.empty((len(features), N), np.float32), (N + 1) // 2
+        for rows in slices(len(features), max(1, WORDS // words)):
+            bits = [_words(given.seed, NORMALS, words, feature) for feature in features[rows]]
+            W[rows] = normals(np.array(bits))[:, :N]
+            W[rows] *= np.float32(math.sqrt(2 * given.gamma))
+        b = (2 * math.pi * _uniform(given.seed, PHASES, N)).astype(np.float32)
+        return _Waves(W, b, np.float32(math.sqrt(2 / N)))
+
+    def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
+        _project(X, self.W, out)
+        out += self.b
+        np.cos(out, out=out)
+        out *= self.scale
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Maclaurin features scale prod_i X W_i.
+
+    Inside, components stand by falling degree, so that those with an i-th factor come first.
+    W : for each i a (d, components with that factor) float32; scales : (N,) float32, by falling
+    degree; place : (N,), where a component stands.
+    """
+
+    W: list[np.ndarray]
+    scales: np.ndarray
+    place: np.ndarray
+
+    @staticmethod
+    def of(given: RandomMap, features: np.ndarray) -> _Products:
+        """w_ij of +1 and -1, times sqrt(gamma): bit i of the word of (component j, feature)."""
+        N, degrees = given.components, given.degrees
+        order = np.argsort(-degrees, kind="stable")
+        having = [order[: np.count_nonzero(degrees > i)] for i in range(degrees.max())]
+        W = [np.empty((len(features), len(some)), np.float32) for some in having]
+        length = np.float32(math.sqrt(given.gamma))
+        for rows in slices(len(features), max(1, WORDS // N)):
+            for factors in slices(len(having), 64):
+                group = factors.start // 64
+                bits = np.array([_words(given.seed, SIGNS, N, f, group) for f in features[rows]])
+                for bit, i in enumerate(range(factors.start, factors.stop)):
+                    odd = bits[:, having[i]] & np.uint64(1 << bit) != 0
+                    W[i][rows] = np.where(odd, -length, length)
+        return _Products(W, given.scales[order], np.argsort(order))
+
+    def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
+        m, N = out.shape
+        product, room = np.empty((m, N), np.float32), np.empty(m * N, np.float32)
+        product[:] = self.scales
+        for W in self.W:
+            factor = room[: m * W.shape[1]].reshape(m, W.shape[1])
+            _project(X, W, factor)
+            product[:, : W.shape[1]] *= factor
+        np.take(product, self.place, axis=1, out=out, mode="clip")
+
+
+class Prepared:
+    """A map for rows of d known features. Safe to share between threads.
+
+    width : columns of z(x): the N components in their order and after them, of an exact map,
+    sqrt(a_0) and sqrt(a_1) x, one column for each feature (each only if its a_m > 0).
+    """
+
+    def __init__(self, given: RandomMap, features: np.ndarray) -> None:
+        self.map = given
+        self.width = given.width(len(features))
+        components = _Waves if given.kernel == "rbf" else _Products
+        self._components = components.of(given, features)
+
+    def values(self, X: sparse.csr_matrix, out: np.ndarray | None = None) -> np.ndarray:
+        """z(x) of each row. X : (m, d) CSR float32; returns (m, width) float32, C-contiguous.
+
+        out : such an array to fill; using one again spares the time that new pages cost.
+        A value of rbf is right to about |<w, x> + b| 2^-24. How rows are cut into calls changes no
+        more than that: BLAS rounds one row differently at different places of a block.
+        Raises ParameterError where a value leaves float32.
+        """
+        m, d = X.shape
+        out = np.empty((m, self.width), np.float32) if out is None else out
+        dense = X.nnz > DENSE * m * d
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows in slices(m, max(LEAST_ROWS, BLOCK // self.width)):
+                self._fill(X[rows].toarray() if dense else X[rows], out[rows])
+        return out
+
+    def _fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
+        N, d = self.map.components, X.shape[1]
+        self._components.fill(X, out[:, :N])
+        constant, linear = self.map.low
+        if constant > 0:
+            out[:, N] = constant
+        if linear > 0:
+            np.multiply(_dense(X), linear, out=out[:, self.width - d :])
+        _require(
+            bool(np.isfinite(out).all()),
+            f"random features of {self.map} leave float32 on this data: scale it or lower gamma",
+        )
