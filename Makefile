@@ -5,7 +5,7 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*.pyx)
 
-.PHONY: help demo test lint figures mz data clean
+.PHONY: help demo test lint figures mz bench-sgd data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
@@ -13,6 +13,7 @@ help:
 	@echo "make lint   ruff and mypy alone"
 	@echo "make figures  train with each algorithm and draw gap and violators against time"
 	@echo "make mz     MZ's tables (RANDSVM_DATA names the folder of reuters_acq)"
+	@echo "make bench-sgd  sgd beside liblinear-train and scikit-learn: results/bench-sgd.md and .json"
 	@echo "make data   make the files of data/ again"
 	@echo "make clean  remove .venv, results and what was compiled"
 
@@ -29,8 +30,10 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# One thread each, as the commands have it: the scan has a worker per core, and threads that spin
+# while another waits cost a factor of 10 on a busy machine.
 test: lint
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)
@@ -60,6 +63,9 @@ figures: .venv/plot $(WORK)/twonorm.train
 
 mz: .venv/ready
 	$(BIN)/python scripts/mz_tables.py
+
+bench-sgd: .venv/ready
+	$(BIN)/python scripts/bench.py sgd
 
 data: .venv/ready
 	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000

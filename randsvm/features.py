@@ -109,7 +109,7 @@ class RandomMap:
             f"{kernel} has no part of degree 2 or more for random features: use the linear kernel",
         )
         _require(
-            bool(np.isfinite([*a, *self.scales, *self.low]).all()),
+            all(np.isfinite(numbers).all() for numbers in (a, self.scales, self.low)),
             f"{kernel} has coefficients too large for random features: lower degree or coef0",
         )
 
@@ -138,7 +138,7 @@ class RandomMap:
                 int(found["seed"]),
                 found["exact"] is not None,
             )
-        except ParameterError as error:
+        except (ParameterError, ValueError) as error:
             raise ValueError(f"expected a random feature map, found {text!r}: {error}") from None
         if str(made) != text:
             raise ValueError(f"expected {str(made)!r}, found {text!r}")
@@ -186,9 +186,11 @@ class RandomMap:
     @cached_property
     def low(self) -> tuple[np.float32, np.float32]:
         """sqrt(a_0) and sqrt(a_1) of the columns that an exact map has besides, else 0."""
+        if not self.exact:
+            return np.float32(0), np.float32(0)
         with np.errstate(over="ignore"):
-            constant, *linear = np.sqrt(self.coefficients[:2]).astype(np.float32)
-        return (constant, linear[0]) if self.exact else (np.float32(0), np.float32(0))
+            constant, linear = np.sqrt(self.coefficients[:2]).astype(np.float32)
+        return constant, linear
 
     def width(self, d: int) -> int:
         """Columns of z(x) for rows of d features, see Prepared."""

@@ -145,7 +145,7 @@ class _Subject:
             judge = Classes(params.loss, weights)
             D = dataset.one_class(whole)
             return _Subject(
-                D, ONE_CLASS_LABELS, ONE_CLASS_VALUES, weights, judge, origin=weights[0]
+                D, ONE_CLASS_LABELS, ONE_CLASS_VALUES, weights, judge, origin=float(weights[0])
             )
         D, order = dataset.labelled_classes(whole, data)
         labels = tuple(D.header.names[i] for i in order)
@@ -289,7 +289,7 @@ class _Trial:
         last = watch.last or learner.progressive()
         primal = None
         if found is not None:
-            primal = float(np.square(linear.w).sum()) / 2 + C * subject.loss(found, linear)
+            primal = float(np.square(linear.w).sum() / 2 + C * subject.loss(found, linear))
         outcome = Learnt(
             self.model,
             learner.learnt,

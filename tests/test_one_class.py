@@ -1,0 +1,188 @@
+"""-s one-class: novelty detection ends where LIBSVM's -s 2 on all rows does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from learning import learn
+from libsvm import svmutil
+from scipy import sparse
+
+ALGORITHMS = ("randsvm", "osuna", "osuna-closest")
+
+
+def cloud(rows: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng([seed, 12])
+    return oracle.as_float32(rng.normal(size=(rows, 3)))
+
+
+def saved(path: Path, X: np.ndarray) -> Path:
+    return oracle.write_svmlight(path, np.ones(len(X)), X)
+
+
+def labels_of(model: Path, X: np.ndarray) -> np.ndarray:
+    loaded = svmutil.svm_load_model(str(model))
+    return np.sign(oracle.libsvm_decisions(loaded, X))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_labels_and_objective_are_libsvms(tmp_path, predict, algorithm):
+    X = cloud(6000)
+    path = saved(tmp_path / "data", X)
+    learnt = learn(algorithm, path, tmp_path / "m", *["-s", "one-class", "-n", "0.05", "-g", "0.3"])
+    assert len(learnt.rounds) > 1
+    assert learnt.rounds[0]["working_set"] < 6000
+    whole = svmutil.svm_train(np.ones(6000), sparse.csr_matrix(X), "-q -s 2 -n 0.05 -g 0.3 -e 1e-4")
+    f = oracle.libsvm_decisions(whole, X)
+    mine = np.array(predict(path, learnt.model).lines, int)
+    assert np.mean(mine == np.sign(f)) >= 0.997
+    beta = np.array([coefficients[0] for coefficients in whole.get_sv_coef()])
+    rows = np.array(whole.get_sv_indices()) - 1
+    norm = beta @ oracle.kernel_matrix("rbf", X[rows], X[rows], 0.3) @ beta
+    assert -float(learnt.facts["dual"]) == pytest.approx(norm / 2, rel=1e-4)
+    assert float(learnt.facts["primal"]) >= float(learnt.facts["dual"])
+
+
+@pytest.mark.parametrize("name, gamma", [("satimage.scale", 1 / 36)])
+def test_a_real_set_agrees_with_libsvm(real, tmp_path, predict, name, gamma):
+    path = real(name)
+    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
+    learnt = learn("randsvm", path, tmp_path / "m", "-s", 2, "-n", 0.05, "-g", gamma)
+    whole = svmutil.svm_train(y, X, f"-q -s 2 -n 0.05 -g {gamma!r}")
+    expected = np.sign(oracle.libsvm_decisions(whole, oracle.as_float32(X.toarray())))
+    mine = predict(path, learnt.model, "--scores").scores
+    assert np.mean(np.sign(mine) == expected) >= 0.997
+
+
+def test_the_model_is_one_that_libsvm_reads(tmp_path, predict):
+    X = cloud(1500)
+    path = saved(tmp_path / "data", X)
+    learnt = learn("osuna", path, tmp_path / "m", *["-s", "one-class", "-n", "0.1", "-g", "0.3"])
+    assert learnt.model.read_text().startswith("svm_type one_class\n")
+    assert (np.array(predict(path, learnt.model).lines, int) == labels_of(learnt.model, X)).all()
+
+
+def test_libsvms_own_model_is_read_and_scored(tmp_path, predict):
+    X = cloud(500)
+    model = svmutil.svm_train(np.ones(500), sparse.csr_matrix(X), "-q -s 2 -n 0.1 -g 0.3")
+    svmutil.svm_save_model(str(tmp_path / "theirs"), model)
+    predicted = predict(saved(tmp_path / "data", X), tmp_path / "theirs")
+    f = oracle.libsvm_decisions(model, X)
+    assert (np.array(predicted.lines, int) == np.sign(f)).all()
+    assert (
+        predicted.out
+        == f"Accuracy = {100 * np.mean(f > 0):g}% ({(f > 0).sum()}/500) (classification)\n"
+    )
+
+
+def test_the_labels_of_the_training_rows_say_nothing(tmp_path):
+    X = cloud(800)
+    one = saved(tmp_path / "one", X)
+    other = oracle.write_svmlight(tmp_path / "other", np.sign(X[:, 0]), X)
+    bodies = [
+        learn("osuna", path, tmp_path / f"{path.name}.m", "-s", "one-class", "-n", 0.1).model
+        for path in (one, other)
+    ]
+    assert len({model.read_bytes().partition(b"# randsvm")[0] for model in bodies}) == 1
+
+
+def test_a_working_set_that_cannot_hold_nu_n_rows_is_raised(tmp_path):
+    path = saved(tmp_path / "data", cloud(3000))
+    learnt = learn(
+        "osuna", path, tmp_path / "m", "-s", "one-class", "-n", 0.2, "--working-set", 100
+    )
+    assert learnt.rounds[0]["working_set"] == 2400
+    assert learnt.outcome["stopped"] == "no violators"
+
+
+def test_what_does_not_fit_memory_is_refused_and_names_sgd(command, tmp_path):
+    saved(tmp_path / "data", cloud(60_000))
+    words = ["-s", "one-class", "-n", "0.5", "--memory", "16M"]
+    ended = command("train", "osuna", *words, "data", "m")
+    assert ended.returncode == 2
+    last = ended.stderr.splitlines()[-1]
+    assert "one-class needs a working set of" in last
+    assert last.endswith("or use sgd")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_warm_start_ends_at_the_same_answer(tmp_path):
+    path = saved(tmp_path / "data", cloud(6000))
+    words = ["-s", "one-class", "-n", "0.05", "-g", "0.3"]
+    cold = learn("osuna", path, tmp_path / "cold", *words)
+    warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
+    assert float(warm.facts["dual"]) == pytest.approx(float(cold.facts["dual"]), rel=1e-4)
+    assert len(warm.rounds) <= len(cold.rounds)
+
+
+# ---- sgd --------------------------------------------------------------------------------------
+
+
+def shell(rng: np.random.Generator, rows: int, radius: float, d: int) -> np.ndarray:
+    directions = rng.normal(size=(rows, d))
+    return radius * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+
+
+def ring(rng: np.random.Generator, rows: int) -> np.ndarray:
+    angle, radius = rng.uniform(0, 2 * np.pi, rows), 5 + rng.normal(size=rows) * 0.3
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+
+
+CENTRES = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
+FOURIER = "-t rbf -g 0.25 -c 1 --components 512"
+NOVELTIES = {
+    # name: (options, clean rows, planted rows)
+    "linear": (
+        "",
+        lambda rng, rows: rng.normal(4, 1, (rows, 5)),
+        lambda rng: rng.normal(0, 0.5, (20, 5)),
+    ),
+    "shell": (
+        FOURIER,
+        lambda rng, rows: rng.normal(size=(rows, 5)),
+        lambda rng: shell(rng, 20, 8.0, 5),
+    ),
+    "clusters": (
+        FOURIER,
+        lambda rng, rows: CENTRES[rng.integers(0, 3, rows)] + rng.normal(size=(rows, 2)) * 0.7,
+        lambda rng: np.array([12.0, 12.0]) + rng.normal(size=(20, 2)) * 2,
+    ),
+    "ring": (
+        FOURIER,
+        ring,
+        lambda rng: np.vstack([rng.normal(size=(10, 2)) * 0.8, shell(rng, 10, 9.0, 2)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOVELTIES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_sgd_finds_what_is_new(tmp_path, predict, name, seed):
+    """Trained on 2,000 clean rows, tested on 1,000 new ones and 20 planted outliers."""
+    words, clean, planted = NOVELTIES[name]
+    rng = np.random.default_rng([seed, 13])
+    train = saved(tmp_path / "train", oracle.as_float32(clean(rng, 2000)))
+    test = saved(tmp_path / "test", oracle.as_float32(np.vstack([clean(rng, 1000), planted(rng)])))
+    learnt = learn("sgd", train, tmp_path / "m", "-s", "one-class", "--seed", seed, *words.split())
+    f = predict(test, learnt.model, "--scores").scores
+    usual, new = f[:1000], f[1000:]
+    assert np.mean(usual[:, None] > new) >= 0.98
+    assert np.mean(new <= 0) >= 0.9
+    assert np.mean(usual <= 0) <= 0.05
+
+
+def test_sgds_objective_has_the_origin_as_the_one_negative(tmp_path):
+    """P = 1/2 |w|^2 + C (weights of MADlib's balanced classes) over the rows and the origin."""
+    X = oracle.as_float32(np.random.default_rng(3).normal(2, 1, (300, 3)))
+    path = saved(tmp_path / "data", X)
+    learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-c", 0.5)
+    text = learnt.model.read_text().partition("\nw\n")[2].partition("#")[0]
+    *w, b = map(float, text.split())
+    hinge = np.maximum(0, 1 - (X @ w + b))
+    origin = max(0.0, 1 + b)
+    weights = 301 / 600, 301 / 2
+    P = np.dot(w, w) / 2 + 0.5 * (weights[0] * hinge.sum() + weights[1] * origin)
+    assert float(learnt.facts["primal"]) == pytest.approx(P, rel=1e-6)

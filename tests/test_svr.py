@@ -1,0 +1,209 @@
+"""-s svr: epsilon-regression by every algorithm ends where LIBSVM's -s 3 on all rows does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from learning import learn
+from libsvm import svmutil
+from scipy import sparse
+
+from randsvm.params import Params
+from randsvm.solver import svmlearn
+from randsvm.tasks import Svr
+
+DECOMPOSED = (
+    "randsvm --gap 1e-4 --sample-size",
+    "osuna --working-set",
+    "osuna-closest --working-set",
+)
+
+
+def noisy(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A wave with noise: y (m,), X (m, 2)."""
+    rng = np.random.default_rng([seed, 11])
+    X = oracle.as_float32(rng.uniform(-3, 3, (rows, 2)))
+    return np.round(np.sin(X[:, 0]) + X[:, 1] + rng.normal(size=rows) * 0.3, 6), X
+
+
+def saved(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
+    path.write_text(oracle.svmlight_text([repr(float(target)) for target in y], X))
+    return path
+
+
+def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
+    return y, oracle.as_float32(X.toarray())
+
+
+def solved(y: np.ndarray, X: np.ndarray, words: str) -> tuple[np.ndarray, float, float, float]:
+    """LIBSVM on all rows: f (m,) of the rows, P, D and how many support vectors."""
+    model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -s 3 -e 0.0005 {words}")
+    letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
+    rows = np.array(model.get_sv_indices()) - 1
+    beta = np.zeros(len(y))
+    beta[rows] = [coefficients[0] for coefficients in model.get_sv_coef()]
+    u = oracle.kernel_matrix("rbf", X, X, letters["-g"]) @ beta
+    f = u - model.rho[0]
+    loss = np.maximum(0, np.abs(y - f) - letters["-p"])
+    primal = beta @ u / 2 + letters["-c"] * loss.sum()
+    dual = y @ beta - letters["-p"] * np.abs(beta).sum() - beta @ u / 2
+    return f, primal, dual, len(rows)
+
+
+@pytest.mark.parametrize("words", DECOMPOSED, ids=lambda words: words.split()[0])
+@pytest.mark.parametrize(
+    "name, letters, B",
+    [
+        ("housing_scale", "-c 100 -g 0.1 -p 1", 200),
+        ("abalone_scale", "-c 10 -g 0.5 -p 1", 1000),
+    ],
+)
+def test_real_sets_end_at_libsvms_optimum(real, tmp_path, predict, words, name, letters, B):
+    """With a working set smaller than the number of support vectors."""
+    path = real(name)
+    y, X = read(path)
+    f, _, dual, count = solved(y, X, letters)
+    assert count > B
+    algorithm, *rest = words.split()
+    learnt = learn(algorithm, path, tmp_path / "m", "-s", "svr", *letters.split(), *rest, B)
+    assert len(learnt.rounds) > 2
+    assert all(event["working_set"] <= B for event in learnt.rounds)
+    assert float(learnt.facts["dual"]) == pytest.approx(dual, rel=1e-4)
+    mine = predict(path, learnt.model).scores
+    assert np.mean((y - mine) ** 2) == pytest.approx(np.mean((y - f) ** 2), rel=2e-3)
+
+
+@pytest.mark.parametrize("kernel", ["-t linear", "-t rbf -g 0.5", "-t poly -g 0.3 -r 1 -d 2"])
+def test_every_kernel_gives_libsvms_decision_values(tmp_path, predict, kernel):
+    y, X = noisy(600)
+    path = saved(tmp_path / "data", y, X)
+    learnt = learn("osuna", path, tmp_path / "m", "-s", 3, "-p", 0.2, *kernel.split(), "-e", 1e-4)
+    letters = kernel.replace("linear", "0").replace("poly", "1").replace("rbf", "2")
+    whole = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -s 3 -p 0.2 -e 1e-5 {letters}")
+    expected = oracle.libsvm_decisions(whole, X)
+    assert predict(path, learnt.model).scores == pytest.approx(expected, abs=2e-3)
+
+
+def test_the_certificate_is_that_of_the_written_model(tmp_path):
+    y, X = noisy(800)
+    path = saved(tmp_path / "data", y, X)
+    words = ("-s", "svr", "-g", 0.5, "-c", 3, "-p", 0.1, "--working-set", 200)
+    learnt = learn("osuna", path, tmp_path / "m", *words)
+    found = oracle.read_model(learnt.model, 2)
+    Z = oracle.as_float32(found.Z)
+    u = oracle.kernel_matrix("rbf", X, Z, 0.5) @ found.beta
+    norm = found.beta @ oracle.kernel_matrix("rbf", Z, Z, 0.5) @ found.beta
+    P = norm / 2 + 3 * np.maximum(0, np.abs(y - u - found.b) - 0.1).sum()
+    targets = {tuple(x): target for x, target in zip(X, y, strict=True)}
+    mine = np.array([targets[tuple(z)] for z in Z])
+    D = mine @ found.beta - 0.1 * np.abs(found.beta).sum() - norm / 2
+    assert float(learnt.facts["primal"]) == pytest.approx(P, rel=1e-5)
+    assert float(learnt.facts["dual"]) == pytest.approx(D, rel=1e-5)
+    assert D <= P
+    assert abs(found.beta.sum()) < 1e-8
+
+
+def test_the_dual_objective_never_falls(tmp_path):
+    y, X = noisy(1500)
+    path = saved(tmp_path / "data", y, X)
+    learnt = learn("osuna", path, tmp_path / "m", *["-s", "svr", "-g", "0.5", "-p", "0.1"],
+                   "--working-set", 250)  # fmt: skip
+    duals = np.array([event["dual"] for event in learnt.rounds])
+    assert any(event["bound"] for event in learnt.rounds)
+    assert (np.diff(duals) >= -1e-6 * duals[:-1]).all()
+
+
+def test_a_warm_start_takes_fewer_rounds(tmp_path):
+    y, X = noisy(2000)
+    path = saved(tmp_path / "data", y, X)
+    words = (*["-s", "svr", "-g", "0.5", "-p", "0.1"], "--working-set", 400)
+    cold = learn("osuna", path, tmp_path / "cold", *words)
+    warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
+    assert len(warm.rounds) < len(cold.rounds) / 2
+    assert float(warm.facts["dual"]) == pytest.approx(float(cold.facts["dual"]), rel=1e-4)
+
+
+def test_scores_are_svm_predicts_lines(tmp_path, predict):
+    y, X = noisy(400)
+    path = saved(tmp_path / "data", y, X)
+    learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
+    predicted = predict(path, learnt.model)
+    _, (_, error, correlation), _ = svmutil.svm_predict(
+        y, sparse.csr_matrix(X), svmutil.svm_load_model(str(learnt.model)), "-q"
+    )
+    found = re.fullmatch(
+        r"Mean squared error = (\S+) \(regression\)\n"
+        r"Squared correlation coefficient = (\S+) \(regression\)\n",
+        predicted.out,
+    )
+    assert float(found[1]) == pytest.approx(error, rel=1e-4)
+    assert float(found[2]) == pytest.approx(correlation, rel=1e-4)
+
+
+def test_libsvms_own_regression_model_is_read(tmp_path, predict):
+    y, X = noisy(300)
+    path = saved(tmp_path / "data", y, X)
+    for form in ("-s 3", "-s 4"):
+        model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q {form} -g 0.5")
+        svmutil.svm_save_model(str(tmp_path / "theirs"), model)
+        expected = oracle.libsvm_decisions(model, X)
+        mine = predict(path, tmp_path / "theirs").scores
+        assert mine == pytest.approx(expected, abs=1e-6)
+
+
+def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
+    y, X = noisy(200)
+    path = saved(tmp_path / "data", y, X)
+    learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
+    blank = tmp_path / "blank"
+    blank.write_text(re.sub(r"(?m)^\S+", "?", path.read_text()))
+    with_targets, without = predict(path, learnt.model), predict(blank, learnt.model)
+    assert without.lines == with_targets.lines
+    assert without.out == ""
+    assert "no score" in without.err
+
+
+@pytest.mark.parametrize(
+    "words, text, code, message",
+    [
+        ("-s svr", "spam 1:1\n", 65, "expected a number as label, found 'spam'"),
+        ("-s svr -w 1 2", "1.5 1:1\n", 2, "class weights are for -s svc, not svr"),
+        ("-s svr -p -1", "1.5 1:1\n", 2, "epsilon must be >= 0 and finite, got -1.0"),
+        ("-s 4", "1.5 1:1\n", 2, "expected one of svc (0), one-class (2), svr (3), found '4'"),
+        ("-s 0", "1.5 1:1\n", 65, "(or -s svr for regression), found '1.5'"),
+    ],
+)
+def test_refusals(command, tmp_path, words, text, code, message):
+    (tmp_path / "data").write_text(text)
+    ended = command("train", "osuna", *words.split(), "data", "m")
+    assert ended.returncode == code
+    assert message in ended.stderr.splitlines()[-1]
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_row_of_the_table_is_the_kkt_condition_of_an_optimum():
+    """At LIBSVM's optimum nothing violates, and each row's slope fits its coefficient."""
+    y, X = noisy(300)
+    from randsvm.points import Points
+
+    points = Points(np.arange(300), sparse.csr_matrix(X.astype(np.float32)), y)
+    params = Params(task="svr", gamma=0.5, epsilon=0.2, tolerance=1e-5)
+    SV, task = svmlearn(points, params), Svr(epsilon=0.2)
+    beta = np.zeros(300)
+    beta[SV.points.rows] = SV.beta
+    f = oracle.kernel_matrix("rbf", X, X, 0.5) @ beta + SV.b
+    bounded = np.where(np.abs(beta) == 1, np.sign(beta), 0)
+    asked = (beta == 0) | (bounded != 0)
+    assert task.violation(y, f, bounded)[asked].max() < 1e-3
+    inside = ~asked
+    assert np.abs(np.abs(y - f) - 0.2)[inside].max() < 1e-3
+    step = 1e-6
+    numeric = (task.loss(y, f + step) - task.loss(y, f - step)) / (2 * step)
+    smooth = np.abs(np.abs(y - f) - 0.2) > 1e-3
+    assert task.slope(y, f)[smooth] == pytest.approx(numeric[smooth], abs=1e-6)
+    assert (task.side(y, f)[bounded != 0] == bounded[bounded != 0]).all()
