@@ -108,7 +108,11 @@ def sgd(**given: Any) -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 
     One step for each row, in random order, epoch after epoch; two classes or more. MODEL_FILE is
-    LIBLINEAR's text format: liblinear-predict reads it.
+    LIBLINEAR's text format: liblinear-predict reads it. With -t rbf or -t poly it is linear in
+    random features that stand for that kernel, and only randsvm-predict reads it.
+
+    -s one-class learns what is usual from rows that are all usual: outliers among them are learnt
+    as usual, too.
 
     With --update MODEL that model is taught the rows of TRAIN_FILE as they arrive (- is standard
     input) and written to MODEL_FILE at the end and at every --checkpoint.
