@@ -243,19 +243,25 @@ class _Trial:
         horizon = 0.0 if self.steps.averages else float(epochs * training.n)
         learner = Learner.new(replace(self.steps, horizon=horizon), D.d)
         watch = _Watcher(self, learner, held)
-        self.clock.armed, reason = True, ALL_EPOCHS
         try:
-            batches = algorithm.from_dataset(training, rng)
-            algorithm.sgd(batches, training.n, learner, epochs, watch.stop, watch.epoch)
-            reason = watch.reason or reason
-        except TimeLimitError:
-            reason = TIME_LIMIT
+            reason = self._learn(watch, training, epochs, rng)
+            found = evaluate_linear(D, watch.answer, self.subject.judge)
         except Interrupted as signal:
-            self.save(watch, None, str(signal))
+            if learner.learnt:
+                self.save(watch, None, str(signal))
             raise
-        self.clock.armed = False
-        found = evaluate_linear(D, watch.answer, self.subject.judge)
         return self.save(watch, found, reason)
+
+    def _learn(self, watch: _Watcher, training: Dataset, epochs: int, rng: Draws) -> str:
+        """All epochs, or what the time allows; returns what ended them."""
+        batches = algorithm.from_dataset(training, rng)
+        self.clock.armed = True
+        try:
+            algorithm.sgd(batches, training.n, watch.learner, epochs, watch.stop, watch.epoch)
+        except TimeLimitError:
+            return TIME_LIMIT
+        self.clock.armed = False
+        return watch.reason or ALL_EPOCHS
 
     def _best_epochs(self, rng: Draws) -> int:
         """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
@@ -437,7 +443,8 @@ def _update(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -
         reason = TIME_LIMIT
     except Interrupted as signal:
         clock.armed = False
-        stream.save(str(signal))
+        if stream.learner.learnt:
+            stream.save(str(signal))
         raise
     clock.armed = False
     return stream.save(reason)

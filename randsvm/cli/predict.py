@@ -18,7 +18,11 @@ COMMAND = "randsvm-predict"
 @click.argument("test_file")
 @click.argument("model_file")
 @click.argument("output_file")
-@click.option("--scores", is_flag=True, help="Write decision values instead of labels.")
+@click.option(
+    "--scores",
+    is_flag=True,
+    help="Write decision values instead of labels: one, or one for each class of more than two.",
+)
 @click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
 @options.report
 @options.quiet
@@ -29,8 +33,8 @@ def predict(
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
 
     Rows labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
-    prints it. MODEL_FILE may come from randsvm-train or from LIBSVM's svm-train. Files may be
-    gzip, bzip2 or xz; - is standard input or output.
+    prints it. MODEL_FILE may come from randsvm-train, from LIBSVM's svm-train or from LIBLINEAR's
+    liblinear-train. Files may be gzip, bzip2 or xz; - is standard input or output.
     """
     from randsvm import api
 
