@@ -1,10 +1,12 @@
-"""Make the synthetic sets of KBH07 as svmlight files: twonorm, ringnorm, checkerboard.
+"""Make synthetic sets as svmlight files: KBH07's twonorm, ringnorm, checkerboard; sparse text.
 
 Row i of a set depends on the seed and i alone, so a set of 100,000 rows is the beginning of the
 set of 1,000,000 rows. Values are float32.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -15,28 +17,73 @@ BLOCK_ROWS = 10_000
 DIMENSIONS = 20
 SHIFT = 2 / np.sqrt(DIMENSIONS)
 
+WORDS = 50_000  # the vocabulary of sparse
+RELEVANT = 0.5  # the share of words that say something about the class
+NOISE = 0.1  # standard deviation of what is added to w x, whose own is about 0.7
 
-def twonorm(rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:
+
+class Rows(NamedTuple):
+    """Labels y (m,), and the rows as CSR: indptr (m + 1,), indices (nnz,) from 1, values (nnz,)."""
+
+    y: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def dense(cls, y: np.ndarray, X: np.ndarray) -> Rows:
+        m, d = X.shape
+        return cls(y, np.arange(m + 1) * d, np.tile(np.arange(1, d + 1), m), X.ravel())
+
+    def first(self, m: int) -> Rows:
+        nnz = self.indptr[m]
+        return Rows(self.y[:m], self.indptr[: m + 1], self.indices[:nnz], self.values[:nnz])
+
+
+def twonorm(rng: np.random.Generator, m: int) -> Rows:
     """Breiman's twonorm: N(a, I) against N(-a, I) in 20 dimensions, a = 2 / sqrt(20)."""
     y = rng.choice([-1, 1], m)
-    return y, rng.normal(size=(m, DIMENSIONS)) + SHIFT * y[:, None]
+    return Rows.dense(y, rng.normal(size=(m, DIMENSIONS)) + SHIFT * y[:, None])
 
 
-def ringnorm(rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:
+def ringnorm(rng: np.random.Generator, m: int) -> Rows:
     """KBH07's ringnorm as printed: N(1, 4 I) against N(a, I) in 20 dimensions, a = 2 / sqrt(20)."""
     y = rng.choice([-1, 1], m)
     X = rng.normal(size=(m, DIMENSIONS))
-    return y, np.where(y[:, None] > 0, 1 + 2 * X, SHIFT + X)
+    return Rows.dense(y, np.where(y[:, None] > 0, 1 + 2 * X, SHIFT + X))
 
 
-def checkerboard(rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:
+def checkerboard(rng: np.random.Generator, m: int) -> Rows:
     """KBH07's 4 x 4 board on [0, 4]^2: negative where ceil(x1) % 2 != ceil(x2) % 2."""
     X = rng.uniform(0, 4, (m, 2))
     parity = np.ceil(X) % 2
-    return np.where(parity[:, 0] != parity[:, 1], -1, 1), X
+    return Rows.dense(np.where(parity[:, 0] != parity[:, 1], -1, 1), X)
 
 
-SETS = {made.__name__: made for made in (twonorm, ringnorm, checkerboard)}
+def sparse(rng: np.random.Generator, m: int) -> Rows:
+    """Like tf-idf of short texts: Zipf's law, about 14 of 50,000 words a row, rows of length 1.
+
+    The label is the sign of w x + noise. w and the numbers of the words are the same for every
+    seed, so that another seed makes a test set.
+    """
+    fixed = np.random.default_rng(0)
+    frequency = 1 / np.arange(1, WORDS + 1)
+    frequency = fixed.permutation(frequency / frequency.sum())
+    w = fixed.normal(size=WORDS) * (fixed.random(WORDS) < RELEVANT)
+    lengths = 1 + rng.negative_binomial(3, 3 / 17.4, m)
+    row = np.repeat(np.arange(m), lengths)
+    word = rng.choice(WORDS, lengths.sum(), p=frequency)
+    # One number for row and word: equal words of a row come together, in order.
+    entries, times = np.unique(row * WORDS + word, return_counts=True)
+    row, word = np.divmod(entries, WORDS)
+    values = (1 + np.log(times)) * -np.log(frequency[word])
+    values /= np.sqrt(np.bincount(row, values**2, m))[row]
+    score = np.bincount(row, values * w[word], m) + rng.normal(scale=NOISE, size=m)
+    indptr = np.searchsorted(row, np.arange(m + 1))
+    return Rows(np.where(score > 0, 1, -1), indptr, word + 1, values)
+
+
+SETS = {made.__name__: made for made in (twonorm, ringnorm, checkerboard, sparse)}
 
 
 @click.command()
@@ -49,16 +96,9 @@ def main(name: str, output: str, rows: int, seed: int) -> None:
     with files.create_output(output) as stream:
         for start in range(0, rows, BLOCK_ROWS):
             # A whole block is drawn even for a part of it: its rows must not depend on ROWS.
-            y, X = SETS[name](np.random.default_rng([seed, start]), BLOCK_ROWS)
-            m = min(BLOCK_ROWS, rows - start)
-            d = X.shape[1]
-            svmlight.write(
-                stream,
-                [f"{label:+d}" for label in y[:m].tolist()],
-                np.arange(m + 1) * d,
-                np.tile(np.arange(1, d + 1, dtype=np.int32), m),
-                X[:m].astype(np.float32).ravel(),
-            )
+            block = SETS[name](np.random.default_rng([seed, start]), BLOCK_ROWS)
+            y, *csr = block.first(min(BLOCK_ROWS, rows - start))
+            svmlight.write(stream, [f"{label:+d}" for label in y.tolist()], *csr)
 
 
 if __name__ == "__main__":

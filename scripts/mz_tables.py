@@ -2,8 +2,8 @@
 
 Mostefaoui, Zaou, "SVM: Reduction of Learning Time". C = 1000, RBF with sigma = 10, working sets of
 450 and 540 documents, tested on 300 + 300 others. Needs reuters_acq.train and .test (svmlight,
-plain or .xz) in the folder named by RANDSVM_DATA or --data. Fails if a run takes fewer than 3
-rounds: then nothing was decomposed.
+plain or .xz) in the folder of real sets. Fails if a run takes fewer than 3 rounds: then nothing was
+decomposed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import click
+from harness import data_option, find, row
 
 from randsvm import api, files
 from randsvm.params import OsunaParams, Params
@@ -24,11 +25,6 @@ SIZES = {300: 450, 400: 540}
 TEST_DOCUMENTS = 300
 SWAPS = (1, 10, None)
 LEAST_ROUNDS = 3
-
-
-def lines_of(path: Path) -> list[bytes]:
-    found = path if path.exists() else path.with_name(path.name + ".xz")
-    return files.read_whole(str(found)).splitlines(keepends=True)
 
 
 def balanced(lines: list[bytes], count: int) -> bytes:
@@ -61,15 +57,14 @@ def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool)
 HEADER = ["algorithm", "swapped", "rounds", "|SV|", "solver", "total", "accuracy", "gap"]
 
 
-def row(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
 @click.command()
-@click.option("--data", envvar="RANDSVM_DATA", required=True, help="Folder of reuters_acq.")
-def main(data: str) -> None:
+@data_option
+def main(data: Path) -> None:
     """Print MZ's two tables."""
-    source = {part: lines_of(Path(data) / f"reuters_acq.{part}") for part in ("train", "test")}
+    source = {}
+    for part in ("train", "test"):
+        text = files.read_whole(str(find(data, f"reuters_acq.{part}")))
+        source[part] = text.splitlines(keepends=True)
     with tempfile.TemporaryDirectory() as folder:
         test = Path(folder) / "test.svm"
         test.write_bytes(balanced(source["test"], TEST_DOCUMENTS))

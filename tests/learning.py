@@ -109,8 +109,12 @@ class Learnt(NamedTuple):
 
     @property
     def outcome(self) -> dict[str, Any]:
-        (trained,) = self.of("trained")
-        return trained
+        (ended,) = [*self.of("trained"), *self.of("learnt")]
+        return ended
+
+    @property
+    def epochs(self) -> list[dict[str, Any]]:
+        return self.of("epoch")
 
     @property
     def notices(self) -> list[str]:
@@ -119,6 +123,11 @@ class Learnt(NamedTuple):
     @property
     def facts(self) -> dict[str, str]:
         return oracle.trailer(self.model)
+
+    @property
+    def body(self) -> bytes:
+        """The model without its trailer."""
+        return self.model.read_bytes().partition(b"# randsvm")[0]
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

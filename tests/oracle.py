@@ -1,4 +1,5 @@
-"""Outside truths for the tests: dense float64 formulas, LIBSVM's bindings, made data sets.
+"""Outside truths for the tests: dense float64 formulas, LIBSVM's and LIBLINEAR's bindings, made
+data sets.
 
 Slow and plain on purpose. Uses nothing of the package.
 """
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from liblinear import liblinear, liblinearutil
 from libsvm import svm as bindings
 from libsvm import svmutil
-from scipy import sparse
+from scipy import optimize, sparse
 
 LIBSVM_KERNELS = ("linear", "poly", "rbf", "sigmoid")
 
@@ -44,6 +46,14 @@ def sparse_rows(rows: int, seed: int = 0, d: int = 300) -> tuple[np.ndarray, np.
     X[:, :4] += (rng.random((rows, 4)) < 0.3) * y[:, None]
     X[:: max(rows // 5, 1)] = 0.0
     return y, as_float32(X)
+
+
+def clouds(rows: int, seed: int = 0, classes: int = 4, d: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """Overlapping clouds of several classes: y (m,) 1 .. classes, X (m, d)."""
+    rng = np.random.default_rng([seed, 4])
+    y = rng.integers(1, classes + 1, rows)
+    centres = np.random.default_rng(5).normal(size=(classes, d)) * 1.5
+    return y.astype(float), as_float32(rng.normal(size=(rows, d)) + centres[y - 1])
 
 
 def as_float32(X: np.ndarray) -> np.ndarray:
@@ -181,3 +191,136 @@ def trailer(path: Path) -> dict[str, str]:
     lines = path.read_text().splitlines()
     found = [line.removeprefix("# randsvm ") for line in lines if line.startswith("# randsvm ")]
     return dict(line.partition(" ")[::2] for line in found)
+
+
+# ---- linear models ----------------------------------------------------------------------------
+
+LINEAR_LOSSES = {
+    "hinge": lambda z: np.maximum(0, 1 - z),
+    "squared-hinge": lambda z: np.maximum(0, 1 - z) ** 2,
+    "log": lambda z: np.logaddexp(0, -z),
+}
+
+
+class LinearFile(NamedTuple):
+    """A linear model file as its text says: w (d, K), b (K,), label (classes,), and the facts."""
+
+    w: np.ndarray
+    b: np.ndarray
+    label: list[str]
+    solver: str
+    facts: dict[str, str]
+
+    def decisions(self, X: np.ndarray) -> np.ndarray:
+        return X @ self.w + self.b
+
+    def margins(self, y: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """z of each row, (m, K): of each column against the rest, or f[class] - max of others."""
+        f, names = self.decisions(X), [float(word) for word in self.label]
+        own = y[:, None] == names
+        if self.solver == "MCSVM_CS":
+            return (f[own] - np.where(own, -np.inf, f).max(axis=1))[:, None]
+        return np.where(own, 1, -1)[:, : f.shape[1]] * f
+
+    def labels(self, X: np.ndarray) -> np.ndarray:
+        f, names = self.decisions(X), np.array([float(word) for word in self.label])
+        return names[np.where(f[:, 0] > 0, 0, 1) if f.shape[1] == 1 else f.argmax(axis=1)]
+
+    def accuracy(self, y: np.ndarray, X: np.ndarray) -> float:
+        return float((self.labels(X) == y).mean())
+
+
+def read_linear(path: Path, d: int) -> LinearFile:
+    """A model of LIBLINEAR's format with rows for the features 1 .. d at most."""
+    head, _, rows = path.read_text().partition("# randsvm")[0].partition("\nw\n")
+    entries = dict(line.split(" ", 1) for line in head.splitlines())
+    numbers = np.array([[float(word) for word in line.split()] for line in rows.splitlines()])
+    assert len(numbers) == int(entries["nr_feature"]) + 1
+    w = np.zeros((d, numbers.shape[1]))
+    w[: len(numbers) - 1] = numbers[:-1]
+    b = numbers[-1] * float(entries["bias"])
+    return LinearFile(w, b, entries["label"].split(), entries["solver_type"], trailer(path))
+
+
+class LinearTruth(NamedTuple):
+    """P = 1/2 |w|^2 + C sum loss, rows with a y f < 1, rows of another class than f says."""
+
+    primal: float
+    violators: int
+    errors: int
+
+
+def linear_truth(
+    model: LinearFile,
+    y: np.ndarray,
+    X: np.ndarray,
+    C: float = 1.0,
+    loss: str = "hinge",
+    weights: dict[float, float] | None = None,
+) -> LinearTruth:
+    z = model.margins(y, X)
+    weight = np.array([(weights or {}).get(label, 1.0) for label in y])
+    losses = weight @ LINEAR_LOSSES[loss](z).sum(axis=1)
+    return LinearTruth(
+        (model.w**2).sum() / 2 + C * losses,
+        int((z < 1).any(axis=1).sum()),
+        int((model.labels(X) != y).sum()),
+    )
+
+
+def linear_optimum(
+    y: np.ndarray,
+    X: np.ndarray,
+    C: float = 1.0,
+    loss: str = "hinge",
+    weights: dict[float, float] | None = None,
+) -> float:
+    """The smallest P for y of -1/+1, b unregularised: LIBSVM's D for the hinge, else by BFGS."""
+    if loss == "hinge":
+        words = " ".join(f"-w{int(label):d} {weight}" for label, weight in (weights or {}).items())
+        solved = libsvm_train(y, X, f"-t 0 -c {C} -e 0.0001 {words}")
+        beta = solved.dense(len(y))
+        return objectives(y, X @ (X.T @ beta), beta, solved.b, C).dual
+    weight = np.array([(weights or {}).get(label, 1.0) for label in y])
+
+    def primal(wb: np.ndarray) -> tuple[float, np.ndarray]:
+        w, z = wb[:-1], y * (X @ wb[:-1] + wb[-1])
+        slope = -1 / (1 + np.exp(z)) if loss == "log" else -2 * np.maximum(0, 1 - z)
+        pull = C * weight * slope * y
+        value = w @ w / 2 + C * (weight @ LINEAR_LOSSES[loss](z))
+        return value, np.append(w + X.T @ pull, pull.sum())
+
+    found = optimize.minimize(primal, np.zeros(X.shape[1] + 1), jac=True, method="BFGS")
+    return float(found.fun)
+
+
+# ---- LIBLINEAR --------------------------------------------------------------------------------
+
+
+def liblinear_predictions(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels (m,) and decision values (m, columns) by LIBLINEAR's own loader and predictor.
+
+    Row by row: its Python predict has room for one value where a model of Crammer and Singer's
+    of two classes has two.
+    """
+    model = liblinearutil.load_model(str(path))
+    assert model is not None
+    values = np.zeros((len(X), max(2, model.nr_class)))
+    labels = []
+    for x, row in zip(X, values, strict=True):
+        nodes, _ = liblinear.gen_feature_nodearray({j + 1: x[j] for j in np.flatnonzero(x)})
+        if model.bias >= 0:
+            nodes[-2] = liblinear.feature_node(model.nr_feature + 1, model.bias)
+        into = row.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+        labels.append(liblinear.liblinear.predict_values(model, nodes, into))
+    one = model.nr_class == 2 and model.param.solver_type != liblinear.solver_names.MCSVM_CS
+    return np.array(labels), values[:, : 1 if one else model.nr_class]
+
+
+def liblinear_accuracy(
+    train: tuple[np.ndarray, Any], test: tuple[np.ndarray, Any], words: str
+) -> float:
+    """Share of test rows that LIBLINEAR gets right after training with these options."""
+    model = liblinearutil.train(*train, f"{words} -q")
+    labels, _, _ = liblinearutil.predict(*test, model, "-q")
+    return float((np.array(labels) == test[0]).mean())

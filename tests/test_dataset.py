@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from randsvm import dataset, svmlight
+from randsvm import dataset, store, svmlight
 from randsvm.collectors import Draw, Draws
 from randsvm.dataset import Reading, random_subset, two_classes
 from randsvm.errors import DataError, InputError, ParameterError
@@ -184,7 +184,7 @@ def uncached(path: Path, reading: Reading = SMALL) -> list:
 def test_a_cache_is_used_while_its_source_is_the_same(cached, monkeypatch):
     path, _, features = cached
     expected = uncached(path)
-    monkeypatch.setattr(dataset, "read_blocks", None)
+    monkeypatch.setattr(store, "read_blocks", None)
     assert features() == expected
 
 
@@ -204,7 +204,7 @@ def test_a_cache_of_an_older_text_is_rebuilt(cached):
 def test_a_touched_source_is_read_again(cached, monkeypatch):
     path, _, features = cached
     os.utime(path, ns=(1, 1))
-    monkeypatch.setattr(dataset, "read_blocks", None)
+    monkeypatch.setattr(store, "read_blocks", None)
     with pytest.raises(TypeError):
         features()
 

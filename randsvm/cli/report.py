@@ -23,9 +23,10 @@ from randsvm.events import Notice, Progress
 from randsvm.files import check_output
 
 if TYPE_CHECKING:
-    from randsvm.api import Iteration, Predicted, Trained
     from randsvm.jobs import Started
     from randsvm.linear import Epoch, Learnt, Taught
+    from randsvm.prediction import Predicted
+    from randsvm.rounds import Iteration, Trained
     from randsvm.scan import Certificate
 
 # Stage of work -> what its bar counts in.

@@ -1,0 +1,460 @@
+"""Random feature maps: their mean is the kernel, and every number of theirs has its address."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+from randsvm import features
+from randsvm.collectors import Draw
+from randsvm.errors import ParameterError
+from randsvm.features import DEGREES, NORMALS, PHASES, SIGNS, RandomMap, normals
+
+RBF = RandomMap("rbf", 64, 0.7)
+POLY = RandomMap("poly", 64, 0.5, 1.0, 3)
+MAPS = [
+    RBF,
+    POLY,
+    RandomMap("poly", 64, 1.0, 1.0, 2),
+    RandomMap("poly", 64, 0.8, 0.0, 2),
+    RandomMap("poly", 64, 0.3, 0.5, 7),
+    RandomMap("poly", 64, 1.0, 1.0, 2, exact=True),
+    RandomMap("poly", 64, 0.3, 0.5, 7, exact=True),
+]
+
+
+def seeded(given_map: RandomMap, seed: int, components: int | None = None) -> RandomMap:
+    m = given_map
+    N = components or m.components
+    return RandomMap(m.kernel, N, m.gamma, m.coef0, m.degree, seed, m.exact)
+
+
+def csr(X) -> sparse.csr_matrix:
+    return sparse.csr_matrix(np.asarray(X, np.float32))
+
+
+def some_rows(
+    m: int, d: int, density: float = 1.0, seed: int = 0, scale: float = 1.0
+) -> sparse.csr_matrix:
+    rng = np.random.default_rng(seed)
+    return csr(np.where(rng.random((m, d)) < density, scale * rng.normal(size=(m, d)), 0))
+
+
+def indices(d: int, first: int = 1) -> np.ndarray:
+    return np.arange(first, first + d, dtype=np.int32)
+
+
+def z(given_map: RandomMap, X: sparse.csr_matrix, at: np.ndarray | None = None) -> np.ndarray:
+    return given_map.over(indices(X.shape[1]) if at is None else at).values(X)
+
+
+def kernel(given_map: RandomMap, X: np.ndarray) -> np.ndarray:
+    X = X.astype(np.float64)
+    if given_map.kernel == "rbf":
+        return np.exp(-given_map.gamma * ((X[:, None] - X[None]) ** 2).sum(2))
+    return (given_map.gamma * X @ X.T + given_map.coef0) ** given_map.degree
+
+
+# --- the plain twin: one number at a time, library functions, float64 --------------------------
+
+
+def word(seed: int, purpose: int, place: int, feature: int = 0, group: int = 0) -> int:
+    key, counter = np.array([seed, feature], np.uint64), np.array([0, group, purpose, 0], np.uint64)
+    return int(np.random.Philox(key=key, counter=counter).random_raw(place + 1)[place])
+
+
+def plain_normal(bits: int, sine: bool) -> float:
+    u, v = ((bits >> 32) + 0.5) / 2**32, 2 * math.pi * (((bits % 2**32) + 0.5) / 2**32 - 0.5)
+    return math.sqrt(-2 * math.log(u)) * (math.sin(v) if sine else math.cos(v))
+
+
+def plain_wave(m: RandomMap, j: int, x: dict[int, float]) -> float:
+    b = 2 * math.pi * (word(m.seed, PHASES, j) / 2**64)
+    w = {f: plain_normal(word(m.seed, NORMALS, j // 2, f), j % 2 == 1) for f in x}
+    dot = math.fsum(w[f] * x[f] for f in x)
+    return math.sqrt(2 / m.components) * math.cos(math.sqrt(2 * m.gamma) * dot + b)
+
+
+def plain_coefficient(m: RandomMap, k: int) -> Fraction:
+    g, r = Fraction(m.gamma), Fraction(m.coef0)
+    return math.comb(m.degree, k) * g**k * r ** (m.degree - k)
+
+
+def plain_probabilities(m: RandomMap) -> list[Fraction]:
+    drawn = [
+        Fraction(1, 2 ** (k + 1)) * (plain_coefficient(m, k) > 0 and not (m.exact and k < 2))
+        for k in range(m.degree + 1)
+    ]
+    return [q / sum(drawn) for q in drawn]
+
+
+def plain_product(m: RandomMap, j: int, x: dict[int, float]) -> float:
+    q, u, k = plain_probabilities(m), Fraction(word(m.seed, DEGREES, j), 2**64), 0
+    while u >= sum(q[: k + 1]):
+        k += 1
+    product = math.sqrt(plain_coefficient(m, k) / q[k] / m.components)
+    for i in range(k):
+        bits = {f: word(m.seed, SIGNS, j, f, i // 64) >> i % 64 & 1 for f in x}
+        product *= math.fsum(x[f] * (1 - 2 * bits[f]) for f in x)
+    return product
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        RandomMap("rbf", 13, 0.7, seed=5),
+        RandomMap("poly", 40, 0.5, 1.0, 5, 5),
+        RandomMap("poly", 40, 0.5, 1.0, 5, 2**64 - 1, exact=True),
+        RandomMap("poly", 5, 0.5, 0.0, 130, 5),  # more factors than a word has bits
+    ],
+    ids=str,
+)
+def test_a_map_follows_the_formula_number_by_number(m):
+    at = np.array([0, 3, 70000, 2**31 - 1], np.int32)
+    X = csr([[0.5, -1.0, 0.25, 1.5], [0, 0, 0, 0], [0, 2.0, 0, 0], [0.1, 0, 0, 1.0]])
+    plain = plain_wave if m.kernel == "rbf" else plain_product
+    rows = [{int(f): float(v) for f, v in zip(at, row, strict=True)} for row in X.toarray()]
+    expected = [[plain(m, j, row) for j in range(m.components)] for row in rows]
+    found = z(m, X, at)[:, : m.components]
+    assert found == pytest.approx(np.array(expected), rel=2e-5, abs=1e-6)
+
+
+# --- mean and spread ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", MAPS, ids=str)
+def test_the_mean_over_many_maps_is_the_kernel(m):
+    """Within 4.5 standard errors, over 10 pairs of 4 rows; the seeds are fixed."""
+    X, seeds = some_rows(4, 3, scale=0.4), 2000
+    maps = [z(seeded(m, seed), X).astype(np.float64) for seed in range(seeds)]
+    products = np.array([Z @ Z.T for Z in maps])
+    mean, error = products.mean(axis=0), products.std(axis=0, ddof=1) / math.sqrt(seeds)
+    exact = kernel(m, X.toarray())
+    assert error.max() < 0.03 * exact.max()  # else the test would see nothing
+    assert (np.abs(mean - exact) <= 4.5 * error + 1e-6).all()
+
+
+@pytest.mark.parametrize("m", [RBF, POLY, MAPS[-2]], ids=str)
+def test_the_error_falls_like_one_over_the_root_of_components(m):
+    X = some_rows(6, 3, scale=0.6)
+    exact = kernel(m, X.toarray())
+
+    def error(N: int) -> float:
+        maps = [z(seeded(m, seed, N), X).astype(np.float64) for seed in range(200)]
+        return math.sqrt(np.mean([(Z @ Z.T - exact) ** 2 for Z in maps]))
+
+    assert error(16) / error(1600) == pytest.approx(10, rel=0.15)
+
+
+def test_a_fourier_map_never_exceeds_its_amplitude_and_is_stationary():
+    """E z_j(x)^2 = 1/N whatever x is, far from the origin too."""
+    m = RandomMap("rbf", 20000, 1.0)
+    Z = z(m, csr([[0, 0], [30, -40]]))
+    assert np.abs(Z).max() <= math.sqrt(2 / 20000) * (1 + 1e-6)
+    assert (Z.astype(np.float64) ** 2).sum(axis=1) == pytest.approx([1, 1], abs=0.02)
+
+
+# --- every number has its address --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", MAPS, ids=str)
+def test_a_component_does_not_depend_on_how_many_there_are(m):
+    X = some_rows(5, 4)
+    few, many = seeded(m, 3, 7), seeded(m, 3, 3001)
+    a, b = z(few, X)[:, :7] * math.sqrt(7), z(many, X)[:, :7] * math.sqrt(3001)
+    assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("m", MAPS, ids=str)
+def test_a_component_does_not_depend_on_the_other_features(m):
+    """Rows of features 7 and 900, alone and among others that are 0 there."""
+    X = some_rows(5, 2)
+    alone = z(m, X, np.array([7, 900], np.int32))
+    at = np.array([*range(3, 61), 899, 900], np.int32)
+    places = np.searchsorted(at, [7, 900])
+    among = z(m, sparse.csr_matrix((X.data, places[X.indices], X.indptr), (5, 60)), at)
+    N = m.components
+    assert among[:, :N] == pytest.approx(alone[:, :N], rel=1e-4, abs=1e-5)
+
+
+def test_no_two_addresses_share_their_bits():
+    """Seeds, purposes, features and groups of factors, and the draws of collectors."""
+    streams = [
+        features._words(seed, purpose, 50, feature, group)
+        for seed in (0, 1)
+        for purpose in (PHASES, DEGREES, NORMALS, SIGNS)
+        for feature in (0, 1, 2)
+        for group in (0, 1)
+    ]
+    streams += [Draw(seed, number).keys(0, 50) for seed in (0, 1) for number in (0, 1, 2)]
+    assert len(np.unique(streams)) == 50 * len(streams)
+
+
+def test_numbers_are_the_same_in_every_version():
+    """A model names its map by seed alone: these bytes are a promise to models in use."""
+    words = features._words(7, NORMALS, 20000, 123)
+    assert words[:2].tolist() == [12085240788280795838, 8397352118459087744]
+    assert normals(words)[:2].tolist() == [0.8699365258216858, -0.2983560264110565]
+    assert digest(normals(words), "<f4").startswith("49bc90743257bd38")
+    m = RandomMap("poly", 1000, 0.5, 1.0, 9, 7)
+    assert m.degrees[:10].tolist() == [3, 6, 0, 0, 2, 1, 0, 0, 0, 0]
+    assert digest(m.degrees, "<i8").startswith("1cfea6312f72d41b")
+
+
+def digest(numbers: np.ndarray, dtype: str) -> str:
+    return hashlib.sha256(numbers.astype(dtype).tobytes()).hexdigest()
+
+
+def test_normals_are_those_of_box_and_muller():
+    words = np.random.default_rng(0).integers(0, 2**64, 2000, np.uint64, endpoint=False)
+    halves = [0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
+    edges = [upper << 32 | lower for upper in halves for lower in halves]
+    words = np.concatenate([words, np.array(edges, np.uint64)])
+    expected = [plain_normal(int(bits), sine) for bits in words for sine in (False, True)]
+    assert normals(words).dtype == np.float32
+    assert normals(words) == pytest.approx(np.array(expected), rel=1e-6, abs=1e-8)
+    assert normals(words.reshape(2, -1)).ravel().tolist() == normals(words).tolist()
+
+
+def test_the_weights_of_a_fourier_map_are_normal():
+    x = normals(features._words(0, NORMALS, 50000, 1)).astype(np.float64)
+    assert stats.kstest(x, "norm").pvalue > 0.01
+    assert abs(stats.pearsonr(x[::2] ** 2, x[1::2] ** 2).statistic) < 0.02
+
+
+# --- coefficients and degrees ------------------------------------------------------------------
+
+POLYS = st.builds(
+    RandomMap,
+    st.just("poly"),
+    st.integers(1, 50),
+    st.floats(1e-6, 1e3),
+    st.just(0.0) | st.floats(1e-6, 1e3),
+    st.integers(2, 12),
+    st.integers(0, 2**64 - 1),
+    st.booleans(),
+)
+
+
+@given(POLYS)
+def test_coefficients_and_chances_of_degrees_are_those_of_kar_and_karnick(m):
+    expected = [float(plain_coefficient(m, k)) for k in range(m.degree + 1)]
+    assert m.coefficients.tolist() == expected
+    chances = [float(q) for q in plain_probabilities(m)]
+    assert m.probabilities == pytest.approx(np.array(chances), rel=1e-14)
+    assert (m.probabilities[m.degrees] > 0).all()
+
+
+def test_coefficients_are_right_where_powers_leave_float64():
+    """2^900 binomial(1000, 100) does not fit, its product with 1e-4^100 does."""
+    logarithm = math.log(math.comb(1000, 100)) + 100 * math.log(1e-4) + 900 * math.log(2)
+    assert features._coefficients(1000, 1e-4, 2.0)[100] == pytest.approx(math.exp(logarithm))
+    assert features._coefficients(1000, 1.0, 2.0)[100] == math.inf
+    assert features._coefficients(1000, 1e-9, 0.5)[1000] == 0
+
+
+def test_degrees_come_as_often_as_they_should():
+    for m in (RandomMap("poly", 40000, 1, 1, 4), RandomMap("poly", 40000, 1, 1, 4, exact=True)):
+        expected = m.probabilities * m.components
+        found = np.bincount(m.degrees, minlength=5)
+        assert (np.abs(found - expected) <= 4 * np.sqrt(expected)).all()
+        assert found[expected == 0].sum() == 0
+
+
+# --- the exact part ----------------------------------------------------------------------------
+
+
+def test_exact_columns_are_exact():
+    m = RandomMap("poly", 9, 0.5, 2.0, 3, exact=True)
+    X = some_rows(300, 4, 0.5)
+    Z = z(m, X)
+    assert Z.shape == (300, 9 + 1 + 4)
+    assert m.width(4) == 14
+    assert (Z[:, 9] == np.float32(math.sqrt(8))).all()  # a_0 = r^3
+    assert (Z[:, 10:] == X.toarray() * np.float32(math.sqrt(6))).all()  # a_1 = 3 g r^2
+    assert (m.degrees >= 2).all()
+
+
+def test_columns_of_a_part_that_the_kernel_lacks_are_left_out():
+    assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).width(4) == 9
+    assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).over(indices(4)).width == 9
+    assert RandomMap("poly", 9, 1.0, 1.0, 2).width(4) == 9
+    assert RBF.width(4) == 64
+
+
+def test_homogeneous_kernels_draw_their_one_degree():
+    assert (RandomMap("poly", 50, 1.0, 0.0, 6).degrees == 6).all()
+
+
+# --- layouts, blocks, threads ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", MAPS, ids=str)
+def test_dense_and_sparse_rows_agree(m, monkeypatch):
+    X = some_rows(300, 40, 0.3)
+    prepared = m.over(indices(40))
+    found = {}
+    for name, share in {"dense": -1.0, "sparse": 2.0}.items():
+        monkeypatch.setattr(features, "DENSE", share)
+        found[name] = prepared.values(X)
+    difference = np.abs(found["dense"] - found["sparse"]).max()
+    assert difference <= 1e-5 * np.abs(found["sparse"]).max()
+
+
+@pytest.mark.parametrize("m", MAPS, ids=str)
+@pytest.mark.parametrize("share, tolerance", [(-1.0, 1e-5), (2.0, 0.0)])
+def test_cuts_between_rows_change_no_more_than_rounding(m, share, tolerance, monkeypatch):
+    """Nothing at all for sparse rows. Of dense ones BLAS rounds the scalar products differently at
+    different places of a block."""
+    monkeypatch.setattr(features, "DENSE", share)
+    monkeypatch.setattr(features, "BLOCK", 64 * 100)
+    X = some_rows(333, 40, 0.3)
+    prepared = m.over(indices(40))
+    whole = prepared.values(X)
+    for step in (1, 7, 100, 256):
+        parts = [prepared.values(X[a : a + step]) for a in range(0, 333, step)]
+        scale = np.abs(whole).max()
+        assert np.abs(np.concatenate(parts) - whole).max() <= tolerance * scale
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 70), st.integers(0, 5), st.integers(1, 40), st.integers(1, 2000))
+def test_any_shape_gives_rows_of_float32(m, d, N, block):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(features, "BLOCK", block)
+        for made in (RandomMap("rbf", N, 1.0), RandomMap("poly", N, 1.0, 1.0, 3, exact=True)):
+            X = some_rows(m, d, 0.5, seed=m)
+            Z = z(made, X)
+            assert (Z.shape, Z.dtype) == ((m, made.width(d)), np.float32)
+            assert Z.flags.c_contiguous
+            one_by_one = [z(made, X[i]) for i in range(m)]
+            assert pytest.approx(np.concatenate([Z[:0], *one_by_one]), rel=1e-4, abs=1e-5) == Z
+
+
+def test_values_go_where_they_are_wanted():
+    X = some_rows(20, 3)
+    prepared = POLY.over(indices(3))
+    room = np.full((30, 64), np.nan, np.float32)
+    assert prepared.values(X, room[:20]).base is room
+    assert (room[:20] == prepared.values(X)).all()
+    assert np.isnan(room[20:]).all()
+
+
+@pytest.mark.parametrize("m", [RBF, MAPS[-1]], ids=str)
+def test_threads_may_share_a_map(m):
+    parts = [some_rows(700, 5, seed=seed) for seed in range(12)]
+    prepared = m.over(indices(5))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(prepared.values, parts))
+    for X, Z in zip(parts, found, strict=True):
+        assert (prepared.values(X) == Z).all()
+
+
+@pytest.mark.parametrize("share", [-1.0, 2.0])
+@pytest.mark.parametrize("m", [RBF, POLY, RandomMap("poly", 8, 1.0, 1.0, 2, exact=True)], ids=str)
+def test_data_beyond_float32_is_refused(m, share, monkeypatch):
+    monkeypatch.setattr(features, "DENSE", share)
+    with pytest.raises(ParameterError, match="leave float32 on this data"):
+        z(m, csr([[1.0, 2.0], [3e38, 3e38]]))
+
+
+# --- the text of a map, bad parameters ---------------------------------------------------------
+
+RBFS = st.builds(
+    RandomMap,
+    st.just("rbf"),
+    st.integers(1, 2**31 - 1),
+    st.floats(0, allow_infinity=False),
+    seed=st.integers(0, 2**64 - 1),
+)
+
+
+@given(POLYS | RBFS)
+def test_parse_is_the_inverse_of_str(m):
+    assert RandomMap.parse(str(m)) == m
+    assert str(RandomMap.parse(str(m))) == str(m)
+
+
+def test_a_map_reads_as_words():
+    assert str(RandomMap("rbf", 4096, 0.5, seed=1)) == "rbf components 4096 gamma 0.5 seed 1"
+    text = "poly components 10 gamma 1e-05 coef0 1 degree 2 seed 18446744073709551615 exact"
+    assert str(RandomMap("poly", 10, 1e-5, 1.0, 2, 2**64 - 1, True)) == text
+    assert str(RandomMap("rbf", 3, np.float64(0.1))) == "rbf components 3 gamma 0.1 seed 0"
+
+
+def test_rbf_forgets_what_it_does_not_have():
+    assert RandomMap("rbf", 4, 1.0, coef0=-3.0, degree=9) == RandomMap("rbf", 4, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rbf",
+        "linear components 4 gamma 1 seed 0",
+        "rbf components 4 gamma 1 seed 0 exact",
+        "rbf components 4 gamma 1 coef0 0 degree 3 seed 0",
+        "poly components 4 gamma 1 seed 0",
+        "rbf components 0 gamma 1 seed 0",
+        "rbf components 4 gamma nan seed 0",
+        "rbf components 4 gamma 1.0 seed 0",
+        "rbf components 04 gamma 1 seed 0",
+        "rbf components 4 gamma one seed 0",
+        "rbf components 4 gamma 1 seed 18446744073709551616",
+        "rbf components 4 gamma 1 seed 0 ",
+        "rbf components 4 gamma 1 seed 0\n",
+        "rbf  components 4 gamma 1 seed 0",
+        "poly components 4 gamma 1 coef0 -1 degree 2 seed 0",
+        "poly components 4 gamma 1 coef0 1 degree 2 seed 0 exactly",
+        "poly components 4 gamma 1 coef0 1 degree \u0662 seed 0",
+    ],
+)
+def test_other_texts_are_refused(text):
+    with pytest.raises(ValueError, match="expected"):
+        RandomMap.parse(text)
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (("linear", 4, 1.0), "rbf and poly, not linear"),
+        (("rbf", 0, 1.0), "components must be >= 1"),
+        (("rbf", 2**31, 1.0), "components must be >= 1"),
+        (("rbf", 4, -1.0), "gamma must be >= 0"),
+        (("rbf", 4, math.nan), "gamma must be >= 0"),
+        (("rbf", 4, math.inf), "gamma must be >= 0"),
+        (("rbf", 4, 1.0, 0.0, 3, -1), "seed must be >= 0"),
+        (("rbf", 4, 1.0, 0.0, 3, 2**64), "seed must be >= 0"),
+        (("rbf", 4, 1.0, 0.0, 3, 0, True), "of poly, not rbf"),
+        (("poly", 4, 1.0, -0.5), "coef0 >= 0 and finite, got -0.5"),
+        (("poly", 4, 1.0, math.nan), "coef0 >= 0 and finite"),
+        (("poly", 4, 1.0, math.inf), "coef0 >= 0 and finite"),
+        (("poly", 4, 1.0, 1.0, -1), "degree must be from 0"),
+        (("poly", 4, 1.0, 1.0, 1001), "degree must be from 0 to 1000"),
+        (("poly", 4, 0.0, 0.0, 2), "is 0 everywhere"),
+        (("poly", 4, 1.0, 1.0, 1, 0, True), "no part of degree 2"),
+        (("poly", 4, 0.0, 1.0, 3, 0, True), "no part of degree 2"),
+        (("poly", 4, 1e200, 1.0, 3), "coefficients too large"),
+        (("poly", 4, 1e-9, 1e200, 1), "coefficients too large"),
+        (("poly", 400, 1.0, 1e90, 3, 0, True), "coefficients too large"),
+    ],
+)
+def test_bad_parameters_are_refused(arguments, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        RandomMap(*arguments)
+
+
+def test_degrees_0_and_1_are_maps_too():
+    X = some_rows(3, 4)
+    assert z(RandomMap("poly", 4, 1.0, 2.0, 0), X) == pytest.approx(np.full((3, 4), 0.5))
+    m = RandomMap("poly", 20000, 2.0, 0.0, 1)
+    Z = z(m, X).astype(np.float64)
+    assert pytest.approx(kernel(m, X.toarray()), abs=0.3) == Z @ Z.T
