@@ -95,7 +95,9 @@ def steps(
     Row i is values[starts[i]:starts[i + 1]] in `columns` (empty where every row has every column)
     and of class classes[i]; its loss counts weights[class] times. K = 1: class 0 is y = +1, class 1 is y = -1. K > 1: column k is class k
     against the rest, or with crammer_singer the loss is of f[class] - max of the others. A
-    regression has K = 1, targets instead of classes and the loss max(0, |y - f| - epsilon).
+    regression has K = 1, targets instead of classes and the loss max(0, |y - f| - epsilon). Steps on
+    the squared hinge are implicit (its slope is taken at the f that the step leads to): it is the
+    one loss whose pull grows, and a long or heavy row would throw w further than it was off.
     origin: the weight, beside that of each row, of a row of zeros with y = -1.
     Step t of size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or
     fixed_rate where that is positive; b moves bias_rate times as far. A (d, K), or (0, K)
@@ -106,7 +108,7 @@ def steps(
     cdef Py_ssize_t begin, end, right, rival
     cdef double s = state[0], sigma = state[1], m = state[2], t = state[3]
     cdef double losses = 0, mistakes = 0
-    cdef double eta, sign, z, x, weight, step
+    cdef double eta, sign, z, x, weight, step, reach
     cdef bint averaging = A.shape[0] > 0, moved
     cdef bint implied = columns.shape[0] == 0
     cdef bint dense = implied and K == 1
@@ -147,6 +149,14 @@ def steps(
                 sigma /= s
                 s = 1
 
+            # How far f moves for a change of 1, twice: what an implicit step is held back by.
+            reach = 0
+            if kind == SQUARED_HINGE:
+                reach = bias_rate
+                for at in range(begin, end):
+                    reach += <double>values[at] * values[at]
+                reach *= 2 * eta
+
             # Loss: change[k] is what f[k] asks to be added, in units of x.
             moved = False
             if kind == REGRESSION:
@@ -173,7 +183,7 @@ def steps(
                     sign = 1 if right == k else -1
                     z = sign * f[k]
                     losses += weight * loss_of(kind, z)
-                    change[k] = sign * eta * weight * pull_of(kind, z)
+                    change[k] = sign * eta * weight * pull_of(kind, z) / (1 + weight * reach)
                     moved = moved or change[k] != 0
                 if K == 1:
                     mistakes += (f[0] > 0) != (right == 0)
@@ -212,6 +222,8 @@ def steps(
             if origin > 0:
                 step = pull_of(kind, -b[0])
                 losses += origin * loss_of(kind, -b[0])
+                if kind == SQUARED_HINGE:
+                    step /= 1 + 2 * eta * origin * bias_rate
                 b[0] -= eta * bias_rate * origin * step
             if averaging:
                 sigma += s

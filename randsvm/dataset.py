@@ -5,11 +5,12 @@ Cuts depend on the rows alone, never on memory, jobs or compression. Knows no ta
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from randsvm.files import display_name
 from randsvm.kernels import Matrix, slices
 from randsvm.params import Resources
 from randsvm.points import Points
-from randsvm.store import CHUNK_NONZEROS, Header, RawChunk, Reading, Store, joined
+from randsvm.store import Header, RawChunk, Reading, Store, joined
 
 Report = TypeVar("Report")
 
@@ -33,7 +34,10 @@ SHARD_CHUNKS = 2
 # Rows in random order come in batches that stay in the cache: a batch is pieces of chunks from all
 # over D, so that a file sorted by class is mixed as well.
 PIECE_ROWS = 256
-BATCH_ROWS = 8192
+PIECE_NONZEROS = 1 << 14
+LEAST_PIECES = 1024
+BATCH_ROWS = 1 << 14
+BATCH_NONZEROS = 1 << 20
 # Random features are computed for so many values at a time: they stay in the L3 cache.
 MAPPED_VALUES = 1 << 21
 # Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
@@ -216,14 +220,10 @@ class Dataset:
         Reads one batch ahead in another thread.
         """
         random = draw.stream()
-        sizes = np.diff(self.stored)
-        pieces = [
-            (number, begin)
-            for number in range(len(sizes))
-            for begin in range(0, sizes[number], PIECE_ROWS)
-        ]
-        order = iter(random.permutation(len(pieces)))
-        batches = iter(partial(self._batch, pieces, order, random), None)
+        pieces, stored = self._pieces(), int(self.stored[-1])
+        count = max(stored / BATCH_ROWS, self.header.nnz / BATCH_NONZEROS)
+        groups = np.array_split(random.permutation(len(pieces)), math.ceil(count))
+        batches = (self._batch([pieces[i] for i in group], random) for group in groups)
         if self.mapping is not None:
             yield from self._mapped(batches, self.mapping)
             return
@@ -258,30 +258,31 @@ class Dataset:
         while waiting:
             yield waiting.popleft().result()
 
-    def _batch(
-        self, pieces: list[tuple[int, int]], order: Iterator[int], random: Permuter
-    ) -> Batch | None:
-        """The next pieces, until they are BATCH_ROWS or as many nonzeros as a chunk may have."""
-        parts, chosen, rows, nonzeros = [], [], 0, 0
-        while rows < BATCH_ROWS and nonzeros < CHUNK_NONZEROS:
-            place = next(order, None)
-            if place is None:
-                break
-            number, begin = pieces[place]
-            first, beyond = self.stored[number], self.stored[number + 1]
-            end = min(begin + PIECE_ROWS, int(beyond - first))
+    def _pieces(self) -> list[tuple[int, int, int]]:
+        """Every row, in pieces of few rows and nonzeros: the chunk, and begin, end in it.
+
+        The smaller the file, the smaller the pieces: a pass over few cannot do with large ones.
+        """
+        pieces = []
+        for number, rows in enumerate(np.diff(self.stored).tolist()):
+            wide = rows * PIECE_NONZEROS // max(self.store.nonzeros(number), 1)
+            size = max(1, min(PIECE_ROWS, wide, int(self.stored[-1]) // LEAST_PIECES))
+            pieces += [(number, at.start, at.stop) for at in slices(rows, size)]
+        return pieces
+
+    def _batch(self, pieces: list[tuple[int, int, int]], random: Permuter) -> Batch:
+        parts, chosen, rows = [], [], 0
+        for number, begin, end in pieces:
             part = self.store.part(number, begin, end)
-            mine = slice(first + begin, first + end)
-            some = np.arange(end - begin) if self.chosen is None else self.chosen[mine].nonzero()[0]
+            some = np.arange(end - begin)
+            if self.chosen is not None:
+                first = self.stored[number]
+                some = np.flatnonzero(self.chosen[first + begin : first + end])
             chosen.append(some + rows)
             parts.append(part)
             rows += len(part.y)
-            nonzeros += len(part.values)
-        if not parts:
-            return None
-        raw = joined(parts)
+        raw, steps = joined(parts), np.concatenate(chosen)
         self.traffic.add(raw.nbytes)
-        steps = np.concatenate(chosen)
         return Batch.of(
             raw.indptr,
             self.columns(raw.indices),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import stat
 import sys
 from collections.abc import Iterator
@@ -144,6 +145,16 @@ def read_block(stream: BinaryIO, size: int, path: str, *, prompt: bool = False) 
         if type(error).__module__.partition(".")[0] in ("zlib", "_lzma", "lzma", "compression"):
             raise ContentError(f"{display_name(path)}: damaged archive: {error}") from error
         raise
+
+
+def has_more(stream: BinaryIO, seconds: float) -> bool:
+    """Whether a pipe has content, or its end, within that time; True for what is no pipe.
+
+    Asks the system: what a first read left in the stream's own buffer is not seen.
+    """
+    if not isinstance(stream, io.BufferedReader):
+        return True
+    return bool(select.select([stream], [], [], seconds)[0])
 
 
 def read_whole(path: str) -> bytes:

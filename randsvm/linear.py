@@ -6,6 +6,7 @@ Two ways in: `train_sgd` over a whole file, and, with --update, over rows as the
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
@@ -97,13 +98,17 @@ def train_sgd(
 
 
 class _Clock:
-    """Passes events on; once `armed`, the first event after the deadline raises TimeLimitError."""
+    """Passes events on; once `armed`, the first event after the deadline raises TimeLimitError.
+
+    meanwhile: done at each event besides.
+    """
 
     def __init__(self, watch: Watch, ends: float) -> None:
         self.began = time.perf_counter()
         self.watch = watch
         self.ends = ends
         self.armed = False
+        self.meanwhile: Callable[[], None] = lambda: None
         self.learning = 0.0
 
     @property
@@ -112,6 +117,7 @@ class _Clock:
 
     def __call__(self, event: object) -> None:
         self.watch(event)
+        self.meanwhile()
         if self.armed and time.perf_counter() >= self.ends - LATE:
             self.armed = False
             raise TimeLimitError
@@ -208,13 +214,12 @@ def random_map(params: SgdParams | Params, d: int, seed: int) -> RandomMap | Non
 
 
 def _steps(params: SgdParams, lambda_: float, R2: float, subject: _Subject) -> Steps:
-    loss = params.loss or "hinge"
     return Steps(
         lambda_,
-        algorithm.STEP[loss] / R2,
+        1 / R2,
         BIAS_RATE * R2,
         subject.weights,
-        loss,
+        params.loss or "hinge",
         subject.judge.solver == CRAMMER_SINGER,
         subject.epsilon,
         subject.origin,
@@ -425,7 +430,10 @@ def _update(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -
     words = command_line(params, job.run)
     repeat = [*words, *command_line(job.limits)]
     tell(Started("sgd", repeat, None, None, None, None, steps.lambda_, clock.seconds))
-    stream = _Stream(old, steps, t, params, clock, model, words)
+    # The name of a file is not in a model.
+    nameless = command_line(replace(params, update="MODEL"), job.run)
+    stream = _Stream(old, steps, t, params, clock, model, nameless)
+    clock.meanwhile = stream.checkpoint_if_due
     clock.armed, reason = True, END_OF_DATA
     try:
         blocks = svmlight.read_blocks(
@@ -524,6 +532,9 @@ class _Stream:
         self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order))
         self.clock.learning += time.perf_counter() - began
         self._tell()
+        self.checkpoint_if_due()
+
+    def checkpoint_if_due(self) -> None:
         if self._due():
             self._write("checkpoint")
             self.saved = self.learner.learnt, time.perf_counter()
@@ -555,6 +566,8 @@ class _Stream:
 
     def _due(self) -> bool:
         rows, since = self.saved
+        if self.learner.learnt == rows:
+            return False
         if isinstance(self.checkpoint, int):
             return self.learner.learnt - rows >= self.checkpoint
         return self.checkpoint is not None and time.perf_counter() - since >= self.checkpoint

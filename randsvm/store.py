@@ -66,6 +66,9 @@ class RamStore:
     def read(self, number: int) -> RawChunk:
         return self.chunks[number]
 
+    def nonzeros(self, number: int) -> int:
+        return len(self.chunks[number].values)
+
     def part(self, number: int, begin: int, end: int) -> RawChunk:
         chunk = self.chunks[number]
         first, last = chunk.indptr[begin], chunk.indptr[end]
@@ -125,6 +128,9 @@ class FileStore:
         indices = np.frombuffer(buffer, np.int32, stored, 16 * m + 8)
         values = np.frombuffer(buffer, np.float32, nnz, 16 * m + 8 + 4 * stored)
         return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
+
+    def nonzeros(self, number: int) -> int:
+        return self.entries[number][2]
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
         """Rows begin .. end - 1 of a chunk, in memory of their own."""
@@ -208,6 +214,9 @@ class SpillStore:
 
     def read(self, number: int) -> RawChunk:
         return self.inner.read(number)
+
+    def nonzeros(self, number: int) -> int:
+        return self.inner.nonzeros(number)
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
         return self.inner.part(number, begin, end)

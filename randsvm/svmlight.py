@@ -31,6 +31,8 @@ LONGEST_LINE = 256 << 20
 # Text is written in pieces of this size, and labels are encoded so many at a time.
 PIECE_SIZE = 1 << 20
 LABELS_AT_ONCE = 1 << 14
+# How often a reader of a silent pipe reports that it waits, in seconds.
+HEARTBEAT = 0.1
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNLABELLED = "?"
 
@@ -169,6 +171,11 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
     rest: list[bytes] = []  # the incomplete line, in parts: a long one is joined only once
     first = True
     while True:
+        if prompt and position.read:
+            beats = 0
+            while not files.has_more(stream, HEARTBEAT):
+                beats += 1
+                watch(Progress("waiting for rows", beats, None, "beat"))
         text = files.read_block(stream, size, path, prompt=prompt)
         watch(Progress("reading", *position.after(len(text)), "B"))
         cut = text.rfind(b"\n") + 1

@@ -275,7 +275,7 @@ def linear_optimum(
     loss: str = "hinge",
     weights: dict[float, float] | None = None,
 ) -> float:
-    """The smallest P for y of -1/+1, b unregularised: LIBSVM's D for the hinge, else by BFGS."""
+    """The smallest P for y of -1/+1, b unregularised: LIBSVM's D for the hinge, else by L-BFGS."""
     if loss == "hinge":
         words = " ".join(f"-w{int(label):d} {weight}" for label, weight in (weights or {}).items())
         solved = libsvm_train(y, X, f"-t 0 -c {C} -e 0.0001 {words}")
@@ -290,7 +290,7 @@ def linear_optimum(
         value = w @ w / 2 + C * (weight @ LINEAR_LOSSES[loss](z))
         return value, np.append(w + X.T @ pull, pull.sum())
 
-    found = optimize.minimize(primal, np.zeros(X.shape[1] + 1), jac=True, method="BFGS")
+    found = optimize.minimize(primal, np.zeros(X.shape[1] + 1), jac=True, method="L-BFGS-B")
     return float(found.fun)
 
 

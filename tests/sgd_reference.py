@@ -28,7 +28,7 @@ class Plain:
     """w (d, K), b (K,); every iterate is kept, so that a mean is a mean."""
 
     def __init__(self, d, classes, steps):
-        K = 1 if classes == 2 and not steps.crammer_singer else classes
+        K = 1 if classes <= 2 and not steps.crammer_singer else classes
         self.w, self.b = np.zeros((d, K)), np.zeros(K)
         self.steps, self.t = steps, 0
         self.iterates = []
@@ -42,11 +42,14 @@ class Plain:
         return eta * max(0.0, 1 - self.t / steps.horizon) if steps.horizon else eta
 
     def learn(self, x, label):
+        """label: the class number, or a regression's y."""
         steps, f = self.steps, x @ self.w + self.b
-        K, weight = len(f), steps.weights[label]
+        K, weight = len(f), steps.weights[0 if steps.epsilon is not None else label]
         self.t += 1
         eta = self.rate()
         gradient = np.zeros(K)
+        if steps.epsilon is not None:
+            return self.move(x, eta, self.tube(label - f[0]))
         if steps.crammer_singer:
             rival = max((k for k in range(K) if k != label), key=lambda k: f[k])
             z = f[label] - f[rival]
@@ -60,11 +63,34 @@ class Plain:
             )
             gradient = np.array(
                 [weight * s * slope(steps.loss, s * g) for s, g in zip(signs, f, strict=True)]
-            )
+            ) / self.held_back(x, eta * weight)
         said = int(f.argmax()) if K > 1 else int(f[0] <= 0)
         self.errors += said != label
+        return self.move(x, eta, gradient)
+
+    def held_back(self, x, eta):
+        """An implicit step on the squared hinge solves g = L'(z - eta g q) for the slope g, where
+        q = |x|^2 + bias rate is how far f moves for a change of 1."""
+        if self.steps.loss != "squared-hinge":
+            return 1.0
+        return 1 + 2 * eta * (np.dot(x, x) + self.steps.bias_rate)
+
+    def tube(self, z):
+        """dL/df of max(0, |z| - epsilon), z = y - f."""
+        outside = abs(z) > self.steps.epsilon
+        self.losses += max(0.0, abs(z) - self.steps.epsilon)
+        return np.array([-np.sign(z) * outside])
+
+    def move(self, x, eta, gradient):
+        """Down the gradient, given as that of f; then the origin, as a row of zeros of y = -1."""
+        steps = self.steps
         self.w = self.w * (1 - eta * steps.lambda_) - eta * np.outer(x, gradient)
         self.b = self.b - eta * steps.bias_rate * gradient
+        if steps.origin:
+            z = -self.b[0]
+            self.losses += steps.origin * loss(steps.loss, z)
+            step = steps.origin * slope(steps.loss, z) / self.held_back(0, eta * steps.origin)
+            self.b = self.b + eta * steps.bias_rate * step
         self.iterates.append((self.w, self.b))
 
     def mean(self):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from randsvm import dataset, store, svmlight
 from randsvm.collectors import Draw, Draws
-from randsvm.dataset import Reading, random_subset, two_classes
+from randsvm.dataset import Reading, labelled_classes, random_subset, two_classes
 from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.params import MEGABYTE, Resources
 
@@ -349,6 +349,159 @@ def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
         assert (rows_of(one) == rows_of(D)).all()
 
 
+# ---- some of the rows -----------------------------------------------------------------------
+
+
+row_sets = st.sets(st.integers(0, 899), min_size=1, max_size=300)
+
+
+@settings(max_examples=20, deadline=None)
+@given(row_sets, st.booleans(), st.data())
+def test_a_view_of_some_rows_is_a_set_of_its_own(source, wanted, spilt, data):
+    """Numbered anew from 0; its own views and relabelled ones are views of the same rows."""
+    y, X = oracle.sparse_rows(900)
+    X = X[:, X.any(axis=0)]
+    rows = np.array(sorted(wanted), np.int64)
+    with load(source, SMALL, LittleMemory() if spilt else None) as whole:
+        D = two_classes(whole, str(source))
+        view = D.only(rows)
+        assert_is(view, y[rows], X[rows])
+        again = np.array(sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1))))
+        assert_is(view.only(again), y[rows][again], X[rows][again])
+        assert_is(whole.only(rows).relabel(D.targets), y[rows], X[rows])
+        # The whole set is what it was.
+        assert_is(D, y, X)
+
+
+def assert_is(D, y: np.ndarray, X: np.ndarray) -> None:
+    m = len(y)
+    assert (D.n, D.d) == X.shape
+    assert (rows_of(D) == X).all()
+    chunks = [chunk for shard in D.shards for chunk in D.chunks(shard)]
+    assert np.concatenate([chunk.rows for chunk in chunks]).tolist() == list(range(m))
+    assert np.concatenate([chunk.y for chunk in chunks]).tolist() == y.tolist()
+    bounds = [(shard.start, shard.stop) for shard in D.shards]
+    assert [start for start, _ in bounds] + [m] == [0] + [stop for _, stop in bounds]
+    some = np.arange(0, m, 3)
+    points = D.points(some)
+    assert points.rows.tolist() == some.tolist()
+    assert (points.X.toarray() == X[some]).all()
+    assert points.y.tolist() == y[some].tolist()
+    keys = np.random.Philox(key=np.array([9, 4], np.uint64)).random_raw(m)
+    sample = sorted(np.argsort(keys)[:20].tolist())
+    assert D.sample(Draw(9, 4), 20).tolist() == sample
+
+
+# ---- rows in random order -------------------------------------------------------------------
+
+# Several batches of pieces from several chunks.
+PIECES = {"PIECE_ROWS": 20, "BATCH_ROWS": 130}
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    for name, rows in PIECES.items():
+        monkeypatch.setattr(dataset, name, rows)
+
+
+@pytest.fixture
+def numbered(small) -> Path:
+    """900 rows sorted by class that say who they are: feature 1 is the row's number and one."""
+    lines = [f"{'abc'[i // 300]} 1:{i + 1} {3 + i % 7}:1\n" for i in range(900)]
+    return small("".join(lines))
+
+
+def passed(D, draw: Draw) -> list[list[int]]:
+    """Row numbers in the order of a pass, batch by batch; labels and columns are checked."""
+    found = []
+    for batch in D.shuffled(draw):
+        rows = []
+        for i in batch.order:
+            at = slice(batch.starts[i], batch.starts[i + 1])
+            row = int(batch.values[at][0]) - 1
+            assert batch.columns[at].tolist() == [0, 1 + row % 7]
+            assert batch.classes[i] == row // 300
+            rows.append(row)
+        found.append(rows)
+    return found
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [row for rows in batches for row in rows]
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_a_pass_has_every_row_once_in_an_order_of_its_own(numbered, pieces, some):
+    kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
+    with load(numbered) as whole:
+        D, _ = labelled_classes(whole, str(numbered))
+        D = D.only(kept) if some else D
+        one, two, other = (passed(D, Draw(*key)) for key in ((3, 1), (3, 2), (4, 1)))
+        assert len(one) > 5
+        for batches in (one, two, other):
+            assert sorted(flat(batches)) == kept.tolist()
+        assert len({tuple(flat(batches)) for batches in (one, two, other)}) == 3
+        # Neighbours of the file are no neighbours of a pass: 4 of 900 would be by chance.
+        together = np.abs(np.diff(flat(one))) == 1
+        assert together.sum() < 40
+        assert passed(D, Draw(3, 1)) == one
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_lie(
+    numbered, pieces, tmp_path, some
+):
+    cache = Resources(cache=str(tmp_path / "cache"))
+    orders = []
+    jobs = [kind(jobs=count) for kind in (Resources, LittleMemory) for count in (1, 3)]
+    for resources in (*jobs, cache, cache):
+        with load(numbered, SMALL, resources) as whole:
+            D, _ = labelled_classes(whole, str(numbered))
+            D = D.only(np.arange(0, 900, 2)) if some else D
+            orders.append(passed(D, Draw(5, 6)))
+    assert all(order == orders[0] for order in orders)
+
+
+def test_dense_rows_of_a_spill_file_are_passed_as_those_in_memory(tmp_path, pieces):
+    """Rows that all have the same indices are stored without them."""
+    path = oracle.write_svmlight(tmp_path / "a", *oracle.two_gaussians(500))
+    seen = []
+    for resources in (Resources(), LittleMemory()):
+        with load(path, SMALL, resources) as whole:
+            D, _ = labelled_classes(whole, str(path))
+            seen.append(
+                [
+                    [array.tolist() for array in vars(batch).values() if array is not None]
+                    for batch in D.shuffled(Draw(1, 1))
+                ]
+            )
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("rows, nonzeros", [(80_000, 1), (2000, 2000)], ids=["short", "wide"])
+@pytest.mark.parametrize("draw", range(3))
+def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, nonzeros, draw):
+    """And mix them: no long run of one class."""
+    tail = " ".join(f"{j}:1" for j in range(1, nonzeros + 1)) + "\n"
+    path = tmp_path / "a"
+    path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
+    with load(path, Reading()) as whole:
+        D, _ = labelled_classes(whole, str(path))
+        batches = [batch.classes[batch.order] for batch in D.shuffled(Draw(0, draw))]
+    assert len(batches) > 1
+    for classes in batches:
+        assert 0.1 < classes.mean() < 0.9
+        changes = np.flatnonzero(np.diff(classes))
+        assert np.diff(changes).max() < 100
+
+
+def test_a_pass_that_is_broken_off_leaves_the_set_usable(numbered, pieces):
+    with load(numbered) as whole:
+        D, _ = labelled_classes(whole, str(numbered))
+        next(iter(D.shuffled(Draw(1, 1))))
+        assert sorted(flat(passed(D, Draw(1, 2)))) == list(range(900))
+
+
 # ---- labels, features, refusals -------------------------------------------------------------
 
 
@@ -367,6 +520,20 @@ def test_plus_one_is_libsvms_first_label(small, labels, y):
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
     with load(path) as D:
         assert two_classes(D, str(path)).points(np.arange(D.n)).y.tolist() == y
+
+
+@pytest.mark.parametrize(
+    "labels, places",
+    [("-1 +1", [1, 0]), ("2 1", [0, 1]), ("ham spam", [0, 1]), ("3 1 2 1", [0, 1, 2, 1])],
+)
+def test_places_in_a_model_begin_with_libsvms_first_label(small, labels, places):
+    """Of two labels; of more each has the place of its first row."""
+    path = small("".join(f"{label} 1:1\n" for label in labels.split()))
+    with load(path) as whole:
+        D, order = labelled_classes(whole, str(path))
+        assert D.points(np.arange(D.n)).y.tolist() == places
+        names = [whole.header.names[i] for i in order]
+        assert [names[place] for place in places] == labels.split()
 
 
 def test_a_huge_index_costs_one_feature(small):

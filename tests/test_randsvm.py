@@ -15,6 +15,7 @@ import oracle
 import pytest
 from libsvm import svmutil
 
+from randsvm.errors import ParameterError
 from randsvm.params import RandsvmParams, Resources
 
 # A set where sampling takes several rounds, and one small enough for many runs.
@@ -214,3 +215,68 @@ def test_another_seed_is_another_run(base, train):
     words = ("-g", 5, "-k", 50, "--sample-size", 200)
     bodies = [train(path, *words, "--seed", seed).body for seed in (0, 1, 2)]
     assert len(set(bodies)) == 3
+
+
+# ---- class weights ----------------------------------------------------------------------------
+
+
+def weighted_primal(trained, y: np.ndarray, X: np.ndarray, C: np.ndarray, gamma: float) -> float:
+    """P of a model file with a C for each row."""
+    model = oracle.read_model(trained.model, X.shape[1])
+    f = oracle.kernel_matrix("rbf", X, model.Z, gamma) @ model.beta + model.b
+    norm = model.beta @ oracle.kernel_matrix("rbf", model.Z, model.Z, gamma) @ model.beta
+    return float(norm / 2 + C @ np.maximum(0, 1 - y * f))
+
+
+@pytest.mark.parametrize("words", [(), ("-k", 600, "--sample-size", 700), ("--gap", 1e-4)], ids=str)
+def test_a_weight_is_as_many_copies_of_the_rows(train, made, words):
+    """P of the model, as reported, is P over the copies, and LIBSVM's with -w on all rows."""
+    path, y, X = made("checkerboard", 900)
+    trained = train(path, "-g", 5, "-w", "-1", 4, *words)
+    copies = np.repeat(np.arange(900), np.where(y > 0, 1, 4))
+    P = weighted_primal(trained, y[copies], X[copies], np.ones(len(copies)), 5)
+    assert float(trained.facts["primal"]) == pytest.approx(P, rel=1e-6)
+    whole = oracle.libsvm_train(y, X, "-c 1 -g 5 -w-1 4 -e 0.0005")
+    K = oracle.kernel_matrix("rbf", X[whole.rows], X[whole.rows], 5)
+    optimum = dual(whole.beta, K)
+    assert optimum * (1 - 1e-3) <= P <= optimum * (1 + 2e-3)
+    assert float(trained.facts["dual"]) <= optimum * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("names", ["+1 -1", "-1 +1", "2 1", "spam ham"])
+def test_balanced_is_n_over_two_classes_of_so_many_rows(tmp_path, train, names):
+    """800 rows of the first class, 100 of the second: all that differs is how it was said."""
+    y, X = oracle.checkerboard(3000)
+    first, second = (np.flatnonzero(y == sign)[:rows] for sign, rows in ((1, 800), (-1, 100)))
+    order = np.random.default_rng(1).permutation(np.concatenate([first, second]))
+    one, other = names.split()
+    labels = [one if y[i] > 0 else other for i in order]
+    (tmp_path / "data").write_text(oracle.svmlight_text(labels, X[order]))
+    words = ("-g", 5)
+    explicit = ("-w", one, repr(900 / 1600), "-w", other, repr(900 / 200))
+    balanced = train(tmp_path / "data", *words, "-w", "balanced")
+    spelled = train(tmp_path / "data", *words, *explicit)
+    assert balanced.body == spelled.body != train(tmp_path / "data", *words).body
+    facts = [
+        {**trained.facts, "configuration": "", "sha256": ""} for trained in (balanced, spelled)
+    ]
+    assert facts[0] == facts[1]
+
+
+def test_weights_may_be_written_as_libsvm_does(train, made):
+    path, _, _ = made("checkerboard", 300)
+    written = [
+        ("-w1", 3, "-w-1", 0.5), ("-w", "+1", 3, "-w", "-1", 0.5),
+        ("-w", "1.0", 3, "--weight", -1, 0.5), ("-w", "balanced", "-w1", 3, "-w-1", 0.5),
+        ("-w1", 9, "-w1", 3, "-w-1", 0.5),
+    ]  # fmt: skip
+    bodies = {train(path, "-g", 5, *words).body for words in written}
+    assert len(bodies) == 1
+
+
+@pytest.mark.parametrize("label", ["2", "spam"])
+def test_a_weight_of_a_label_that_the_data_does_not_have_is_refused(train, made, label):
+    path, _, _ = made("checkerboard", 300)
+    with pytest.raises(ParameterError, match=f"-w {label}: the data has the labels") as caught:
+        train(path, "-w", label, 2)
+    assert caught.value.exit_code == 2

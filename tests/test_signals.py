@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import SLOWNESS, Data, board, kernel, read_log
+from learning import SLOWNESS, Data, board, gaussians, kernel, read_log
+from liblinear import liblinearutil
 from libsvm import svmutil
 
 from randsvm.model import load
@@ -190,3 +191,68 @@ def test_while_reading_from_a_pipe_nothing_is_written(tmp_path):
     assert process.stderr.read() == "randsvm-train: interrupted by signal 15\n"
     process.stderr.close()
     assert names(tmp_path) == set()
+
+
+# ---- stochastic gradient descent --------------------------------------------------------------
+
+# Epochs of milliseconds, without end.
+SGD = ("sgd", "--epochs", 10**8)
+
+
+def assert_linear_and_honest(killed: Killed, data: Data, number: int) -> None:
+    """A whole model that LIBLINEAR reads, better than a guess; nothing is claimed of its P."""
+    assert liblinearutil.load_model(str(killed.model)) is not None
+    y, X = data
+    model = oracle.read_linear(killed.model, 2)
+    assert model.facts["stopped"] == f"interrupted by signal {int(number)}"
+    assert (model.facts["primal"], model.facts["violators"]) == ("unknown", "unknown")
+    assert f"stopped: {model.facts['stopped']}" in killed.said
+    assert model.accuracy(y, X) > 0.85
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory) -> tuple[Data, Path]:
+    data = gaussians(20_000)
+    return data, data.save(tmp_path_factory.mktemp("signals") / "clouds")
+
+
+@pytest.mark.parametrize("words", [(), ("--average",)], ids=["last", "mean"])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_sgd_leaves_what_it_has_learnt(tmp_path, clouds, number, words):
+    data, path = clouds
+    (tmp_path / "m").write_text("the old model\n")
+    process = start(tmp_path, *SGD, *words, path, "m")
+    wait_for(process, "^epoch +3 ")
+    killed = end(process, tmp_path, number)
+    assert killed.code == 128 + number
+    assert killed.seconds <= SECONDS
+    assert "Traceback" not in killed.said
+    assert names(tmp_path) == {"m"}
+    assert_linear_and_honest(killed, data, number)
+
+
+def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path):
+    """Or before it has begun: then there is no model."""
+    rows = "".join(
+        f"{'+1' if i % 2 else '-1'} {i % 5 + 1}:1 {i % 97 + 6}:2\n" for i in range(10**5)
+    )
+    (tmp_path / "data").write_text(rows * 5)
+    process = start(tmp_path, *SGD, "data", "m")
+    wait_for(process, "^read 500,000 rows")
+    killed = end(process, tmp_path, signal.SIGTERM)
+    assert killed.code == 128 + signal.SIGTERM
+    assert killed.seconds <= SECONDS
+    assert "Traceback" not in killed.said
+    assert names(tmp_path) <= {"data", "m"}
+    if killed.model.exists():
+        assert oracle.trailer(killed.model)["stopped"] == "interrupted by signal 15"
+        assert "after 0 steps" not in killed.said
+
+
+def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(tmp_path, clouds):
+    _, path = clouds
+    process = start(tmp_path, "sgd", "--epochs", "auto", path, "m")
+    wait_for(process, "^read 20,000 rows")
+    killed = end(process, tmp_path, signal.SIGTERM)
+    assert killed.code == 128 + signal.SIGTERM
+    assert "had the lowest loss" in killed.said or names(tmp_path) == set()

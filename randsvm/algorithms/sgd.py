@@ -29,8 +29,6 @@ from randsvm.solution import Linear
 RESTARTS = (2, 3, 5, 9, 17)
 BIAS_RATE = 0.1
 SAMPLE = 2000
-# eta0 in units of 1 / R2: the steeper a loss is curved, the smaller.
-STEP = {"hinge": 1.0, "squared-hinge": 0.5, "log": 1.0}
 
 
 @dataclass(frozen=True)

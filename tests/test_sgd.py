@@ -1,0 +1,1059 @@
+"""Linear models by SGD: the compiled steps against their plain twin, runs against the optimum."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import re
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+import sgd_reference
+from learning import learn
+from liblinear import liblinearutil
+from libsvm import svmutil
+from scipy import sparse
+
+from randsvm import _sgd, dataset, linear
+from randsvm.algorithms import sgd as algorithm
+from randsvm.algorithms.sgd import Learner, Steps
+from randsvm.collectors import Draws
+from randsvm.dataset import Batch, Reading
+from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
+from randsvm.model import LinearModel, load
+from randsvm.params import LOSS_NAMES, Resources
+from randsvm.tasks import LOSSES
+
+D = 12  # features of the rows that the twins learn
+
+
+# ---- the compiled steps -----------------------------------------------------------------------
+
+
+class Rows:
+    """Sparse rows of some classes, one of them without features: X (m, d) float32, label (m,);
+    y (m,) float64 is the class, or what a regression is to find."""
+
+    def __init__(self, rows: int, classes: int, d: int = D, seed: int = 0) -> None:
+        rng = np.random.default_rng([seed, classes])
+        self.label = rng.integers(0, classes, rows)
+        self.y = self.label.astype(float)
+        centres = rng.normal(size=(classes, d))
+        X = (rng.normal(size=(rows, d)) + centres[self.label]) * (rng.random((rows, d)) < 0.4)
+        X[rows // 2] = 0
+        self.X = oracle.as_float32(X)
+        self.order = rng.permutation(rows)
+
+    def batch(self, order: np.ndarray | None = None, dense: bool = False) -> Batch:
+        """dense: every row has every column, and none is named."""
+        X = sparse.csr_matrix(self.X.astype(np.float32))
+        if dense:
+            m, d = X.shape
+            X = sparse.csr_matrix(
+                (X.toarray().ravel(), np.tile(np.arange(d), m), np.arange(m + 1) * d), (m, d)
+            )
+        columns = np.empty(0, np.int32) if dense else X.indices.astype(np.int32)
+        order = self.order if order is None else order
+        return Batch.of(X.indptr, columns, X.data, self.y, order.astype(np.int32))
+
+    def teach(self, learner: Learner, plain: sgd_reference.Plain, dense: bool = False) -> None:
+        """The same steps to both."""
+        learner.learn(self.batch(dense=dense))
+        for i in self.order:
+            plain.learn(self.X[i], self.y[i] if learner.steps.epsilon else self.label[i])
+
+
+def steps_of(classes: int, **changes: object) -> Steps:
+    weights = np.array([1.0, 2.5, 0.5, 1.5])[:classes]
+    return Steps(**{"lambda_": 0.01, "eta0": 0.3, "bias_rate": 0.7, "weights": weights, **changes})
+
+
+def twins(steps: Steps, d: int = D) -> tuple[Learner, sgd_reference.Plain]:
+    return Learner.new(steps, d), sgd_reference.Plain(d, len(steps.weights), steps)
+
+
+def assert_twins(learner: Learner, w: np.ndarray, b: np.ndarray) -> None:
+    assert learner.linear.w == pytest.approx(w, rel=1e-9, abs=1e-12)
+    assert learner.linear.b == pytest.approx(b, rel=1e-9, abs=1e-12)
+
+
+def assert_same_progress(learner: Learner, plain: sgd_reference.Plain, rows: int) -> None:
+    """Loss and mistakes of each row before it was learnt."""
+    found = learner.progressive()
+    assert found.rows == rows
+    assert found.loss == pytest.approx(plain.losses / rows, rel=1e-9)
+    assert found.errors * rows == pytest.approx(plain.errors)
+
+
+KINDS = [
+    *[pytest.param({"loss": loss}, classes, id=f"{loss}-{classes}")
+      for loss in LOSS_NAMES for classes in (2, 4)],
+    *[pytest.param({"crammer_singer": True}, classes, id=f"crammer-singer-{classes}")
+      for classes in (2, 3, 4)],
+]  # fmt: skip
+SCHEDULES = {
+    "falling": {},
+    "horizon": {"horizon": 150.0},
+    "fixed": {"fixed_rate": 0.05},
+    "averages": {"averages": True},
+    "averages-fixed": {"averages": True, "fixed_rate": 0.05},
+}
+
+
+schedules = pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+layouts = pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+
+
+@layouts
+@schedules
+@pytest.mark.parametrize("kind, classes", KINDS)
+def test_steps_are_the_plain_twins(kind, classes, schedule, dense):
+    """More rows than the horizon: beyond it nothing moves."""
+    rows = Rows(200, classes)
+    learner, plain = twins(steps_of(classes, **kind, **schedule))
+    rows.teach(learner, plain, dense)
+    assert_twins(learner, *(plain.mean() if learner.steps.averages else (plain.w, plain.b)))
+    assert learner.linear.w.shape == (D, 1 if classes == 2 and "loss" in kind else classes)
+    assert learner.t == plain.t == 200
+    assert_same_progress(learner, plain, 200)
+
+
+@layouts
+@schedules
+@pytest.mark.parametrize(
+    "task",
+    [{"epsilon": 0.3}, *({"loss": loss, "origin": 0.6} for loss in LOSS_NAMES)],
+    ids=str,
+)
+def test_steps_of_regression_and_novelty_detection_are_the_plain_twins(task, schedule, dense):
+    rows = Rows(200, 1)
+    if "epsilon" in task:
+        rows.y = rows.X @ np.linspace(-1, 1, D) + 0.5
+    learner, plain = twins(steps_of(1, **task, **schedule))
+    rows.teach(learner, plain, dense)
+    assert_twins(learner, *(plain.mean() if learner.steps.averages else (plain.w, plain.b)))
+    assert_same_progress(learner, plain, 200)
+
+
+@pytest.mark.parametrize("kind, classes", KINDS)
+@pytest.mark.parametrize("averages", [False, True])
+def test_when_s_has_become_too_small_it_moves_into_v(kind, classes, averages):
+    """lambda eta0 = 1e7, so that s = 1 / (1 + 1e7 t) would be below the least it may be."""
+    steps = steps_of(classes, **kind, lambda_=1e8, eta0=0.1, averages=averages)
+    rows = Rows(250, classes)
+    learner, plain = twins(steps)
+    rows.teach(learner, plain)
+    assert learner.state[_sgd.S] > 0.1  # it has begun anew
+    assert_twins(learner, *(plain.mean() if averages else (plain.w, plain.b)))
+    assert_same_progress(learner, plain, 250)
+
+
+@pytest.mark.parametrize("kind, classes", KINDS)
+def test_a_fixed_rate_shrinks_w_by_thousands_of_orders_of_magnitude(kind, classes):
+    """s = 2^-t folds every 30 steps."""
+    rows = Rows(3000, classes)
+    learner, plain = twins(steps_of(classes, **kind, lambda_=1.0, fixed_rate=0.5))
+    rows.teach(learner, plain)
+    assert np.abs(plain.w).max() > 1e-3
+    assert_twins(learner, plain.w, plain.b)
+
+
+def test_the_mean_begins_anew_where_it_is_told_to():
+    rows = Rows(120, 3)
+    learner, plain = twins(steps_of(3, averages=True))
+    rows.teach(learner, plain)
+    learner.restart()
+    # Nothing to take the mean of: the last weights.
+    assert_twins(learner, plain.w, plain.b)
+    plain.iterates.clear()
+    rows.teach(learner, plain)
+    assert_twins(learner, *plain.mean())
+    assert learner.t == 240
+
+
+@pytest.mark.parametrize("kind, classes", KINDS)
+@pytest.mark.parametrize("averages", [False, True])
+def test_features_that_come_later_were_zero_before(kind, classes, averages):
+    rows, wider = Rows(80, classes, d=5), Rows(80, classes, d=9, seed=1)
+    learner, plain = twins(steps_of(classes, **kind, averages=averages), 5)
+    plain.w = np.zeros((9, plain.w.shape[1]))
+    for i in rows.order:
+        plain.learn(np.append(rows.X[i], np.zeros(4)), rows.label[i])
+    learner.learn(rows.batch())
+    learner.grow(9)
+    wider.teach(learner, plain)
+    assert_twins(learner, *(plain.mean() if averages else (plain.w, plain.b)))
+    assert_same_progress(learner, plain, 160)
+
+
+def test_a_learner_goes_on_after_the_steps_of_an_earlier_run():
+    learner, plain = twins(steps_of(2))
+    learner.start_at(1e4)
+    plain.t = 10_000
+    Rows(50, 2).teach(learner, plain)
+    assert_twins(learner, plain.w, plain.b)
+    assert learner.t == 10_050
+
+
+def test_progress_is_of_the_rows_since_it_was_last_asked():
+    rows, (learner, plain) = Rows(100, 3), twins(steps_of(3))
+    rows.teach(learner, plain)
+    learner.progressive()
+    plain.losses, plain.errors = 0.0, 0
+    rows.teach(learner, plain)
+    assert_same_progress(learner, plain, 100)
+    nothing = learner.progressive()
+    assert (nothing.rows, nothing.loss, nothing.errors) == (0, 0, 0)
+
+
+def test_rows_may_come_one_by_one_or_not_at_all():
+    rows = Rows(60, 3)
+    whole, single = (Learner.new(steps_of(3, averages=True), D) for _ in range(2))
+    whole.learn(rows.batch())
+    single.learn(rows.batch(np.empty(0)))
+    for i in rows.order:
+        single.learn(rows.batch(np.array([i])))
+    assert (single.linear.w == whole.linear.w).all()
+    assert (single.linear.b == whole.linear.b).all()
+    assert single.state == pytest.approx(whole.state, rel=1e-12)  # sums of losses are rounded
+
+
+# ---- losses -----------------------------------------------------------------------------------
+
+MARGINS = (-1000.0, -30.0, -2.0, -0.5, 0.0, 0.3, 0.9, 1.1, 2.0, 30.0, 1000.0)
+
+
+@pytest.mark.parametrize("name", LOSS_NAMES)
+@pytest.mark.parametrize("z", MARGINS)
+def test_a_loss_and_its_slope(name, z):
+    """The formula, and central differences of it; MARGINS keep away from the hinge's kink."""
+    kind, h = LOSS_NAMES.index(name), 1e-6
+    truth = oracle.LINEAR_LOSSES[name]
+    for found in (_sgd.loss(kind, z), LOSSES[name].of(np.array([z]))[0]):
+        assert found == pytest.approx(truth(z), rel=1e-12, abs=1e-15)
+    assert sgd_reference.loss(name, z) == pytest.approx(truth(z), rel=1e-12, abs=1e-15)
+    difference = (truth(z + h) - truth(z - h)) / (2 * h)
+    assert -_sgd.pull(kind, z) == pytest.approx(difference, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("z", [-1000.0, -745.2, -36.7, 0.0, 36.7, 709.9, 745.2, 1000.0])
+def test_the_logistic_loss_overflows_nowhere(z):
+    kind = LOSS_NAMES.index("log")
+    pull = _sgd.pull(kind, z)
+    assert 0 <= pull <= 1
+    # s(z) + s(-z) = 1 and L(-z) - L(z) = z.
+    assert pull + _sgd.pull(kind, -z) == pytest.approx(1, rel=1e-15)
+    assert _sgd.loss(kind, -z) - _sgd.loss(kind, z) == pytest.approx(z, rel=1e-14)
+    assert 0 <= _sgd.loss(kind, z) <= max(-z, 0) + np.log(2)
+
+
+# ---- a whole run is those steps ---------------------------------------------------------------
+
+
+def passes(path: Path, seed: int, epochs: int):
+    """The rows of each epoch in the order in which they are learnt: pairs of x (d,) and class."""
+    with closing(dataset.load(str(path), Reading(), Resources(jobs=2))) as whole:
+        view, _ = dataset.labelled_classes(whole, str(path))
+        batches = algorithm.from_dataset(view, Draws(seed))
+        for _ in range(epochs):
+            rows = []
+            for batch in batches():
+                X = sparse.csr_matrix(
+                    (batch.values, batch.columns, batch.starts), (len(batch.classes), view.d)
+                ).toarray()
+                rows += [(X[i].astype(float), batch.classes[i]) for i in batch.order]
+            yield rows
+
+
+@pytest.mark.parametrize("words", [(), ("--average",)], ids=["last", "mean"])
+@pytest.mark.parametrize(
+    "classes, kind",
+    [
+        (2, ("--loss", "hinge")),
+        (2, ("--loss", "squared-hinge")),
+        (2, ("--loss", "log")),
+        (3, ("--multiclass", "ovr")),
+        (3, ("--multiclass", "crammer-singer")),
+    ],
+    ids=str,
+)
+def test_a_run_is_the_twins_steps_with_bottous_sizes(tmp_path, classes, kind, words):
+    """eta0 = 1/R2, b's steps 0.1 R2 times as large; a linear decay to 0 where the last weights
+    are taken, else their mean since epoch 5, the last of 2, 3, 5, 9, 17 that there was."""
+    y, X = oracle.clouds(110, 0, classes)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    learn("sgd", path, tmp_path / "m", *kind, *words, "-c", 3, "--epochs", 6, "--seed", 7)
+    R2 = oracle.squares(X).mean()
+    steps = Steps(
+        lambda_=1 / (3 * 110),
+        eta0=1 / R2,
+        bias_rate=0.1 * R2,
+        weights=np.ones(classes),
+        loss=kind[1] if "--loss" in kind else "hinge",
+        crammer_singer="crammer-singer" in kind,
+        averages=bool(words),
+        horizon=0 if words else 6 * 110,
+    )
+    plain = sgd_reference.Plain(5, classes, steps)
+    for epoch, rows in enumerate(passes(path, 7, 6), 1):
+        if epoch == 5:
+            plain.iterates.clear()
+        for x, label in rows:
+            plain.learn(x, label)
+    found = oracle.read_linear(tmp_path / "m", 5)
+    w, b = plain.mean() if words else (plain.w, plain.b)
+    assert found.w == pytest.approx(w, rel=1e-6, abs=1e-9)
+    assert found.b == pytest.approx(b, rel=1e-6, abs=1e-9)
+
+
+# ---- against the optimum ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def optimum(made) -> Callable[..., tuple[Path, np.ndarray, np.ndarray, float]]:
+    """optimum(set, loss): the file, y, X and the smallest P with C = 1, worked out once."""
+    found: dict[tuple, float] = {}
+
+    def of(data: tuple, loss: str):
+        path, y, X = made(*data)
+        if (data, loss) not in found:
+            found[data, loss] = oracle.linear_optimum(y, X, 1.0, loss)
+        return path, y, X, found[data, loss]
+
+    return of
+
+
+GAUSSIANS, SPARSE = ("two_gaussians", 2000), ("sparse_rows", 1500)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+@pytest.mark.parametrize("data", [GAUSSIANS, SPARSE], ids=str)
+def test_thirty_epochs_come_within_a_percent_of_the_optimum(tmp_path, optimum, data, loss, seed):
+    path, y, X, smallest = optimum(data, loss)
+    words = ("--epochs", 30, "--loss", loss, "--seed", seed)
+    learnt = learn("sgd", path, tmp_path / "m", *words)
+    model = oracle.read_linear(learnt.model, X.shape[1])
+    P = oracle.linear_truth(model, y, X, 1.0, loss).primal
+    assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
+
+
+def test_one_against_the_rest_comes_within_a_percent_for_every_class(tmp_path, made):
+    path, y, X = made("clouds", 600)
+    learn("sgd", path, tmp_path / "m", "--epochs", 30)
+    model = oracle.read_linear(tmp_path / "m", X.shape[1])
+    for k, name in enumerate(model.label):
+        sign = np.where(y == float(name), 1.0, -1.0)
+        own = oracle.LinearFile(model.w[:, [k]], model.b[[k]], ["1", "-1"], "", {})
+        found, smallest = oracle.linear_truth(own, sign, X).primal, oracle.linear_optimum(sign, X)
+        assert found <= 1.01 * smallest
+
+
+def test_crammer_and_singers_comes_within_a_percent_of_liblinears(tmp_path, made):
+    """LIBLINEAR regularises b; with -B 100 that is negligible."""
+    path, y, X = made("clouds", 600)
+    learn("sgd", path, tmp_path / "m", "--epochs", 30, "--multiclass", "crammer-singer")
+    theirs = liblinearutil.train(y, sparse.csr_matrix(X), "-s 4 -B 100 -e 1e-4 -q")
+    liblinearutil.save_model(str(tmp_path / "theirs"), theirs)
+    ours, best = (
+        oracle.linear_truth(oracle.read_linear(tmp_path / name, X.shape[1]), y, X).primal
+        for name in ("m", "theirs")
+    )
+    assert ours <= 1.01 * best
+
+
+@pytest.mark.parametrize("words", [(), ("--average",), ("--multiclass", "crammer-singer")], ids=str)
+def test_both_scales_of_regularisation_give_the_same_bytes(tmp_path, made, words):
+    """1,024 rows: lambda = 1/(C n) without rounding."""
+    path, _, _ = made("clouds", 1024, 0, 3)
+    models = [
+        learn("sgd", path, tmp_path / str(scale[0]), *words, *scale)
+        for scale in (("-c", 0.25), ("--lambda", 1 / 256))
+    ]
+    assert models[0].body == models[1].body
+    assert same_facts(*models)
+    started = [model.of("started")[0] for model in models]
+    assert [(event["C"], event["lambda"]) for event in started] == [(0.25, 1 / 256)] * 2
+
+
+def same_facts(one, other, *but: str) -> bool:
+    """Whether the trailers agree in all but the configuration and what follows from it."""
+    facts = [dict(model.facts) for model in (one, other)]
+    for name in ("configuration", "sha256", *but):
+        for some in facts:
+            some.pop(name, None)
+    assert facts[0]
+    return facts[0] == facts[1]
+
+
+# ---- what is reported is true -----------------------------------------------------------------
+
+
+REPORTED = [
+    *[
+        (loss, data, words)
+        for loss in LOSS_NAMES
+        for data, words in [
+            (("two_gaussians", 700), ()),
+            (("two_gaussians", 700), ("-c", 5, "-w", "-1", 4)),
+            (("sparse_rows", 700), ("--average", "--epochs", 3)),
+            (("clouds", 700), ("-w", 2, 3, "-w", 4, 0.25)),
+            (("clouds", 700), ("--early-stopping", 0.2)),
+        ]
+    ],
+    ("hinge", ("clouds", 700), ("--multiclass", "crammer-singer", "-c", 0.1, "-w", 2, 3)),
+]
+
+
+@pytest.mark.parametrize("loss, data, words", REPORTED, ids=str)
+def test_p_j_violators_and_errors_are_those_of_the_model_as_written(
+    tmp_path, made, loss, data, words
+):
+    path, y, X = made(*data)
+    learnt = learn("sgd", path, tmp_path / "m", *words, "--loss", loss)
+    given = dict(pairwise(words))
+    C = float(given.get("-c", 1))
+    weights = {
+        float(words[i + 1]): float(words[i + 2]) for i, word in enumerate(words) if word == "-w"
+    }
+    model = oracle.read_linear(learnt.model, X.shape[1])
+    truth = oracle.linear_truth(model, y, X, C, loss, weights)
+    outcome, facts = learnt.outcome, learnt.facts
+    assert outcome["primal"] == pytest.approx(truth.primal, rel=1e-9)
+    assert outcome["J"] == pytest.approx(truth.primal / (C * len(y)), rel=1e-9)
+    assert (outcome["violators"], outcome["error"]) == (truth.violators, truth.errors / len(y))
+    assert float(facts["primal"]) == outcome["primal"]
+    assert int(facts["violators"]) == truth.violators
+    assert (float(facts["C"]), float(facts["lambda"])) == (C, 1 / (C * len(y)))
+    assert (facts["n"], facts["stopped"]) == (str(len(y)), outcome["stopped"])
+
+
+def test_the_summary_says_what_the_model_says(command, made, tmp_path):
+    path, _, _ = made("two_gaussians", 700)
+    ended = command("train", "sgd", path, "m")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    facts = oracle.trailer(tmp_path / "m")
+    primal = float(facts["primal"])
+    last = ended.stderr.splitlines()[-1]
+    assert f"J {primal / 700:.6g} = P/(C n)  P {primal:.6g}  training error" in last
+    assert f"  {int(facts['violators']):,} violators" in last
+    assert f"stopped: {facts['stopped']} after 7,000 steps" in ended.stderr
+    assert "C = 1, lambda = 1/(C n) = 0.00142857" in ended.stderr
+    printed = command("train", "sgd", "-q", "--report", "json", path, "m")
+    assert printed.stderr == ""
+    assert json.loads(printed.stdout)["primal"] == primal
+
+
+# ---- real data, several classes ---------------------------------------------------------------
+
+
+def read(path: Path) -> tuple[np.ndarray, sparse.csr_matrix]:
+    """By LIBSVM's reader, values as float32 as we hold them."""
+    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
+    return np.array(y), sparse.csr_matrix(X.astype(np.float32).astype(float))
+
+
+def padded(X: sparse.csr_matrix, d: int) -> sparse.csr_matrix:
+    return sparse.csr_matrix((X.data, X.indices, X.indptr), (X.shape[0], d))
+
+
+@pytest.mark.parametrize("multiclass, number", [("ovr", 3), ("crammer-singer", 4)])
+@pytest.mark.parametrize(
+    "name", ["reuters_r8.train reuters_r8.test", "satimage.scale satimage.scale.t"]
+)
+def test_several_classes_are_predicted_as_well_as_liblinear_does(
+    real, tmp_path, predict, name, multiclass, number
+):
+    train, test = map(real, name.split())
+    learnt = learn("sgd", train, tmp_path / "m", "--epochs", 20, "--multiclass", multiclass)
+    predicted = predict(test, learnt.model)
+    correct, rows = map(int, re.search(r"\((\d+)/(\d+)\)", predicted.out).groups())
+    (y, X), (y_test, X_test) = read(train), read(test)
+    d = max(X.shape[1], X_test.shape[1])
+    theirs = oracle.liblinear_accuracy(
+        (y, padded(X, d)), (y_test, padded(X_test, d)), f"-s {number} -B 1"
+    )
+    assert rows == len(y_test)
+    assert correct / rows >= theirs - 0.005
+
+
+def sorted_by_class(path: Path, to: Path) -> Path:
+    lines = path.read_text().splitlines(keepends=True)
+    to.write_text("".join(sorted(lines, key=lambda line: float(line.split()[0]))))
+    return to
+
+
+def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
+    path = real("iris.scale")
+    lines = path.read_text().splitlines(keepends=True)
+    assert [line[0] for line in lines] == sorted(line[0] for line in lines)
+    y, X = read(path)
+    truths = []
+    for seed in range(3):
+        shuffled = tmp_path / f"{seed}.svm"
+        order = np.random.default_rng(seed).permutation(150)
+        shuffled.write_text("".join(lines[i] for i in order))
+        for source in (path, shuffled):
+            learnt = learn("sgd", source, tmp_path / "m", "--seed", seed)
+            truths.append(oracle.linear_truth(oracle.read_linear(learnt.model, 4), y, X.toarray()))
+    P = np.array([truth.primal for truth in truths]).reshape(3, 2)
+    errors = np.array([truth.errors for truth in truths]).reshape(3, 2)
+    assert (P[:, 0] <= P[:, 1] * 1.02).all()
+    assert errors[:, 0].sum() <= errors[:, 1].sum() + 3
+
+
+def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
+    """A batch is bounded by nonzeros as well: of rows with 2,000 it has 525."""
+    rng = np.random.default_rng(9)
+    X = (rng.random((2000, 4000)) < 0.5).astype(float)
+    score = (X - 0.5) @ rng.normal(size=4000)
+    y = np.where(score > 0, 1.0, -1.0)
+    P = []
+    for order in (np.argsort(y, kind="stable"), np.arange(2000)):
+        lines = [f"{y[i]:+.0f} " + " ".join(f"{j}:1" for j in X[i].nonzero()[0] + 1) for i in order]
+        (tmp_path / "data").write_text("\n".join(lines) + "\n")
+        learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-c", 0.001)
+        P.append(learnt.outcome["primal"])
+    assert P[0] <= 1.05 * P[1]
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--epochs", 1), ("--multiclass", "crammer-singer")], ids=str
+)
+def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(tmp_path, made, words):
+    """20,000 rows are three batches of pieces from all over the file."""
+    path, y, X = made("clouds", 20_000)
+    in_order = sorted_by_class(path, tmp_path / "sorted")
+    P, errors = zip(
+        *(
+            oracle.linear_truth(oracle.read_linear(learnt.model, X.shape[1]), y, X)[::2]
+            for learnt in (
+                learn("sgd", source, tmp_path / "m", *words) for source in (in_order, path)
+            )
+        ),
+        strict=True,
+    )
+    assert P[0] <= 1.03 * P[1]
+    assert errors[0] <= errors[1] + 100
+
+
+# ---- models that LIBLINEAR reads, and its own -------------------------------------------------
+
+
+def relabelled(path: Path, to: Path, names: list[str]) -> Path:
+    """Class k of a set of `clouds` as names[k - 1]."""
+    lines = [line.split(" ", 1) for line in path.read_text().splitlines(keepends=True)]
+    to.write_text("".join(f"{names[int(label) - 1]} {rest}" for label, rest in lines))
+    return to
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["+1", "-1"],
+        ["-1", "+1"],
+        ["2", "1"],
+        ["3", "-7", "0"],
+        ["2147483647", "-2147483648", "1", "2", "10"],
+    ],
+    ids=" ".join,
+)
+def test_liblinear_says_of_our_model_what_we_say(tmp_path, made, predict, names, multiclass):
+    path, _, X = made("clouds", 300, 0, len(names))
+    path = relabelled(path, tmp_path / "data", names)
+    learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
+    labels, values = oracle.liblinear_predictions(learnt.model, X)
+    predicted, scores = predict(path, learnt.model), predict(path, learnt.model, "--scores")
+    assert [int(line) for line in predicted.lines] == labels.tolist()
+    found = np.array([line.split() for line in scores.lines], float)
+    assert found.shape == values.shape == (300, 1 if len(names) == 2 else len(names))
+    assert found == pytest.approx(values, rel=1e-9, abs=1e-9)
+    exact = oracle.read_linear(learnt.model, X.shape[1]).decisions(X)
+    assert found == pytest.approx(exact, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
+def test_two_classes_are_one_column_whatever_is_asked(tmp_path, made, multiclass):
+    path, _, _ = made("two_gaussians", 300)
+    learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
+    plain = learn("sgd", path, tmp_path / "plain")
+    assert learnt.body == plain.body
+    assert learnt.body.startswith(b"solver_type L2R_L1LOSS_SVC_DUAL\nnr_class 2\nlabel 1 -1\n")
+
+
+@pytest.mark.parametrize(
+    "words, solver",
+    [
+        (("--loss", "hinge"), "L2R_L1LOSS_SVC_DUAL"),
+        (("--loss", "squared-hinge"), "L2R_L2LOSS_SVC"),
+        (("--loss", "log"), "L2R_LR"),
+        (("--multiclass", "crammer-singer"), "MCSVM_CS"),
+    ],
+    ids=str,
+)
+def test_the_model_names_the_solver_of_liblinears_that_has_its_loss(tmp_path, made, words, solver):
+    path, _, X = made("clouds", 200)
+    learnt = learn("sgd", path, tmp_path / "m", *words)
+    assert oracle.read_linear(learnt.model, X.shape[1]).solver == solver
+    assert liblinearutil.load_model(str(learnt.model)).nr_class == 4
+
+
+# LIBLINEAR's numbers: all its classifiers, primal and dual.
+CLASSIFIERS = range(8)
+
+
+@pytest.mark.parametrize("bias", [-1, 1, 2.5])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("solver", CLASSIFIERS)
+def test_liblinears_own_models_say_here_what_they_say_there(
+    tmp_path, made, predict, solver, classes, bias
+):
+    """Test rows have a feature more than the model."""
+    _, y, X = made("clouds", 150, 0, classes)
+    theirs = liblinearutil.train(y, X, f"-s {solver} -B {bias} -q")
+    liblinearutil.save_model(str(tmp_path / "m"), theirs)
+    wider = np.column_stack([X, np.full(len(X), 1.0)])
+    test = oracle.write_svmlight(tmp_path / "test", y, wider)
+    labels, values = oracle.liblinear_predictions(tmp_path / "m", X)
+    predicted = predict(test, tmp_path / "m")
+    assert [int(line) for line in predicted.lines] == labels.tolist()
+    assert f"({int((labels == y).sum())}/150)" in predicted.out
+    found = np.array(
+        [line.split() for line in predict(test, tmp_path / "m", "--scores").lines], float
+    )
+    assert found == pytest.approx(values, rel=1e-9, abs=1e-9)
+
+
+FOREIGN = {
+    "names": (["spam", "ham"], 1),
+    "three names": (["a", "b", "c"], 1),
+    "beyond int32": (["2147483648", "1"], 1),
+    "below int32": (["1", "-2147483649", "0"], 1),
+    "zero-based": (["+1", "-1"], 0),
+    "zero-based three": (["3", "1", "2"], 0),
+}
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
+@pytest.mark.parametrize("names, base", FOREIGN.values(), ids=FOREIGN)
+def test_what_liblinear_cannot_hold_it_refuses_and_we_read(
+    tmp_path, predict, names, base, multiclass
+):
+    y, X = oracle.clouds(300, 0, len(names))
+    classes = [names[int(k) - 1] for k in y]
+    path = tmp_path / "data"
+    path.write_text(oracle.svmlight_text(classes, X, base))
+    words = ("--multiclass", multiclass, *([] if base else ["--zero-based"]))
+    learnt = learn("sgd", path, tmp_path / "m", *words)
+    assert liblinearutil.load_model(str(learnt.model)) is None
+    # The same rows under plain labels, from 1 on: the same numbers.
+    plain = [str(10 + names.index(name)) for name in classes]
+    (tmp_path / "plain").write_text(oracle.svmlight_text(plain, X))
+    other = learn("sgd", tmp_path / "plain", tmp_path / "p", "--multiclass", multiclass)
+    said = [names[int(line) - 10] for line in predict(tmp_path / "plain", other.model).lines]
+    assert predict(path, learnt.model).lines == said
+    scores = predict(tmp_path / "plain", other.model, "--scores").lines
+    assert predict(path, learnt.model, "--scores").lines == scores
+
+
+def test_a_huge_index_makes_no_huge_model(tmp_path, predict):
+    path = tmp_path / "data"
+    path.write_text("+1 1:1 2147483647:2\n-1 1:-1 7:3\n" * 20)
+    learnt = learn("sgd", path, tmp_path / "m")
+    assert len(learnt.model.read_bytes()) < 5000
+    assert liblinearutil.load_model(str(learnt.model)) is None
+    predicted = predict(path, learnt.model)
+    assert predicted.lines == ["+1", "-1"] * 20
+    assert "ignored" not in predicted.err
+    (tmp_path / "other").write_text("? 2147483647:1\n? 7:1\n? 2147483646:1\n")
+    scores = predict(tmp_path / "other", learnt.model, "--scores")
+    b = scores.scores[2]  # the last row has no feature that training saw
+    assert scores.scores[0] > b > scores.scores[1]
+    assert "ignored 1 values of 1 features" in scores.err
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("foreign", [{}, {"zero_based": True}], ids=str)
+def test_a_model_decides_the_same_after_save_and_load(tmp_path, made, classes, foreign):
+    path, _, X = made("clouds", 200, 0, classes)
+    learnt = learn("sgd", path, tmp_path / "m")
+    model = load(str(learnt.model))
+    assert isinstance(model, LinearModel)
+    model = LinearModel(**{**vars(model), **foreign})
+    model.save(str(tmp_path / "again"))
+    loaded = load(str(tmp_path / "again"))
+    indptr, indices = np.arange(201) * 5, np.tile(np.arange(1, 6, dtype=np.int32), 200)
+    rows = [some.rows(indptr, indices, X.astype(np.float32).ravel()) for some in (model, loaded)]
+    f = [some.decision(x) for some, x in zip((model, loaded), rows, strict=True)]
+    assert f[0].tobytes() == f[1].tobytes()
+    assert f[0].reshape(200, -1) == pytest.approx(
+        oracle.read_linear(learnt.model, 5).decisions(X), rel=1e-9, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("text", ["+1\n-1\n+1\n", "a\nb\nc\n"], ids=["two", "three"])
+def test_rows_without_features_leave_only_b(tmp_path, predict, text):
+    (tmp_path / "data").write_text(text)
+    learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "--epochs", 50)
+    said = predict(tmp_path / "data", learnt.model).lines
+    assert len(set(said)) == 1
+    if "+1" in text:
+        assert said == ["+1"] * 3  # two of three rows
+
+
+# ---- what changes no byte ---------------------------------------------------------------------
+
+BYTES = ("--epochs", 3)
+
+
+@pytest.fixture
+def base(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
+    """A file of three chunks and its model, in batches so small that an epoch has many."""
+    monkeypatch.setattr(dataset, "BATCH_ROWS", 300)
+    monkeypatch.setattr(dataset, "PIECE_ROWS", 50)
+    path, _, _ = made("clouds", 9000, 0, 3)
+    return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--jobs", 1), ("--jobs", 5), ("--memory", "16M"), ("--time-limit", "1h")],
+    ids=str,
+)
+def test_resources_do_not_change_a_byte(base, tmp_path, words):
+    path, content = base
+    assert learn("sgd", path, tmp_path / "m", *BYTES, *words).model.read_bytes() == content
+
+
+@pytest.mark.parametrize("words", [(), ("--jobs", 1)], ids=str)
+def test_neither_spilling_nor_a_cache_changes_a_byte(base, tmp_path, monkeypatch, words):
+    path, content = base
+    monkeypatch.setattr(Resources, "data_bytes", 0)
+    spilt = learn("sgd", path, tmp_path / "m", *BYTES, *words, "--tmpdir", tmp_path)
+    assert spilt.model.read_bytes() == content
+    for _ in range(2):
+        cached = learn("sgd", path, tmp_path / "m", *BYTES, *words, "--cache", tmp_path / "cache")
+        assert cached.model.read_bytes() == content
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress], ids=str)
+def test_compression_does_not_change_a_byte(base, tmp_path, compress):
+    path, content = base
+    packed = tmp_path / "packed"
+    packed.write_bytes(compress(path.read_bytes()))
+    assert learn("sgd", packed, tmp_path / "m", *BYTES).model.read_bytes() == content
+
+
+def test_a_pipe_does_not_change_a_byte(base, tmp_path, monkeypatch):
+    path, content = base
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    assert learn("sgd", "-", tmp_path / "m", *BYTES).model.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--early-stopping", 0.1),
+        ("--epochs", "auto"),
+        ("--multiclass", "crammer-singer"),
+        ("-w", "balanced"),
+    ],
+    ids=str,
+)
+def test_no_way_of_training_depends_on_jobs_or_memory(base, tmp_path, monkeypatch, words):
+    path, _ = base
+    contents = [learn("sgd", path, tmp_path / "m", *words, "--jobs", 1).model.read_bytes()]
+    monkeypatch.setattr(Resources, "data_bytes", 0)
+    contents += [
+        learn("sgd", path, tmp_path / "m", *words, "--jobs", jobs).model.read_bytes()
+        for jobs in (1, 4)
+    ]
+    assert len(set(contents)) == 1
+
+
+def test_another_seed_is_another_run(base, tmp_path):
+    path, content = base
+    bodies = {learn("sgd", path, tmp_path / "m", *BYTES, "--seed", seed).body for seed in (0, 1, 2)}
+    assert len(bodies) == 3
+    assert content.partition(b"# randsvm")[0] in bodies
+
+
+def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_path, made):
+    path, _, _ = made("clouds", 300)
+    (tmp_path / "data").write_bytes(path.read_bytes())
+    words = (
+        "--lambda", 0.003, "--loss", "log", "-w", "balanced", "-w2", 3, "--average",
+        "--early-stopping", 0.25, "--seed", 5,
+    )  # fmt: skip
+    first = command("train", "sgd", *words, "data", "m")
+    content = (tmp_path / "m").read_bytes()
+    again = first.stderr.splitlines()[0].split()
+    assert again[:2] == ["randsvm-train", "sgd"]
+    assert command("train", *again[1:-1], "n").returncode == 0
+    assert (tmp_path / "n").read_bytes() == content
+
+
+# ---- when it ends -----------------------------------------------------------------------------
+
+
+def test_early_stopping_ends_with_the_weights_of_the_best_held_out_epoch(tmp_path, made):
+    path, _, _ = made("clouds", 900)
+    words = ("--early-stopping", 0.3)
+    learnt = learn("sgd", path, tmp_path / "m", *words, "--epochs", 40)
+    held_out = [epoch["held_out"] for epoch in learnt.epochs]
+    best = int(np.argmin(held_out)) + 1
+    assert 1 < best == len(held_out) - 1 < 39
+    assert learnt.facts["stopped"] == "the loss of the held-out rows stopped falling"
+    assert {epoch["rows"] for epoch in learnt.epochs} == {630}
+    shorter = learn("sgd", path, tmp_path / "n", *words, "--epochs", best)
+    assert shorter.facts["stopped"] == "all epochs"
+    assert [epoch["held_out"] for epoch in shorter.epochs] == held_out[:best]
+    assert shorter.body == learnt.body
+
+
+def test_held_out_rows_teach_nothing(tmp_path):
+    """Rows that only one feature each has: held-out ones leave their weight at zero."""
+    lines = [f"{'+1' if i % 2 else '-1'} {i + 1}:1\n" for i in range(200)]
+    (tmp_path / "data").write_text("".join(lines))
+    learn("sgd", tmp_path / "data", tmp_path / "m", "--early-stopping", 0.25, "--epochs", 1)
+    w = oracle.read_linear(tmp_path / "m", 200).w
+    assert int((w == 0).sum()) == 50
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--multiclass", "crammer-singer"), ("--loss", "log")], ids=str
+)
+def test_auto_says_how_many_epochs_it_takes_and_repeats(tmp_path, made, words):
+    path, _, _ = made("clouds", 900)
+    words = (*words, "--epochs", "auto", "--seed", 3)
+    learnt = learn("sgd", path, tmp_path / "m", *words)
+    (said,) = [text for text in learnt.notices if "epochs" in text]
+    epochs, rows, tried = map(int, re.search(r"(\d+) epochs .* (\d+) rows of (\d+)", said).groups())
+    assert 1 <= epochs <= tried <= 50
+    assert rows == 450
+    assert len(learnt.epochs) == epochs
+    assert learnt.outcome["rows"] == 900 * epochs
+    again = learn("sgd", path, tmp_path / "again", *words)
+    assert again.model.read_bytes() == learnt.model.read_bytes()
+    assert again.notices == learnt.notices
+
+
+@pytest.mark.parametrize("text", ["+1 1:1\n-1 1:-1\n", "+1 1:1\n-1 1:-1\n+1 1:2\n"])
+@pytest.mark.parametrize("words", [("--epochs", "auto"), ("--early-stopping", 0.9), ()], ids=str)
+def test_two_or_three_rows_are_enough(tmp_path, text, words):
+    (tmp_path / "data").write_text(text)
+    learnt = learn("sgd", tmp_path / "data", tmp_path / "m", *words)
+    assert np.isfinite(learnt.outcome["primal"])
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_one_or_two_epochs_take_the_mean(tmp_path, made, epochs):
+    path, _, _ = made("clouds", 300)
+    plain, average = (
+        learn("sgd", path, tmp_path / "m", "--epochs", epochs, *words).body
+        for words in ((), ("--average",))
+    )
+    assert plain == average
+    three = [
+        learn("sgd", path, tmp_path / "m", "--epochs", 3, *words).body
+        for words in ((), ("--average",))
+    ]
+    assert three[0] != three[1]
+
+
+def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path, made):
+    path, y, X = made("two_gaussians", 2000)
+    ended = command("train", "sgd", "--epochs", 10**8, "--time-limit", "1s", path, "m")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "stopped: time limit after" in ended.stderr
+    model = oracle.read_linear(tmp_path / "m", 2)
+    assert model.facts["stopped"] == "time limit"
+    truth = oracle.linear_truth(model, y, X)
+    assert float(model.facts["primal"]) == pytest.approx(truth.primal, rel=1e-9)
+    assert truth.errors / len(y) < 0.1
+
+
+def interrupt_in(monkeypatch, name: str) -> None:
+    """A signal arrives when linear.py calls this function."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interrupted(15)
+
+    monkeypatch.setattr(linear, name, interrupted)
+
+
+def test_a_signal_during_the_closing_evaluation_leaves_what_was_learnt(tmp_path, made, monkeypatch):
+    path, _, _ = made("two_gaussians", 700)
+    learnt = learn("sgd", path, tmp_path / "whole")
+    interrupt_in(monkeypatch, "evaluate_linear")
+    with pytest.raises(Interrupted):
+        learn("sgd", path, tmp_path / "m")
+    found = (tmp_path / "m").read_bytes()
+    assert found.partition(b"# randsvm")[0] == learnt.body
+    facts = oracle.trailer(tmp_path / "m")
+    assert (facts["stopped"], facts["primal"]) == ("interrupted by signal 15", "unknown")
+
+
+@pytest.mark.parametrize("words", [(), ("--epochs", "auto")], ids=str)
+def test_a_signal_before_anything_was_learnt_writes_nothing(tmp_path, made, monkeypatch, words):
+    path, _, _ = made("two_gaussians", 700)
+    monkeypatch.setattr(Learner, "learn", lambda *_: (_ for _ in ()).throw(Interrupted(15)))
+    (tmp_path / "m").write_text("the old model")
+    with pytest.raises(Interrupted):
+        learn("sgd", path, tmp_path / "m", *words)
+    assert (tmp_path / "m").read_text() == "the old model"
+
+
+# ---- class weights ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_a_weight_is_as_many_copies_of_the_rows(tmp_path, loss):
+    y, X = oracle.two_gaussians(500)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    copies = np.repeat(np.arange(500), np.where(y > 0, 1, 4))
+    words = ("--epochs", 30, "--loss", loss, "-w", "-1", 4)
+    learnt = learn("sgd", path, tmp_path / "m", *words)
+    model = oracle.read_linear(learnt.model, 2)
+    truth = oracle.linear_truth(model, y[copies], X[copies], 1.0, loss)
+    assert learnt.outcome["primal"] == pytest.approx(truth.primal, rel=1e-9)
+    assert truth.primal <= 1.01 * oracle.linear_optimum(y[copies], X[copies], 1.0, loss)
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
+def test_balanced_is_n_over_k_classes_of_so_many_rows(tmp_path, made, multiclass):
+    path, _, _ = made("clouds", 500, 0, 3)
+    rare = tmp_path / "data"
+    lines = path.read_text().splitlines(keepends=True)
+    rare.write_text("".join(line for line in lines if line[1] != "3" or "7" in line[-3:]))
+    counts = {k: sum(line[1] == k for line in rare.read_text().splitlines()) for k in "123"}
+    assert len(set(counts.values())) == 3
+    n = sum(counts.values())
+    explicit = [word for k, count in counts.items() for word in ("-w", k, repr(n / (3 * count)))]
+    words = ("--multiclass", multiclass)
+    balanced = learn("sgd", rare, tmp_path / "m", *words, "-w", "balanced")
+    spelled = learn("sgd", rare, tmp_path / "n", *words, *explicit)
+    plain = learn("sgd", rare, tmp_path / "p", *words)
+    assert balanced.body == spelled.body != plain.body
+    assert same_facts(balanced, spelled)
+
+
+def test_a_label_overrules_balanced(tmp_path, made):
+    path, y, _ = made("two_gaussians", 500)
+    positive, negative = int((y > 0).sum()), int((y < 0).sum())
+    mixed = learn("sgd", path, tmp_path / "m", "-w", "balanced", "-w", "+1", 2)
+    spelled = learn("sgd", path, tmp_path / "n", "-w1", 2, "-w-1", repr(500 / (2 * negative)))
+    assert positive != negative
+    assert mixed.body == spelled.body
+    assert same_facts(mixed, spelled)
+
+
+# Rows that pull hundreds of times harder than the mean row, by their weight or by their length.
+HARD = {
+    "balanced": (0.02, 1, ("-w", "balanced")),
+    "heavy": (0.5, 1, ("-w", "+1", 100)),
+    "long rows": (0.5, 1000, ()),
+}
+
+
+@pytest.mark.parametrize("share, length, words", HARD.values(), ids=HARD)
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_rows_that_pull_hard_do_not_make_the_weights_explode(tmp_path, loss, share, length, words):
+    """The model is better than none."""
+    rng = np.random.default_rng(8)
+    y = np.where(rng.random(4000) < share, 1.0, -1.0)
+    X = rng.normal(size=(4000, 5)) + 0.7 * y[:, None]
+    # Squared, the loss of a row of length 1,000 outweighs all others: a step that suits it is none
+    # for them.
+    X[::500] *= min(length, 20) if loss == "squared-hinge" else length
+    X = oracle.as_float32(X)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    learnt = learn("sgd", path, tmp_path / "m", "--loss", loss, *words)
+    weights = {1.0: 1.0, -1.0: 1.0}
+    if "balanced" in words:
+        weights = {label: 4000 / (2 * int((y == label).sum())) for label in weights}
+    elif words:
+        weights[1.0] = 100.0
+    model = oracle.read_linear(learnt.model, 5)
+    nothing = model._replace(w=np.zeros_like(model.w), b=np.zeros_like(model.b))
+    found, zero = (
+        oracle.linear_truth(some, y, X, 1.0, loss, weights).primal for some in (model, nothing)
+    )
+    assert found < zero
+
+
+# ---- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("-c 1 --lambda 0.1", "give one of -c and --lambda, not both"),
+        ("-c 0", "C must be > 0 and finite, got 0.0"),
+        ("--lambda 0", "lambda must be > 0 and finite, got 0.0"),
+        ("--lambda nan", "lambda must be > 0 and finite, got nan"),
+        ("--multiclass crammer-singer --loss log", "crammer-singer has the hinge loss, not log"),
+        ("--multiclass crammer-singer --loss squared-hinge", "the hinge loss, not squared-hinge"),
+        ("--epochs 0", "epochs must be >= 1, got 0"),
+        ("--early-stopping 1.5", "early stopping must be > 0 and < 1, got 1.5"),
+        ("--early-stopping 0", "early stopping must be > 0 and < 1, got 0"),
+        ("--early-stopping 0.1 --epochs auto", "give one of --epochs auto and --early-stopping"),
+        ("--checkpoint 10", "--checkpoint needs --update MODEL"),
+        ("--update-rate 0.1", "--update-rate needs --update MODEL"),
+        ("-w +1 0", "weight of .1 must be > 0 and finite, got 0.0"),
+        ("-w 7 2", r"-w 7: the data has the labels \+1, -1"),
+        ("-w spam 2", r"-w spam: the data has the labels \+1, -1"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused_in_one_line(tmp_path, made, words, message):
+    path, _, _ = made("two_gaussians", 50)
+    with pytest.raises(ParameterError, match=message) as caught:
+        learn("sgd", path, tmp_path / "m", *words.split())
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--epochs many", "'--epochs': expected a number or auto, found 'many'"),
+        ("--epochs -1", "'--epochs': expected a number or auto, found '-1'"),
+        ("--loss cubed", r"expected one of hinge \(0\), squared-hinge \(1\), log \(2\), found"),
+        ("-c 1 --lambda 0.1", "randsvm-train: give one of -c and --lambda, not both"),
+        ("-w 7 2", r"randsvm-train: -w 7: the data has the labels \+1, -1"),
+        ("--gap 0.01", "No such option '?--gap"),
+    ],
+)
+def test_a_mistaken_command_line_is_exit_2_with_the_reason_last(
+    command, tmp_path, made, words, message
+):
+    path, _, _ = made("two_gaussians", 50)
+    ended = command("train", "sgd", "-q", *words.split(), path, "m")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.search(message, ended.stderr.splitlines()[-1])
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("text", ["+1 1:1\n+1 1:2\n", "a 1:1\n"])
+def test_a_single_class_is_refused(tmp_path, text):
+    (tmp_path / "data").write_text(text)
+    with pytest.raises(DataError, match="expected two classes, found only the label"):
+        learn("sgd", tmp_path / "data", tmp_path / "m")
+
+
+def test_a_linear_model_is_no_start_for_kernel_machines(tmp_path, made):
+    path, _, _ = made("two_gaussians", 50)
+    learn("sgd", path, tmp_path / "m")
+    with pytest.raises(ModelError, match="expected a kernel model to start from"):
+        learn("osuna", path, tmp_path / "n", "--warm-start", tmp_path / "m")

@@ -1,0 +1,618 @@
+"""--update: a model is taught more rows as they arrive, as the plain twin would be."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+import sgd_reference
+from learning import SLOWNESS, Learnt, learn
+from liblinear import liblinearutil
+
+from randsvm import svmlight
+from randsvm.algorithms.sgd import Steps
+from randsvm.errors import DataError, ModelError, ParameterError
+
+# Processes that say nothing are not waited for longer.
+pytestmark = pytest.mark.timeout(60)
+
+KINDS = {
+    "hinge": (2, ()),
+    "squared-hinge": (2, ("--loss", "squared-hinge")),
+    "log": (2, ("--loss", "log")),
+    "weights": (2, ("-w", 1, 3, "-w", 2, 0.5)),
+    "ovr": (4, ()),
+    "ovr-log": (4, ("--loss", "log", "-w", 3, 5)),
+    "crammer-singer": (4, ("--multiclass", "crammer-singer")),
+}
+kinds = pytest.mark.parametrize("classes, words", KINDS.values(), ids=KINDS)
+
+
+class Case:
+    """Rows A and rows B of one kind, B with two features more; and the model of A."""
+
+    def __init__(self, folder: Path, classes: int, words: tuple, rows: int = 200) -> None:
+        self.folder = folder
+        y, X = oracle.clouds(2 * rows, 0, classes, 7)
+        X[:rows, [2, 6]] = 0
+        self.A, self.B = (y[:rows], X[:rows]), (y[rows:], X[rows:])
+        self.path_A = oracle.write_svmlight(folder / "A", *self.A)
+        self.path = oracle.write_svmlight(folder / "B", *self.B)
+        self.old = learn("sgd", self.path_A, folder / "old", *words).model
+
+    def update(self, name: str = "new", *words: object, data: object = None) -> Learnt:
+        data = self.path if data is None else data
+        return learn("sgd", data, self.folder / name, "--update", self.old, *words)
+
+    def twin(self, rate: float = 0.0) -> sgd_reference.Plain:
+        """What goes on from the old model's file; it has learnt nothing yet."""
+        return twin_of(self.old, 7, rate)
+
+
+def twin_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
+    old = oracle.read_linear(path, d)
+    losses = {"L2R_L1LOSS_SVC_DUAL": "hinge", "L2R_L2LOSS_SVC": "squared-hinge", "L2R_LR": "log"}
+    names = ("lambda", "eta0", "bias_rate")
+    lambda_, eta0, bias_rate = (float(old.facts[name]) for name in names)
+    weights = np.array(old.facts["weights"].split(), float)
+    plain = sgd_reference.Plain(
+        d,
+        len(old.label),
+        Steps(
+            lambda_,
+            eta0,
+            bias_rate,
+            weights,
+            losses.get(old.solver, "hinge"),
+            old.solver == "MCSVM_CS",
+            fixed_rate=rate,
+        ),
+    )
+    plain.w, plain.b, plain.t = old.w, old.b, float(old.facts["t"])
+    plain.label = [float(name) for name in old.label]
+    return plain
+
+
+def teach(plain: sgd_reference.Plain, y: np.ndarray, X: np.ndarray) -> sgd_reference.Plain:
+    for label, x in zip(y, X, strict=True):
+        plain.learn(x, plain.label.index(label))
+    return plain
+
+
+def assert_taught(model: Path, w: np.ndarray, b: np.ndarray) -> None:
+    found = oracle.read_linear(model, len(w))
+    assert found.w == pytest.approx(w, rel=1e-9, abs=1e-12)
+    assert found.b == pytest.approx(b, rel=1e-9, abs=1e-12)
+
+
+# ---- an update is the twin's steps --------------------------------------------------------------
+
+
+@kinds
+def test_an_update_goes_on_with_the_twins_steps_in_the_order_of_the_rows(tmp_path, classes, words):
+    """The answer is the mean of the weights since it began; some features are new."""
+    case = Case(tmp_path, classes, words)
+    learnt, plain = case.update(), teach(case.twin(), *case.B)
+    assert_taught(learnt.model, *plain.mean())
+    outcome = learnt.outcome
+    assert outcome["rows"] == 200
+    assert outcome["progressive_loss"] == pytest.approx(plain.losses / 200, rel=1e-9)
+    assert outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
+
+
+@kinds
+def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(tmp_path, classes, words):
+    case = Case(tmp_path, classes, words)
+    learnt = case.update("new", "--update-rate", 0.02)
+    plain = teach(case.twin(0.02), *case.B)
+    assert_taught(learnt.model, plain.w, plain.b)
+    assert learnt.outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
+
+
+def test_a_fixed_rate_follows_what_changes(tmp_path):
+    """The labels mean the opposite from one day to the next."""
+    y, X = oracle.two_gaussians(2000)
+    path = oracle.write_svmlight(tmp_path / "A", y, X)
+    turned = oracle.write_svmlight(tmp_path / "B", -y[:500], X[:500])
+    old = learn("sgd", path, tmp_path / "old").model
+    assert oracle.read_linear(old, 2).accuracy(-y, X) < 0.1
+    learn("sgd", turned, tmp_path / "new", "--update", old, "--update-rate", 0.05)
+    assert oracle.read_linear(tmp_path / "new", 2).accuracy(-y, X) > 0.9
+
+
+@kinds
+def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
+    """Training counts a row once; each row of an update is a step."""
+    case = Case(tmp_path, classes, words)
+    learnt, old = case.update(), oracle.trailer(case.old)
+    again = learn("sgd", case.path_A, tmp_path / "again", "--update", learnt.model)
+    assert [float(facts["t"]) for facts in (old, learnt.facts, again.facts)] == [200, 400, 600]
+    assert [facts["n"] for facts in (old, learnt.facts, again.facts)] == ["200", "400", "600"]
+    for name in ("lambda", "eta0", "bias_rate", "weights", "seed", "labels"):
+        assert old[name] == learnt.facts[name] == again.facts[name]
+    assert learnt.facts["stopped"] == "end of the data"
+    assert_taught(again.model, *teach(twin_of(learnt.model, 7), *case.A).mean())
+
+
+def test_what_was_true_of_the_old_model_alone_is_not_said_of_the_new(tmp_path):
+    facts = Case(tmp_path, 2, ()).update().facts
+    assert (facts["primal"], facts["violators"]) == ("unknown", "unknown")
+    assert not {"digest", "nnz", "C"} & set(facts)
+
+
+def test_weights_may_be_given_anew(tmp_path):
+    case = Case(tmp_path, 4, ("-w", 2, 7))
+    learnt = case.update("new", "-w3", 5)
+    plain = case.twin()
+    weights = [5.0 if label == 3 else 1.0 for label in plain.label]
+    plain.steps.weights[:] = weights
+    assert_taught(learnt.model, *teach(plain, *case.B).mean())
+    assert learnt.facts["weights"] == " ".join(map(repr, weights))
+
+
+@pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
+def test_how_rows_arrive_does_not_change_a_byte(tmp_path, monkeypatch, rate):
+    """Features come up in another order when blocks are small."""
+    case = Case(tmp_path, 4, ())
+    content = case.update("new", *rate).model.read_bytes()
+    packed = tmp_path / "B.gz"
+    packed.write_bytes(gzip.compress(case.path.read_bytes()))
+    assert case.update("packed", *rate, data=packed).model.read_bytes() == content
+    for block_size in (1, 100, 3000):
+        defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": block_size}
+        with monkeypatch.context() as patch:
+            patch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
+            assert case.update(f"in {block_size}", *rate).model.read_bytes() == content
+
+
+def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path):
+    """File names are not in a model: the same work gives the same bytes."""
+    case = Case(tmp_path, 2, ())
+    content = case.update().model.read_bytes()
+    case.old = case.old.rename(tmp_path / "yesterday")
+    assert case.update("other").model.read_bytes() == content
+
+
+def test_the_log_tells_progress_at_each_doubling(tmp_path, monkeypatch):
+    """Means of the rows since the line before, each before it was learnt."""
+    case = Case(tmp_path, 2, ())
+    defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
+    monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
+    told = case.update().of("taught")
+    assert len(told) > 3
+    rows = [event["rows"] for event in told]
+    assert np.cumsum([event["last"] for event in told]).tolist() == rows
+    assert all(b >= 2 * a for a, b in pairwise(rows))
+    plain, y, X = case.twin(), *case.B
+    for event in told:
+        begin, end = event["rows"] - event["last"], event["rows"]
+        plain.losses, plain.errors = 0.0, 0
+        teach(plain, y[begin:end], X[begin:end])
+        assert event["loss"] == pytest.approx(plain.losses / event["last"], rel=1e-9)
+        assert event["errors"] == pytest.approx(plain.errors / event["last"])
+
+
+# ---- as good as all at once ---------------------------------------------------------------------
+
+
+def halves(path: Path, folder: Path, seed: int) -> tuple[Path, Path]:
+    """The rows of a file in random order, as two files."""
+    lines = path.read_text().splitlines(keepends=True)
+    order = np.random.default_rng(seed).permutation(len(lines))
+    for name, part in zip("AB", np.array_split(order, 2), strict=True):
+        (folder / name).write_text("".join(lines[i] for i in part))
+    return folder / "A", folder / "B"
+
+
+def accuracy(predicted) -> float:
+    correct, rows = map(int, re.search(r"\((\d+)/(\d+)\)", predicted.out).groups())
+    return correct / rows
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("reuters_r8.train reuters_r8.test", ("--lambda", 1 / 5485)),
+        ("reuters_r8.train reuters_r8.test", ("--loss", "log", "--lambda", 1 / 5485)),
+        ("sms_spam.train sms_spam.test", ("--lambda", 1 / 3901)),
+        ("sms_spam.train sms_spam.test", ("--loss", "squared-hinge")),
+        ("satimage.scale satimage.scale.t", ()),
+    ],
+    ids=str,
+)
+def test_a_then_b_is_within_half_a_point_of_both_at_once(real, tmp_path, predict, name, words):
+    """On the average of three halvings. An update keeps A's lambda, where -c would halve it."""
+    train, test = map(real, name.split())
+    whole, updated = [], []
+    for seed in range(3):
+        A, B = halves(train, tmp_path, seed)
+        both = learn("sgd", train, tmp_path / "both", *words, "--seed", seed)
+        old = learn("sgd", A, tmp_path / "old", *words, "--seed", seed)
+        new = learn("sgd", B, tmp_path / "new", "--update", old.model)
+        whole.append(accuracy(predict(test, both.model)))
+        updated.append(accuracy(predict(test, new.model)))
+    assert np.mean(updated) >= np.mean(whole) - 0.005
+
+
+@pytest.mark.parametrize(
+    "made_by, words",
+    [
+        ("two_gaussians", ()),
+        ("two_gaussians", ("--loss", "squared-hinge")),
+        ("clouds", ("--loss", "log")),
+        ("clouds", ("--multiclass", "crammer-singer")),
+        ("sparse_rows", ()),
+    ],
+    ids=str,
+)
+def test_a_then_b_of_made_sets_is_within_half_a_point(tmp_path, made, predict, made_by, words):
+    path, _, _ = made(made_by, 4000)
+    test, _, _ = made(made_by, 20_000, 1)
+    A, B = halves(path, tmp_path, 0)
+    both = learn("sgd", path, tmp_path / "both", *words)
+    old = learn("sgd", A, tmp_path / "old", *words)
+    new = learn("sgd", B, tmp_path / "new", "--update", old.model)
+    assert accuracy(predict(test, new.model)) >= accuracy(predict(test, both.model)) - 0.005
+
+
+# ---- files and models ---------------------------------------------------------------------------
+
+
+def test_a_model_may_be_updated_in_place(tmp_path):
+    case = Case(tmp_path, 2, ())
+    content = case.update().model.read_bytes()
+    learnt = case.update("old")
+    assert learnt.model == case.old
+    assert case.old.read_bytes() == content
+
+
+@pytest.mark.parametrize("words", [(), ("--average",), ("--early-stopping", 0.2)], ids=str)
+def test_a_model_of_any_training_can_be_updated(tmp_path, words):
+    case = Case(tmp_path, 4, words)
+    learnt = case.update()
+    assert_taught(learnt.model, *teach(case.twin(), *case.B).mean())
+    _, X = case.B
+    labels, _ = oracle.liblinear_predictions(learnt.model, X)
+    assert labels.tolist() == oracle.read_linear(learnt.model, 7).labels(X).tolist()
+
+
+NAMES = {"strings": (["spam", "ham"], 1), "zero-based": (["+1", "-1"], 0),
+         "huge": (["a", "b", "9c"], 0)}  # fmt: skip
+
+
+@pytest.mark.parametrize("names, base", NAMES.values(), ids=NAMES)
+def test_models_that_liblinear_refuses_are_updated_as_others(tmp_path, predict, names, base):
+    """The same rows under plain labels, from index 1 on, come to the same decisions."""
+    y, X = oracle.clouds(300, 0, len(names))
+    plain = [str(10 + int(k)) for k in y]
+    mine = [names[int(k) - 1] for k in y]
+    models = []
+    for name, labels, start in (("mine", mine, base), ("plain", plain, 1)):
+        for part, rows in (("A", slice(0, 150)), ("B", slice(150, 300))):
+            text = oracle.svmlight_text(labels[rows], X[rows], start)
+            (tmp_path / f"{name}.{part}").write_text(text)
+        words = () if start else ("--zero-based",)
+        old = learn("sgd", tmp_path / f"{name}.A", tmp_path / f"{name}.old", *words)
+        new = tmp_path / f"{name}.new"
+        models.append(learn("sgd", tmp_path / f"{name}.B", new, "--update", old.model).model)
+    assert liblinearutil.load_model(str(models[0])) is None
+    said = [predict(tmp_path / f"{name}.B", new, "--scores").lines
+            for name, new in zip(("mine", "plain"), models, strict=True)]  # fmt: skip
+    assert said[0] == said[1]
+
+
+def test_a_new_huge_index_makes_no_huge_model(tmp_path, predict):
+    case = Case(tmp_path, 2, ())
+    (tmp_path / "B").write_text("1 2147483647:1\n2 7:1\n" * 30)
+    learnt = case.update()
+    assert len(learnt.model.read_bytes()) < 5000
+    assert liblinearutil.load_model(str(learnt.model)) is None
+    (tmp_path / "test").write_text("? 2147483647:1\n? 2147483646:1\n")
+    scores = predict(tmp_path / "test", learnt.model, "--scores").scores
+    assert scores[0] > scores[1]
+
+
+def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
+    case = Case(tmp_path, 4, ())
+    lines = case.path.read_text().splitlines(keepends=True)
+    lines[6] = "  7 1:1\n"
+    case.path.write_text("".join(lines))
+    old, before = case.old.read_bytes(), case.old.stat()
+    ended = command("train", "sgd", "-q", "--update", "old", "B", "old")
+    labels = oracle.trailer(case.old)["labels"].replace(" ", ", ")
+    assert (ended.returncode, ended.stdout) == (65, "")
+    assert ended.stderr == f"B:7:3: expected one of the labels {labels}, found '7'\n"
+    assert case.old.read_bytes() == old
+    assert case.old.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path):
+    case = Case(tmp_path, 2, ())
+    (tmp_path / "bad").write_text(case.path.read_text() + "1 1:x\n")
+    with pytest.raises(DataError, match=r"bad:201:3: expected a number after 1:, found 'x'"):
+        case.update(data=tmp_path / "bad")
+    assert not (tmp_path / "new").exists()
+
+
+def foreign(folder: Path) -> Path:
+    y, X = oracle.two_gaussians(50)
+    model = liblinearutil.train(y, X, "-s 3 -B 1 -q")
+    liblinearutil.save_model(str(folder / "old"), model)
+    return folder / "old"
+
+
+def kernel(folder: Path) -> Path:
+    path = oracle.write_svmlight(folder / "data", *oracle.two_gaussians(50))
+    return learn("osuna", path, folder / "old").model
+
+
+def text(folder: Path) -> Path:
+    (folder / "old").write_text("1 1:1\n")
+    return folder / "old"
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (foreign, "old: expected a model of randsvm-train sgd to go on from, found one without"),
+        (kernel, "old: expected a linear model to go on from, found another"),
+        (text, "old:1: expected"),
+    ],
+)
+def test_only_a_model_of_sgd_can_be_updated(tmp_path, make, message):
+    path = oracle.write_svmlight(tmp_path / "B", *oracle.two_gaussians(50))
+    with pytest.raises(ModelError, match=message) as caught:
+        learn("sgd", path, tmp_path / "new", "--update", make(tmp_path))
+    assert caught.value.exit_code == 65
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "words, option",
+    [
+        ("-c 1", "cost"),
+        ("--lambda 0.1", "lambda"),
+        ("--loss log", "loss"),
+        ("--multiclass ovr", "multiclass"),
+        ("--epochs 3", "epochs"),
+        ("--epochs auto", "epochs"),
+        ("--early-stopping 0.1", "early-stopping"),
+    ],
+)
+def test_what_the_model_decides_is_not_taken_from_the_command_line(tmp_path, words, option):
+    case = Case(tmp_path, 2, ())
+    with pytest.raises(ParameterError, match=f"as the model was begun: it takes no --{option}$"):
+        case.update("new", *words.split())
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("-w balanced", "-w balanced needs the number of rows, which --update does not know"),
+        ("-w 9 2", "-w 9: the data has the labels"),
+        ("--update-rate 0", "update rate must be > 0 and finite, got 0"),
+        ("--update-rate nan", "update rate must be > 0 and finite, got nan"),
+    ],
+)
+def test_parameters_of_an_update_that_make_no_sense_are_refused(tmp_path, words, message):
+    case = Case(tmp_path, 2, ())
+    with pytest.raises(ParameterError, match=message) as caught:
+        case.update("new", *words.split())
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_one_process_refuses_in_one_line_and_exit_2(command, tmp_path):
+    Case(tmp_path, 2, ())
+    ended = command("train", "sgd", "-q", "--update", "old", "-c", 1, "B", "new")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "randsvm-train: --update goes on as the model was begun: it takes no --cost\n"
+    )
+
+
+# ---- rows as they arrive ------------------------------------------------------------------------
+
+SECONDS = 10 * SLOWNESS
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory) -> Case:
+    return Case(tmp_path_factory.mktemp("stream"), 2, ())
+
+
+class Teaching:
+    """A process that is taught the rows written into it; its model is `m`."""
+
+    def __init__(self, case: Case, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.model = folder / "m"
+        self.process = process
+        self.known = int(oracle.trailer(case.old)["n"])
+        self.lines = case.path.read_bytes().splitlines(keepends=True)
+
+    def write(self, begin: int, end: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"".join(self.lines[begin:end]))
+        self.process.stdin.flush()
+
+    def wait_for_rows(self, rows: int) -> None:
+        """Until the model says that it has learnt so many of these."""
+        self._wait(lambda: self.rows >= rows, f"a model of {rows} rows")
+
+    @property
+    def rows(self) -> int:
+        return int(oracle.trailer(self.model)["n"]) - self.known if self.model.exists() else 0
+
+    def _wait(self, done: Callable[[], bool], what: str) -> None:
+        ends = time.perf_counter() + SECONDS
+        while not done():
+            assert self.process.poll() is None, f"ended before {what}"
+            assert time.perf_counter() < ends, f"waited in vain for {what}"
+            time.sleep(0.01)
+
+    def wait_for(self, pattern: str) -> None:
+        """Read what it says up to a line that matches."""
+        assert self.process.stderr is not None
+        assert any(re.search(pattern, line.decode()) for line in self.process.stderr)
+
+    def end(self, number: int = 0) -> tuple[int, str]:
+        """Close its input, or send a signal; its exit code and what it said."""
+        if number:
+            self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said.decode()
+
+
+@pytest.fixture
+def teaching(case, tmp_path) -> Iterator[Callable[..., Teaching]]:
+    """teaching("--checkpoint", 1): `randsvm-train sgd --update OLD - m` as a process."""
+    with ExitStack() as stack:
+
+        def start(*words: object) -> Teaching:
+            arguments = ["sgd", "--update", case.old, *words, "-", "m"]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "randsvm.cli.train", *map(str, arguments)],
+                cwd=tmp_path,
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            # Whatever happens, it does not stay behind.
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return Teaching(case, tmp_path, process)
+
+        yield start
+
+
+def test_rows_of_a_pipe_are_learnt_as_they_arrive(case, teaching):
+    """Every row, and each model on the way is whole."""
+    taught = teaching("--checkpoint", 1)
+    done = 0
+    for rows in (1, 2, 10, 150):
+        taught.write(done, rows)
+        taught.wait_for_rows(rows)
+        y, X = case.B
+        plain = teach(case.twin(), y[:rows], X[:rows])
+        assert_taught(taught.model, *plain.mean())
+        assert oracle.trailer(taught.model)["stopped"] == "checkpoint"
+        assert liblinearutil.load_model(str(taught.model)) is not None
+        done = rows
+    code, said = taught.end()
+    assert code == 0
+    assert "stopped: end of the data after 150 steps" in said
+    assert oracle.trailer(taught.model)["stopped"] == "end of the data"
+    assert_taught(taught.model, *plain.mean())
+
+
+def test_half_a_row_waits_for_its_end(case, teaching):
+    taught = teaching("--checkpoint", 1)
+    whole = b"".join(taught.lines[:3])
+    for piece in (whole[:-5], whole[-5:]):
+        assert taught.process.stdin is not None
+        taught.process.stdin.write(piece)
+        taught.process.stdin.flush()
+        taught.wait_for_rows(2 if piece != whole[-5:] else 3)
+    y, X = case.B
+    assert_taught(taught.model, *teach(case.twin(), y[:3], X[:3]).mean())
+
+
+def test_a_checkpoint_of_rows_waits_for_so_many(teaching):
+    taught = teaching("--checkpoint", 20)
+    taught.write(0, 10)
+    taught.wait_for(" 10 rows ")
+    assert not taught.model.exists()
+    taught.write(10, 25)
+    taught.wait_for_rows(25)
+    taught.write(25, 44)
+    taught.end()
+    assert taught.rows == 44
+
+
+def test_a_checkpoint_of_time_writes_what_was_learnt_so_often(teaching):
+    taught = teaching("--checkpoint", "0.5s")
+    taught.write(0, 10)
+    taught.wait_for(" 10 rows ")
+    time.sleep(0.5)
+    taught.write(10, 12)
+    taught.wait_for_rows(12)
+    assert taught.end()[0] == 0
+
+
+def test_a_checkpoint_of_time_needs_no_further_row(teaching):
+    """The stream falls silent; what has come is in the model in time."""
+    taught = teaching("--checkpoint", "0.5s")
+    taught.write(0, 1)
+    taught.wait_for(" 1 rows ")
+    taught.write(1, 3)
+    taught.wait_for_rows(3)
+
+
+def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(teaching):
+    taught = teaching("--checkpoint", "1h")
+    taught.write(0, 10)
+    taught.wait_for(" 10 rows ")
+    assert not taught.model.exists()
+    assert taught.end()[0] == 0
+    assert taught.rows == 10
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_what_was_learnt(case, teaching, number):
+    taught = teaching()
+    taught.write(0, 10)
+    taught.wait_for(" 10 rows ")
+    began = time.perf_counter()
+    code, said = taught.end(number)
+    assert code == 128 + number
+    assert time.perf_counter() - began <= 2 * SLOWNESS
+    assert "Traceback" not in said
+    y, X = case.B
+    assert_taught(taught.model, *teach(case.twin(), y[:10], X[:10]).mean())
+    assert oracle.trailer(taught.model)["stopped"] == f"interrupted by signal {int(number)}"
+    assert taught.rows == 10
+
+
+def test_a_signal_before_the_first_row_writes_nothing(teaching):
+    taught = teaching()
+    taught.wait_for("^randsvm-train sgd ")
+    code, _ = taught.end(signal.SIGTERM)
+    assert code == 128 + signal.SIGTERM
+    assert not taught.model.exists()
+
+
+def test_a_time_limit_ends_a_silent_stream(teaching):
+    taught = teaching("--time-limit", "2s")
+    taught.write(0, 10)
+    taught.wait_for(" 10 rows ")
+    code = taught.process.wait(SECONDS)
+    _, said = taught.end()
+    assert code == 0
+    assert "stopped: time limit after 10 steps" in said
+    assert taught.rows == 10
+
+
+def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(teaching):
+    taught = teaching("--checkpoint", 1)
+    taught.write(0, 5)
+    taught.wait_for_rows(5)
+    assert taught.process.stdin is not None
+    taught.process.stdin.write(b"1 1:1\n1 nonsense\n")
+    taught.process.stdin.flush()
+    code, said = taught.end()
+    assert code == 65
+    assert said.splitlines()[-1].startswith("<stdin>:7:3: expected index:value")
+    assert taught.rows == 6
+    assert oracle.trailer(taught.model)["stopped"] == "checkpoint"
