@@ -180,6 +180,8 @@ def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) ->
     with closing(dataset.load(data, reading, job.resources)) as whole:
         subject = _Subject.of(whole, data, params)
         mapping = random_map(params, whole.d, job.run.seed)
+        if mapping is not None:
+            params = replace(params, gamma=mapping.gamma)
         D = subject.D if mapping is None else subject.D.mapped(mapping)
         C, lambda_ = params.scales(D.n)
         words = command_line(params, job.run)

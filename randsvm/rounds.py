@@ -234,6 +234,8 @@ def _train(
     progress = _Progress(began, job.limits.time_limit, watch)
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
         mapping = random_map(params, whole.d, job.run.seed)
+        if mapping is not None:
+            params = replace(params, gamma=mapping.gamma)
         params = params.resolved(whole.n, whole.d)
         if params.task == "svc":
             D = dataset.two_classes(whole, data)

@@ -158,3 +158,25 @@ def test_a_model_with_random_features_is_not_taught_further(command, boards, tmp
     assert ended.returncode == 65
     assert "without random features" in ended.stderr
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sgd", "-t", "poly", "-r", 1, "--components", 20),
+        ("sgd", "-t", "rbf", "--components", 20),
+        ("osuna", "-t", "poly", "-r", 1, "--components", 20),
+        ("osuna", "-t", "rbf", "--components", 20),
+    ],
+    ids=str,
+)
+def test_the_line_that_is_printed_repeats_the_run(command, tmp_path, words):
+    """gamma is in it, where it was left open too."""
+    board(200).save(tmp_path / "data")
+    first = command("train", *words, "data", "m")
+    line = first.stderr.splitlines()[0].split()
+    assert "-g" in line
+    before = (tmp_path / "m").read_bytes()
+    again = command("train", *line[1:])
+    assert (first.returncode, again.returncode) == (0, 0)
+    assert (tmp_path / "m").read_bytes() == before

@@ -18,7 +18,7 @@ BUG = 70
 
 
 def run(command: Callable[..., object], name: str) -> NoReturn:
-    """Run a click command as a process: signals and errors end it with DESIGN's exit codes."""
+    """Run a click command as a process; signals and errors end it with the codes of errors.py."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     _leave(_exit_code(command, name))

@@ -240,4 +240,6 @@ def _plain(event: Any) -> dict[str, Any]:
 def _objectives(certificate: Certificate) -> str:
     if not certificate.certified:
         return f"P {certificate.primal:.6g}  gap not certified"
-    return f"P {certificate.primal:.6g}  D {certificate.dual:.6g}  gap {certificate.gap:.3%}"
+    # Rounding may leave D above P by its last bit: no "-0.000%".
+    gap = max(certificate.gap, 0.0)
+    return f"P {certificate.primal:.6g}  D {certificate.dual:.6g}  gap {gap:.3%}"
