@@ -26,6 +26,8 @@ from randsvm.params import Params
 # matrix product, the in-place function and the sum.
 BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
+# Values of rows that are laid out at once (4 MB in float64).
+LAID_OUT = 1 << 19
 
 
 def _power(block: np.ndarray, degree: int) -> None:
@@ -190,14 +192,18 @@ class Expansion:
         if self.space.kernel.name == "linear":
             return X @ self.weights
         u = np.zeros(X.shape[0])
-        for at in slices(X.shape[0], BLOCK_ROWS):
-            self._add_block(u[at], self.space.rows(X[at], None if extra is None else extra[at]))
+        buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.space.dtype)
+        # Many blocks are laid out at a time: for a few centres that costs more than their kernel.
+        blocks = max(1, LAID_OUT // (BLOCK_ROWS * max(X.shape[1], 1)))
+        for part in slices(X.shape[0], blocks * BLOCK_ROWS):
+            rows = self.space.rows(X[part], None if extra is None else extra[part])
+            for at in slices(len(rows.norms), BLOCK_ROWS):
+                self._add_block(u[part][at], rows[at], buffer)
         return u
 
-    def _add_block(self, u: np.ndarray, X: Rows) -> None:
+    def _add_block(self, u: np.ndarray, X: Rows, buffer: np.ndarray) -> None:
         m = len(u)
         prepared = self.space.prepared(X)
-        buffer: np.ndarray = np.empty(m * BLOCK_CENTRES, self.space.dtype)
         for centres, beta in self.blocks:
             block = buffer[: m * len(beta)].reshape(m, len(beta))
             centres.arguments(prepared, block)
