@@ -138,6 +138,7 @@ class _Subject:
     judge: Judge
     epsilon: float | None = None
     origin: float = 0.0
+    counts: tuple[int, ...] = ()
 
     @staticmethod
     def of(whole: Dataset, data: str, params: SgdParams) -> _Subject:
@@ -159,7 +160,8 @@ class _Subject:
         counts = [D.header.counts[i] for i in order]
         weights = np.array(class_weights(params.weights, labels, counts))
         crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
-        return _Subject(D, labels, values, weights, Classes(params.loss, weights, crammer_singer))
+        judge = Classes(params.loss, weights, crammer_singer)
+        return _Subject(D, labels, values, weights, judge, counts=tuple(counts))
 
     @property
     def regression(self) -> bool:
@@ -216,9 +218,12 @@ def random_map(params: SgdParams | Params, d: int, seed: int) -> RandomMap | Non
 
 
 def _steps(params: SgdParams, lambda_: float, R2: float, subject: _Subject) -> Steps:
+    # A row of weight 100 steps 100 times as far: the mean weight, each row's by its own weight.
+    counts = np.array(subject.counts, float)
+    pull = float(counts @ subject.weights**2 / (counts @ subject.weights)) if len(counts) else 1.0
     return Steps(
         lambda_,
-        1 / R2,
+        1 / (R2 * pull),
         BIAS_RATE * R2,
         subject.weights,
         params.loss or "hinge",

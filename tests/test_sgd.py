@@ -33,7 +33,7 @@ from randsvm.model import LinearModel, load
 from randsvm.params import LOSS_NAMES, Resources
 from randsvm.tasks import LOSSES
 
-D = 12  # features of the rows that the twins learn
+D = 13  # features of the rows that the twins learn
 
 
 # ---- the compiled steps -----------------------------------------------------------------------
@@ -512,18 +512,18 @@ def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
 
 
 def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
-    """A batch is bounded by nonzeros as well: of rows with 2,000 it has 525."""
+    """A batch is bounded by nonzeros as well: of rows with 1,500 it has 700."""
     rng = np.random.default_rng(9)
-    X = (rng.random((2000, 4000)) < 0.5).astype(float)
-    score = (X - 0.5) @ rng.normal(size=4000)
+    X = (rng.random((1500, 3000)) < 0.5).astype(float)
+    score = (X - 0.5) @ rng.normal(size=3000)
     y = np.where(score > 0, 1.0, -1.0)
     P = []
-    for order in (np.argsort(y, kind="stable"), np.arange(2000)):
+    for order in (np.argsort(y, kind="stable"), np.arange(1500)):
         lines = [f"{y[i]:+.0f} " + " ".join(f"{j}:1" for j in X[i].nonzero()[0] + 1) for i in order]
         (tmp_path / "data").write_text("\n".join(lines) + "\n")
         learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-c", 0.001)
         P.append(learnt.outcome["primal"])
-    assert P[0] <= 1.05 * P[1]
+    assert P[0] <= 1.02 * P[1]
 
 
 @pytest.mark.parametrize(
@@ -542,8 +542,8 @@ def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(tmp_path, made,
         ),
         strict=True,
     )
-    assert P[0] <= 1.03 * P[1]
-    assert errors[0] <= errors[1] + 100
+    assert P[0] <= 1.01 * P[1]
+    assert errors[0] <= errors[1] + 60
 
 
 # ---- models that LIBLINEAR reads, and its own -------------------------------------------------
@@ -718,10 +718,10 @@ BYTES = ("--epochs", 3)
 
 @pytest.fixture
 def base(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
-    """A file of three chunks and its model, in batches so small that an epoch has many."""
+    """A file of two chunks and its model, in batches so small that an epoch has many."""
     monkeypatch.setattr(dataset, "BATCH_ROWS", 300)
     monkeypatch.setattr(dataset, "PIECE_ROWS", 50)
-    path, _, _ = made("clouds", 9000, 0, 3)
+    path, _, _ = made("clouds", 5000, 0, 3)
     return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
 
 
@@ -958,6 +958,30 @@ def test_a_label_overrules_balanced(tmp_path, made):
     assert same_facts(mixed, spelled)
 
 
+@pytest.mark.parametrize("share, words", [(0.02, "balanced"), (0.5, "+1 100")], ids=str)
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_thirty_epochs_with_unlike_weights_come_within_a_percent(tmp_path, loss, share, words):
+    """Steps suit the rows as they are weighted: the heavy ones are the ones that count."""
+    y, X = unlike(2000, share)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    learnt = learn(
+        "sgd", path, tmp_path / "m", "--epochs", 30, "--loss", loss, "-w", *words.split()
+    )
+    rare = int((y > 0).sum())
+    weights = {1.0: 1000 / rare, -1.0: 1000 / (2000 - rare)} if words == "balanced" else {1.0: 100}
+    model = oracle.read_linear(learnt.model, 5)
+    P = oracle.linear_truth(model, y, X, 1.0, loss, weights).primal
+    smallest = oracle.linear_optimum(y, X, 1.0, loss, weights)
+    assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
+
+
+def unlike(rows: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Overlapping clouds, y = +1 for this share of the rows."""
+    rng = np.random.default_rng(8)
+    y = np.where(rng.random(rows) < share, 1.0, -1.0)
+    return y, oracle.as_float32(rng.normal(size=(rows, 5)) + 0.7 * y[:, None])
+
+
 # Rows that pull hundreds of times harder than the mean row, by their weight or by their length.
 HARD = {
     "balanced": (0.02, 1, ("-w", "balanced")),
@@ -970,9 +994,7 @@ HARD = {
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_rows_that_pull_hard_do_not_make_the_weights_explode(tmp_path, loss, share, length, words):
     """The model is better than none."""
-    rng = np.random.default_rng(8)
-    y = np.where(rng.random(4000) < share, 1.0, -1.0)
-    X = rng.normal(size=(4000, 5)) + 0.7 * y[:, None]
+    y, X = unlike(4000, share)
     # Squared, the loss of a row of length 1,000 outweighs all others: a step that suits it is none
     # for them.
     X[::500] *= min(length, 20) if loss == "squared-hinge" else length
