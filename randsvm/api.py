@@ -2,7 +2,7 @@
 
 from randsvm.jobs import Job
 from randsvm.linear import train_sgd
-from randsvm.prediction import predict
+from randsvm.prediction import Wanted, predict
 from randsvm.rounds import train_osuna, train_randsvm
 
-__all__ = ["Job", "predict", "train_osuna", "train_randsvm", "train_sgd"]
+__all__ = ["Job", "Wanted", "predict", "train_osuna", "train_randsvm", "train_sgd"]

@@ -5,7 +5,9 @@ Cuts depend on the rows alone, never on memory, jobs or compression. Knows no ta
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +22,7 @@ from scipy import sparse
 from randsvm import store
 from randsvm.collectors import Draw, Draws, Permuter, Smallest
 from randsvm.errors import DataError
-from randsvm.features import Prepared, RandomMap
+from randsvm.features import SPARSE, Prepared, RandomMap, Scaling, Statistics, csr_of_all
 from randsvm.files import display_name
 from randsvm.kernels import Matrix, slices
 from randsvm.params import Resources
@@ -122,8 +124,8 @@ class Dataset:
 
     n, d, nnz: rows, distinct features, nonzeros. targets : (classes,) float64 or None: what a
     class number stands for in y (see `relabel`); None leaves y as stored. chosen : (rows stored,)
-    bool or None: the rows that the view has (see `only`); None: all. mapping: the random features
-    that take the place of its own (see `mapped`).
+    bool or None: the rows that the view has (see `only`); None: all. scaling, mapping: what rows
+    become when they are read (see `scaled`, `mapped`).
     """
 
     def __init__(self, header: Header, sizes: np.ndarray, store: Store, jobs: int) -> None:
@@ -138,35 +140,52 @@ class Dataset:
         self.traffic = _Traffic()
         self.targets: np.ndarray | None = None
         self.chosen: np.ndarray | None = None
+        self.scaling: Scaling | None = None
         self.mapping: Prepared | None = None
         # Running decision values; made and owned by scan.py, one per view of D.
         self.running: Any = None
 
     def relabel(self, targets: np.ndarray) -> Dataset:
         """A view whose y is targets[class]; shares the data, not the running values."""
-        view = object.__new__(Dataset)
-        view.__dict__ = {**self.__dict__, "targets": np.asarray(targets, float), "running": None}
-        return view
+        return self._view(targets=np.asarray(targets, float))
 
     def only(self, rows: np.ndarray) -> Dataset:
         """A view with some of this view's rows, (m,) int64 ascending, numbered anew from 0."""
         stored = rows if self.chosen is None else np.flatnonzero(self.chosen)[rows]
         chosen = np.zeros(self.stored[-1], bool)
         chosen[stored] = True
-        view = object.__new__(Dataset)
         nnz = round(self.nnz * len(rows) / self.n)
-        own = {"chosen": chosen, "running": None, "n": len(rows), "nnz": nnz}
-        view.__dict__ = {**self.__dict__, **own}
+        view = self._view(chosen=chosen, n=len(rows), nnz=nnz)
         view._count_from(np.searchsorted(stored, self.stored))
         return view
+
+    def scaled(self, scaling: Scaling) -> Dataset:
+        """A view whose rows are scaled whenever they are read; before any `mapped`."""
+        return self._view(
+            scaling=scaling, nnz=self.nnz if scaling.shift is None else self.n * self.d
+        )
 
     def mapped(self, mapping: RandomMap) -> Dataset:
         """A view whose rows are random features of the rows, computed whenever they are read."""
         prepared = mapping.over(self.header.features)
+        return self._view(mapping=prepared, d=prepared.width, nnz=self.n * prepared.width)
+
+    @property
+    def original(self) -> Dataset:
+        """A view of the same rows and labels as they are in the file."""
+        return self._view(scaling=None, mapping=None, d=len(self.header.features))
+
+    def _view(self, **own: Any) -> Dataset:
         view = object.__new__(Dataset)
-        own = {"mapping": prepared, "running": None, "d": prepared.width}
-        view.__dict__ = {**self.__dict__, **own, "nnz": self.n * prepared.width}
+        view.__dict__ = {**self.__dict__, "running": None, **own}
         return view
+
+    def labels(self) -> np.ndarray:
+        """y of every row, (n,) float64."""
+        return np.concatenate(list(self.map(self._labels_of)))
+
+    def _labels_of(self, shard: Shard) -> np.ndarray:
+        return np.concatenate([self.original.chunk(n).y for n in range(shard.first, shard.last)])
 
     def _count_from(self, starts: np.ndarray) -> None:
         """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row."""
@@ -208,11 +227,17 @@ class Dataset:
         next."""
         raw = self.store.read(number)
         self.traffic.add(raw.nbytes)
-        X, y = self._matrix(raw), self._labels(raw.y)
-        if self.chosen is not None:
-            mine = np.flatnonzero(self.chosen[self.stored[number] : self.stored[number + 1]])
-            X, y = X[mine], y[mine]
-        return Chunk(int(self.starts[number]), X, y)
+        X, y = self._chosen(number, self._matrix(raw)), self._chosen(number, self._labels(raw.y))
+        return Chunk(int(self.starts[number]), self._scaled(X), y)
+
+    def _chosen(self, number: int, rows: Any) -> Any:
+        """Those of a stored chunk's rows that this view has."""
+        if self.chosen is None:
+            return rows
+        return rows[np.flatnonzero(self.chosen[self.stored[number] : self.stored[number + 1]])]
+
+    def _scaled(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
+        return X if self.scaling is None else self.scaling.apply(X)
 
     def shuffled(self, draw: Draw) -> Iterator[Batch]:
         """Every row once, in random order, batch by batch; y must be class numbers.
@@ -283,10 +308,11 @@ class Dataset:
             rows += len(part.y)
         raw, steps = joined(parts), np.concatenate(chosen)
         self.traffic.add(raw.nbytes)
+        X = self._scaled(self._matrix(raw))
         return Batch.of(
-            raw.indptr,
-            self.columns(raw.indices),
-            raw.values,
+            X.indptr,
+            X.indices.astype(np.int32, copy=False),
+            X.data,
             self._labels(raw.y),
             steps[random.permutation(len(steps))].astype(np.int32),
         )
@@ -318,10 +344,7 @@ class Dataset:
         if self.mapping is None:
             return X
         values = self.mapping.values(X)
-        m, width = values.shape
-        columns = np.tile(np.arange(width, dtype=np.int32), m)
-        starts = np.arange(m + 1, dtype=np.int64) * width
-        return sparse.csr_matrix((values.ravel(), columns, starts), shape=(m, width))
+        return csr_of_all(values, *values.shape)
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
         """work(shard) for every shard on the pool; reports come in the order of the shards."""
@@ -370,9 +393,7 @@ class Dataset:
 
         def smallest(shard: Shard) -> dict[float, Smallest]:
             keys = draw.keys(shard.start, shard.stop)
-            numbers = range(shard.first, shard.last)
-            y = np.concatenate([self.chunk(number).y for number in numbers])
-            found = {}
+            y, found = self._labels_of(shard), {}
             for label in np.unique(y):
                 local_rows = np.flatnonzero(y == label)
                 found[label] = Smallest.of(m, local_rows + shard.start, keys[local_rows])
@@ -406,42 +427,39 @@ def load(path: str, reading: Reading, resources: Resources) -> Dataset:
     return Dataset(*store.read(path, reading, resources), resources.workers)
 
 
-def two_classes(D: Dataset, path: str) -> Dataset:
-    """The view of D with y = +1 for LIBSVM's first label, -1 for the other.
+def scaling_of(D: Dataset, name: str) -> Scaling:
+    """The scaling `name` fitted to the rows of D. Sparse rows stay sparse: they are not centred."""
+    if name == "unit":
+        return Scaling(name)
 
-    LIBSVM's first label is +1 for {-1, +1}, else the first in the file. Raises DataError when
-    there are not two classes.
-    """
-    values, names = D.header.values, D.header.names
-    if len(values) != 2:
-        found = f"only the label {names[0]}" if len(values) == 1 else f"{len(values)} classes"
-        raise DataError(display_name(path), 1, 1, f"expected two classes, found {found}")
-    first = 1 if tuple(values) == (-1, 1) else 0
-    return D.relabel(np.where(np.arange(2) == first, 1.0, -1.0))
+    def of(shard: Shard) -> Statistics:
+        numbers = range(shard.first, shard.last)
+        return functools.reduce(operator.add, [Statistics.of(D.chunk(n).X) for n in numbers])
+
+    found = functools.reduce(operator.add, D.map(of))
+    return Scaling.fitted(name, found, centred=D.nnz >= SPARSE * D.n * D.d)
 
 
 def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
     """The view of D with y = place of the label in the model, and the places' class numbers.
 
     Of two labels LIBSVM's first comes first (see `two_classes`), of more the first in the file.
+    Raises DataError when there is only one.
     """
-    if len(D.header.values) <= 2:
-        order = order_of_classes(two_classes(D, path))
-    else:
-        order = list(range(len(D.header.values)))
+    values, names = D.header.values, D.header.names
+    if len(values) == 1:
+        found = f"expected two classes, found only the label {names[0]}"
+        raise DataError(display_name(path), 1, 1, found)
+    order = [1, 0] if tuple(values) == (-1, 1) else list(range(len(values)))
     return D.relabel(np.argsort(order).astype(float)), order
+
+
+def against_the_rest(D: Dataset, place: int) -> Dataset:
+    """The view of a view of `labelled_classes` with y = +1 for one class, -1 for all others."""
+    assert D.targets is not None
+    return D.relabel(np.where(D.targets == place, 1.0, -1.0))
 
 
 def one_class(D: Dataset) -> Dataset:
     """The view of D whose labels say nothing: y = 0."""
     return D.relabel(np.zeros(len(D.header.values)))
-
-
-def order_of_classes(D: Dataset) -> list[int]:
-    """The class numbers of a view of `two_classes`, that of y = +1 first."""
-    assert D.targets is not None
-    first = int(np.argmax(D.targets))
-    return [first, 1 - first]
-
-
-__all__ = ["Chunk", "Dataset", "Reading", "Shard", "load", "random_subset", "two_classes"]

@@ -5,24 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from randsvm import files
-from randsvm.params import Limits, Resources, Run, StopParams
+from randsvm.params import Limits, Resources, Run, Search, StopParams
 
 # Before a time limit: seconds kept free for what is noticed late and for writing, and by how much
 # a closing evaluation may take longer than the last scan lets expect.
 LATE = 0.2
 HEADROOM = 1.25
+# The cross-validation for probabilities takes so much longer than training.
+PROBABILITY_TIME = 4
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all algorithms share: when to stop, seed and index base, resources, and the model
-    whose solution is the start (--warm-start)."""
+    """What all algorithms share: when to stop, seed and index base, resources, the model whose
+    solution is the start (--warm-start), and what is cross-validated first."""
 
     stop: StopParams = field(default_factory=StopParams)
     limits: Limits = field(default_factory=Limits)
     run: Run = field(default_factory=Run)
     resources: Resources = field(default_factory=Resources)
     warm_start: str | None = None
+    search: Search = field(default_factory=Search)
 
 
 @dataclass(frozen=True)

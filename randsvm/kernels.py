@@ -169,13 +169,14 @@ def prefers_dense(n: int, d: int, nnz: int) -> bool:
 class Expansion:
     """u(x) = sum_j beta_j K(z_j, x), evaluated for many x.
 
-    Z : (m, d) CSR, the centres z_j; beta : (m,) float64. Holds one prepared copy of Z;
-    `values` holds one block of kernel values at a time besides. Safe to share between threads.
+    Z : (m, d) CSR, the centres z_j; beta : (m,) float64, or (m, K) for K sums over the same
+    kernel values. Holds one prepared copy of Z; `values` holds one block of kernel values at a
+    time besides. Safe to share between threads.
     """
 
     def __init__(self, space: Space, Z: sparse.csr_matrix, beta: np.ndarray) -> None:
         self.space = space
-        self.count = len(beta)
+        self.count, self.sums = len(beta), beta.shape[1:]
         kernel = space.kernel
         if kernel.name == "linear":
             # A linear expansion is one vector: w = sum_j beta_j z_j.
@@ -188,10 +189,11 @@ class Expansion:
         ]
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
-        """u of each row. X : (n, d) CSR; returns (n,) float64, blocks summed in float64."""
+        """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in
+        float64."""
         if self.space.kernel.name == "linear":
             return X @ self.weights
-        u = np.zeros(X.shape[0])
+        u = np.zeros((X.shape[0], *self.sums))
         buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.space.dtype)
         # Many blocks are laid out at a time: for a few centres that costs more than their kernel.
         blocks = max(1, LAID_OUT // (BLOCK_ROWS * max(X.shape[1], 1)))

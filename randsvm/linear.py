@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
 
-from randsvm import __version__, dataset, svmlight
+from randsvm import __version__, dataset, probability, selection, svmlight
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Steps
 from randsvm.collectors import Draws, Permuter
@@ -21,10 +21,12 @@ from randsvm.dataset import Batch, Dataset, Reading
 from randsvm.errors import Interrupted, ModelError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.features import RandomMap
-from randsvm.jobs import LATE, Job, Started, TimeLimitError, check_paths
-from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES, Known, LinearModel, load
+from randsvm.jobs import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
+from randsvm.model import Known, LinearModel, load
+from randsvm.multiclass import Subject
 from randsvm.params import Params, SgdParams, class_weights, command_line
 from randsvm.scan import LinearFindings, evaluate_linear, linear_findings
+from randsvm.selection import Decision, Searched
 from randsvm.solution import Linear
 from randsvm.stopping import TIME_LIMIT
 from randsvm.svmlight import Labels
@@ -115,6 +117,19 @@ class _Clock:
     def seconds(self) -> float:
         return time.perf_counter() - self.began
 
+    @property
+    def middle(self) -> float:
+        """A search may take half of the time that is left."""
+        now = time.perf_counter()
+        return now + (self.ends - now) / 2
+
+    def spare(self, probability: bool) -> float:
+        """Learning begins; where probabilities follow, they get most of the time that is left.
+        Returns when that ends."""
+        now, end = time.perf_counter(), self.ends
+        self.ends = now + (end - now) / (1 + PROBABILITY_TIME * probability)
+        return end
+
     def __call__(self, event: object) -> None:
         self.watch(event)
         self.meanwhile()
@@ -127,13 +142,9 @@ class _Clock:
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """What is learnt: the rows as the task sees them, what their classes are called, how much the
-    rows of each count, and what the answer is asked."""
+class _Task:
+    """How much the rows of each class count, and what the answer is asked."""
 
-    D: Dataset
-    labels: tuple[str, ...]
-    values: tuple[int | str, ...]
     weights: np.ndarray
     judge: Judge
     epsilon: float | None = None
@@ -141,27 +152,20 @@ class _Subject:
     counts: tuple[int, ...] = ()
 
     @staticmethod
-    def of(whole: Dataset, data: str, params: SgdParams) -> _Subject:
+    def of(D: Dataset, labels: tuple[str, ...], params: SgdParams) -> _Task:
+        """D: a subject's, or a view of it; labels: those of its places."""
         if params.task == "svr":
-            targets = Targets(params.epsilon)
-            return _Subject(whole, (), (), np.ones(1), targets, params.epsilon)
+            return _Task(np.ones(1), Targets(params.epsilon), params.epsilon)
         assert params.loss
         if params.task == "one-class":
             # MADlib: every row is positive, the origin the one negative, both sides weigh the same.
-            weights = np.array([(whole.n + 1) / (2 * whole.n)])
-            judge = Classes(params.loss, weights)
-            D = dataset.one_class(whole)
-            return _Subject(
-                D, ONE_CLASS_LABELS, ONE_CLASS_VALUES, weights, judge, origin=float(weights[0])
-            )
-        D, order = dataset.labelled_classes(whole, data)
-        labels = tuple(D.header.names[i] for i in order)
-        values = tuple(D.header.values[i] for i in order)
-        counts = [D.header.counts[i] for i in order]
+            weights = np.array([(D.n + 1) / (2 * D.n)])
+            return _Task(weights, Classes(params.loss, weights), origin=float(weights[0]))
+        assert D.targets is not None
+        counts = tuple(D.header.counts[i] for i in np.argsort(D.targets))
         weights = np.array(class_weights(params.weights, labels, counts))
         crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
-        judge = Classes(params.loss, weights, crammer_singer)
-        return _Subject(D, labels, values, weights, judge, counts=tuple(counts))
+        return _Task(weights, Classes(params.loss, weights, crammer_singer), counts=counts)
 
     @property
     def regression(self) -> bool:
@@ -176,27 +180,79 @@ class _Subject:
         return found.loss + found.rows * self.origin * at_origin
 
 
-def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -> Learnt:
-    labels: Labels = "number" if params.task == "svr" else "class"
-    reading = Reading(labels, job.run.zero_based)
-    with closing(dataset.load(data, reading, job.resources)) as whole:
-        subject = _Subject.of(whole, data, params)
-        mapping = random_map(params, whole.d, job.run.seed)
+@dataclass(frozen=True)
+class _Training:
+    """What is to be trained, everything resolved."""
+
+    subject: Subject
+    job: Job
+
+    def map_of(self, params: SgdParams) -> RandomMap | None:
+        return random_map(params, len(self.subject.D.header.features), self.job.run.seed)
+
+    def learning(self, D: Dataset, params: SgdParams, clock: _Clock) -> _Learning:
+        """From the subject's rows or a view of them."""
+        task, mapping = _Task.of(D, self.subject.labels, params), self.map_of(params)
+        if params.task == "one-class":
+            D = dataset.one_class(D)
         if mapping is not None:
-            params = replace(params, gamma=mapping.gamma)
-        D = subject.D if mapping is None else subject.D.mapped(mapping)
-        C, lambda_ = params.scales(D.n)
-        words = command_line(params, job.run)
-        repeat = [*words, *command_line(job.limits)]
-        tell(Started("sgd", repeat, D.n, whole.d, whole.nnz, C, lambda_, clock.seconds))
-        if D.header.queries:
-            tell(Notice(f"qid: of {D.header.queries} rows ignored"))
+            D = D.mapped(mapping)
         began = time.perf_counter()
         R2 = algorithm.mean_squared_norm(D)
         clock.ends -= EVALUATION * (time.perf_counter() - began)
-        steps = _steps(params, lambda_, R2, subject)
-        trial = _Trial(replace(subject, D=D), params, steps, mapping, job, clock, model, words)
-        return trial.run()
+        steps = _steps(params, params.scales(D.n)[1], R2, task)
+        return _Learning(D, task, params, steps, clock, Draws(self.job.run.seed))
+
+    def fit(self, D: Dataset, params: SgdParams) -> Decision:
+        """What is learnt from a view of the rows; for scores."""
+        learning = self.learning(D, params, _Clock(silent, inf))
+        learning.run()
+        linear, mapping = learning.answer, self.map_of(params)
+        if mapping is None:
+            return linear.decision
+        prepared = mapping.over(D.header.features)
+        return lambda X: linear.decision(prepared.values(X))
+
+    @property
+    def at_once(self) -> int:
+        return self.job.resources.at_once(self.subject.D.n)
+
+
+def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -> Learnt:
+    labels: Labels = "number" if params.task == "svr" else "class"
+    reading = Reading(labels, job.run.zero_based)
+    job = replace(job, search=job.search.resolved())
+    with closing(dataset.load(data, reading, job.resources)) as whole:
+        training = _Training(Subject.of(whole, data, params.task), job)
+        if (mapping := training.map_of(params)) is not None:
+            params = replace(params, gamma=mapping.gamma)
+        _Task.of(training.subject.D, training.subject.labels, params)  # refuses unknown labels
+        C, lambda_ = params.scales(whole.n)
+        common = command_line(job.run, job.search)
+        repeat = [*command_line(params, grid=job.search.grid), *common, *command_line(job.limits)]
+        tell(Started("sgd", repeat, whole.n, whole.d, whole.nnz, C, lambda_, clock.seconds))
+        if whole.header.queries:
+            tell(Notice(f"qid: of {whole.header.queries} rows ignored"))
+        training = replace(training, subject=training.subject.scaled(job.run.scale))
+
+        def configuration(params: SgdParams) -> list[str]:
+            return ["sgd", *command_line(params), *common]
+
+        searched = None
+        if job.search.wanted:
+            searched = selection.searched(
+                training.subject.D,
+                params,
+                job.search,
+                training.fit,
+                job.run.seed,
+                training.at_once,
+                configuration,
+                clock.middle,
+            )
+            params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
+        words = configuration(params)
+        return _Trial(training, params, clock, model, words, searched).run()
 
 
 def random_map(params: SgdParams | Params, d: int, seed: int) -> RandomMap | None:
@@ -217,68 +273,89 @@ def random_map(params: SgdParams | Params, d: int, seed: int) -> RandomMap | Non
     )
 
 
-def _steps(params: SgdParams, lambda_: float, R2: float, subject: _Subject) -> Steps:
+def _steps(params: SgdParams, lambda_: float, R2: float, task: _Task) -> Steps:
     # A row of weight 100 steps 100 times as far: the mean weight, each row's by its own weight.
-    counts = np.array(subject.counts, float)
-    pull = float(counts @ subject.weights**2 / (counts @ subject.weights)) if len(counts) else 1.0
+    counts = np.array(task.counts, float)
+    pull = float(counts @ task.weights**2 / (counts @ task.weights)) if len(counts) else 1.0
     return Steps(
         lambda_,
         1 / (R2 * pull),
         BIAS_RATE * R2,
-        subject.weights,
+        task.weights,
         params.loss or "hinge",
-        subject.judge.solver == CRAMMER_SINGER,
-        subject.epsilon,
-        subject.origin,
+        task.judge.solver == CRAMMER_SINGER,
+        task.epsilon,
+        task.origin,
         params.averages,
     )
 
 
 @dataclass
-class _Trial:
-    """One training over a whole file, from its first step to its written model."""
+class _Learning:
+    """Learning from the rows of D, from the first step to the answer; with held-out rows the best
+    answer is kept. clock: is told each epoch, and breaks off."""
 
-    subject: _Subject
+    D: Dataset
+    task: _Task
     params: SgdParams
     steps: Steps
-    mapping: RandomMap | None
-    job: Job
     clock: _Clock
-    model: str
-    configuration: list[str]
+    rng: Draws
+    learner: Learner = field(init=False)
+    begun: float = 0.0
+    held: Dataset | None = None
+    last: algorithm.Progressive | None = None
+    best: tuple[float, Linear] | None = None
+    reason: str = ALL_EPOCHS
 
-    def run(self) -> Learnt:
-        D, rng = self.subject.D, Draws(self.job.run.seed)
-        training, held = _split(D, self.params.early_stopping, rng)
-        epochs = self._best_epochs(rng) if self.params.epochs == "auto" else self.params.epochs
+    def __post_init__(self) -> None:
+        self.learner = Learner.new(self.steps, self.D.d)
+
+    @property
+    def answer(self) -> Linear:
+        return self.best[1] if self.best else self.learner.linear
+
+    def run(self) -> None:
+        """All epochs, or what the time allows; `reason` is what ended them."""
+        training, self.held = _split(self.D, self.params.early_stopping, self.rng)
+        epochs = self._best_epochs() if self.params.epochs == "auto" else self.params.epochs
         assert isinstance(epochs, int)
         horizon = 0.0 if self.steps.averages else float(epochs * training.n)
-        learner = Learner.new(replace(self.steps, horizon=horizon), D.d)
-        watch = _Watcher(self, learner, held)
-        try:
-            reason = self._learn(watch, training, epochs, rng)
-            found = evaluate_linear(D, watch.answer, self.subject.judge)
-        except Interrupted as signal:
-            if learner.learnt:
-                self.save(watch, None, str(signal))
-            raise
-        return self.save(watch, found, reason)
-
-    def _learn(self, watch: _Watcher, training: Dataset, epochs: int, rng: Draws) -> str:
-        """All epochs, or what the time allows; returns what ended them."""
-        batches = algorithm.from_dataset(training, rng)
+        self.learner = Learner.new(replace(self.steps, horizon=horizon), self.D.d)
+        batches = algorithm.from_dataset(training, self.rng)
         self.clock.armed = True
+        self.begun = time.perf_counter()
         try:
-            algorithm.sgd(batches, training.n, watch.learner, epochs, watch.stop, watch.epoch)
+            algorithm.sgd(batches, training.n, self.learner, epochs, self._stop, self._epoch)
         except TimeLimitError:
-            return TIME_LIMIT
+            self.reason = TIME_LIMIT
         self.clock.armed = False
-        return watch.reason or ALL_EPOCHS
 
-    def _best_epochs(self, rng: Draws) -> int:
+    def _epoch(self, number: int, learner: Learner) -> None:
+        self.clock.learning += time.perf_counter() - self.begun
+        last = self.last = learner.progressive()
+        held_out = None if self.held is None else self._held_out(self.held)
+        errors = None if self.task.regression else last.errors
+        self.clock(Epoch(number, self.clock.seconds, last.rows, last.loss, errors, held_out))
+        self.begun = time.perf_counter()
+
+    def _held_out(self, held: Dataset) -> float:
+        linear = self.learner.linear
+        loss = self.task.loss(evaluate_linear(held, linear, self.task.judge), linear) / held.n
+        if self.best is None or loss < self.best[0]:
+            self.best = loss, linear
+        else:
+            self.reason = HELD_OUT
+        return loss
+
+    def _stop(self, learner: Learner) -> bool:
+        return self.reason == HELD_OUT
+
+    def _best_epochs(self) -> int:
         """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
         lowest loss on another small set B."""
-        D, draw = self.subject.D, rng.next()
+        D, rng = self.D, self.rng
+        draw = rng.next()
         rows = D.sample(draw, 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
         mixed = rows[Permuter(rng.next()).permutation(len(rows))]
         A, B = (D.points(half) for half in np.array_split(mixed, 2))
@@ -287,8 +364,8 @@ class _Trial:
 
         def watch(epoch: int, learner: Learner) -> None:
             linear = learner.linear
-            found = linear_findings(linear, B.X, B.y, self.subject.judge)
-            losses.append(self.subject.loss(found, linear) / found.rows)
+            found = linear_findings(linear, B.X, B.y, self.task.judge)
+            losses.append(self.task.loss(found, linear) / found.rows)
 
         def stop(learner: Learner) -> bool:
             return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
@@ -299,33 +376,73 @@ class _Trial:
         tell(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
         return best
 
-    def save(self, watch: _Watcher, found: LinearFindings | None, reason: str) -> Learnt:
+
+@dataclass
+class _Trial:
+    """One training over a whole file, from its first step to its written model."""
+
+    training: _Training
+    params: SgdParams
+    clock: _Clock
+    model: str
+    configuration: list[str]
+    searched: Searched | None
+    sigmoid: np.ndarray | None = None
+
+    def run(self) -> Learnt:
+        training, clock = self.training, self.clock
+        # A logistic regression has probabilities by itself.
+        fits_sigmoid = self.params.probability and self.params.loss != "log"
+        end = clock.spare(fits_sigmoid)
+        learning = training.learning(training.subject.D, self.params, clock)
+        found = None
+        try:
+            learning.run()
+            found = evaluate_linear(learning.D, learning.answer, learning.task.judge)
+            if fits_sigmoid:
+                job = training.job
+                self.sigmoid = probability.cross_validated(
+                    training.subject.D,
+                    self.params,
+                    training.fit,
+                    job.run.seed,
+                    training.at_once,
+                    end,
+                )
+        except Interrupted as signal:
+            clock.armed = False
+            if learning.learner.learnt:
+                self.save(learning, found, str(signal))
+            raise
+        return self.save(learning, found, learning.reason)
+
+    def save(self, learning: _Learning, found: LinearFindings | None, reason: str) -> Learnt:
         """Write the answer as the model; found is its evaluation, None if there was no time."""
-        subject, learner, linear = self.subject, watch.learner, watch.answer
-        D = subject.D
+        D, task, learner, linear = learning.D, learning.task, learning.learner, learning.answer
         C, _ = self.params.scales(D.n)
-        last = watch.last or learner.progressive()
+        last = learning.last or learner.progressive()
         primal = None
         if found is not None:
-            primal = float(np.square(linear.w).sum() / 2 + C * subject.loss(found, linear))
+            primal = float(np.square(linear.w).sum() / 2 + C * task.loss(found, linear))
         outcome = Learnt(
             self.model,
             learner.learnt,
             last.loss,
-            None if subject.regression else last.errors,
+            None if task.regression else last.errors,
             primal,
             None if primal is None else primal / (C * D.n),
             None if found is None else found.violators,
-            None if found is None or subject.regression else found.wrong / found.rows,
-            found.wrong / found.rows if found and subject.regression else None,
+            None if found is None or task.regression else found.wrong / found.rows,
+            found.wrong / found.rows if found and task.regression else None,
             reason,
             self.clock.learning,
             self.clock.seconds,
         )
+        seed = self.training.job.run.seed
         facts = {
             "version": __version__,
-            "configuration": " ".join(["sgd", *self.configuration]),
-            "seed": str(self.job.run.seed),
+            "configuration": " ".join(self.configuration),
+            "seed": str(seed),
             "n": str(D.n),
             "d": str(len(D.header.features)),
             "nnz": str(D.header.nnz),
@@ -337,62 +454,25 @@ class _Trial:
             # An update counts a row once, however often it was learnt: its steps are the larger.
             # Measured on three sets cut in two: 0.1 to 0.3 points better than with all steps.
             **_state(learner, min(learner.t, D.n)),
+            **({} if self.searched is None else self.searched.facts),
         }
         LinearModel(
             w=linear.w,
             b=linear.b,
-            solver=subject.judge.solver,
-            mapping=self.mapping,
+            solver=task.judge.solver,
+            mapping=self.training.map_of(self.params),
             features=D.header.features,
-            labels=subject.labels,
-            values=subject.values,
-            zero_based=self.job.run.zero_based,
+            labels=self.training.subject.labels,
+            values=self.training.subject.values,
+            zero_based=self.training.job.run.zero_based,
             known=Known.of(D.header.features),
+            scaling=D.scaling,
+            sigmoid=self.sigmoid,
             facts=facts,
         ).save(self.model)
         outcome = replace(outcome, seconds=self.clock.seconds)
         tell(outcome)
         return outcome
-
-
-class _Watcher:
-    """What happens after each epoch: it is told, and with held-out rows the best one is kept."""
-
-    def __init__(self, trial: _Trial, learner: Learner, held: Dataset | None) -> None:
-        self.trial = trial
-        self.learner = learner
-        self.held = held
-        self.last: algorithm.Progressive | None = None
-        self.best: tuple[float, Linear] | None = None
-        self.reason = ""
-        self.begun = time.perf_counter()
-
-    @property
-    def answer(self) -> Linear:
-        return self.best[1] if self.best else self.learner.linear
-
-    def epoch(self, number: int, learner: Learner) -> None:
-        clock = self.trial.clock
-        clock.learning += time.perf_counter() - self.begun
-        self.last = learner.progressive()
-        held_out = None if self.held is None else self._held_out(self.held)
-        last = self.last
-        errors = None if self.trial.subject.regression else last.errors
-        clock(Epoch(number, clock.seconds, last.rows, last.loss, errors, held_out))
-        self.begun = time.perf_counter()
-
-    def _held_out(self, held: Dataset) -> float:
-        linear = self.learner.linear
-        subject = self.trial.subject
-        loss = subject.loss(evaluate_linear(held, linear, subject.judge), linear) / held.n
-        if self.best is None or loss < self.best[0]:
-            self.best = loss, linear
-        else:
-            self.reason = HELD_OUT
-        return loss
-
-    def stop(self, learner: Learner) -> bool:
-        return bool(self.reason)
 
 
 def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Dataset | None]:
@@ -433,6 +513,9 @@ def _update(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -
             f"{params.update}: expected a model without random features to go on from: they would "
             f"change with each feature that is new"
         )
+    if old.scaling is not None or old.sigmoid is not None:
+        what = "--scale" if old.scaling is not None else "-b 1"
+        raise ModelError(f"{params.update}: expected a model without {what} to go on from")
     steps, t = _steps_of(old, params, params.update)
     words = command_line(params, job.run)
     repeat = [*words, *command_line(job.limits)]

@@ -16,12 +16,13 @@ from scipy import sparse
 
 from randsvm import files
 from randsvm.errors import ModelError
-from randsvm.features import Prepared, RandomMap
+from randsvm.features import Prepared, RandomMap, Scaling
 from randsvm.formats import header, liblinear_model, libsvm_model
 from randsvm.formats.header import FOREIGN, FOREIGN_VERSION
 from randsvm.formats.liblinear_model import LiblinearModel
 from randsvm.formats.libsvm_model import LibsvmModel
 from randsvm.kernels import Expansion, Kernel, Space, prefers_dense
+from randsvm.params import SCALINGS
 from randsvm.svmlight import LabelTable
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
@@ -44,6 +45,10 @@ FOREIGN_LINE = f"{FOREIGN} {FOREIGN_VERSION}"
 # written in our own layout: one index of 2147483647 must not make a file of 8 GB.
 SPARSEST = 20
 SPARE_ROWS = 100_000
+# LIBLINEAR's logistic regressions: its programs predict probabilities with them, 1/(1 + exp(-f)).
+LOGISTIC = ("L2R_LR", "L1R_LR", "L2R_LR_DUAL")
+# No class is ever certain or impossible: LIBSVM's bound.
+LEAST_SHARE = 1e-7
 # Runs of known features are short to write: no more of them are ever taken at their word.
 MOST_FEATURES = 1 << 26
 
@@ -80,6 +85,10 @@ class Known:
         parts = [np.arange(a, min(b, a + most) + 1) for a, b in pairs]
         return np.concatenate([np.empty(0, np.int64), *parts])[: most + 1].astype(np.int32)
 
+    @property
+    def count(self) -> int:
+        return int((self.last - self.first + 1).sum())
+
     def __str__(self) -> str:
         pairs = zip(self.first.tolist(), self.last.tolist(), strict=True)
         return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in pairs)
@@ -104,7 +113,9 @@ class Model:
     features : (d,) int32, sorted, as written in the file: the columns of its rows.
     labels, values: the labels as first spelled, and what they stand for (int or str); a class is
     a place in them. known: features that training saw; None: not recorded (a model of LIBSVM's
-    or LIBLINEAR's own), so that every feature counts. facts: what the trailer says besides.
+    or LIBLINEAR's own), so that every feature counts. scaling: what rows become first, over the
+    known features. sigmoid: A and B of 1 / (1 + exp(A f + B)), (2, columns of f) float64; None:
+    the model has no probabilities. facts: what the trailer says besides.
     """
 
     features: np.ndarray
@@ -112,6 +123,8 @@ class Model:
     values: tuple[int | str, ...]
     zero_based: bool = False
     known: Known | None = None
+    scaling: Scaling | None = None
+    sigmoid: np.ndarray | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def decision(self, rows: TestRows) -> np.ndarray:
@@ -130,13 +143,46 @@ class Model:
         """Whether decision values are the answer themselves."""
         return not self.labels
 
-    @staticmethod
-    def said(f: np.ndarray) -> np.ndarray:
-        """The class of each row, (m,) int64, by its decision values."""
-        return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
+    def probabilities(self, f: np.ndarray) -> np.ndarray | None:
+        """Of each class by its decision values, (m, classes) float64; None: the model has none.
+
+        Platt's sigmoid; of several classes one against the rest, normalised (LIBLINEAR's way).
+        """
+        sigmoid = self._sigmoid
+        return None if sigmoid is None else shares(f, sigmoid)
+
+    @property
+    def _sigmoid(self) -> np.ndarray | None:
+        return self.sigmoid
+
+    @cached_property
+    def _scaled_features(self) -> np.ndarray:
+        """The indices that `scaling` is over, in its order."""
+        assert self.known is not None
+        return self.known.indices(MOST_FEATURES)
+
+    def _scaled(
+        self, scaling: Scaling, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows as parsed after scaling; features that training never saw are gone."""
+        features = self._scaled_features
+        column = np.searchsorted(features, indices)
+        inside = np.flatnonzero(column < len(features))
+        seen = inside[features[column[inside]] == indices[inside]]
+        kept = np.zeros(len(indices) + 1, np.int64)
+        kept[seen + 1] = 1
+        shape = (len(indptr) - 1, len(features))
+        starts = np.cumsum(kept)[indptr]
+        X = scaling.apply(sparse.csr_matrix((values[seen], column[seen], starts), shape=shape))
+        return X.indptr, features[X.indices], X.data
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> TestRows:
         """Rows as parsed, laid out over this model's features."""
+        new = np.empty(0, np.int32)
+        if self.known is not None:
+            new = indices[~self.known.holds(indices)]
+        if self.scaling is not None:
+            indptr, indices, values = self._scaled(self.scaling, indptr, indices, values)
         m, d = len(indptr) - 1, len(self.features)
         column = np.searchsorted(self.features, indices)
         used = np.zeros(len(indices), bool)
@@ -149,8 +195,7 @@ class Model:
         extra = np.bincount(row[other], np.square(values[other], dtype=np.float64), m)
         starts = np.concatenate([[0], np.cumsum(used)])[indptr]
         X = sparse.csr_matrix((values[used], column[used], starts), shape=(m, d))
-        unseen = np.empty(0, np.int32) if self.known is None else indices[~seen]
-        return TestRows(X, extra, unseen)
+        return TestRows(X, extra, new)
 
     @property
     def _numbers(self) -> tuple[int, ...] | None:
@@ -170,23 +215,25 @@ class Model:
             **({"labels": " ".join(self.labels)} if self._named else {}),
             "index_base": "0" if self.zero_based else "1",
             **({} if self.known is None else {"features": str(self.known)}),
+            **({} if self.scaling is None else _scaling_lines(self.scaling)),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelModel(Model):
-    """f(x) = sum_i beta_i K(z_i, x) + b; f > 0 is the first of two labels, else the second.
+    """f(x) = sum_i beta_i K(z_i, x) + b; one column for two classes, f > 0 being the first label
+    and else the second; of more classes the largest of one column for each, against the rest.
 
     task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels: f is it).
-    Z : (m, d) CSR float32, the support vectors over the d distinct features they have, grouped by
-    class; beta : (m,) float64.
+    Z : (m, d) CSR float32, the support vectors over the d distinct features they have; beta :
+    (m, K) float64, b : (K,) float64.
     """
 
     task: str
     kernel: Kernel
     Z: sparse.csr_matrix
     beta: np.ndarray
-    b: float
+    b: np.ndarray
 
     @property
     def _named(self) -> bool:
@@ -201,31 +248,37 @@ class KernelModel(Model):
 
     def decision(self, rows: TestRows) -> np.ndarray:
         """Costs m * len(beta) kernel values, a block at a time."""
-        return self._expansion.values(rows.X, rows.extra) + self.b
+        return _flat(self._expansion.values(rows.X, rows.extra) + self.b)
 
     def save(self, path: str) -> None:
         kernel, Z, beta = self.kernel, self.Z, self.beta
-        numbers = nr_sv = None
-        if self.task == "svc":
-            positive = beta > 0
+        nr_sv = None
+        numbers = self._numbers if self.task == "svc" else None
+        if self.task == "svc" and beta.shape[1] == 1:
+            # LIBSVM has them grouped by class.
+            positive = beta[:, 0] > 0
             order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
-            Z, beta, numbers = Z[order], beta[order], self._numbers
+            Z, beta = Z[order], beta[order]
             nr_sv = (int(positive.sum()), int((~positive).sum())) if numbers else None
+        sigmoid = (None, None) if self.sigmoid is None else tuple(map(tuple, self.sigmoid.tolist()))
         body = LibsvmModel(
             svm_type=SVM_TYPES[self.task],
             kernel_type=LIBSVM_KERNELS[kernel.name],
             degree=kernel.degree,
             gamma=kernel.gamma,
             coef0=kernel.coef0,
-            rho=0.0 - self.b,  # no -0.0
-            label=numbers,  # type: ignore[arg-type]
+            rho=tuple((0.0 - self.b).tolist()),  # no -0.0
+            label=numbers,
             nr_sv=nr_sv,
             coefficients=beta,
             indptr=Z.indptr.astype(np.int64),
             indices=self.features[Z.indices],
             values=Z.data,
+            probA=sigmoid[0],
+            probB=sigmoid[1],
+            nr_class=len(self.labels) if self.task == "svc" else 2,
         )
-        foreign = self.task == "svc" and not numbers
+        foreign = (self.task == "svc" and not numbers) or len(self.b) > 1 or self.scaling
         libsvm_model.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
 
     @staticmethod
@@ -236,7 +289,9 @@ class KernelModel(Model):
             common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
             common["values"] = ONE_CLASS_VALUES
         else:
-            common = _common(name, trailer, body.label, 2 if task == "svc" else 0)
+            common = _common(name, trailer, body.label, body.nr_class if task == "svc" else 0)
+            if task == "svc" and body.probA and body.probB:
+                common["sigmoid"] = np.array([body.probA, body.probB])
         features, columns = np.unique(body.indices, return_inverse=True)
         m = len(body.coefficients)
         return KernelModel(
@@ -250,7 +305,7 @@ class KernelModel(Model):
             Z=sparse.csr_matrix((body.values, columns, body.indptr), shape=(m, len(features))),
             features=features.astype(np.int32),
             beta=body.coefficients,
-            b=-body.rho,
+            b=-np.array(body.rho),
             **common,
         )
 
@@ -274,15 +329,21 @@ class LinearModel(Model):
 
     def decision(self, rows: TestRows) -> np.ndarray:
         X = rows.X if self._prepared is None else self._prepared.values(rows.X)
-        f = X @ self.w + self.b
-        return f[:, 0] if f.shape[1] == 1 else f
+        return _flat(X @ self.w + self.b)
+
+    @property
+    def _sigmoid(self) -> np.ndarray | None:
+        """A logistic regression has probabilities by itself."""
+        if self.sigmoid is None and self.solver in LOGISTIC:
+            return np.repeat([[-1.0], [0.0]], self.w.shape[1], axis=1)
+        return self.sigmoid
 
     def save(self, path: str) -> None:
         numbers, w = self._numbers, self.w
         # LIBLINEAR's file has a row for every index up to the largest, and none for index 0.
         largest = int(self.features[-1]) if len(self.features) else 0
-        unlike = self.zero_based or self.mapping is not None or numbers is None
-        foreign = unlike or largest > SPARSEST * len(w) + SPARE_ROWS
+        unlike = self.zero_based or self.mapping is not None or self.scaling is not None
+        foreign = unlike or numbers is None or largest > SPARSEST * len(w) + SPARE_ROWS
         if not foreign:
             w = np.zeros((largest, w.shape[1]))
             w[self.features - 1] = self.w
@@ -298,6 +359,8 @@ class LinearModel(Model):
         trailer = self._trailer
         if self.mapping is not None:
             trailer["map"] = str(self.mapping)
+        if self.sigmoid is not None:
+            trailer |= dict(zip(("probA", "probB"), map(_words, self.sigmoid), strict=True))
         liblinear_model.write(path, body, trailer, FOREIGN_LINE if foreign else None)
 
     @staticmethod
@@ -315,7 +378,13 @@ class LinearModel(Model):
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
         if body.rho is not None:
             b = b - body.rho
-        mapping = _parsed(name, "map", common["facts"], RandomMap.parse)
+        facts = common["facts"]
+        mapping = _parsed(name, "map", facts, RandomMap.parse)
+        if "probA" in facts:
+            parsed = [_parsed(name, key, facts, _array) for key in ("probA", "probB")]
+            if any(one is None or len(one) != w.shape[1] for one in parsed):
+                raise ModelError(f"{name}: expected probA and probB for each column of w")
+            common["sigmoid"] = np.array(parsed)
         features, w = _rows_of_w(name, common["known"], w, mapping, content)
         return LinearModel(
             w=np.ascontiguousarray(w),
@@ -348,13 +417,48 @@ def _common(
         expected = {2: "two"}.get(classes, str(classes))
         raise ModelError(f"{name}: expected {expected} labels in the trailer, found {len(labels)}")
     known = _parsed(name, "features", facts, Known.parse)
+    scaling = _scaling_of_lines(name, facts, known)
     return {
         "labels": labels,
         "values": tuple(label) if label else _values(labels),
         "zero_based": facts.pop("index_base", "1") == "0",
         "known": known,
+        "scaling": scaling,
         "facts": facts,
     }
+
+
+def _scaling_lines(scaling: Scaling) -> dict[str, str]:
+    """A scaling as lines of the trailer."""
+    arrays = {"scale_shift": scaling.shift, "scale_factor": scaling.factor}
+    lines = {key: _words(array) for key, array in arrays.items() if array is not None}
+    return {"scale": scaling.name, **lines}
+
+
+def _scaling_of_lines(name: str, facts: dict[str, str], known: Known | None) -> Scaling | None:
+    """The scaling that the trailer's lines hold, taken out of facts."""
+    shift, factor = (_parsed(name, key, facts, _array) for key in ("scale_shift", "scale_factor"))
+    scale = facts.pop("scale", None)
+    if scale is None:
+        return None
+    given = [len(array) for array in (shift, factor) if array is not None]
+    fits = known is not None and given == [known.count] * len(given)
+    if scale not in SCALINGS or not fits or (scale != "unit") != (factor is not None):
+        raise ModelError(f"{name}: expected a scaling of each known feature, found {scale!r}")
+    return Scaling(scale, shift, factor)
+
+
+def _words(numbers: np.ndarray) -> str:
+    """Numbers in their shortest form that reads back to the same bits."""
+    return " ".join(map(repr, numbers.tolist()))
+
+
+def _array(text: str) -> np.ndarray:
+    """The inverse of `_words`. Raises ValueError."""
+    words = text.encode().split()
+    if not all(map(header.is_number, words)):
+        raise ValueError("expected finite numbers")
+    return np.array(list(map(float, words)))
 
 
 def _parsed(
@@ -389,6 +493,22 @@ def _rows_of_w(
     if len(features) != len(w):
         raise ModelError(f"{name}: expected a row of w for each known feature")
     return features, w
+
+
+def _flat(f: np.ndarray) -> np.ndarray:
+    """Decision values of one column as (m,)."""
+    return f[:, 0] if f.shape[1] == 1 else f
+
+
+def shares(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
+    """Probabilities of the classes, (m, classes), by Platt's sigmoids. f : (m,) or (m, classes)."""
+    A, B = sigmoid
+    z = A * f.reshape(len(f), -1) + B
+    # 1 / (1 + exp(z)), which does not overflow.
+    p = np.clip(0.5 - 0.5 * np.tanh(0.5 * z), LEAST_SHARE, 1 - LEAST_SHARE)
+    if p.shape[1] == 1:
+        return np.hstack([p, 1 - p])
+    return p / p.sum(axis=1, keepdims=True)
 
 
 def _values(labels: tuple[str, ...]) -> tuple[int | str, ...]:

@@ -6,11 +6,12 @@ line that repeats a run cannot drift from it. Imports nothing heavy: `--help` re
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
 
@@ -21,19 +22,23 @@ TASK_NAMES = ("svc", "", "one-class", "svr")
 # The position is the number that _sgd.pyx knows a loss by.
 LOSS_NAMES = ("hinge", "squared-hinge", "log")
 MULTICLASS_NAMES = ("ovr", "crammer-singer")
+SCALINGS = ("minmax", "standard", "unit")
 
 # Label of a weight that stands for all classes.
 BALANCED = "balanced"
 
 MEGABYTE = 1 << 20
 
+P = TypeVar("P")
+
 
 @dataclass(frozen=True)
 class Option:
     """How a field is named on the command line: its flags, its help, what it is measured in.
 
-    kind: int, float, flag, switch (0 or 1), path, size (bytes with K, M, G), duration (seconds with
-    s, m, h), weights (pairs of label and number); a tuple of words is a choice.
+    kind: int, float, floats (one, or a list for a grid search), flag, switch (0 or 1), path, size
+    (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label and number); a
+    tuple of words is a choice.
     """
 
     flags: tuple[str, ...]
@@ -58,13 +63,23 @@ TASK = Option(
 )
 DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", "int")
 COEF0 = Option(("-r", "--coef0"), "coef0 of poly and sigmoid.", "float")
-EPSILON = Option(("-p", "--epsilon"), "Half width of the tube of -s svr without loss.", "float")
+EPSILON = Option(("-p", "--epsilon"), "Half width of the tube of -s svr without loss.", "floats")
 EXACT = Option(
     ("--exact",),
     "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
     "flag",
 )
-COST = Option(("-c", "--cost"), "C, the cost of a violation; C = 1/(lambda n) for n rows.", "float")
+COST = Option(
+    ("-c", "--cost"),
+    "C, the cost of a violation; C = 1/(lambda n) for n rows. A list, as 1,2,8, is searched, also "
+    "of -g, -p, -n and --lambda.",
+    "floats",
+)
+PROBABILITY = Option(
+    ("-b", "--probability"),
+    "Fit probabilities (Platt's sigmoid) to cross-validated decision values.  [default: 0]",
+    "switch",
+)
 WEIGHTS = Option(
     ("-w", "--weight"),
     "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: each class "
@@ -73,18 +88,28 @@ WEIGHTS = Option(
 )
 
 
+# Fields with several values, which a grid search tries.
+Grid: TypeAlias = "tuple[tuple[str, tuple[float, ...]], ...]"
+
+
 def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
     """The fields of a parameter class (or object) that have an option."""
     return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
 
 
-def command_line(*parameters: Any) -> list[str]:
-    """Options and values that make these parameters again; what is None or False is left out."""
+def command_line(*parameters: Any, grid: Grid = ()) -> list[str]:
+    """Options and values that make these parameters again; what is None or False is left out.
+
+    grid: the values of fields that have several.
+    """
     words: list[str] = []
+    several = dict(grid)
     for group in parameters:
         for f, spec in options(group):
             value = getattr(group, f.name)
-            if spec.kind == "flag":
+            if f.name in several:
+                words += [spec.flags[0], ",".join(map(_word, several[f.name]))]
+            elif spec.kind == "flag":
                 name, _, negation = spec.flags[0].partition("/")
                 words += [name] if value else [negation] if negation else []
             elif spec.kind == "weights":
@@ -125,6 +150,10 @@ def _check_cost(C: float | None, weights: tuple[tuple[str, float], ...]) -> None
     _require(C is None or 0 < C < math.inf, f"C must be > 0 and finite, got {C}")
     for label, weight in weights:
         _require(0 < weight < math.inf, f"weight of {label} must be > 0 and finite, got {weight}")
+
+
+def _check_probability(task: str, probability: bool) -> None:
+    _require(task == "svc" or not probability, f"-b 1: probabilities are for -s svc, not {task}")
 
 
 def _check_epsilon(epsilon: float) -> None:
@@ -173,7 +202,7 @@ class Params:
     degree: int = shared(3, DEGREE)
     gamma: float | None = option(
         None,
-        "float",
+        "floats",
         "-g",
         "--gamma",
         help="gamma of poly, rbf and sigmoid.  [default: 1/d, d features found]",
@@ -182,7 +211,7 @@ class Params:
     C: float = shared(1.0, COST)
     epsilon: float = shared(0.1, EPSILON)
     nu: float = option(
-        0.5, "float", "-n", "--nu", help="Share of the rows that -s one-class may leave outside."
+        0.5, "floats", "-n", "--nu", help="Share of the rows that -s one-class may leave outside."
     )
     components: int | None = option(
         None,
@@ -198,6 +227,7 @@ class Params:
         True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics.  [default: 1]"
     )
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
+    probability: bool = shared(False, PROBABILITY)
     # Weights of y = +1 and y = -1, see `weighted`.
     class_weights: tuple[float, float] = (1.0, 1.0)
     # sum beta of every solution: nu n for one-class, see `resolved`.
@@ -223,6 +253,7 @@ class Params:
         _require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
         )
+        _check_probability(self.task, self.probability)
         _require(
             self.kernel in KERNEL_NAMES, f"kernel must be one of {KERNEL_NAMES}, got {self.kernel}"
         )
@@ -242,6 +273,18 @@ class Params:
         """
         positive, negative = class_weights(self.weights, names, counts)
         return replace(self, class_weights=(positive, negative))
+
+    def against_the_rest(self, place: int, names: Sequence[str], counts: Sequence[int]) -> Params:
+        """The same with the weights of the class at `place` and of all others together: as in
+        LIBLINEAR the rest weighs 1, and as much as the class where it is BALANCED."""
+        rest = sum(counts) - counts[place]
+        positive = class_weights(self.weights, names, counts)[place]
+        if BALANCED not in [label for label, _ in self.weights]:
+            return replace(self, class_weights=(positive, 1.0))
+        own = [(label, weight) for label, weight in self.weights if label != BALANCED]
+        even = class_weights(((BALANCED, 1.0),), ("", "rest"), (counts[place], rest))
+        named = any(same_label(label, names[place]) for label, _ in own)
+        return replace(self, class_weights=(positive if named else even[0], even[1]))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -390,7 +433,7 @@ class SgdParams:
     degree: int = shared(3, DEGREE)
     gamma: float | None = option(
         None,
-        "float",
+        "floats",
         "-g",
         "--gamma",
         help="gamma of the kernel.  [default: 1/d for rbf with d features found, 1 for poly]",
@@ -406,7 +449,7 @@ class SgdParams:
     epsilon: float = shared(0.1, EPSILON)
     C: float | None = shared(None, COST)
     lambda_: float | None = option(
-        None, "float", "--lambda", help="lambda = 1/(C n), instead of -c.  [default: -c 1]"
+        None, "floats", "--lambda", help="lambda = 1/(C n), instead of -c.  [default: -c 1]"
     )
     loss: str | None = option(
         None,
@@ -443,6 +486,7 @@ class SgdParams:
         help="Hold out this share of the rows; end when their loss stops falling.",
     )
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
+    probability: bool = shared(False, PROBABILITY)
     update: str | None = option(
         None,
         "path",
@@ -470,6 +514,10 @@ class SgdParams:
             _check_map(self.kernel, self.components, self.exact)
         _require(
             self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
+        )
+        _check_probability(self.task, self.probability)
+        _require(
+            self.update is None or not self.probability, "--update fits no probabilities: no -b 1"
         )
         _require(
             self.task == "svc" or not (self.weights or self.multiclass),
@@ -593,9 +641,72 @@ class Run:
     zero_based: bool = option(
         False, "flag", "--zero-based", help="Feature indices start at 0, not at 1."
     )
+    scale: str | None = option(
+        None,
+        SCALINGS,
+        "--scale",
+        help="Scale features to [-1, 1], to mean 0 and variance 1, or rows to length 1; the model "
+        "scales what it predicts. Sparse rows stay sparse.",
+    )
 
     def __post_init__(self) -> None:
+        _require(
+            self.scale is None or self.scale in SCALINGS,
+            f"scale must be one of {', '.join(SCALINGS)}, got {self.scale}",
+        )
         _require(0 <= self.seed < 2**64, f"seed must be >= 0 and < 2^64, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Cross-validation before training, over a grid of parameters where some have several values.
+
+    tried: what earlier runs found, as their log has it.
+    """
+
+    FOLDS = 5
+    MOST_FOLDS = 1000
+
+    folds: int | None = option(
+        None,
+        "int",
+        "-v",
+        "--folds",
+        help=f"Cross-validate in so many parts, then train.  [default: {FOLDS} for a grid]",
+    )
+    subset: int | None = option(
+        None, "int", "--subset", help="Cross-validate on so many rows, drawn at random."
+    )
+    grid: Grid = ()
+    tried: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        folds, most = self.folds, self.MOST_FOLDS
+        _require(
+            folds is None or 2 <= folds <= most,
+            f"folds must be from 2 to {most}, got {folds}",
+        )
+        _require(
+            self.subset is None or self.subset >= 2, f"subset must be >= 2 rows, got {self.subset}"
+        )
+        _require(
+            self.subset is None or self.wanted,
+            "--subset is for cross-validation: give -v or lists of values",
+        )
+
+    @property
+    def wanted(self) -> bool:
+        return self.folds is not None or bool(self.grid)
+
+    def resolved(self) -> Search:
+        return replace(self, folds=self.folds or self.FOLDS) if self.wanted else self
+
+    def candidates(self, params: P) -> list[tuple[dict[str, float], P]]:
+        """Every combination of values: which they are, and the parameters with them."""
+        names = [name for name, _ in self.grid]
+        combinations = itertools.product(*[values for _, values in self.grid])
+        chosen = [dict(zip(names, values, strict=True)) for values in combinations]
+        return [(values, replace(params, **values)) for values in chosen]  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -649,6 +760,11 @@ class Resources:
         their copies and as many columns of the kernel cache as LIBSVM needs to get on."""
         columns = 100
         return int(self.memory / 4 / (32 * (nonzeros + 1) + 4 * columns))
+
+    def at_once(self, n: int) -> int:
+        """How many machines over n rows may be trained side by side: each has running values,
+        states and a mask of the rows (17 bytes a row), all within a quarter of memory."""
+        return max(1, min(self.workers, self.memory // 4 // (17 * max(n, 1))))
 
     @property
     def libsvm_megabytes(self) -> float:

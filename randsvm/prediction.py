@@ -9,13 +9,23 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import nan
+from typing import Any
 
 import numpy as np
 
 from randsvm import files, svmlight
+from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
 from randsvm.kernels import slices
+from randsvm.metrics import (
+    ClassificationMetrics,
+    Classified,
+    Counts,
+    Detailed,
+    Regressed,
+    RegressionMetrics,
+    said,
+)
 from randsvm.model import Model, load
 from randsvm.params import Resources
 
@@ -29,7 +39,7 @@ class Predicted:
 
     Of the labelled rows: correct and accuracy in percent, or for a regression squared_error (mean)
     and squared_correlation; nan without labelled rows, None where it is the other kind of model.
-    to_stdout: whether the lines went there.
+    metrics: where they were asked for. to_stdout: whether the lines went there.
     """
 
     rows: int
@@ -40,7 +50,25 @@ class Predicted:
     squared_correlation: float | None
     unseen_features: int
     seconds: float
+    metrics: ClassificationMetrics | RegressionMetrics | None
     to_stdout: bool
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is written and counted besides labels. scores: decision values instead of them;
+    probabilities: of the classes, after a label that has the largest; metrics: see metrics.py."""
+
+    scores: bool = False
+    probabilities: bool = False
+    metrics: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scores and self.probabilities:
+            raise ParameterError("give one of --scores and -b 1, not both")
+
+
+LABELS = Wanted()
 
 
 def predict(
@@ -48,98 +76,36 @@ def predict(
     model: str,
     output: str,
     *,
-    scores: bool = False,
+    wanted: Wanted = LABELS,
     resources: Resources | None = None,
     watch: Watch = silent,
 ) -> Predicted:
     """Predict the rows of the svmlight file `data` in input order; one line each into `output`.
 
-    Labels as they were spelled in training, or with `scores` the decision values. Memory does not
-    grow with the file. Raises the errors of randsvm.errors; on any error `output` is untouched.
+    Labels as they were spelled in training, or what else is `wanted`. Memory does not grow with
+    the file, but by 9 bytes a row for the metrics of two classes. Raises the errors of
+    randsvm.errors; on any error `output` is untouched.
     """
     began = time.perf_counter()
     files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": data, "MODEL_FILE": model})
     files.check_output(output)
     loaded = load(model)
     jobs = (resources or Resources()).workers
-    count = _Regressed() if loaded.regression else _Classified()
+    if wanted.probabilities and loaded.probabilities(np.zeros(1)) is None:
+        raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
+    reading = _Reading(data, loaded, jobs, wanted)
     with listening(watch):
         with files.create_output(output) as stream:
-            for f in _decisions(data, loaded, jobs, count):
-                stream.write(_lines(f, loaded, scores))
-        if count.unseen_values:
-            which = f"{count.unseen_values} values of {len(count.unseen)} features"
+            if wanted.probabilities:
+                stream.write(" ".join(["labels", *loaded.labels]).encode(**ENCODING) + b"\n")
+            for answer in reading.answers():
+                stream.write(_lines(answer, loaded, wanted))
+        if reading.unseen_values:
+            which = f"{reading.unseen_values} values of {len(reading.unseen)} features"
             tell(Notice(f"ignored {which} that training never saw"))
-        outcome = Predicted(
-            count.rows,
-            count.labelled,
-            *count.score,
-            len(count.unseen),
-            time.perf_counter() - began,
-            output == files.STANDARD,
-        )
+        outcome = reading.outcome(time.perf_counter() - began, output == files.STANDARD)
         tell(outcome)
         return outcome
-
-
-# correct, accuracy, squared error, squared correlation: see Predicted.
-Score = tuple[int | None, float | None, float | None, float | None]
-
-
-class _Counts:
-    """What is counted over all rows, and the score of the labelled ones."""
-
-    def __init__(self) -> None:
-        self.rows = self.labelled = self.unseen_values = 0
-        self.unseen = np.empty(0, np.int32)
-
-    def add(self, y: np.ndarray, f: np.ndarray, unseen: np.ndarray) -> None:
-        """y : (m,) class numbers or targets, nan where there is none."""
-        labelled = ~np.isnan(y)
-        self.rows += len(f)
-        self.labelled += int(labelled.sum())
-        self.compare(y[labelled], f[labelled])
-        if len(unseen):
-            self.unseen_values += len(unseen)
-            self.unseen = np.union1d(self.unseen, unseen)
-
-    def compare(self, y: np.ndarray, f: np.ndarray) -> None:
-        raise NotImplementedError
-
-    @property
-    def score(self) -> Score:
-        raise NotImplementedError
-
-
-class _Classified(_Counts):
-    correct = 0
-
-    def compare(self, y: np.ndarray, f: np.ndarray) -> None:
-        self.correct += int((y == Model.said(f)).sum())
-
-    @property
-    def score(self) -> Score:
-        accuracy = 100 * self.correct / self.labelled if self.labelled else nan
-        return self.correct, accuracy, None, None
-
-
-class _Regressed(_Counts):
-    def __init__(self) -> None:
-        super().__init__()
-        # Sums of e^2, y, f, y^2, f^2, y f.
-        self.sums = np.zeros(6)
-
-    def compare(self, y: np.ndarray, f: np.ndarray) -> None:
-        self.sums += [((f - y) ** 2).sum(), y.sum(), f.sum(), y @ y, f @ f, y @ f]
-
-    @property
-    def score(self) -> Score:
-        """As svm-predict computes them."""
-        m, (error, y, f, yy, ff, yf) = self.labelled, self.sums.tolist()
-        if m == 0:
-            return None, None, nan, nan
-        spread = (m * yy - y * y) * (m * ff - f * f)
-        return None, None, error / m, (m * yf - y * f) ** 2 / spread if spread else nan
 
 
 def _predicting(read: object) -> None:
@@ -148,39 +114,103 @@ def _predicting(read: object) -> None:
     tell(replace(read, stage="predicting"))
 
 
-def _decisions(data: str, model: Model, jobs: int, count: _Counts) -> Iterator[np.ndarray]:
-    """Decision values of consecutive blocks of rows; counts what is right on the way."""
-    table = svmlight.LabelTable(data, unlabelled=True, names=model.labels)
-    blocks = svmlight.read_blocks(
-        data,
-        labels="number" if model.regression else "class",
-        zero_based=model.zero_based,
-        unlabelled=True,
-        jobs=jobs,
-        watch=_predicting,
-    )
-    with ThreadPoolExecutor(jobs) as pool:
-        for block in blocks:
-            y = block.y if model.regression else table.classes(block)
+@dataclass(frozen=True)
+class _Answer:
+    """What a model says of some rows: f decision values, said (m,) classes (of a regression f
+    itself), shares (m, classes) probabilities or None."""
 
-            def work(at: slice, block: svmlight.Block = block) -> tuple[np.ndarray, np.ndarray]:
-                indptr = block.indptr[at.start : at.stop + 1]
-                values = slice(indptr[0], indptr[-1])
-                rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
-                return model.decision(rows), rows.unseen
-
-            for at, (f, unseen) in zip(
-                slices(len(y), PREDICT_ROWS),
-                pool.map(work, slices(len(y), PREDICT_ROWS)),
-                strict=True,
-            ):
-                count.add(y[at], f, unseen)
-                yield f
+    f: np.ndarray
+    said: np.ndarray
+    shares: np.ndarray | None
 
 
-def _lines(f: np.ndarray, model: Model, scores: bool) -> bytes:
-    if scores or model.regression:
-        rows = f.reshape(len(f), -1).tolist()
+class _Reading:
+    """The rows of a file on their way through a model; counts what is right."""
+
+    def __init__(self, data: str, model: Model, jobs: int, wanted: Wanted) -> None:
+        self.data, self.model, self.jobs, self.wanted = data, model, jobs, wanted
+        self.table = svmlight.LabelTable(data, unlabelled=True, names=model.labels)
+        self.count: Counts = Classified()
+        if model.regression:
+            self.count = Regressed()
+        elif wanted.metrics:
+            self.count = Detailed(len(model.labels))
+        self.unseen_values = 0
+        self.unseen = np.empty(0, np.int32)
+
+    def answers(self) -> Iterator[_Answer]:
+        """Of consecutive blocks of rows."""
+        blocks = svmlight.read_blocks(
+            self.data,
+            labels="number" if self.model.regression else "class",
+            zero_based=self.model.zero_based,
+            unlabelled=True,
+            jobs=self.jobs,
+            watch=_predicting,
+        )
+        with ThreadPoolExecutor(self.jobs) as pool:
+            for block in blocks:
+                y = block.y if self.model.regression else self.table.classes(block)
+                parts = list(slices(len(y), PREDICT_ROWS))
+                found = pool.map(self._answer, [block] * len(parts), parts)
+                for at, (answer, unseen) in zip(parts, found, strict=True):
+                    self.count.add(y[at], answer.f, answer.said)
+                    if len(unseen):
+                        self.unseen_values += len(unseen)
+                        self.unseen = np.union1d(self.unseen, unseen)
+                    yield answer
+
+    def _answer(self, block: svmlight.Block, at: slice) -> tuple[_Answer, np.ndarray]:
+        model = self.model
+        indptr = block.indptr[at.start : at.stop + 1]
+        values = slice(indptr[0], indptr[-1])
+        rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
+        f = model.decision(rows)
+        if model.regression:
+            return _Answer(f, f, None), rows.unseen
+        shares = model.probabilities(f) if self.wanted.probabilities else None
+        if shares is None:
+            return _Answer(f, said(f), None), rows.unseen
+        # What is said never contradicts the probabilities beside it.
+        return _Answer(f, shares.argmax(axis=1), shares), rows.unseen
+
+    def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
+        count = self.count
+        classified = count if isinstance(count, Classified) else None
+        regressed = count if isinstance(count, Regressed) else None
+        return Predicted(
+            count.rows,
+            count.labelled,
+            classified.correct if classified else None,
+            classified.score if classified else None,
+            regressed.score if regressed else None,
+            regressed.squared_correlation if regressed else None,
+            len(self.unseen),
+            seconds,
+            self._metrics(),
+            to_stdout,
+        )
+
+    def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
+        count = self.count
+        if isinstance(count, Detailed):
+            return count.metrics(self.table.names)
+        if isinstance(count, Regressed) and self.wanted.metrics:
+            return RegressionMetrics(count.mean_absolute_error, count.determination)
+        return None
+
+
+# Names are written as they were read.
+ENCODING: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape"}
+
+
+def _lines(answer: _Answer, model: Model, wanted: Wanted) -> bytes:
+    if wanted.scores or model.regression:
+        rows = answer.f.reshape(len(answer.f), -1).tolist()
         return "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
-    names = [(name + "\n").encode("utf-8", "surrogateescape") for name in model.labels]
-    return b"".join([names[place] for place in model.said(f).tolist()])
+    names = [model.labels[place] for place in answer.said.tolist()]
+    if answer.shares is not None:
+        # As many digits as svm-predict writes.
+        shares = [" ".join([f"{share:.6g}" for share in row]) for row in answer.shares.tolist()]
+        names = [f"{name} {row}" for name, row in zip(names, shares, strict=True)]
+    return "".join([name + "\n" for name in names]).encode(**ENCODING)

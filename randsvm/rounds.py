@@ -5,11 +5,13 @@ Turns names into objects, calls one algorithm, reports through one callable. Nev
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -17,33 +19,36 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from randsvm import __version__, dataset
+from randsvm import __version__, dataset, multiclass, probability, selection
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.collectors import Draws
 from randsvm.dataset import Dataset, Reading
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
-from randsvm.jobs import HEADROOM, LATE, Job, Started, TimeLimitError, check_paths
-from randsvm.linear import random_map
-from randsvm.model import (
-    ONE_CLASS_LABELS,
-    ONE_CLASS_VALUES,
-    KernelModel,
-    Known,
-    LinearModel,
-    Model,
-    load,
+from randsvm.features import RandomMap
+from randsvm.jobs import (
+    HEADROOM,
+    LATE,
+    PROBABILITY_TIME,
+    Job,
+    Started,
+    TimeLimitError,
+    check_paths,
 )
+from randsvm.kernels import Kernel
+from randsvm.linear import random_map
+from randsvm.model import KernelModel, Known, LinearModel, Model, load
+from randsvm.multiclass import Machine, Problem, Subject, problems
 from randsvm.params import (
     OsunaParams,
     Params,
     RandsvmParams,
     Resources,
-    Run,
     command_line,
 )
 from randsvm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
+from randsvm.selection import Decision, Searched
 from randsvm.solution import SV
 from randsvm.stopping import (
     NO_VIOLATORS,
@@ -74,6 +79,7 @@ class Iteration:
     """One solve and the scan after it.
 
     certificate: of this solution for the whole data set. gap: of the best solution so far.
+    machine: the class that is told from all others; empty where there is one machine.
     """
 
     number: int
@@ -87,11 +93,13 @@ class Iteration:
     certificate: Certificate
     gap: float
     bytes_read: int
+    machine: str = ""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How training ended; the certificate is of the model as written.
+    """How training ended; the certificate is of the model as written, of several classes the sum
+    over their machines. bounded: at C in any.
 
     J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
     (after a signal) stems from the running values of the scans. violators None: not counted then.
@@ -215,6 +223,77 @@ def _working_set(
     return first, params, [working_set_full(first)], [notice]
 
 
+@dataclass(frozen=True)
+class _Training:
+    """What is to be trained, everything resolved; `params` are those of the user."""
+
+    subject: Subject
+    params: Params
+    plan_for: Callable[[Dataset, Params], _Plan]
+    job: Job
+
+    @property
+    def D(self) -> Dataset:  # noqa: N802 - the papers' name
+        return self.subject.D
+
+    def map_of(self, params: Params) -> RandomMap | None:
+        return random_map(params, len(self.D.header.features), self.job.run.seed)
+
+    def plans(self, D: Dataset, params: Params) -> Iterator[tuple[Problem, _Plan]]:
+        """The problems of D or of a view of it, each with its plan."""
+        mapping = self.map_of(params)
+        params = params.resolved(D.n, len(D.header.features))
+        if mapping is not None:
+            D, params = D.mapped(mapping), replace(params, kernel="linear", components=None)
+        for problem in problems(D, params):
+            yield problem, self.plan_for(problem.D, problem.params)
+
+    def fit(self, D: Dataset, params: Params) -> Decision:
+        """What is learnt from a view of D; for scores, without a closing evaluation."""
+        solutions, params = [], replace(params, cache=params.cache / self.at_once)
+        for problem, plan in self.plans(D, params):
+            best = Best()
+            solutions.append(_solve(problem, plan, self.job, best, best.see)[0])
+        machine, mapping = Machine.of(solutions), self.map_of(params)
+        if mapping is None:
+            return machine.decision
+        prepared = mapping.over(D.header.features)
+        return lambda X: machine.decision(prepared.values(X))
+
+    @property
+    def at_once(self) -> int:
+        """How many fits may be made side by side."""
+        return self.job.resources.at_once(self.D.n)
+
+
+def _solve(
+    problem: Problem,
+    plan: _Plan,
+    job: Job,
+    best: Best,
+    watch: Callable[[SV, Violators], None],
+    rules: Sequence[Rule] = (),
+    start: Starter = cold_start,
+) -> tuple[SV, str]:
+    """One algorithm on one problem: its answer, and what ended it."""
+    limits = job.stop
+    own = [] if limits.gap is None else [gap_reached(best, limits.gap)]
+    own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
+    stop = Stop([*plan.rules, *own, *rules, no_progress()])
+    last = plan.run(
+        problem.D,
+        stop=stop,
+        params=plan.params,
+        rng=Draws(job.run.seed),
+        watch=watch,
+        start=start,
+    )
+    # A solution without violators is the answer; else the one of lowest P is the best.
+    SV = last if stop.reason == NO_VIOLATORS else best.solution
+    assert SV is not None
+    return SV, stop.reason
+
+
 def _train(
     data: str,
     model: str,
@@ -224,6 +303,7 @@ def _train(
     watch: Watch,
 ) -> Trained:
     began = time.perf_counter()
+    job = replace(job, search=job.search.resolved())
     job.stop.check(params)
     check_paths(data, model, job)
     if job.warm_start and params.components:
@@ -233,37 +313,44 @@ def _train(
     reading = Reading(labels, job.run.zero_based)
     progress = _Progress(began, job.limits.time_limit, watch)
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
-        mapping = random_map(params, whole.d, job.run.seed)
-        if mapping is not None:
+        subject = Subject.of(whole, data, params.task)
+        params = replace(params, cache=job.resources.libsvm_megabytes)
+        training = _Training(subject, params, plan_for, job)
+        if (mapping := training.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
         params = params.resolved(whole.n, whole.d)
-        if params.task == "svc":
-            D = dataset.two_classes(whole, data)
-            order = dataset.order_of_classes(D)
-            names, counts = [D.header.names[i] for i in order], [D.header.counts[i] for i in order]
-            params = params.weighted(names, counts)
-        else:
-            D = whole if params.task == "svr" else dataset.one_class(whole)
-        params = replace(params, cache=job.resources.libsvm_megabytes)
-        words = command_line(params)
-        if mapping is not None:
-            D, params = D.mapped(mapping), replace(params, kernel="linear", components=None)
-        plan = plan_for(D, params)
-        # In the model stands what decides its bytes: how long a machine took does not repeat.
-        configuration = [*words, *plan.configuration, *command_line(job.stop, job.run)]
-        repeat = [*configuration, *command_line(job.limits)]
-        scales = params.C, _lambda(D, params)
-        tell(Started(plan.name, repeat, D.n, whole.d, whole.nnz, *scales, progress.seconds))
-        for text in [*_peculiarities(D, params), *plan.notices]:
+        problem, plan = next(training.plans(subject.D, params))
+        if old is not None:
+            warm_start(problem.D, old)  # which refuses other labels before hours of work
+        common = command_line(job.stop, job.run, job.search)
+        words = command_line(params, grid=job.search.grid)
+        repeat = [*words, *plan.configuration, *common, *command_line(job.limits)]
+        scales = params.C, _lambda(whole.n, params)
+        tell(Started(plan.name, repeat, whole.n, whole.d, whole.nnz, *scales, progress.seconds))
+        for text in [*_peculiarities(whole, params), *plan.notices]:
             tell(Notice(text))
-        trial = _Trial(D, plan, job, progress, model, [plan.name, *configuration])
-        start = cold_start if old is None else warm_start(D, old)
-        try:
-            return trial.run(start)
-        except Interrupted as signal:
-            if progress.best.solution is not None and not trial.saved:
-                trial.save(progress.best.solution, None, str(signal))
-            raise
+        training = replace(training, subject=subject.scaled(job.run.scale), params=params)
+
+        def configuration(params: Params) -> list[str]:
+            # In the model stands what decides its bytes: how long a machine took does not repeat.
+            return [plan.name, *command_line(params), *plan.configuration, *common]
+
+        searched = None
+        if job.search.wanted:
+            searched = selection.searched(
+                training.D,
+                params,
+                job.search,
+                training.fit,
+                job.run.seed,
+                training.at_once,
+                configuration,
+                progress.middle,
+            )
+            params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
+        words = configuration(params)
+        trial = _Trial(training, params, old, progress, model, words, searched)
+        return trial.run()
 
 
 def _to_start_from(path: str) -> KernelModel:
@@ -273,98 +360,239 @@ def _to_start_from(path: str) -> KernelModel:
     return model
 
 
+@dataclass(frozen=True)
+class _Solved:
+    """The answer to one problem. violators None: not counted; see Trained."""
+
+    SV: SV
+    certificate: Certificate
+    violators: int | None
+    evaluated: bool
+    stopped: str
+
+
 @dataclass
 class _Trial:
-    """One training from its first round to its written model."""
+    """One training on all rows, from its first round to its written model."""
 
-    D: Dataset
-    plan: _Plan
-    job: Job
+    training: _Training
+    params: Params
+    old: KernelModel | None
     progress: _Progress
     model: str
     configuration: list[str]
+    searched: Searched | None
+    solved: list[_Solved] = field(default_factory=list)
+    sigmoid: np.ndarray | None = None
     saved: bool = False
 
-    def run(self, start: Starter) -> Trained:
-        D, plan, progress = self.D, self.plan, self.progress
-        rng = Draws(self.job.run.seed)
-        stop = Stop([*plan.rules, *self._rules(), no_progress()])
-        progress.D = D
+    def run(self) -> Trained:
+        training, progress = self.training, self.progress
+        D = training.D
+        progress.spare(training.params.probability)
+        left = multiclass.count(D, self.params)
         try:
-            last = plan.run(
-                D,
-                stop=stop,
-                params=plan.params,
-                rng=rng,
-                watch=progress.iteration,
-                start=start,
-            )
-            reason = stop.reason
+            for problem, plan in training.plans(D, self.params):
+                progress.begin(problem, left)
+                self.solved.append(self._solve(problem, plan))
+                left -= 1
+                if left and progress.over:
+                    self._leave_rest(TIME_LIMIT)
+                    break
+            if self.params.probability:
+                self._fit_sigmoid()
+            return self.save()
+        except Interrupted as signal:
+            if not self.saved and (progress.best.solution is not None or self.solved):
+                if len(self.solved) < multiclass.count(D, self.params):
+                    self._keep_best(str(signal))
+                    self._leave_rest(str(signal))
+                self.save(str(signal))
+            raise
+
+    def _solve(self, problem: Problem, plan: _Plan) -> _Solved:
+        progress, job = self.progress, self.training.job
+        start = cold_start if self.old is None else warm_start(problem.D, self.old)
+        rules = [] if job.limits.time_limit is None else [time_limit(lambda: progress.deadline)]
+        try:
+            SV, reason = _solve(problem, plan, job, progress.best, progress.iteration, rules, start)
         except TimeLimitError:
-            last, reason = None, TIME_LIMIT
-        # A solution without violators is the answer; else the one of lowest P is the best.
-        SV = last if last is not None and reason == NO_VIOLATORS else progress.best.solution
-        assert SV is not None
-        V = evaluate(D, SV, rng) if progress.time_to_evaluate(SV) else None
-        return self.save(SV, V, reason)
+            if progress.best.solution is None:
+                return self._nothing(problem, TIME_LIMIT)
+            SV, reason = progress.best.solution, TIME_LIMIT
+        if not progress.time_to_evaluate(SV):
+            return self._running(SV, reason)
+        V = evaluate(problem.D, SV, Draws(job.run.seed))
+        # Any round's D bounds the optimum from below.
+        dual = max(progress.best.dual, V.certificate.dual)
+        return _Solved(SV, replace(V.certificate, dual=dual), V.count, True, reason)
 
-    def _rules(self) -> list[Rule]:
-        rules, limits = [], self.job.stop
-        if limits.gap is not None:
-            rules.append(gap_reached(self.progress.best, limits.gap))
-        if limits.max_iterations is not None:
-            rules.append(iterations(limits.max_iterations))
-        if self.job.limits.time_limit is not None:
-            rules.append(time_limit(lambda: self.progress.deadline))
-        return rules
+    def _running(self, SV: SV, reason: str) -> _Solved:
+        """The best solution so far with the certificate of the running values."""
+        return _Solved(SV, self.progress.best.certificate, None, False, reason)
 
-    def save(self, SV: SV, V: Violators | None, reason: str) -> Trained:
-        """Write SV as the model; V is its evaluation, None if there was no time for one."""
-        progress, best = self.progress, self.progress.best
-        progress.closing = True
-        certificate = best.certificate
-        if V is not None:
-            # Any round's D bounds the optimum from below.
-            dual = max(best.dual, V.certificate.dual)
-            certificate = replace(V.certificate, dual=dual)
+    def _nothing(self, problem: Problem, reason: str) -> _Solved:
+        SV, certificate = problem.nothing()
+        return _Solved(SV, certificate, None, False, reason)
+
+    def _keep_best(self, reason: str) -> None:
+        """Of the problem that was broken off."""
+        if self.progress.best.solution is not None:
+            self.solved.append(self._running(self.progress.best.solution, reason))
+
+    def _leave_rest(self, reason: str) -> None:
+        """Classes that were never begun are never said."""
+        plans = self.training.plans(self.training.D, self.params)
+        for problem, _ in itertools.islice(plans, len(self.solved), None):
+            self.solved.append(self._nothing(problem, reason))
+
+    def _fit_sigmoid(self) -> None:
+        """Probabilities, if there is time for them: the machines are trained already."""
+        training = self.training
+        seed, at_once = training.job.run.seed, training.at_once
+        self.sigmoid = probability.cross_validated(
+            training.D, self.params, training.fit, seed, at_once, self.progress.end
+        )
+
+    def save(self, reason: str | None = None) -> Trained:
+        """Write the machines as the model; reason: what ended all of them."""
+        progress, every, n = self.progress, self.solved, self.training.D.n
+        machine = Machine.of([one.SV for one in every])
+        primal, dual = (sum(getattr(one.certificate, of) for one in every) for of in OBJECTIVES)
+        certified = all(one.certificate.certified for one in every)
+        certificate = Certificate(primal, dual, certified)
+        counted = [one.violators for one in every if one.violators is not None]
+        bounded = [one.SV.points.rows[~one.SV.unbounded] for one in every]
         outcome = Trained(
             self.model,
             progress.count,
-            len(SV),
-            SV.bounded_count,
-            None if V is None else V.count,
+            len(machine.points),
+            len(np.unique(np.concatenate(bounded))),
+            sum(counted) if len(counted) == len(every) else None,
             certificate,
-            certificate.primal * _lambda(self.D, self.plan.params),
-            V is not None,
-            reason,
+            primal * _lambda(n, self.params),
+            all(one.evaluated for one in every),
+            reason or _joined([one.stopped for one in every]),
             progress.solve_seconds,
             progress.seconds,
         )
-        facts = _facts(self.D, self.plan.params, self.job, outcome, self.configuration)
-        _model(self.D, SV, self.job.run, facts).save(self.model)
+        self._model(machine, self._facts(outcome)).save(self.model)
         self.saved = True
         outcome = replace(outcome, seconds=progress.seconds)
         tell(outcome)
         return outcome
+
+    def _facts(self, outcome: Trained) -> dict[str, str]:
+        """What the model's trailer says of its making. Nothing that differs between equal works."""
+        D, certificate = self.training.D, outcome.certificate
+        facts = {
+            "version": __version__,
+            "configuration": " ".join(self.configuration),
+            "seed": str(self.training.job.run.seed),
+            "n": str(D.n),
+            "d": str(D.original.d),
+            "nnz": str(D.header.nnz),
+            "digest": D.header.digest,
+            "C": repr(self.params.C),
+            "lambda": repr(_lambda(D.n, self.params)),
+            "primal": repr(certificate.primal),
+            "dual": repr(certificate.dual),
+            "gap": repr(certificate.gap),
+            "certificate": "evaluated" if outcome.evaluated else "running",
+            "violators": "unknown" if outcome.violators is None else str(outcome.violators),
+            "stopped": outcome.stopped,
+        }
+        return facts | ({} if self.searched is None else self.searched.facts)
+
+    def _model(self, machine: Machine, facts: dict[str, str]) -> Model:
+        """The machines as a model of its own: over the features that their support vectors have;
+        of random features as w."""
+        training, X = self.training, machine.points.X
+        features, task = training.D.header.features, self.params.task
+        common: dict[str, Any] = {
+            "labels": training.subject.labels,
+            "values": training.subject.values,
+            "zero_based": training.job.run.zero_based,
+            "known": Known.of(features),
+            "scaling": training.D.scaling,
+            "sigmoid": self.sigmoid,
+            "facts": facts,
+        }
+        mapping = training.map_of(self.params)
+        if mapping is not None:
+            return LinearModel(
+                w=X.T.astype(np.float64) @ machine.beta,
+                b=machine.b,
+                solver=EPSILON_INSENSITIVE if task == "svr" else LOSSES["hinge"].solver,
+                mapping=mapping,
+                features=features,
+                **common,
+            )
+        used, columns = np.unique(X.indices, return_inverse=True)
+        return KernelModel(
+            task=task,
+            kernel=Kernel.of(machine.params),
+            Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(X.shape[0], len(used))),
+            features=features[used],
+            beta=machine.beta,
+            b=machine.b,
+            **common,
+        )
+
+
+OBJECTIVES = ("primal", "dual")
+
+
+def _joined(reasons: Sequence[str]) -> str:
+    """What ended several problems, in one phrase."""
+    counts = Counter(reasons)
+    if len(counts) == 1 or TIME_LIMIT in counts:
+        return TIME_LIMIT if TIME_LIMIT in counts else reasons[0]
+    return ", ".join(f"{reason} ({count} of {len(reasons)})" for reason, count in counts.items())
 
 
 class _Progress:
     """Passes events on, keeps the best solution, and breaks off at the deadline.
 
     The deadline leaves time for the closing evaluation, a scan of every support vector, as fast
-    as the last scan was. Before the first scan there is no model, and nothing is broken off.
+    as the last scan was. Before the first scan there is no model, and nothing is broken off;
+    several problems share the time.
     """
 
     def __init__(self, began: float, limit: float | None, watch: Watch) -> None:
         self.began = began
-        self.ends = inf if limit is None else began + limit
+        # Of everything, of training, of the problem that is under way.
+        self.end = self.trained = self.ends = inf if limit is None else began + limit
         self.watch = watch
         self.best = Best()
-        self.count = 0
+        self.count = self.begun = 0
         self.solve_seconds = 0.0
         self.closing = False
         self.scan_rate = 0.0
-        self.D: Dataset | None = None
+        self.problem: Problem | None = None
+
+    @property
+    def middle(self) -> float:
+        """A search may take half of the time that is left."""
+        now = time.perf_counter()
+        return now + (self.end - now) / 2
+
+    def spare(self, probability: bool) -> None:
+        """Training begins; where probabilities follow, they get most of the time that is left."""
+        now = time.perf_counter()
+        self.trained = now + (self.end - now) / (1 + PROBABILITY_TIME * probability)
+
+    def begin(self, problem: Problem, left: int) -> None:
+        """The first of `left` problems begins: it has its share of the time that is left."""
+        now = time.perf_counter()
+        self.ends = now + (self.trained - now) / left
+        self.problem, self.begun, self.closing = problem, self.begun + 1, False
+        self.best, self.scan_rate = Best(), 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether no time for another problem is left."""
+        return time.perf_counter() >= self.trained - LATE
 
     @property
     def seconds(self) -> float:
@@ -382,7 +610,10 @@ class _Progress:
 
     def __call__(self, event: object) -> None:
         self.watch(event)
-        if self.best.solution and not self.closing and time.perf_counter() >= self.deadline:
+        if self.problem is None or self.closing:
+            return
+        late = self.deadline if self.best.solution else self.trained - LATE
+        if (self.best.solution or self.begun > 1) and time.perf_counter() >= late:
             raise TimeLimitError
 
     def iteration(self, SV: SV, V: Violators) -> None:
@@ -390,7 +621,7 @@ class _Progress:
         self.count += 1
         self.solve_seconds += SV.solve.seconds
         self.best.see(SV, V)
-        assert self.D is not None
+        assert self.problem is not None
         event = Iteration(
             self.count,
             self.seconds,
@@ -402,7 +633,8 @@ class _Progress:
             V.count,
             V.certificate,
             self.best.certificate.gap,
-            self.D.bytes_read,
+            self.problem.D.bytes_read,
+            self.problem.name,
         )
         # Not through `tell`: the deadline is the stop rule's business at the end of a round.
         self.watch(event)
@@ -418,64 +650,6 @@ def _peculiarities(D: Dataset, params: Params) -> list[str]:
     return notices
 
 
-def _lambda(D: Dataset, params: Params) -> float:
+def _lambda(n: int, params: Params) -> float:
     """lambda = 1/(C n): the same scale of regularisation as CS246, Pegasos and scikit-learn."""
-    return 1 / (params.C * D.n)
-
-
-def _facts(
-    D: Dataset, params: Params, job: Job, outcome: Trained, configuration: list[str]
-) -> dict[str, str]:
-    """What the model's trailer says of its making. Nothing that differs between equal works."""
-    certificate = outcome.certificate
-    return {
-        "version": __version__,
-        "configuration": " ".join(configuration),
-        "seed": str(job.run.seed),
-        "n": str(D.n),
-        "d": str(D.d),
-        "nnz": str(D.nnz),
-        "digest": D.header.digest,
-        "C": repr(params.C),
-        "lambda": repr(_lambda(D, params)),
-        "primal": repr(certificate.primal),
-        "dual": repr(certificate.dual),
-        "gap": repr(certificate.gap),
-        "certificate": "evaluated" if outcome.evaluated else "running",
-        "violators": "unknown" if outcome.violators is None else str(outcome.violators),
-        "stopped": outcome.stopped,
-    }
-
-
-def _model(D: Dataset, SV: SV, run: Run, facts: dict[str, str]) -> Model:
-    """SV as a model of its own: over the features that its support vectors have; of random
-    features as w."""
-    X, task = SV.points.X, SV.params.task
-    order = dataset.order_of_classes(D) if task == "svc" else []
-    labels, values = ONE_CLASS_LABELS, ONE_CLASS_VALUES
-    common: dict[str, Any] = {
-        "labels": labels if task == "one-class" else tuple(D.header.names[i] for i in order),
-        "values": values if task == "one-class" else tuple(D.header.values[i] for i in order),
-        "zero_based": run.zero_based,
-        "known": Known.of(D.header.features),
-        "facts": facts,
-    }
-    if D.mapping is not None:
-        return LinearModel(
-            w=(X.T.astype(np.float64) @ SV.beta)[:, None],
-            b=np.array([SV.b]),
-            solver=EPSILON_INSENSITIVE if task == "svr" else LOSSES["hinge"].solver,
-            mapping=D.mapping.map,
-            features=D.header.features,
-            **common,
-        )
-    used, columns = np.unique(X.indices, return_inverse=True)
-    return KernelModel(
-        task=task,
-        kernel=SV.kernel,
-        Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(len(SV), len(used))),
-        features=D.header.features[used],
-        beta=SV.beta,
-        b=SV.b,
-        **common,
-    )
+    return 1 / (params.C * n)

@@ -244,10 +244,10 @@ def warm_start(D: Dataset, model: KernelModel) -> Starter:
     as many of either sign; without one, the working set is a random sample of them.
     Raises ModelError when the model has other labels.
     """
-    sign = _orientation(D, model)
+    column, sign = _orientation(D, model)
 
     def start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
-        inside = _inside_the_margin(D, model, sign, params)
+        inside = _inside_the_margin(D, model, column, sign, params)
         draw = rng.next()
         extra = np.empty(0, np.int64)
         if params.task == "svc":
@@ -265,7 +265,7 @@ def warm_start(D: Dataset, model: KernelModel) -> Starter:
         dense = prefers_dense(D.n, D.d, D.nnz)
         space = Space(Kernel.of(params), dense, None, np.float64)
         u = Expansion(space, held.X, beta).values(working.X)
-        nothing = SV(working.first(0), np.empty(0), sign * model.b, params)
+        nothing = SV(working.first(0), np.empty(0), sign * float(model.b[column]), params)
         return replace(working, u=u), Bound(held, beta, nothing)
 
     return start
@@ -292,28 +292,34 @@ def _split_start(inside: _Inside, r: int, params: Params) -> tuple[np.ndarray, n
     return np.setdiff1d(rows, N), N
 
 
-def _orientation(D: Dataset, model: KernelModel) -> float:
-    """+1 if the model's first label is D's positive class, -1 if it is the other."""
+def _orientation(D: Dataset, model: KernelModel) -> tuple[int, float]:
+    """The model's column that is about D's positive class, and the sign of that class there."""
     if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
-        return 1.0
-    first = D.header.values[int(np.argmax(D.targets))]
-    values = list(model.values)
-    if sorted(map(str, D.header.values)) != sorted(map(str, values)):
+        return 0, 1.0
+    first = str(D.header.values[int(np.argmax(D.targets))])
+    values = list(map(str, model.values))
+    if sorted(map(str, D.header.values)) != sorted(values):
         raise ModelError(
-            f"the model to start from has the labels {values}, the data {list(D.header.values)}"
+            f"the model to start from has the labels {list(model.values)}, the data "
+            f"{list(D.header.values)}"
         )
-    return 1.0 if str(values[0]) == str(first) else -1.0
+    place = values.index(first)
+    return (place, 1.0) if len(values) > 2 else (0, 1.0 - 2 * place)
 
 
-def _inside_the_margin(D: Dataset, model: KernelModel, sign: float, params: Params) -> _Inside:
+def _inside_the_margin(
+    D: Dataset, model: KernelModel, column: int, sign: float, params: Params
+) -> _Inside:
     """The rows that are not beyond the margin by more than the tolerance under `model`."""
     task = task_of(params)
 
     def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         found = []
-        for chunk in D.chunks(shard):
+        # The model does its own scaling.
+        for chunk in D.original.chunks(shard):
             X = sparse.csr_matrix(chunk.X)
-            f = sign * model.decision(model.rows(X.indptr, D.header.features[X.indices], X.data))
+            f = model.decision(model.rows(X.indptr, D.header.features[X.indices], X.data))
+            f = sign * f.reshape(len(f), -1)[:, column]
             violation = task.violation(chunk.y, f, 0)
             inside = np.flatnonzero(violation >= -params.tolerance)
             side = task.side(chunk.y, f)[inside]
@@ -335,7 +341,7 @@ def best_offset(D: Dataset, params: Params) -> float:
     Bisection on the subgradient, for a solution without unbounded support vectors, where
     LIBSVM's b is only a midpoint.
     """
-    u, y, task = np.concatenate(D.running.u), _labels(D), task_of(params)
+    u, y, task = np.concatenate(D.running.u), D.labels(), task_of(params)
     C = np.where(y > 0, *params.bounds)
     # The loss of row i bends at b = y_i - u_i, or epsilon beside it: the minimum is at a bend.
     low, high = float((y - u).min()) - params.epsilon, float((y - u).max()) + params.epsilon
@@ -347,13 +353,6 @@ def best_offset(D: Dataset, params: Params) -> float:
         if slope == 0:
             return middle
         low, high = (middle, high) if slope < 0 else (low, middle)
-
-
-def _labels(D: Dataset) -> np.ndarray:
-    def of(shard: Shard) -> np.ndarray:
-        return np.concatenate([chunk.y for chunk in D.chunks(shard)])
-
-    return np.concatenate(list(D.map(of)))
 
 
 @dataclass(frozen=True)

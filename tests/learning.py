@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import oracle
 
+from randsvm import dataset
 from randsvm.cli import train as training
+from randsvm.dataset import Dataset
 
 # How many times slower than a desktop this machine may be: for tests that promise seconds.
 SLOWNESS = float(os.environ.get("RANDSVM_SLOWNESS", "1"))
@@ -42,6 +44,11 @@ def board(rows: int, seed: int = 0) -> Data:
 
 
 MAKERS = {"gaussians": gaussians, "board": board}
+
+
+def two_classes(whole: Dataset) -> Dataset:
+    """The view of a data set with y = +1 for the first label of its model, -1 for the other."""
+    return dataset.against_the_rest(dataset.labelled_classes(whole, "")[0], 0)
 
 
 # ---- the optimum ------------------------------------------------------------------------------

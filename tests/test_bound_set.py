@@ -11,7 +11,7 @@ import learning
 import numpy as np
 import oracle
 import pytest
-from learning import Data, answer_of, gaussians, kernel, learn, optimum
+from learning import Data, answer_of, gaussians, kernel, learn, optimum, two_classes
 from scipy import sparse
 
 from randsvm import dataset, solver
@@ -250,7 +250,7 @@ def test_rows_frozen_by_mistake_return_and_leave(tmp_path: Path):
     with closing(dataset.load(str(data.save(tmp_path / "d")), Reading(), Resources(jobs=1))) as D:
         watch = partial(lambda SV, V: scans.append((SV, V)))
         found = osuna(
-            dataset.two_classes(D, ""),
+            two_classes(D),
             200,
             lambda SV, V: len(scans) > 99,
             params,

@@ -36,10 +36,10 @@ def model_of(
         svm_type,
         kernel_type,
         **{key: value if key in used else None for key, value in parameters.items()},
-        rho=rho,
+        rho=(rho,),
         label=(1, -1) if two_classes else None,
         nr_sv=(m // 2, m - m // 2) if two_classes else None,
-        coefficients=np.linspace(-1, 1, m) if coefficients is None else np.array(coefficients),
+        coefficients=np.c_[np.linspace(-1, 1, m) if coefficients is None else coefficients],
         indptr=X.indptr.astype(np.int64),
         indices=X.indices + np.int32(1),
         values=X.data,
@@ -89,8 +89,8 @@ def kernel_by_definition(model: LibsvmModel, x: np.ndarray, z: np.ndarray) -> fl
 
 def decision_by_definition(model: LibsvmModel, rows: np.ndarray, x: np.ndarray) -> float:
     """sum_i coefficient_i K(SV_i, x) - rho, term by term."""
-    terms = zip(model.coefficients, rows, strict=True)
-    return sum(c * kernel_by_definition(model, z, x) for c, z in terms) - model.rho
+    terms = zip(model.coefficients[:, 0], rows, strict=True)
+    return sum(c * kernel_by_definition(model, z, x) for c, z in terms) - model.rho[0]
 
 
 def predicted_by_libsvm(path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -148,8 +148,8 @@ def test_libsvm_reads_every_number_to_the_last_bit(tmp_path):
     )
     libsvm_model.write(str(tmp_path / "m"), model, TRAILER)
     loaded = svmutil.svm_load_model(str(tmp_path / "m"))
-    assert [c[0] for c in loaded.get_sv_coef()] == model.coefficients.tolist()
-    assert loaded.rho[0] == model.rho
+    assert loaded.get_sv_coef() == list(map(tuple, model.coefficients))
+    assert loaded.rho[0] == model.rho[0]
     assert loaded.param.gamma == model.gamma
     read_back = [np.float32(row[1]) for row in loaded.get_SV()]
     assert np.array(read_back).tobytes() == model.values.tobytes()
@@ -181,8 +181,8 @@ def assert_equal_to_libsvm(found: LibsvmModel, truth) -> None:
     assert found.kernel_type == list(KERNEL_PARAMETERS)[truth.param.kernel_type]
     for parameter in KERNEL_PARAMETERS[found.kernel_type]:
         assert getattr(found, parameter) == getattr(truth.param, parameter)
-    assert found.rho == truth.rho[0]
-    assert found.coefficients.tolist() == [c[0] for c in truth.get_sv_coef()]
+    assert found.rho == (truth.rho[0],)
+    assert list(map(tuple, found.coefficients)) == truth.get_sv_coef()
     if found.svm_type in CLASSIFIERS:
         assert list(found.label) == truth.get_labels()
         assert list(found.nr_sv) == [truth.nSV[0], truth.nSV[1]]
@@ -220,7 +220,7 @@ def test_a_model_of_libsvm_without_support_vectors_is_read(tmp_path, rng):
     truth = trained_by_libsvm(tmp_path / "m", "-s 3 -t 0 -p 5", [1.5] * 9, rng.normal(size=(9, 2)))
     found, _ = libsvm_model.read(str(tmp_path / "m"))
     assert truth.get_nr_sv() == 0
-    assert found.rho == truth.rho[0]
+    assert found.rho == (truth.rho[0],)
     assert [len(found.coefficients), *found.indptr, len(found.values)] == [0, 0, 0]
 
 
@@ -284,12 +284,12 @@ def models(draw) -> tuple[LibsvmModel, str | None]:
         degree=draw(st.integers(0, 2**31 - 1)) if "degree" in used else None,
         gamma=abs(draw(finite)) if "gamma" in used else None,
         coef0=draw(finite) if "coef0" in used else None,
-        rho=draw(finite),
+        rho=(draw(finite),),
         label=tuple(draw(st.lists(int32, min_size=2, max_size=2, unique=True)))
         if two_classes
         else None,
         nr_sv=(first, len(rows) - first) if two_classes else None,
-        coefficients=draw(hnp.arrays(np.float64, len(rows), elements=finite)),
+        coefficients=draw(hnp.arrays(np.float64, (len(rows), 1), elements=finite)),
         indptr=np.cumsum([0, *map(len, rows)], dtype=np.int64),
         indices=np.array(indices, np.int32),
         values=draw(hnp.arrays(np.float32, len(indices), elements=numbers)),
@@ -313,13 +313,13 @@ def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, drawn, traile
 def test_numbers_of_numpy_are_written_as_numbers(tmp_path):
     model = dataclasses.replace(
         small_model(),
-        rho=np.float64(0.5),
+        rho=(np.float64(0.5),),
         gamma=np.float32(0.25),
         label=(np.int64(2), np.int32(-2)),
         nr_sv=(np.int64(1), np.int64(2)),
     )
     found, _ = libsvm_model.parse(content_of(model, tmp_path), "m")
-    assert (found.rho, found.gamma, found.label, found.nr_sv) == (0.5, 0.25, (2, -2), (1, 2))
+    assert (found.rho, found.gamma, found.label, found.nr_sv) == ((0.5,), 0.25, (2, -2), (1, 2))
 
 
 def test_standard_output_and_input(tmp_path, monkeypatch):
@@ -354,18 +354,18 @@ def test_messages_name_standard_input_and_the_file_as_given(tmp_path, monkeypatc
     [
         ({"label": None}, None, "m: expected a line 'label ...' before the line 'SV', found none"),
         ({"label": (1, 2**31)}, None, "expected whole numbers below 2^31 after 'label'"),
-        ({"label": (4, 4)}, None, "two different labels"),
+        ({"label": (4, 4)}, None, "different labels"),
         ({"label": ("ham", "spam")}, None, "expected whole numbers"),
         ({"gamma": None}, None, "expected a line 'gamma ...'"),
-        ({"rho": float("nan")}, None, "expected finite numbers after 'rho', found 'nan'"),
-        ({"nr_sv": (1, 1)}, None, "expected two counts with the sum 3"),
+        ({"rho": (float("nan"),)}, None, "expected finite numbers after 'rho', found 'nan'"),
+        ({"nr_sv": (1, 1)}, None, "expected counts with the sum 3"),
         ({"svm_type": "one_class"}, None, "expected the header of one_class, found 'label'"),
         (
             {"kernel_type": "precomputed"},
             None,
             "such a model holds row numbers, not support vectors",
         ),
-        ({"coefficients": np.array([1, np.inf, 0])}, None, "expected finite coefficients"),
+        ({"coefficients": np.array([[1], [np.inf], [0]])}, None, "expected finite coefficients"),
         ({"values": np.array([1, 2, np.nan], np.float32)}, None, "expected finite values"),
         ({}, "random_features", "expected a keyword of LIBSVM's model format, found 'random_f"),
         ({}, "randsvm_model 2", "expected randsvm_model 1, found randsvm_model 2: a newer"),
@@ -502,9 +502,9 @@ def edited(old: bytes, new: bytes) -> bytes:
         (edited(b"label 1 -1", b"label 1 2147483648"), "m:7: expected whole numbers below 2^31"),
         (edited(b"label 1 -1", b"label 1 1.5"), "m:7: expected whole numbers below 2^31 after 'la"),
         (edited(b"label 1 -1", b"label 1"), "m:7: expected 2 numbers after 'label', found 1"),
-        (edited(b"label 1 -1", b"label 1 1"), "m:7: expected two different labels, found 1 twice"),
-        (edited(b"nr_sv 1 1", b"nr_sv 1 2"), "m:8: expected two counts with the sum 2 (total_sv)"),
-        (edited(b"nr_sv 1 1", b"nr_sv 3 -1"), "m:8: expected two counts with the sum 2 (total_sv)"),
+        (edited(b"label 1 -1", b"label 1 1"), "m:7: expected different labels, found 1 twice"),
+        (edited(b"nr_sv 1 1", b"nr_sv 1 2"), "m:8: expected counts with the sum 2 (total_sv)"),
+        (edited(b"nr_sv 1 1", b"nr_sv 3 -1"), "m:8: expected counts with the sum 2 (total_sv)"),
         (edited(b"c_svc", b"c_scv"), "m:1: expected svm_type c_svc, nu_svc, one_class, epsilon_sv"),
         (edited(b"c_svc", b"nu_svr"), "m:7: expected the header of nu_svr, found 'label', which o"),
         (edited(b"rbf", b"precomputed"), "m:2: expected kernel_type linear, polynomial, rbf or si"),

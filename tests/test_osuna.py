@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import oracle
 import pytest
-from learning import Data, answer_of, board, gaussians, kernel, learn, optimum
+from learning import Data, answer_of, board, gaussians, kernel, learn, optimum, two_classes
 
 from randsvm import dataset
 from randsvm.algorithms import osuna as algorithms
@@ -121,7 +121,7 @@ def entrants(data: Data, path, decompose, swap: int):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(algorithms, "svmlearn", watched)
         with closing(dataset.load(str(path), Reading(), Resources(jobs=2))) as whole:
-            D = dataset.two_classes(whole, "")
+            D = two_classes(whole)
             decompose(
                 D,
                 80,

@@ -10,6 +10,7 @@ import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learning import two_classes
 from scipy import sparse
 
 from randsvm import dataset, scan
@@ -74,7 +75,7 @@ def case(path: Path, y, X, params: Params, reading: Reading = SMALL):
     """D holds the columns that the file has; X may have others that are all zero."""
     X = X[:, X.any(axis=0)]
     with closing(dataset.load(str(path), reading, Resources(jobs=2))) as whole:
-        D = dataset.two_classes(whole, str(path))
+        D = two_classes(whole)
         D = D if (D.points(np.arange(D.n)).y == y).all() else whole.relabel(np.array([-1.0, 1.0]))
         yield Case(D, y, X, params)
 

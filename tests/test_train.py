@@ -113,7 +113,7 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
         ("--gama 1 toy.svm", "No such option '?--gama'?.*--gamma"),
         ("-c 0 toy.svm", r"C must be > 0 and finite, got 0"),
         ("-c nan toy.svm", r"C must be > 0 and finite, got nan"),
-        ("-c x toy.svm", r"'-c' / '--cost': 'x' is not a valid float"),
+        ("-c x toy.svm", r"'-c' / '--cost': expected a number, or several as 1,2,8, found 'x'"),
         ("-g -1 toy.svm", r"gamma must be >= 0 and finite, got -1"),
         ("-t 7 toy.svm", r"expected one of linear \(0\), poly \(1\).*, found '7'"),
         ("-t gauss toy.svm", r"expected one of .*rbf \(2\).*, found 'gauss'"),
@@ -257,7 +257,6 @@ GOOD = "+1 1:1\n-1 2:1\n"
             "3:1: expected a label (unlabelled rows are for prediction only), found '?'",
         ),
         ("2 1:1\n2.0 1:2\n", "1:1: expected two classes, found only the label 2"),
-        ("1 1:1\n2 1:2\n3 1:1\n", "1:1: expected two classes, found 3 classes"),
     ],
 )
 def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, problem):

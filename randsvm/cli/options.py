@@ -11,7 +11,17 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
-from randsvm.params import BALANCED, Limits, Option, Resources, Run, StopParams, options
+from randsvm.params import (
+    BALANCED,
+    Grid,
+    Limits,
+    Option,
+    Resources,
+    Run,
+    Search,
+    StopParams,
+    options,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parameters = TypeVar("Parameters")
@@ -80,6 +90,21 @@ class Duration(click.ParamType):
         return float(found[1]) * self.UNITS[found[2]]
 
 
+class Numbers(click.ParamType):
+    """A number, or several with commas between them."""
+
+    name = "float[,float...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            numbers = tuple(map(float, value.split(",")))
+        except ValueError:
+            self.fail(f"expected a number, or several as 1,2,8, found {value!r}", param, ctx)
+        return numbers if len(numbers) > 1 else numbers[0]
+
+
 class Epochs(click.ParamType):
     """A number of passes, or the word auto."""
 
@@ -110,6 +135,7 @@ class Checkpoint(Duration):
 KINDS: dict[str, dict[str, Any]] = {
     "int": {"type": int},
     "float": {"type": float},
+    "floats": {"type": Numbers()},
     "flag": {"is_flag": True},
     "path": {"type": click.Path()},
     "size": {"type": Size()},
@@ -162,13 +188,27 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
 
 
 def gather(group: type[Parameters], given: dict[str, Any]) -> Parameters:
-    """The parameter object made of its own fields in `given`; raises ParameterError."""
-    return group(**{f.name: given[f.name] for f, _ in options(group) if f.name in given})
+    """The parameter object made of its own fields in `given`, the first of several values;
+    raises ParameterError."""
+    several = dict(grid([group], given))
+    own = {f.name: given[f.name] for f, _ in options(group) if f.name in given}
+    own |= {name: values[0] for name, values in several.items()}
+    # Every value is checked, as each is going to be used.
+    for name, values in several.items():
+        for value in values:
+            group(**{**own, name: value})
+    return group(**own)
+
+
+def grid(groups: list[type], given: dict[str, Any]) -> Grid:
+    """The fields with several values, which a grid search tries."""
+    fields = [f.name for group in groups for f, spec in options(group) if spec.kind == "floats"]
+    return tuple((name, given[name]) for name in fields if isinstance(given.get(name), tuple))
 
 
 def common(command: Command) -> Command:
     """What every algorithm of randsvm-train takes besides its own options."""
-    return parameters(Limits, Run, Resources)(report(quiet(log(command))))
+    return parameters(Search, Limits, Run, Resources)(report(quiet(log(command))))
 
 
 def rounds(command: Command) -> Command:

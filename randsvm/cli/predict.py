@@ -23,12 +23,31 @@ COMMAND = "randsvm-predict"
     is_flag=True,
     help="Write decision values instead of labels: one, or one for each class of more than two.",
 )
+@click.option(
+    "-b",
+    "--probability",
+    type=options.Switch(),
+    default=False,
+    help="1: write the label and the probability of each class, as svm-predict does.",
+)
+@click.option(
+    "--metrics",
+    is_flag=True,
+    help="Print the confusion matrix, precision, recall and F1 of each class, and of two the AUC.",
+)
 @click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
 @options.report
 @options.quiet
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def predict(
-    test_file: str, model_file: str, output_file: str, scores: bool, jobs: int | None, **given: Any
+    test_file: str,
+    model_file: str,
+    output_file: str,
+    scores: bool,
+    probability: bool,
+    metrics: bool,
+    jobs: int | None,
+    **given: Any,
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
 
@@ -39,9 +58,10 @@ def predict(
     from randsvm import api
 
     resources = Resources(jobs=jobs)
+    wanted = api.Wanted(scores, probability, metrics)
     with Report(COMMAND, [], [], given) as report:
         api.predict(
-            test_file, model_file, output_file, scores=scores, resources=resources, watch=report
+            test_file, model_file, output_file, wanted=wanted, resources=resources, watch=report
         )
 
 

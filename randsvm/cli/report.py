@@ -14,13 +14,14 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from randsvm.errors import OutputError, TransferError
 from randsvm.events import Notice, Progress
-from randsvm.files import check_output
+from randsvm.files import STANDARD, check_output
 
 if TYPE_CHECKING:
     from randsvm.jobs import Started
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from randsvm.prediction import Predicted
     from randsvm.rounds import Iteration, Trained
     from randsvm.scan import Certificate
+    from randsvm.selection import Searched, Tried
 
 # Stage of work -> what its bar counts in.
 UNITS = {"B": {"unit": "B", "unit_scale": True}, "row": {"unit": " rows", "unit_scale": True}}
@@ -37,11 +39,18 @@ class Report:
     """The listener of a command, as a context.
 
     words, files: options and arguments that complete the line that repeats the run. given: quiet,
-    report (text or json) and log (a path or None), as the options were given.
+    report (text or json) and log (a path or None), as the options were given. append: the log
+    keeps what it has, for a search to go on from.
     """
 
     def __init__(
-        self, command: str, words: list[str], files: list[str], given: Mapping[str, Any]
+        self,
+        command: str,
+        words: list[str],
+        files: list[str],
+        given: Mapping[str, Any],
+        *,
+        append: bool = False,
     ) -> None:
         self.command = command
         self.words = words
@@ -49,6 +58,7 @@ class Report:
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
         self.log_file = given.get("log")
+        self.mode = "a" if append else "w"
         self.log: IO[str] | None = None
         self.bars = sys.stderr.isatty() and not self.quiet
         self.bar: Any = None
@@ -110,7 +120,7 @@ class Report:
         if self.log_file is None:
             return
         if self.log is None:
-            self.log = self._open_log(self.log_file)
+            self.log = self._open_log(self.log_file, self.mode)
         try:
             self.log.write(json.dumps({"event": name, **_plain(event)}) + "\n")
             self.log.flush()
@@ -118,9 +128,9 @@ class Report:
             raise TransferError(f"writing {self.log_file}: {error.strerror}") from error
 
     @staticmethod
-    def _open_log(path: str) -> IO[str]:
+    def _open_log(path: str, mode: str) -> IO[str]:
         try:
-            return click.open_file(path, "w")
+            return click.open_file(path, mode)
         except OSError as error:
             raise OutputError(f"cannot create {path}: {error.strerror}") from error
 
@@ -141,8 +151,9 @@ class Report:
 
     def _iteration(self, event: Iteration) -> None:
         held = f" + {event.bound:,} bound" if event.bound else ""
+        machine = f"{event.machine}: " if event.machine else ""
         self.say(
-            f"{event.number:4d}  {event.seconds:7.2f} s  B {event.working_set:,}{held}  "
+            f"{event.number:4d}  {event.seconds:7.2f} s  {machine}B {event.working_set:,}{held}  "
             f"|SV| {event.support_vectors:,} ({event.bounded:,} at C)  |V| {event.violators:,}  "
             f"{_objectives(event.certificate)}"
         )
@@ -161,6 +172,27 @@ class Report:
             f"({outcome.bounded:,} at C), {violators}{_objectives(outcome.certificate)}{running}, "
             f"J = P/(C n) = {outcome.J:.6g}"
         )
+
+    def _tried(self, event: Tried) -> None:
+        known = "  (from the log)" if event.resumed else ""
+        each = " ".join(f"{score:g}" for score in event.scores)
+        self.say(
+            f"{event.number:4d} of {event.of}  {_values(event.values)}{event.score_name} "
+            f"{event.score:g}  in {len(event.scores)} parts: {each}{known}"
+        )
+
+    def _searched(self, event: Searched) -> None:
+        best = event.tried[0]
+        if best.of > 1:
+            self.say(f"tried {len(event.tried)} of {best.of} in {event.seconds:.2f} s, best first:")
+            for one in event.tried:
+                self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}")
+        if self.json:
+            return
+        # LIBSVM's own lines, so that scripts keep working; not into a model on standard output.
+        to_stdout = self.files[-1:] == [STANDARD]
+        for line in _cross_validated(best):
+            click.echo(line, err=to_stdout)
 
     def _epoch(self, event: Epoch) -> None:
         held_out = "" if event.held_out is None else f"  held-out loss {event.held_out:.6f}"
@@ -203,8 +235,68 @@ class Report:
         elif outcome.labelled == 0:
             self.say("no labelled rows: no score")
         else:
-            for line in _score(outcome):
+            for line in [*_score(outcome), *_metrics(outcome.metrics)]:
                 click.echo(line, err=outcome.to_stdout)
+
+
+def tried(log: str) -> tuple[dict[str, Any], ...]:
+    """What earlier searches have tried, by their log; a line that was cut short is left out."""
+    path = Path(log)
+    if not path.is_file():
+        return ()
+    lines = []
+    with contextlib.suppress(OSError):
+        for line in path.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(line))
+    return tuple(one for one in lines if isinstance(one, dict) and one.get("event") == "tried")
+
+
+def _values(values: Mapping[str, float]) -> str:
+    """The parameters of a grid, by their names."""
+    return "".join([f"{name.rstrip('_')} {value:g}  " for name, value in values.items()])
+
+
+def _cross_validated(found: Tried) -> list[str]:
+    """svm-train's own lines."""
+    if found.score_name == "accuracy":
+        return [f"Cross Validation Accuracy = {found.score:g}%"]
+    return [
+        f"Cross Validation Mean squared error = {found.score:g}",
+        f"Cross Validation Squared correlation coefficient = "
+        f"{found.details['squared_correlation']:g}",
+    ]
+
+
+def _metrics(found: Any) -> list[str]:
+    """Tables of --metrics: ClassificationMetrics, RegressionMetrics or None."""
+    if found is None:
+        return []
+    if not hasattr(found, "confusion"):
+        return [
+            f"Mean absolute error = {found.mean_absolute_error:g}",
+            f"Coefficient of determination = {found.determination:g}",
+        ]
+    columns = [found.labels, *zip(*found.confusion, strict=True)]
+    header = ["true \\ said", *found.labels[: len(columns) - 1]]
+    scores = [
+        [one.label, *(f"{x:.4f}" for x in (one.precision, one.recall, one.f1)), str(one.rows)]
+        for one in [*found.classes, found.mean]
+    ]
+    return [
+        *_table([header, *map(list, zip(*columns, strict=True))]),
+        *_table([["label", "precision", "recall", "F1", "rows"], *scores]),
+        *([] if found.auc is None else [f"ROC AUC = {found.auc:.6f}"]),
+    ]
+
+
+def _table(rows: list[list[Any]]) -> list[str]:
+    """Columns aligned to the right, the first to the left."""
+    words = [[str(word) for word in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*words, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in words
+    ]
 
 
 def _progressive(loss: float, errors: float | None) -> str:
@@ -230,11 +322,17 @@ def _plain(event: Any) -> dict[str, Any]:
         certificate = fields.pop("certificate")
         fields |= {"primal": certificate["primal"], "dual": certificate["dual"]}
         fields.setdefault("gap", event.certificate.gap)
-    return {
-        # lambda_ is a word that Python keeps for itself.
-        name.rstrip("_"): None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in fields.items()
-    }
+    # lambda_ is a word that Python keeps for itself.
+    return {name.rstrip("_"): _finite(value) for name, value in fields.items()}
+
+
+def _finite(value: Any) -> Any:
+    """null for what JSON has no number for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _objectives(certificate: Certificate) -> str:

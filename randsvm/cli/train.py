@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import click
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.options import Command
-from randsvm.cli.report import Report
+from randsvm.cli.report import Report, tried
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, check_apart
 from randsvm.params import (
@@ -22,6 +23,7 @@ from randsvm.params import (
     RandsvmParams,
     Resources,
     Run,
+    Search,
     SgdParams,
     StopParams,
 )
@@ -128,12 +130,17 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
 
     data, model = given["train_file"], given["model_file"] or default_model(given["train_file"])
     old = given.get("warm_start")
+    search = Search(given["folds"], given["subset"], options.grid(groups, given))
+    log = given["log"]
+    if search.wanted and log is not None:
+        search = replace(search, tried=tried(log))
     job = api.Job(
         options.gather(StopParams, given),
         options.gather(Limits, given),
         options.gather(Run, given),
         options.gather(Resources, given),
         old,
+        search,
     )
     params: list[object] = [options.gather(group, given) for group in groups]
     inputs = {
@@ -143,9 +150,9 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
         "--update": given.get("update"),
         "--cache": job.resources.cache,
     }
-    check_apart({"--log": given["log"]}, inputs)
+    check_apart({"--log": log}, inputs)
     extra = ["--warm-start", old] if old else []
-    with Report(COMMAND, extra, [data, model], given) as report:
+    with Report(COMMAND, extra, [data, model], given, append=search.wanted) as report:
         call(data, model, *params, job, report)
 
 

@@ -5,6 +5,7 @@ Holds what the file holds and nothing more: what a model means is the business o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from randsvm.formats import header as headers
 from randsvm.formats import trailer as trailers
 from randsvm.formats.header import FOREIGN as FOREIGN
 from randsvm.formats.header import FOREIGN_VERSION as FOREIGN_VERSION
-from randsvm.formats.header import Header, Layout
+from randsvm.formats.header import Header, Layout, is_number
 from randsvm.formats.trailer import shown
 
 CLASSIFIERS = ("c_svc", "nu_svc")
@@ -29,23 +30,26 @@ KERNEL_PARAMETERS = {
     "sigmoid": ("gamma", "coef0"),
 }
 NO_KERNELS = {"precomputed": "'precomputed': such a model holds row numbers, not support vectors"}
-# In LIBSVM's order. Two classes, regression and one-class all have nr_class 2 and one rho.
+# In LIBSVM's order. Two classes, regression and one-class all have nr_class 2 and one rho; more
+# classes, one against the rest, are foreign to LIBSVM and have a rho and a coefficient for each.
 KEYWORDS = (
     "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho",
     "label", "probA", "probB", "prob_density_marks", "nr_sv",
 )  # fmt: skip
 
-LAYOUT = Layout("LIBSVM", KEYWORDS, end="SV", longest_line=4096)
+LAYOUT = Layout("LIBSVM", KEYWORDS, end="SV", longest_line=1 << 20)
 
 
 @dataclass(frozen=True)
 class LibsvmModel:
-    """f(x) = sum_i coefficients_i K(SV_i, x) - rho, as LIBSVM writes it.
+    """f_c(x) = sum_i coefficients_ic K(SV_i, x) - rho_c, as LIBSVM writes it for one column.
 
-    label, nr_sv : of the two classes, None for regression and one-class
-    coefficients : (m,) float64
+    rho : (columns,); columns is 1, but nr_class for more than two classes, which LIBSVM refuses
+    label, nr_sv : of the classes, None for regression and one-class; nr_sv of two classes only
+    coefficients : (m, columns) float64
     indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 : the SVs' rows
-    probA, probB, prob_density_marks : 1, 1 and 10 numbers where LIBSVM fitted probabilities
+    probA, probB, prob_density_marks : columns, columns and 10 numbers where probabilities were
+    fitted
     """
 
     svm_type: str
@@ -53,9 +57,9 @@ class LibsvmModel:
     degree: int | None
     gamma: float | None
     coef0: float | None
-    rho: float
-    label: tuple[int, int] | None
-    nr_sv: tuple[int, int] | None
+    rho: tuple[float, ...]
+    label: tuple[int, ...] | None
+    nr_sv: tuple[int, ...] | None
     coefficients: np.ndarray
     indptr: np.ndarray
     indices: np.ndarray
@@ -63,6 +67,7 @@ class LibsvmModel:
     probA: tuple[float, ...] | None = None  # noqa: N815 - LIBSVM's keyword
     probB: tuple[float, ...] | None = None  # noqa: N815
     prob_density_marks: tuple[float, ...] | None = None
+    nr_class: int = 2
 
 
 # Writing
@@ -87,7 +92,7 @@ def write(
         sealed = trailers.Sealed(stream)
         sealed.write(header)
         # Support vectors are svmlight rows with the coefficient in the label's place.
-        coefficients = [repr(number) for number in model.coefficients.tolist()]
+        coefficients = [" ".join(map(repr, row)) for row in model.coefficients.tolist()]
         svmlight.write(sealed, coefficients, model.indptr, model.indices, model.values)
         sealed.seal(trailer)
 
@@ -102,9 +107,9 @@ def _render_header(model: LibsvmModel, foreign_first_line: str | None) -> bytes:
         "svm_type": (model.svm_type,),
         "kernel_type": (model.kernel_type,),
         **{key: _one(getattr(model, key)) for key in used},
-        "nr_class": (2,),
+        "nr_class": (model.nr_class,),
         "total_sv": (len(model.coefficients),),
-        "rho": (float(model.rho),),
+        "rho": tuple(map(float, model.rho)),
         "label": model.label,
         "probA": model.probA,
         "probB": model.probB,
@@ -121,6 +126,8 @@ def _one(number: float | None) -> tuple[float] | None:
 def _check_arrays(model: LibsvmModel, path: str) -> None:
     """Refuse rows that `read` would refuse: numbers not finite, indices not ascending."""
     indices, indptr = model.indices, model.indptr
+    if model.coefficients.shape[1:] != (len(model.rho),):
+        raise ValueError("expected a column of coefficients for each rho")
     if not (
         len(indptr) == len(model.coefficients) + 1
         and indptr[0] == 0
@@ -158,14 +165,16 @@ def _fields(header: Header) -> dict[str, Any]:
     """What LibsvmModel holds beside the support vectors."""
     svm_type = header.choice("svm_type", SVM_TYPES)
     kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS, NO_KERNELS)
-    _check_classes(header)
-    label, nr_sv = (_pair(header, keyword, svm_type) for keyword in ("label", "nr_sv"))
-    if label and label[0] == label[1]:
-        raise header.error(header.at("label"), "two different labels", f"{label[0]} twice")
+    nr_class = _nr_class(header, svm_type)
+    columns = _columns(nr_class)
+    label, nr_sv = (_of_classes(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
+    twice = [one for one, count in Counter(label or ()).items() if count > 1]
+    if twice:
+        raise header.error(header.at("label"), "different labels", f"{twice[0]} twice")
     total_sv = _total_sv(header)
     if nr_sv and (min(nr_sv) < 0 or sum(nr_sv) != total_sv):
         raise header.error(
-            header.at("nr_sv"), f"two counts with the sum {total_sv} (total_sv)", f"{nr_sv}"
+            header.at("nr_sv"), f"counts with the sum {total_sv} (total_sv)", f"{nr_sv}"
         )
     used = KERNEL_PARAMETERS[kernel_type]
     return {
@@ -174,12 +183,13 @@ def _fields(header: Header) -> dict[str, Any]:
         "degree": header.not_negative("degree", header.integers) if "degree" in used else None,
         "gamma": header.not_negative("gamma", header.numbers) if "gamma" in used else None,
         "coef0": header.numbers("coef0", 1)[0] if "coef0" in used else None,
-        "rho": header.numbers("rho", 1)[0],
+        "rho": header.numbers("rho", columns),
         "label": label,
         "nr_sv": nr_sv,
-        "probA": header.optional_numbers("probA", 1),
-        "probB": header.optional_numbers("probB", 1),
+        "probA": header.optional_numbers("probA", columns),
+        "probB": header.optional_numbers("probB", columns),
         "prob_density_marks": header.optional_numbers("prob_density_marks", 10),
+        "nr_class": nr_class,
     }
 
 
@@ -187,27 +197,34 @@ def _total_sv(header: Header) -> int:
     return header.not_negative("total_sv", header.integers)
 
 
-def _check_classes(header: Header) -> None:
+def _columns(nr_class: int) -> int:
+    """Decision values of a row: one for two classes, else one for each."""
+    return 1 if nr_class == 2 else nr_class
+
+
+def _nr_class(header: Header, svm_type: str) -> int:
     classes = header.integers("nr_class", 1)[0]
-    if classes > 2:
+    if classes > 2 and not header.foreign:
         raise header.error(
             header.at("nr_class"),
             "a model of two classes",
             f"nr_class {classes}: LIBSVM's models of more classes are not supported",
         )
-    if classes != 2:
+    if classes < 2 or (classes > 2 and svm_type not in CLASSIFIERS):
         raise header.error(header.at("nr_class"), "nr_class 2", f"{classes}")
+    return classes
 
 
-def _pair(header: Header, keyword: str, svm_type: str) -> tuple[int, int] | None:
-    """Two whole numbers: of classifiers only, and a foreign one may go without."""
+def _of_classes(
+    header: Header, keyword: str, svm_type: str, nr_class: int
+) -> tuple[int, ...] | None:
+    """A whole number for each class: of classifiers only, and a foreign one may go without."""
     if svm_type not in CLASSIFIERS:
         header.check_absent(keyword, svm_type, CLASSIFIERS)
         return None
     if header.foreign and keyword not in header:
         return None
-    first, second = header.integers(keyword, 2)
-    return first, second
+    return header.integers(keyword, nr_class)
 
 
 def _parse_rows(header: Header) -> dict[str, Any]:
@@ -216,6 +233,8 @@ def _parse_rows(header: Header) -> dict[str, Any]:
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
     _check_plain_rows(text, header)
+    columns = _columns(header.integers("nr_class", 1)[0])
+    others, text = _first_coefficients(text, columns - 1, header)
     block = svmlight.parse(
         text, name=header.name, labels="number", zero_based=True, first_line=header.rows_at
     )
@@ -223,11 +242,28 @@ def _parse_rows(header: Header) -> dict[str, Any]:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
         raise header.error(header.rows_at + blank, "a support vector", "a blank line")
     return {
-        "coefficients": np.asarray(block.y, np.float64),
+        "coefficients": np.column_stack([*others, np.asarray(block.y, np.float64)]),
         "indptr": np.asarray(block.indptr, np.int64),
         "indices": np.asarray(block.indices, np.int32),
         "values": np.asarray(block.values, np.float32),
     }
+
+
+def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[np.ndarray], bytes]:
+    """The first `count` coefficients of each row, a column each, and the text without them.
+
+    They leave blanks behind: errors in the rest name its column.
+    """
+    if count == 0:
+        return [], text
+    lines, found = [], []
+    for number, line in enumerate(text.split(b"\n")[:-1], header.rows_at):
+        *words, rest = line.split(None, count) or [b""]
+        if len(words) < count or not all(map(is_number, words)):
+            raise header.error(number, f"{count + 1} coefficients of a support vector", line)
+        found.append(list(map(float, words)))
+        lines.append(b" " * (len(line) - len(rest)) + rest)
+    return list(np.array(found).reshape(-1, count).T), b"\n".join([*lines, b""])
 
 
 # A row of LIBSVM holds none of these, though svmlight text may: comments, qid, unlabelled rows.

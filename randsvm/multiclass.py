@@ -1,0 +1,145 @@
+"""One against the rest: the problems of several classes as relabelled views of one D, and their
+solutions as one machine.
+
+Two classes, regression and novelty detection are one problem. Knows no algorithm and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from randsvm import dataset
+from randsvm.dataset import Dataset
+from randsvm.events import Notice, tell
+from randsvm.kernels import Expansion, Kernel, Matrix, Space, prefers_dense
+from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
+from randsvm.params import Params
+from randsvm.points import Points
+from randsvm.scan import Certificate
+from randsvm.solution import SV
+
+EMPTY = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What one solution is for: D with y = -1/+1 (a regression's targets, novelty detection's 0),
+    and params with the weights of its two sides. name: the class that is y = +1; empty where there
+    is no other problem."""
+
+    D: Dataset
+    params: Params
+    name: str = ""
+
+    def nothing(self) -> tuple[SV, Certificate]:
+        """The solution without support vectors that calls every row -1, and what it is worth:
+        each row of the class has lost 2."""
+        D = self.D
+        assert D.targets is not None
+        rows = int(np.array(D.header.counts) @ (D.targets > 0))
+        empty = Points(np.empty(0, np.int64), sparse.csr_matrix((0, D.d), dtype=np.float32), EMPTY)
+        primal = 2.0 * self.params.bounds[0] * rows
+        return SV(empty, EMPTY, -1.0, self.params), Certificate(
+            primal, 0.0, self.params.positive_semidefinite
+        )
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is learnt: D with y = places in the model's labels (novelty detection's: 1 is the first,
+    -1 the second, and nothing else is ever said), or a regression's targets. values: what the
+    labels stand for."""
+
+    D: Dataset
+    labels: tuple[str, ...]
+    values: tuple[int | str, ...]
+
+    @staticmethod
+    def of(whole: Dataset, path: str, task: str) -> Subject:
+        """Raises DataError when there is only one class to tell apart."""
+        if task == "svr":
+            return Subject(whole, (), ())
+        header = whole.header
+        if task == "one-class":
+            places = {str(value): place for place, value in enumerate(ONE_CLASS_VALUES)}
+            nowhere = len(places)
+            found = [places.get(str(value), nowhere) for value in header.values]
+            D = whole.relabel(np.array(found, float))
+            return Subject(D, ONE_CLASS_LABELS, ONE_CLASS_VALUES)
+        D, order = dataset.labelled_classes(whole, path)
+        names = tuple(header.names[i] for i in order)
+        return Subject(D, names, tuple(header.values[i] for i in order))
+
+    def scaled(self, name: str | None) -> Subject:
+        """The same with its features scaled as --scale says."""
+        if name is None:
+            return self
+        scaling = dataset.scaling_of(self.D, name)
+        if scaling.factor is not None and scaling.shift is None:
+            by = {"minmax": "largest absolute value", "standard": "standard deviation"}[name]
+            tell(Notice(f"sparse rows: --scale {name} only divides by the {by}, zeros stay zeros"))
+        return replace(self, D=self.D.scaled(scaling))
+
+
+def problems(D: Dataset, params: Params) -> Iterator[Problem]:
+    """The problems of D, whose y are places of labels (`dataset.labelled_classes`), targets, or
+    for novelty detection anything. Made one after the other: each has running values of its own."""
+    if params.task == "svr":
+        yield Problem(D, params)
+        return
+    if params.task == "one-class":
+        yield Problem(dataset.one_class(D), params)
+        return
+    assert D.targets is not None
+    order = np.argsort(D.targets).tolist()
+    names, counts = [D.header.names[i] for i in order], [D.header.counts[i] for i in order]
+    if len(names) == 2:
+        yield Problem(dataset.against_the_rest(D, 0), params.weighted(names, counts))
+        return
+    for place, name in enumerate(names):
+        weighted = params.against_the_rest(place, names, counts)
+        yield Problem(dataset.against_the_rest(D, place), weighted, name)
+
+
+def count(D: Dataset, params: Params) -> int:
+    """How many `problems` there are."""
+    classes = len(D.header.names) if params.task == "svc" else 1
+    return classes if classes > 2 else 1
+
+
+@dataclass(frozen=True)
+class Machine:
+    """f_c(x) = sum_i beta_ic K(x_i, x) + b_c over the support vectors of all solutions.
+
+    points: them, in ascending order of their rows; beta : (m, K), b : (K,) float64.
+    """
+
+    points: Points
+    beta: np.ndarray
+    b: np.ndarray
+    params: Params
+
+    @staticmethod
+    def of(solutions: Sequence[SV]) -> Machine:
+        every = Points.concatenate([replace(one.points, u=None) for one in solutions])
+        rows, first = np.unique(every.rows, return_index=True)
+        beta = np.zeros((len(rows), len(solutions)))
+        for column, one in enumerate(solutions):
+            beta[np.searchsorted(rows, one.points.rows), column] = one.beta
+        b = np.array([one.b for one in solutions])
+        return Machine(every[first], beta, b, solutions[0].params)
+
+    def decision(self, X: Matrix) -> np.ndarray:
+        """f of each row, (m, K) float64."""
+        return self._expansion.values(X) + self.b
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        Z = self.points.X
+        dense = prefers_dense(len(self.points), Z.shape[1], Z.nnz)
+        return Expansion(Space(Kernel.of(self.params), dense, None, np.float64), Z, self.beta)

@@ -1,0 +1,87 @@
+"""Platt's sigmoid: probabilities out of decision values that cross-validation gave.
+
+Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of Lin, Lin and Weng,
+"A Note on Platt's Probabilistic Outputs", Machine Learning 68, 2007. Knows no algorithm.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from randsvm.dataset import Dataset
+from randsvm.events import Notice, tell
+from randsvm.params import Search
+from randsvm.selection import Crossing, Fit
+
+P = TypeVar("P")
+
+MOST_STEPS = 100
+RIDGE = 1e-12  # keeps the Hessian from being singular
+LEAST_GRADIENT = 1e-5
+LEAST_STEP = 1e-10
+# Share of the promised decrease that a step has to make (Armijo).
+DECREASE = 1e-4
+
+
+def cross_validated(
+    D: Dataset, params: P, fit: Fit[P], seed: int, at_once: int, until: float
+) -> np.ndarray | None:
+    """The sigmoids of what `fit` learns from D, whose y are places of labels; see `sigmoids`.
+
+    A sigmoid fitted to rows that the machine has seen would be far too sure of itself. until: the
+    perf_counter() by which it has to be done; None: it was not.
+    """
+    folds = min(Search.FOLDS, D.n)
+    f = Crossing.of(D, folds, seed, fit, at_once).decisions(params, until)
+    if f is None:
+        tell(Notice("no time for -b 1: the model has no probabilities"))
+        return None
+    return sigmoids(f, D.labels())
+
+
+def sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """A and B of 1 / (1 + exp(A f + B)) for each column of f, (2, K) float64.
+
+    f : (n, K), of rows that were held out; y : (n,) places of their labels. A column stands for
+    the class at its place.
+    """
+    return np.array([fitted(column, y == place) for place, column in enumerate(f.T)]).T
+
+
+def fitted(f: np.ndarray, positive: np.ndarray) -> tuple[float, float]:
+    """A and B by Newton's method with backtracking. f : (n,), positive : (n,) bool.
+
+    The targets are not 1 and 0 but (N+ + 1) / (N+ + 2) and 1 / (N- + 2): values out of a sample
+    are no certainty (Platt).
+    """
+    count = int(positive.sum())
+    rest = len(f) - count
+    target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
+
+    def loss(AB: np.ndarray) -> float:
+        """- sum t log p + (1 - t) log(1 - p)."""
+        z = AB[0] * f + AB[1]
+        return float((np.logaddexp(0.0, z) - (1 - target) * z).sum())
+
+    AB = np.array([0.0, np.log((rest + 1) / (count + 1))])
+    value = loss(AB)
+    design = np.column_stack([f, np.ones(len(f))])
+    for _ in range(MOST_STEPS):
+        p = 0.5 - 0.5 * np.tanh((AB[0] * f + AB[1]) / 2)
+        gradient = design.T @ (target - p)
+        if np.abs(gradient).max() < LEAST_GRADIENT:
+            break
+        hessian = (design.T * (p * (1 - p))) @ design + RIDGE * np.eye(2)
+        direction = -np.linalg.solve(hessian, gradient)
+        slope, step = float(gradient @ direction), 1.0
+        while step >= LEAST_STEP:
+            new = loss(AB + step * direction)
+            if new < value + DECREASE * step * slope:
+                break
+            step /= 2
+        else:
+            break
+        AB, value = AB + step * direction, new
+    return float(AB[0]), float(AB[1])
