@@ -315,23 +315,22 @@ def _score(outcome: Predicted) -> list[str]:
     ]
 
 
-def _plain(event: Any) -> dict[str, Any]:
+def _plain(event: Any) -> Any:
     """An event as JSON has it: P, D and gap beside the other numbers, null for nan."""
     fields = asdict(event)
     if "certificate" in fields:
         certificate = fields.pop("certificate")
         fields |= {"primal": certificate["primal"], "dual": certificate["dual"]}
         fields.setdefault("gap", event.certificate.gap)
-    # lambda_ is a word that Python keeps for itself.
-    return {name.rstrip("_"): _finite(value) for name, value in fields.items()}
+    return _finite(fields)
 
 
 def _finite(value: Any) -> Any:
-    """null for what JSON has no number for."""
+    """null for what JSON has no number for; lambda_ is a word that Python keeps for itself."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name.rstrip("_"): _finite(one) for name, one in value.items()}
     return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
