@@ -20,12 +20,15 @@ import numpy as np
 from scipy import sparse
 
 from randsvm._kernels import add_products
+from randsvm.errors import ParameterError
 from randsvm.params import Params
 
 # A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
 # matrix product, the in-place function and the sum.
 BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
+# Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
+LARGE_NORM = 2.0**40
 # Values of rows that are laid out at once (4 MB in float64).
 LAID_OUT = 1 << 19
 
@@ -72,9 +75,11 @@ class Kernel:
             return -self.gamma * norms
         return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)
 
-    def finish(self, block: np.ndarray) -> None:
-        """Turn arguments into kernel values, in place."""
+    def finish(self, block: np.ndarray, largest_norm: float = 0.0) -> None:
+        """Turn arguments into kernel values, in place. largest_norm: of the rows on one side."""
         if self.name == "rbf":
+            if self.gamma * largest_norm > LARGE_NORM:
+                np.minimum(block, 0.0, out=block)
             np.exp(block, out=block)
         elif self.name == "poly":
             _power(block, self.degree)
@@ -190,7 +195,20 @@ class Expansion:
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in
-        float64."""
+        float64.
+
+        Raises ParameterError where a value leaves float64.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            u = self._values(X, extra)
+        if not np.isfinite(u).all():
+            raise ParameterError(
+                f"values of the {self.space.kernel.name} kernel leave float64 on this data: "
+                f"scale the features"
+            )
+        return u
+
+    def _values(self, X: Matrix, extra: np.ndarray | None) -> np.ndarray:
         if self.space.kernel.name == "linear":
             return X @ self.weights
         u = np.zeros((X.shape[0], *self.sums))
@@ -209,7 +227,7 @@ class Expansion:
         for centres, beta in self.blocks:
             block = buffer[: m * len(beta)].reshape(m, len(beta))
             centres.arguments(prepared, block)
-            self.space.kernel.finish(block)
+            self.space.kernel.finish(block, float(X.norms.max()))
             u += block @ beta
 
 
@@ -259,5 +277,5 @@ def gram(space: Space, X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray
     block = product.toarray() if sparse.issparse(product) else product
     block = kernel.scale * block + kernel.left(left.norms)[:, None] + kernel.right(right.norms)
     block = block.astype(dtype)
-    kernel.finish(block)
+    kernel.finish(block, float(left.norms.max(initial=0.0)))
     return block

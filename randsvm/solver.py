@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from randsvm.errors import RandsvmError
-from randsvm.events import Progress, tell
-from randsvm.kernels import Expansion, Kernel, Space, prefers_dense
+import randsvm._solver as _solver
+from randsvm.errors import ParameterError, RandsvmError
+from randsvm.events import Notice, Progress, tell, tell_once
+from randsvm.kernels import Expansion, Kernel, Space, prefers_dense, squared_norms
 from randsvm.params import KERNEL_NAMES, Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Solve
@@ -32,6 +33,17 @@ HEARTBEAT = 0.1
 
 # LIBSVM's number for epsilon-SVR, the form that takes a linear term.
 EPSILON_SVR = 3
+
+# LIBSVM ends a solve after so many iterations, or so many for each of its variables.
+MOST_ITERATIONS = 10_000_000
+MOST_FOR_EACH = 100
+REMEDY = "scale the features, or lower -c"
+NOT_SOLVED = (
+    f"LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: {REMEDY}"
+)
+
+# LIBSVM keeps kernel values as float32.
+LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 # How far the dual objective may fall behind in one solve, relative to sum alpha, and how often
 # a solve that loses more is repeated, each time to a tenth of the tolerance.
@@ -73,12 +85,12 @@ class _Library:
 
         self.svm = svm
         self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
-        # Silence is global in LIBSVM: without this it prints to stdout, where results go.
-        svm.libsvm.svm_set_print_string_function(svm.ctypes_print_null)
+        self.hear = svm.PRINT_STRING_FUN(_solver.HEAR)
 
     def parameter(self, params: Params, tolerance: float, epsilon: float | None, m: int) -> Any:
         """epsilon None: the task itself, over m rows; else epsilon-SVR with this epsilon."""
-        parameter = self.svm.svm_parameter()
+        # Not by its constructor: that changes for all threads where LIBSVM prints.
+        parameter = self.svm.svm_parameter.__new__(self.svm.svm_parameter)
         parameter.svm_type = task_of(params).svm_type if epsilon is None else EPSILON_SVR
         parameter.kernel_type = KERNEL_NAMES.index(params.kernel)
         parameter.degree = params.degree
@@ -96,8 +108,6 @@ class _Library:
         parameter.cache_size = params.cache
         parameter.eps = tolerance
         parameter.shrinking = int(params.shrinking)
-        # svm_parameter() has put LIBSVM's own printing back.
-        self.svm.libsvm.svm_set_print_string_function(self.svm.ctypes_print_null)
         return parameter
 
     def problem(self, nodes: Nodes, targets: np.ndarray) -> Any:
@@ -109,8 +119,9 @@ class _Library:
         problem.x = nodes.pointers.ctypes.data_as(rows)
         return problem
 
-    def train(self, problem: Any, parameter: Any) -> tuple[np.ndarray, float]:
-        """Returns beta (m,) float64, zero where a row is no support vector, and b = -rho."""
+    def train(self, problem: Any, parameter: Any) -> tuple[np.ndarray, float, bool]:
+        """Returns beta (m,) float64, zero where a row is no support vector, b = -rho, and whether
+        LIBSVM came to an end before its most iterations."""
         # The setting is of the calling thread. LIBSVM's loops over one kernel column are too
         # short for OpenMP: where the other cores are busy, its spinning threads cost a factor 10.
         if self.one_thread is not None:
@@ -118,7 +129,11 @@ class _Library:
         complaint = self.svm.libsvm.svm_check_parameter(problem, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
+        # Where it prints is global in LIBSVM: left alone it prints to stdout, where results go.
+        self.svm.libsvm.svm_set_print_string_function(self.hear)
         handle = self.svm.libsvm.svm_train(problem, parameter)
+        variables = problem.l * (2 if parameter.svm_type == EPSILON_SVR else 1)
+        ended = _solver.iterations() < max(MOST_ITERATIONS, MOST_FOR_EACH * variables)
         try:
             model, beta = handle.contents, np.zeros(problem.l)
             assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
@@ -126,7 +141,7 @@ class _Library:
                 # 1-based, grouped by class.
                 at = np.ctypeslib.as_array(model.sv_indices, (model.l,)) - 1
                 beta[at] = np.ctypeslib.as_array(model.sv_coef[0], (model.l,))
-            return beta, -float(model.rho[0])
+            return beta, -float(model.rho[0]), ended
         finally:
             self.svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
 
@@ -260,12 +275,29 @@ def _solve(
     y = points.y if targets is None else targets
     if targets is None and params.task == "svc" and np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
+    _check_values(points, params)
     library = _load_library()
     nodes = Nodes.of(points)
     y = np.ascontiguousarray(y, np.float64)
     problem = library.problem(nodes, y)
     parameter = library.parameter(params, tolerance, epsilon, len(y))
-    return _in_daemon_thread(lambda: library.train(problem, parameter), (nodes, y))
+    beta, b, ended = _in_daemon_thread(lambda: library.train(problem, parameter), (nodes, y))
+    if not ended:
+        tell_once("iterations of LIBSVM", Notice(NOT_SOLVED))
+    if not (np.isfinite(beta).all() and math.isfinite(b)):
+        raise ParameterError(f"LIBSVM finds no finite solution on this data: {REMEDY}")
+    return beta, b
+
+
+def _check_values(points: Points, params: Params) -> None:
+    """Refuse kernel values that LIBSVM would take for infinite, and then go astray."""
+    if params.kernel in ("linear", "poly"):
+        largest = Kernel.of(params).magnitude(float(squared_norms(points.X).max(initial=0.0)))
+        if not largest <= LARGEST_VALUE:
+            raise ParameterError(
+                f"values of the {params.kernel} kernel reach {largest:.1e} on this data, more "
+                f"than the float32 that LIBSVM keeps: scale the features"
+            )
 
 
 def _in_daemon_thread(work: Any, memory: Any) -> Any:
