@@ -59,6 +59,10 @@ TEXT = re.compile(
     r"(?P<exact> exact)?"
 )
 
+# A map of more is checked only when it is prepared: a line of a model must not cost memory.
+MOST_CHECKED = 1 << 20
+TOO_LARGE = "coefficients too large for random features: lower degree or coef0"
+
 
 def _require(condition: bool, sentence: str) -> None:
     """Conditions are written so that nan fails them too."""
@@ -214,10 +218,10 @@ class RandomMap:
             not self.exact or bool((a[2:] > 0).any()),
             f"{kernel} has no part of degree 2 or more for random features: use the linear kernel",
         )
-        _require(
-            all(np.isfinite(numbers).all() for numbers in (a, self.scales, self.low)),
-            f"{kernel} has coefficients too large for random features: lower degree or coef0",
-        )
+        numbers = [a, np.array(self.low)]
+        if self.components <= MOST_CHECKED:
+            numbers.append(self.scales)
+        _require(all(np.isfinite(part).all() for part in numbers), f"{kernel} has {TOO_LARGE}")
 
     def __str__(self) -> str:
         """One line of words; `parse` is its inverse. Numbers read back to the same bits."""
@@ -307,8 +311,10 @@ class RandomMap:
         """The map for rows of these features.
 
         features : (d,) int32, ascending, as written in the file. Holds 4 d bytes for each
-        component of rbf, for each factor of each component of poly.
+        component of rbf, for each factor of each component of poly. Raises ParameterError.
         """
+        if self.kernel == "poly":
+            _require(bool(np.isfinite(self.scales).all()), f"{self} has {TOO_LARGE}")
         return Prepared(self, features)
 
 
@@ -320,10 +326,16 @@ def _word(value: float) -> str:
 def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
     """binomial(degree, m) gamma^m coef0^(degree - m) for m = 0 .. degree, float64, inf beyond."""
     # As quotients of whole numbers: rounded once, whatever the size of the powers.
+    sizes = [math.log2(number) if number else -math.inf for number in (gamma, coef0)]
     (g, g_unit), (r, r_unit) = float(gamma).as_integer_ratio(), float(coef0).as_integer_ratio()
     g_bits, r_bits = g_unit.bit_length() - 1, r_unit.bit_length() - 1
 
     def rounded(m: int) -> float:
+        powers = (m, degree - m)
+        size = sum(power * size for power, size in zip(powers, sizes, strict=True) if power)
+        size += math.log2(math.comb(degree, m))
+        if not abs(size) < 2000:  # far beyond float64 the whole numbers have a million digits
+            return math.inf if size > 0 else 0.0
         top = math.comb(degree, m) * g**m * r ** (degree - m)
         try:
             return top / (1 << (m * g_bits + (degree - m) * r_bits))

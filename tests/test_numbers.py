@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import oracle
-import pytest
-from learning import Learnt, learn
 from scipy import sparse
 
-from randsvm.cli import predict as predicting
-from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
 from randsvm.params import Params
 from randsvm.points import Points

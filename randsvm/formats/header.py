@@ -25,7 +25,8 @@ from randsvm.formats.trailer import shown
 FOREIGN = "randsvm_model"
 FOREIGN_VERSION = 1
 
-NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+# Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
+NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
 MOST_LINES = 16  # of a header in either format, a foreign first line included
