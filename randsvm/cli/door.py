@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import click
 
-from randsvm.errors import DataError, Interrupted, RandsvmError
+from randsvm.errors import DataError, Interrupted, RandsvmError, TransferError
 
 BUG = 70
+BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def run(command: Callable[..., object], name: str) -> NoReturn:
     """Run a click command as a process; signals and errors end it with the codes of errors.py."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    if sys.stderr is None:  # the caller closed it (2>&-)
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
     _leave(_exit_code(command, name))
 
 
 def _exit_code(command: Callable[..., object], name: str) -> int:
+    streams = sys.stdout, sys.stderr
     try:
         command(prog_name=name)
     except SystemExit as exit_:
+        # Where a reader went away, click wraps both and ends with 1.
+        if (sys.stdout, sys.stderr) != streams:
+            sys.stdout, sys.stderr = streams
+            return BROKEN_PIPE
         return exit_.code if isinstance(exit_.code, int) else 1
     except RandsvmError as error:
         # Bad data speaks like a compiler, file first, so that editors can jump to the place.
@@ -35,15 +45,20 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
         _say(f"{prefix}{error}")
         return error.exit_code
     except BrokenPipeError:
-        return 128 + signal.SIGPIPE
-    except Exception:  # noqa: BLE001 - a bug: shown whole
-        traceback.print_exc()
+        return BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001
+        # The files of a run have errors of their own: this is where results are said.
+        if isinstance(error, OSError) and error.filename is None:
+            _say(f"{name}: writing <stdout>: {error.strerror}")
+            return TransferError.exit_code
+        traceback.print_exc()  # a bug: shown whole
         return BUG
     return 0
 
 
 def _say(line: str) -> None:
-    click.echo(line.encode("utf-8", "backslashreplace"), err=True)
+    with contextlib.suppress(OSError):  # the exit code says it as well
+        click.echo(line.encode("utf-8", "backslashreplace"), err=True)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -54,9 +69,11 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     """End now: an interpreter that shuts down would wait for threads that are still at work."""
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (BrokenPipeError, ValueError):
-        code = code or 128 + signal.SIGPIPE
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            code = code or BROKEN_PIPE
+        except OSError:
+            code = code or TransferError.exit_code
     os._exit(code)
