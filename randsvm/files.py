@@ -185,9 +185,10 @@ def create_output(path: str) -> Iterator[BinaryIO]:
         with _writing(path), stream:
             yield stream
         return
-    with _creating(path):
-        descriptor, temporary = _create_beside(target, mode)
+    temporary = target.with_name(f".{target.name[:50]}.{os.urandom(8).hex()}")
     try:
+        with _creating(path):
+            descriptor = _create(temporary, mode)
         with _writing(path), os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
@@ -196,7 +197,8 @@ def create_output(path: str) -> Iterator[BinaryIO]:
             temporary.replace(target)
             _sync_folder(target.parent)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise
 
 
@@ -223,17 +225,16 @@ def _is_replaceable(mode: int | None) -> bool:
     return mode is None or stat.S_ISREG(mode)
 
 
-def _create_beside(target: Path, mode: int | None) -> tuple[int, Path]:
-    """A new file in the folder of `target`, open for writing, with the permissions it is to have.
+def _create(path: Path, mode: int | None) -> int:
+    """A new file, open for writing and reading, with the permissions it is to have.
 
     The kernel applies the umask: asking for it would mean to change it, under all threads.
     """
-    temporary = target.with_name(f".{target.name[:50]}.{os.urandom(8).hex()}")
     wanted = 0o666 if mode is None else stat.S_IMODE(mode)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, wanted & 0o777)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, wanted & 0o777)
     if mode is not None:
         os.fchmod(descriptor, wanted)
-    return descriptor, temporary
+    return descriptor
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import local
@@ -21,7 +21,7 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.errors import DataError, OutputError, ParameterError, TransferError
+from randsvm.errors import DataError, InputError, OutputError, ParameterError, TransferError
 from randsvm.events import tell
 from randsvm.files import STANDARD, check_apart, create_output, display_name, open_input
 from randsvm.params import Resources
@@ -185,7 +185,9 @@ class FileStore:
             raise TransferError(f"writing {self.name}: {error.strerror}") from error
 
     def close(self) -> None:
-        self.stream.close()
+        # What a full disk did not take has nowhere to go: its failure was told.
+        with suppress(OSError):
+            self.stream.close()
 
 
 class SpillStore:
@@ -199,18 +201,17 @@ class SpillStore:
     def append(self, chunk: RawChunk) -> None:
         self.inner.append(chunk)
         if isinstance(self.inner, RamStore) and self.inner.nbytes > self.limit:
-            self.inner = self._spilled(self.inner)
+            ram, self.inner = self.inner, self._file()
+            for each in ram.chunks:
+                self.inner.append(each)
 
-    def _spilled(self, ram: RamStore) -> FileStore:
+    def _file(self) -> FileStore:
         try:
             stream = tempfile.TemporaryFile(dir=self.folder, buffering=1 << 20)  # noqa: SIM115
         except OSError as error:
             where = self.folder or tempfile.gettempdir()
             raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
-        store = FileStore(stream, "the spill file")
-        for chunk in ram.chunks:
-            store.append(chunk)
-        return store
+        return FileStore(stream, "the spill file")
 
     def read(self, number: int) -> RawChunk:
         return self.inner.read(number)
@@ -386,12 +387,14 @@ def _first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[H
 
 def _source_identity(path: str, reading: Reading) -> dict[str, Any]:
     """What must be unchanged for a cache to stand for `path`: size, time, both ends, options."""
-    source = Path(path)
-    status = source.stat()
-    with source.open("rb") as stream:
-        head = stream.read(1 << 16)
-        stream.seek(max(0, status.st_size - (1 << 16)))
-        ends = hashlib.sha256(head + stream.read(1 << 16)).hexdigest()
+    try:
+        with Path(path).open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            head = stream.read(1 << 16)
+            stream.seek(max(0, status.st_size - (1 << 16)))
+            ends = hashlib.sha256(head + stream.read(1 << 16)).hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot open {path}: {error.strerror}") from error
     return {
         "size": status.st_size,
         "mtime_ns": status.st_mtime_ns,
@@ -400,8 +403,10 @@ def _source_identity(path: str, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _write_cache(path: str, reading: Reading, cache: str, jobs: int) -> None:
-    """Parse `path` into the cache file, whole or not at all.
+def _write_cache(
+    path: str, reading: Reading, cache: str, jobs: int
+) -> tuple[Header, np.ndarray, FileStore]:
+    """Parse `path` into the cache file, whole or not at all; its content, as `_open_cache` has it.
 
     Layout: magic, chunks, features, chunk sizes and table, a JSON footer with its own sha256,
     the footer's place.
@@ -410,8 +415,9 @@ def _write_cache(path: str, reading: Reading, cache: str, jobs: int) -> None:
     with create_output(cache) as stream:
         stream.write(CACHE_MAGIC)
         store = FileStore(stream, cache)
-        header, _ = _first_pass(path, reading, store, jobs)
-        arrays = header.features.tobytes() + np.array(store.entries, np.int64).tobytes()
+        header, sizes = _first_pass(path, reading, store, jobs)
+        table = np.array(store.entries, np.int64)
+        arrays = header.features.tobytes() + table.tobytes()
         footer = {
             "source": identity,
             "header": {**vars(header), "features": len(header.features)},
@@ -421,6 +427,11 @@ def _write_cache(path: str, reading: Reading, cache: str, jobs: int) -> None:
         stream.write(arrays + text)
         stream.write(hashlib.sha256(arrays + text).digest())
         stream.write(len(arrays).to_bytes(8, "little") + len(text).to_bytes(8, "little"))
+        if _source_identity(path, reading) != identity:
+            raise TransferError(f"{path} changed while it was read into {cache}")
+        # Not by its name: another run may put a cache of its own there.
+        written = os.fdopen(os.dup(stream.fileno()), "rb")
+    return header, sizes, FileStore(written, cache, table)
 
 
 def _open_cache(
@@ -488,15 +499,11 @@ def _read_through_cache(
 ) -> tuple[Header, np.ndarray, FileStore]:
     if path == STANDARD:
         raise ParameterError("--cache needs a named file: standard input cannot be checked")
-    if Path(path).is_fifo() or Path(path).is_char_device():
-        raise ParameterError(f"--cache needs a regular file: {path} cannot be checked")
+    for name in (path, cache):
+        if name == STANDARD or Path(name).is_fifo() or Path(name).is_char_device():
+            raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
     check_apart({"--cache": cache}, {"TRAIN_FILE": path})
     with open_input(path):
         pass  # a file that cannot be opened is known before its cache is
     found = _open_cache(path, reading, cache, jobs)
-    if found is None:
-        _write_cache(path, reading, cache, jobs)
-        found = _open_cache(path, reading, cache, jobs)
-    if found is None:
-        raise TransferError(f"{path} changed while it was read into {cache}")
-    return found
+    return found or _write_cache(path, reading, cache, jobs)
