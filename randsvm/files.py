@@ -129,9 +129,14 @@ def read_block(stream: BinaryIO, size: int, path: str, *, prompt: bool = False) 
     Raises ContentError for a damaged archive and TransferError for a failing device.
     """
     try:
-        if prompt and isinstance(stream, io.BufferedReader):
-            return stream.read1(size)
-        return stream.read(size)
+        if not isinstance(stream, io.BufferedReader):
+            return stream.read(size)
+        parts = [stream.read1(size)]
+        # One read after the other: a signal that comes within read() would have to wait for a full
+        # block of a slow pipe.
+        while not prompt and parts[-1] and (rest := size - sum(map(len, parts))):
+            parts.append(stream.read1(rest))
+        return b"".join(parts)
     except EOFError as error:
         raise ContentError(
             f"{display_name(path)}: expected the end of the compressed stream, "

@@ -14,13 +14,14 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
 import randsvm._svmlight as _svmlight
 from randsvm import files
-from randsvm.errors import DataError, RandsvmError
+from randsvm.errors import DataError, RandsvmError, TransferError
 from randsvm.events import Progress, Watch, silent
 
 Labels = Literal["class", "number"]
@@ -179,6 +180,10 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
                 watch(Progress("waiting for rows", beats, None, "beat"))
         text = files.read_block(stream, size, path, prompt=prompt)
         watch(Progress("reading", *position.after(len(text)), "B"))
+        if not text and position.cut_short():
+            raise TransferError(
+                f"reading {files.display_name(path)}: it became shorter while in use"
+            )
         cut = text.rfind(b"\n") + 1
         if sum(map(len, rest)) + (text.find(b"\n") if cut else len(text)) > LONGEST_LINE:
             raise _LineTooLongError
@@ -199,6 +204,7 @@ class _Position:
     def __init__(self, stream: BinaryIO) -> None:
         self.read = 0
         self.descriptor = None
+        self.plain = isinstance(stream, BufferedReader)
         try:
             status = os.fstat(stream.fileno())
         except OSError:
@@ -213,6 +219,10 @@ class _Position:
             return self.read, None
         # Compressed or not, the descriptor stands where the file has been read to.
         return os.lseek(self.descriptor, 0, os.SEEK_CUR), self.total
+
+    def cut_short(self) -> bool:
+        """Whether the end came before the size that a plain file had; an archive knows its end."""
+        return self.plain and self.descriptor is not None and self.after(0)[0] < self.total
 
 
 def _one_by_one(texts: Iterator[bytes], dialect: _Dialect) -> Generator[_Piece, None, None]:
