@@ -117,18 +117,25 @@ def predict(tmp_path, capsys) -> Callable[..., Predicted]:
 
 @pytest.fixture
 def command(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """command("train", "randsvm", ...): the command as its own process, in tmp_path."""
+    """command("train", "randsvm", ...): the command as its own process, in tmp_path.
 
-    def run(name: str, *words: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    sh: a line of sh that runs it as "$@"; streams: where stdout or stderr goes instead.
+    """
+
+    def run(
+        name: str, *words: object, stdin: bytes = b"", sh: str = 'exec "$@"', **streams: int
+    ) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-m", f"randsvm.cli.{name}", *map(str, words)]
         ended = subprocess.run(
-            [sys.executable, "-m", f"randsvm.cli.{name}", *map(str, words)],
+            ["sh", "-c", sh, "sh", *program],
             input=stdin,
-            capture_output=True,
             cwd=tmp_path,
             timeout=120,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
         )
         streams = (
-            stream.decode("utf-8", "surrogateescape") for stream in (ended.stdout, ended.stderr)
+            (stream or b"").decode("utf-8", "surrogateescape")
+            for stream in (ended.stdout, ended.stderr)
         )
         return subprocess.CompletedProcess(ended.args, ended.returncode, *streams)
 
