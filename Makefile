@@ -5,15 +5,17 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*.pyx)
 
-.PHONY: help demo test lint figures mz bench-sgd data clean
+.PHONY: help demo test lint bench bench-quick figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
 	@echo "make test   lint, types, tests"
 	@echo "make lint   ruff and mypy alone"
-	@echo "make figures  train with each algorithm and draw gap and violators against time"
-	@echo "make mz     MZ's tables (RANDSVM_DATA names the folder of reuters_acq)"
-	@echo "make bench-sgd  sgd beside liblinear-train and scikit-learn: results/bench-sgd.md and .json"
+	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn and the papers' tables, an hour:"
+	@echo "            results/benchmarks.md and .json (RANDSVM_DATA names the folder of real sets)"
+	@echo "make bench-quick  the same on a tenth of the rows: results/benchmarks-quick.md and .json"
+	@echo "make figures  draw gap and violators against time, and how time and memory grow"
+	@echo "make mz     MZ's tables (RANDSVM_DATA as for bench)"
 	@echo "make data   make the files of data/ again"
 	@echo "make clean  remove .venv, results and what was compiled"
 
@@ -55,17 +57,26 @@ demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).tes
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[plot]'
 	touch $@
 
-figures: .venv/plot $(WORK)/twonorm.train
+# What it measures takes half an hour; it is measured once and drawn every time.
+$(WORK)/growth.json: | .venv/plot
+	$(BIN)/python scripts/growth.py
+
+figures: .venv/plot $(WORK)/twonorm.train $(WORK)/growth.json
 	$(BIN)/randsvm-train randsvm -g 0.05 --gap 1e-4 --log $(WORK)/randsvm.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna -g 0.05 --gap 1e-4 --log $(WORK)/osuna.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna-closest -g 0.05 --gap 1e-4 --time-limit 60s --log $(WORK)/osuna-closest.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/python scripts/plot_convergence.py $(WORK)/randsvm.jsonl $(WORK)/osuna.jsonl $(WORK)/osuna-closest.jsonl --output $(WORK)/convergence.png
+	$(BIN)/python scripts/growth.py --draw
 
 mz: .venv/ready
 	$(BIN)/python scripts/mz_tables.py
 
-bench-sgd: .venv/ready
-	$(BIN)/python scripts/bench.py sgd
+# BENCH names works and options, as in BENCH="twonorm --ccat TRAIN TEST".
+bench: .venv/ready
+	$(BIN)/python scripts/bench.py $(BENCH)
+
+bench-quick: .venv/ready
+	$(BIN)/python scripts/bench.py --quick $(BENCH)
 
 data: .venv/ready
 	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000

@@ -1,6 +1,6 @@
 """Compare whole processes, ours and its peers in turn: quality first, then time and memory.
 
-Finds and makes the data, writes JSON and Markdown. Knows no algorithm: bench.py says what runs.
+Knows no set and no algorithm: bench.py and growth.py say what runs, and what is to be reached.
 Imports little, because a child's peak memory is never seen below that of the process it began in.
 """
 
@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import resource
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from statistics import median
 
@@ -25,69 +26,25 @@ import click
 
 from randsvm import files
 
-HERE = Path(__file__).resolve().parent
-REAL_DATA = HERE.parents[1] / "shared/data"
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
 SHOWN = 500  # bytes of what a failed process said
 
-data_option = click.option(
-    "--data",
-    envvar="RANDSVM_DATA",
-    default=REAL_DATA,
-    type=click.Path(path_type=Path),
-    help="Folder of the real sets.  [default: RANDSVM_DATA, else ../shared/data]",
-)
-
-
-# ---- data -------------------------------------------------------------------------------------
-
-
-class MissingError(click.ClickException):
-    """A set that is not there."""
-
-
-def find(folder: Path, name: str) -> Path:
-    """The set `name` in `folder`, plain or .xz. Raises MissingError."""
-    for path in (folder / name, folder / f"{name}.xz"):
-        if path.exists():
-            return path
-    raise MissingError(f"{name}: neither it nor {name}.xz is in {folder} (--data, RANDSVM_DATA)")
-
-
-def plain(source: Path, into: Path) -> Path:
-    """`source`, decompressed to the folder `into` where it is .xz: peers know no xz."""
-    if source.suffix != ".xz":
-        return source
-    target = into / source.stem
-    if _outdated(target, source):
-        with files.open_input(str(source)) as packed, files.create_output(str(target)) as text:
-            shutil.copyfileobj(packed, text)
-    return target
-
-
-def made(name: str, rows: int, seed: int, into: Path) -> Path:
-    """A set of make_data.py in the folder `into`."""
-    maker, target = HERE / "make_data.py", into / f"{name}.{rows}.{seed}"
-    if _outdated(target, maker):
-        click.echo(f"making {target}", err=True)
-        output(sys.executable, maker, name, target, "--rows", rows, "--seed", seed)
-    return target
-
-
-def _outdated(target: Path, source: Path) -> bool:
-    return not target.exists() or target.stat().st_mtime < source.stat().st_mtime
+# A number of the process's own: what it measures around the work alone, without its start.
+CLOCK = re.compile(rb"^seconds ([0-9.e+-]+)$", re.M)
 
 
 # ---- processes --------------------------------------------------------------------------------
 
 
 def run(words: Sequence[str]) -> dict[str, float]:
-    """Seconds and peak resident MB of one process, as the system tells; its output is dropped."""
-    with tempfile.TemporaryFile() as said:
+    """Seconds and peak resident MB of one process, as the system tells.
+
+    wall: the seconds that the process says it took where it prints `seconds S`, else all of them.
+    Raises ClickException when it fails.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         began = time.perf_counter()
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
-        )
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=said)
         _, status, used = os.wait4(process.pid, 0)
         wall = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -95,8 +52,10 @@ def run(words: Sequence[str]) -> dict[str, float]:
             said.seek(0)
             tail = said.read()[-SHOWN:].decode(errors="replace")
             raise click.ClickException(f"{shlex.join(words)}: exit {process.returncode}\n{tail}")
+        out.seek(0)
+        own = CLOCK.search(out.read())
     return {
-        "wall": wall,
+        "wall": float(own[1]) if own else wall,
         "cpu": used.ru_utime + used.ru_stime,
         "peak": used.ru_maxrss / PEAK_UNIT,
     }
@@ -110,65 +69,171 @@ def output(*words: object) -> str:
     return done.stdout
 
 
-# ---- comparisons ------------------------------------------------------------------------------
+# ---- what is to be reached --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gate:
+    """How far a quality of ours may lie below and above a peer's for time to be compared.
+
+    relative: as a share of the peer's.
+    """
+
+    quality: str
+    below: float = inf
+    above: float = inf
+    relative: bool = False
+
+    def fault(self, ours: float, theirs: float) -> str | None:
+        """What is wrong, in words. Conditions are written so that nan is wrong too."""
+        unit = abs(theirs) if self.relative else 1
+        if theirs - self.below * unit <= ours <= theirs + self.above * unit:
+            return None
+        return f"{self.quality} {ours:.6g} against {theirs:.6g}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a command of ours is to reach; one without conditions is only reported.
+
+    times: as many times faster than each of `against`, peers by name. seconds, peak (MB): at most.
+    most: quality -> at most. near: quality -> share that it may be above the lowest of all.
+    gates: hold against every peer.
+    """
+
+    gates: tuple[Gate, ...] = ()
+    times: float = 0
+    against: tuple[str, ...] = ()
+    seconds: float = inf
+    peak: float = inf
+    most: dict[str, float] = field(default_factory=dict)
+    near: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        parts = [f"{self.times:g} times {' and '.join(self.against)}"] if self.against else []
+        parts += [f"{self.seconds:g} s"] if self.seconds < inf else []
+        parts += [f"{self.peak:.0f} MB"] if self.peak < inf else []
+        parts += [f"{name} <= {value:g}" for name, value in self.most.items()]
+        parts += [f"{name} within {share:.0%} of the lowest" for name, share in self.near.items()]
+        return ", ".join(parts)
+
+    def missed(self, record: dict, lowest: dict[str, float]) -> list[str]:
+        """What `record` does not reach, in words. lowest: of each quality, among the peers."""
+        quality, typical, peers = record["quality"], record["median"], record["peers"]
+        faults = [
+            *(f"times {name}" for name in self.against if not self._beats(peers[name]["times"])),
+            "seconds" * (typical["wall"] > self.seconds),
+            "memory" * (typical["peak"] > self.peak),
+            *(name for name, value in self.most.items() if not quality[name] <= value),
+            *(
+                f"{name} {quality[name] / lowest[name] - 1:.1%} above"
+                for name, share in self.near.items()
+                if name in lowest and not quality[name] <= (1 + share) * lowest[name]
+            ),
+        ]
+        return [fault for fault in faults if fault]
+
+    def _beats(self, times: dict | None) -> bool:
+        return times is not None and times["median"] >= self.times
 
 
 @dataclass(frozen=True)
 class Command:
-    """A program and its arguments. quality: what it made is worth, asked once it ran.
-    missing: why it cannot be run, where it cannot."""
+    """A program and its arguments.
+
+    quality: what it made is worth, asked once it ran. missing: why it cannot be run, where it
+    cannot. goal: of a command of ours; None for a peer. timed: False for a peer whose quality
+    alone is wanted.
+    """
 
     name: str
     words: Sequence[str]
-    quality: Callable[[], dict[str, float]]
+    quality: Callable[[], dict[str, float]] = dict
     missing: str | None = None
+    goal: Goal | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Commands for one piece of work, ours first. allowed: quality -> how far ours may be below
-    a peer's for time to be compared."""
+    """Commands for one piece of work, on so many rows."""
 
     name: str
+    rows: int
     commands: Sequence[Command]
-    allowed: dict[str, float]
 
 
-def measure(comparison: Comparison, runs: int) -> dict:
-    """A B A B ... after one uncounted run of each, whose quality is taken."""
+@dataclass(frozen=True)
+class Effort:
+    """Rounds of runs that are counted; seconds after which a comparison begins no other; seconds
+    of the first round from which on it counts as well, as nothing that it warms up is felt."""
+
+    rounds: int = 3
+    seconds: float = inf
+    long: float = 30.0
+
+
+# ---- comparisons ------------------------------------------------------------------------------
+
+
+def measure(comparison: Comparison, effort: Effort) -> dict:
+    """A B A B ... after one round that is not counted unless it is long; it gives the quality."""
+    began = time.perf_counter()
     present = [command for command in comparison.commands if not command.missing]
-    measured = []
-    for command in present:
-        run(command.words)
-        measured.append({"name": command.name, "words": command.words, "runs": []})
-        measured[-1]["quality"] = command.quality()
-    for _ in range(runs):
-        for command, record in zip(present, measured, strict=True):
+    records = [{"name": command.name, "words": list(command.words)} for command in present]
+    for command, record in zip(present, records, strict=True):
+        record["runs"] = [run(command.words)]
+        record["quality"] = command.quality()
+    timed = [pair for pair in zip(present, records, strict=True) if pair[0].timed]
+    if sum(record["runs"][0]["wall"] for _, record in timed) < effort.long:
+        for _, record in timed:
+            record["runs"] = []
+    while len(timed[0][1]["runs"]) < effort.rounds:
+        if timed[0][1]["runs"] and time.perf_counter() - began > effort.seconds:
+            break
+        for command, record in timed:
             record["runs"].append(run(command.words))
-    for record in measured:
+    for record in records:
         for name, statistic in (("best", min), ("median", median)):
             record[name] = {of: statistic(_all(record, of)) for of in ("wall", "cpu", "peak")}
-    for peer in measured[1:]:
-        peer |= against(measured[0], peer, comparison.allowed)
-    return {"name": comparison.name, "allowed": comparison.allowed, "commands": measured}
+    peers = [pair for pair in zip(present, records, strict=True) if pair[0].goal is None]
+    for command, record in zip(present, records, strict=True):
+        if command.goal:
+            _judge(command.goal, record, peers)
+    return {"name": comparison.name, "rows": comparison.rows, "commands": records}
 
 
-def against(ours: dict, peer: dict, allowed: dict[str, float]) -> dict:
+def _judge(goal: Goal, record: dict, peers: Sequence[tuple[Command, dict]]) -> None:
+    """Add to our record how it stands against each peer, its goal and what of that is missed."""
+    record["peers"] = {
+        peer.name: against(record, theirs, goal.gates, peer.timed) for peer, theirs in peers
+    }
+    record["short"] = [fault for found in record["peers"].values() for fault in found["short"]]
+    record |= {"goal": str(goal), "missed": None}
+    if str(goal) and set(goal.against) <= record["peers"].keys():
+        worth = [theirs["quality"] for _, theirs in peers]
+        lowest = {
+            name: min(quality[name] for quality in worth if name in quality)
+            for name in goal.near
+            if any(name in quality for quality in worth)
+        }
+        record["missed"] = goal.missed(record, lowest)
+
+
+def against(ours: dict, peer: dict, gates: Sequence[Gate], timed: bool = True) -> dict:
     """Where ours is short in quality; if nowhere, how many times the time of ours the peer took."""
-    short = [
-        f"{name} {ours['quality'][name]:g}, more than {less:g} below {peer['quality'][name]:g}"
-        for name, less in allowed.items()
-        if not ours["quality"][name] >= peer["quality"][name] - less
+    both = ours["quality"].keys() & peer["quality"].keys()
+    faults = [
+        gate.fault(ours["quality"][gate.quality], peer["quality"][gate.quality])
+        for gate in gates
+        if gate.quality in both
     ]
-    if short:
+    short = [f"{fault} of {peer['name']}" for fault in faults if fault]
+    if short or not timed:
         return {"short": short, "times": None}
     pairs = [b / a for a, b in zip(_all(ours, "wall"), _all(peer, "wall"), strict=True)]
     best = peer["best"]["wall"] / ours["best"]["wall"]
     return {"short": [], "times": {"best": best, "median": median(pairs), "pairs": pairs}}
-
-
-def _short(record: dict) -> list[str]:
-    return record.get("short", [])
 
 
 def _all(record: dict, of: str) -> list[float]:
@@ -176,78 +241,113 @@ def _all(record: dict, of: str) -> list[float]:
 
 
 def compare(
-    title: str, comparisons: Sequence[Comparison], skipped: Sequence[str], runs: int, into: Path
+    title: str,
+    works: Iterable[Callable[[], Comparison]],
+    effort: Effort,
+    into: Path,
+    sections: Callable[[dict], list[str]] = lambda found: [],
+    **facts: object,
 ) -> None:
     """Measure, and write TITLE.json and TITLE.md to the folder `into` after each comparison.
 
-    skipped: what could not become a comparison. Raises ClickException at the end where ours was
-    short in quality.
+    works: make the comparisons; one that cannot be made or fails is named among the skipped.
+    sections: lines of Markdown below the table. facts: what the JSON says besides. Raises
+    ClickException at the end where ours was short in quality.
     """
-    missing = {command.missing for each in comparisons for command in each.commands}
     found = {
         "title": title,
         "machine": f"{os.cpu_count()} cores, {platform.platform()}, Python "
         f"{platform.python_version()}",
         "load": [os.getloadavg()[0]],
         "unseen": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / PEAK_UNIT,
-        "skipped": [*skipped, *sorted(missing - {None})],
+        **facts,
+        "skipped": [],
         "comparisons": [],
     }
-    for comparison in comparisons:
-        click.echo(f"{comparison.name}: 1 + {runs} runs of each", err=True)
-        found["comparisons"].append(measure(comparison, runs))
+    into.mkdir(parents=True, exist_ok=True)
+    for work in works:
+        try:
+            comparison = work()
+            click.echo(f"{comparison.name}, {comparison.rows:,} rows", err=True)
+            found["comparisons"].append(measure(comparison, effort))
+            _skip(found, [command.missing for command in comparison.commands])
+        except click.ClickException as error:
+            _skip(found, [error.message])
         found["load"].append(os.getloadavg()[0])
-        for suffix, text in ((".json", json.dumps(found, indent=1)), (".md", markdown(found))):
+        text = "\n".join([*markdown(found), *sections(found)])
+        for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
             with files.create_output(str(into / f"{title}{suffix}")) as stream:
-                stream.write(f"{text}\n".encode())
-    click.echo(markdown(found))
-    short = [each["name"] for each in found["comparisons"] if any(map(_short, each["commands"]))]
-    if short:
-        raise click.ClickException(f"ours was short in quality: {', '.join(short)}")
+                stream.write(f"{content}\n".encode())
+    click.echo(text)
+    ours = [record for each in found["comparisons"] for record in each["commands"]]
+    if short := [fault for record in ours for fault in record.get("short", [])]:
+        raise click.ClickException(f"ours was short in quality: {'; '.join(short)}")
+
+
+def _skip(found: dict, reasons: Iterable[str | None]) -> None:
+    for reason in reasons:
+        if reason and reason not in found["skipped"]:
+            click.echo(f"skipped: {reason}", err=True)
+            found["skipped"].append(reason)
 
 
 # ---- tables -----------------------------------------------------------------------------------
 
-HEADER = ["work", "command", "quality", "best", "median", "CPU", "peak", "slower than ours"]
+HEADER = [
+    *("work", "rows", "command", "quality", "runs", "best", "median", "CPU", "peak"),
+    *("times faster than", "goal", "reached"),
+]
 
 
-def markdown(found: dict) -> str:
+def markdown(found: dict) -> list[str]:
     """The JSON record as a table."""
     rows = [
-        row([comparison["name"], *cells(record)])
+        [comparison["name"], f"{comparison['rows']:,}", *_cells(record)]
         for comparison in found["comparisons"]
         for record in comparison["commands"]
     ]
-    return "\n".join(
-        [
-            f"# {found['title']}",
-            "",
-            f"{found['machine']}; load {' '.join(f'{load:.1f}' for load in found['load'])}. Whole "
-            "processes in turn: best and median wall seconds, medians of user + system seconds and "
-            f"of peak resident MB (never seen below {found['unseen']:.0f}). Slower than ours: best "
-            "to best; median, least and most of the pairs.",
-            "",
-            row(HEADER),
-            row(["---"] * len(HEADER)),
-            *rows,
-            *(f"\nSkipped: {what}" for what in found["skipped"]),
-        ]
-    )
+    return [
+        f"# {found['title']}",
+        "",
+        f"{found['machine']}; load {' '.join(f'{load:.1f}' for load in found['load'])}. Whole "
+        "processes in turn: best and median wall seconds, medians of user + system seconds and of "
+        f"peak resident MB (never seen below {found['unseen']:.0f}). Times faster: median of the "
+        "pairs, least and most; not compared where quality is short.",
+        "",
+        *table(HEADER, rows),
+        *(f"\nSkipped: {what}" for what in found["skipped"]),
+    ]
 
 
-def cells(record: dict) -> list[str]:
+def _cells(record: dict) -> list[str]:
     best, middle = record["best"], record["median"]
-    slower = "; ".join(_short(record))
-    if times := record.get("times"):
-        pairs = times["pairs"]
-        slower = f"{times['best']:.2f}; {times['median']:.2f} ({min(pairs):.2f}-{max(pairs):.2f})"
     return [
         record["name"],
         ", ".join(f"{name} {value:.6g}" for name, value in record["quality"].items()),
+        str(len(record["runs"])),
         *(f"{seconds:.3f}" for seconds in (best["wall"], middle["wall"], middle["cpu"])),
         f"{middle['peak']:.0f}",
-        slower,
+        "; ".join(part for peer in record.get("peers", {}).items() for part in _standing(*peer)),
+        record.get("goal", ""),
+        _verdict(record.get("missed")),
     ]
+
+
+def _standing(name: str, peer: dict) -> list[str]:
+    if not peer["times"]:
+        return peer["short"]
+    pairs = peer["times"]["pairs"]
+    return [f"{name}: {peer['times']['median']:.2f} ({min(pairs):.2f}-{max(pairs):.2f})"]
+
+
+def _verdict(missed: list[str] | None) -> str:
+    if missed is None:
+        return ""
+    return f"no: {', '.join(missed)}" if missed else "yes"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [row(header), row(["---"] * len(header)), *map(row, rows)]
 
 
 def row(cells: Sequence[str]) -> str:

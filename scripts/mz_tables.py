@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 import click
-from harness import data_option, find, row
+from harness import row
+from sets import data_option, find
 
 from randsvm import api, files
 from randsvm.params import OsunaParams, Params

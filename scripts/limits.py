@@ -1,0 +1,155 @@
+"""What the machine can do at the most, and which share of it ours reaches.
+
+Run alone it measures the limits and prints them as JSON; bench.py does so in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import papers
+from harness import table
+
+REPEATS = 3
+COPIED = 1 << 25  # float32 values of an array that is copied: 128 MB
+ORDER = 1536  # of the square matrices
+# exp fills a block like the scan's, in the second-level cache, so often.
+BLOCK, TIMES = 1 << 18, 40
+
+
+def measured() -> dict[str, dict[str, float]]:
+    """Of one worker and of one for each core: bytes read and written per second by copies, float32
+    operations per second of matrix products, float32 values of exp per second."""
+    # One thread each, as the scan's workers have it; BLAS reads it when numpy is imported.
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    import numpy as np
+
+    def copy() -> Callable[[], float]:
+        source, target = (np.ones(COPIED, np.float32) for _ in range(2))
+
+        def work() -> float:
+            np.copyto(target, source)
+            return source.nbytes + target.nbytes
+
+        return work
+
+    def product() -> Callable[[], float]:
+        A, B, out = (np.ones((ORDER, ORDER), np.float32) for _ in range(3))
+
+        def work() -> float:
+            np.matmul(A, B, out=out)
+            return 2 * ORDER**3
+
+        return work
+
+    def exponential() -> Callable[[], float]:
+        exponents, out = -np.random.default_rng(0).random(BLOCK, np.float32), np.empty(BLOCK, "f4")
+
+        def work() -> float:
+            for _ in range(TIMES):
+                np.exp(exponents, out=out)
+            return BLOCK * TIMES
+
+        return work
+
+    def rate(make: Callable[[], Callable[[], float]], workers: int) -> float:
+        """The best of some runs of all workers at once."""
+        works = [make() for _ in range(workers)]
+        found = []
+        with ThreadPoolExecutor(workers) as pool:
+            for _ in range(REPEATS):
+                began = time.perf_counter()
+                done = sum(pool.map(lambda work: work(), works))
+                found.append(done / (time.perf_counter() - began))
+        return max(found)
+
+    kinds = {"copied": copy, "product": product, "exp": exponential}
+    return {
+        str(workers): {name: rate(make, workers) for name, make in kinds.items()}
+        for workers in sorted({1, os.cpu_count() or 1})
+    }
+
+
+def shares(found: dict) -> list[str]:
+    """The limits in Markdown, and beside them what reader, scan and sgd reached in `found`."""
+    one, all_cores = (found["limits"][str(workers)] for workers in (1, os.cpu_count()))
+    rows = [
+        [name, f"{one[key] / unit:.1f}", f"{all_cores[key] / unit:.1f}"]
+        for name, key, unit in (
+            ("memory, GB/s read and written by copies", "copied", 1e9),
+            ("matrix product, single precision, Gflop/s", "product", 1e9),
+            ("exp, numpy, single precision, 1e9/s", "exp", 1e9),
+        )
+    ]
+    reached = [
+        *_reader(found, one["copied"]),
+        *_scan(found, all_cores),
+        *_sgd(found, one["copied"]),
+    ]
+    return [
+        "",
+        "## Physical limits",
+        "",
+        *table(["limit", "1 core", f"{os.cpu_count()} cores"], rows),
+        "",
+        *table(["ours", "did", "limit", "share of it"], reached),
+    ]
+
+
+def _commands(found: dict, name: str) -> list[tuple[str, dict]]:
+    """Comparisons whose names begin so, and of each the record of what is ours."""
+    return [
+        (f"{each['name']} {each['rows']:,}", each["commands"][0])
+        for each in found["comparisons"]
+        if each["name"].startswith(name)
+    ]
+
+
+def _reader(found: dict, bandwidth: float) -> list[list[str]]:
+    """Bytes of text per second, in one thread."""
+    return [
+        _row(name, Path(record["words"][-1]).stat().st_size / record["best"]["wall"], bandwidth)
+        for name, record in _commands(found, "reading")
+    ]
+
+
+def _row(name: str, bytes_per_second: float, bandwidth: float) -> list[str]:
+    share = f"{bytes_per_second / bandwidth:.1%}"
+    return [name, f"{bytes_per_second / 1e9:.2f} GB/s", f"{bandwidth / 1e9:.1f} GB/s", share]
+
+
+def _scan(found: dict, limit: dict[str, float]) -> list[list[str]]:
+    """Kernel values per second of the closing evaluation of --gap: every support vector over every
+    row. A value costs 2 (d + 2) + 2 operations of matrix products, and one exp."""
+    rows = []
+    for name in papers.SYNTHETIC:
+        for title, record in _commands(found, name):
+            log = papers.log(record)
+            n, d = log["started"]["n"], log["started"]["d"]
+            values = n * log["trained"]["support_vectors"]
+            seconds = log["trained"]["seconds"] - log["iteration"]["seconds"]
+            most = 1 / ((2 * (d + 2) + 2) / limit["product"] + 1 / limit["exp"])
+            did = values / seconds
+            cells = [f"{1e-6 * did:.0f} million kernel values/s", f"{1e-6 * most:.0f} million/s"]
+            rows.append([f"scan, {title}, d = {d}", *cells, f"{did / most:.0%}"])
+    return rows
+
+
+def _sgd(found: dict, bandwidth: float) -> list[list[str]]:
+    """Bytes of rows that the steps of all epochs read per second: 8 for a nonzero."""
+    rows = []
+    for name, record in _commands(found, "linear"):
+        log = papers.log(record)
+        epochs = log["learnt"]["rows"] / log["started"]["n"]
+        read = 8 * log["started"]["nnz"] * epochs
+        rows.append(_row(f"sgd, {name}", read / log["learnt"]["learning"], bandwidth))
+    return rows
+
+
+if __name__ == "__main__":
+    print(json.dumps(measured()))

@@ -1,0 +1,95 @@
+"""The sets of the benchmarks as plain files: real ones found, made ones made. Runs nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from randsvm import files
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results"
+REAL_DATA = HERE.parents[1] / "shared/data"
+
+# Real set -> its files for training and test.
+REAL = {
+    "reuters_acq": ("reuters_acq.train", "reuters_acq.test"),
+    "a9a": ("a9a", "a9a.t"),
+    "sms_spam": ("sms_spam.train", "sms_spam.test"),
+    "reuters_r8": ("reuters_r8.train", "reuters_r8.test"),
+    "satimage": ("satimage.scale", "satimage.scale.t"),
+}
+
+data_option = click.option(
+    "--data",
+    envvar="RANDSVM_DATA",
+    default=REAL_DATA,
+    type=click.Path(path_type=Path),
+    help="Folder of the real sets.  [default: RANDSVM_DATA, else ../shared/data]",
+)
+results_option = click.option(
+    "--results",
+    default=RESULTS,
+    type=click.Path(path_type=Path),
+    help="Folder of tables, data and models.  [default: results]",
+)
+
+
+class MissingError(click.ClickException):
+    """A set that is not there."""
+
+
+def find(folder: Path, name: str) -> Path:
+    """The set `name` in `folder`, plain or .xz. Raises MissingError."""
+    for path in (folder / name, folder / f"{name}.xz"):
+        if path.exists():
+            return path
+    raise MissingError(f"{name}: neither it nor {name}.xz is in {folder} (--data, RANDSVM_DATA)")
+
+
+def plain(source: Path, into: Path) -> Path:
+    """`source`, decompressed to the folder `into` where it is .xz: peers know no xz."""
+    if source.suffix != ".xz":
+        return source
+    target = into / source.stem
+    if _outdated(target, source):
+        with files.open_input(str(source)) as packed, files.create_output(str(target)) as text:
+            shutil.copyfileobj(packed, text)
+    return target
+
+
+def made(name: str, rows: int, seed: int, into: Path) -> Path:
+    """A set of make_data.py in the folder `into`."""
+    maker, target = HERE / "make_data.py", into / f"{name}.{rows}.{seed}"
+    if _outdated(target, maker):
+        click.echo(f"making {target}", err=True)
+        words = [sys.executable, maker, name, target, "--rows", str(rows), "--seed", str(seed)]
+        if subprocess.run(words).returncode:
+            raise click.ClickException(f"{target} could not be made")
+    return target
+
+
+def real(name: str, data: Path, into: Path) -> tuple[Path, Path]:
+    """The files of a real set for training and test. Raises MissingError."""
+    train, test = (plain(find(data, part), into) for part in REAL[name])
+    return train, test
+
+
+def first(path: Path, rows: int, into: Path) -> Path:
+    """The first `rows` rows of a set; itself where it has no more."""
+    with path.open("rb") as lines:
+        head = list(islice(lines, rows + 1))
+    if len(head) <= rows:
+        return path
+    target = into / f"{path.name}.{rows}"
+    target.write_bytes(b"".join(head[:rows]))
+    return target
+
+
+def _outdated(target: Path, source: Path) -> bool:
+    return not target.exists() or target.stat().st_mtime < source.stat().st_mtime
