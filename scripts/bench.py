@@ -323,11 +323,18 @@ def main(works, quick, rows, rounds, ccat, c11, results: Path, data: Path) -> No
     title = "benchmarks-quick" if quick else "benchmarks"
     chosen = [partial(WORKS[name], bench) for name in works or WORKS]
     found = json.loads(output(sys.executable, limits.__file__))
-    compare(title, chosen, effort, results, sections, limits=found)
+    compare(title, chosen, effort, results, sections, rows=rows, limits=found)
 
 
 def sections(found: dict) -> list[str]:
-    return [*papers.kbh07(found), *papers.cs246(found), *limits.shares(found)]
+    scale = found["rows"] / ROWS
+    note = f"These sets have {scale:g} times the rows that the goals are meant for."
+    return [
+        *(["", note] if scale != 1 else []),
+        *papers.kbh07(found),
+        *papers.cs246(found),
+        *limits.shares(found),
+    ]
 
 
 if __name__ == "__main__":

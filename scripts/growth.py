@@ -55,6 +55,7 @@ def draw(found: dict, path: Path) -> None:
             if points:
                 axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
         axis.set(xscale="log", yscale="log", xlabel=f"rows of {SET}", ylabel=title)
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.grid(which="both", alpha=0.3)
     axes[0].legend()
     figure.tight_layout()
