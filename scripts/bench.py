@@ -6,10 +6,7 @@ Writes results/benchmarks.json and results/benchmarks.md: every comparison, the 
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import re
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,21 +18,29 @@ import click
 import limits
 import papers
 from harness import Command, Comparison, Effort, Gate, Goal, compare, output
-from sets import HERE, REAL, MissingError, data_option, first, made, real, results_option
-
-TRAIN, PREDICT = (str(Path(sys.executable).with_name(f"randsvm-{w}")) for w in ("train", "predict"))
-PEERS = [sys.executable, str(HERE / "peers.py")]
-
-NO_LIBSVM, NO_LIBLINEAR = (
-    None if shutil.which(f"{peer}-train") else f"{peer}-train (Debian's {package}) is not installed"
-    for peer, package in (("svm", "libsvm-tools"), ("liblinear", "liblinear-tools"))
+from quality import (
+    NO_LIBLINEAR,
+    NO_LIBSVM,
+    NO_SKLEARN,
+    PEERS,
+    PREDICT,
+    TRAIN,
+    accuracy,
+    agreement,
+    count,
+    labels,
+    numbers,
+    objective,
+    of_kernel,
+    of_libsvm,
+    size,
 )
-NO_SKLEARN = None if importlib.util.find_spec("sklearn") else "scikit-learn is not installed"
+from sets import REAL, MissingError, data_option, first, made, real, results_option
 
 ROWS = 100_000  # of the sets that svm-train is run on; large sets have `LARGE` times as many
 LARGE = 10
 TEST_ROWS = (10_000, 100_000)  # of dense and of sparse sets
-# Below a peer's accuracy, in points: of --gap, of KBH07's rule, of sgd.
+# Below a peer's accuracy, in points: of --gap, of KBH07's rule, of linear machines.
 CERTIFIED, SAMPLED, LINEAR = 0.1, 2.0, 0.2
 MANY_CLASSES = {"reuters_r8": 0.5, "satimage": 0.5}
 GAMMA = {"twonorm": 0.05, "ringnorm": 0.05, "checkerboard": 5, "a9a": 0.00813}
@@ -69,42 +74,6 @@ class Bench:
 
     def model(self, train: Path, program: str) -> Path:
         return self.results / f"{train.name}.{program.replace(' ', '')}.model"
-
-
-# ---- what a model is worth --------------------------------------------------------------------
-
-
-def numbers(*words: object) -> dict[str, float]:
-    """What a process prints as `name number` lines."""
-    found = re.findall(r"^(\w+) ([0-9.e+-]+)$", output(*words), re.M)
-    return {name: float(number) for name, number in found if name != "seconds"}
-
-
-def accuracy(*words: object) -> dict[str, float]:
-    """Per cent, as LIBSVM's and LIBLINEAR's programs print it."""
-    return {"accuracy": float(re.search(r"Accuracy = ([0-9.]+)%", output(*words))[1])}
-
-
-def of_kernel(model: Path, test: Path) -> dict[str, float]:
-    """Accuracy and size of our model, and its certified gap."""
-    gap = float(re.search(r"^# randsvm gap (.+)$", model.read_text(), re.M)[1])
-    return accuracy(PREDICT, "-q", test, model, "/dev/null") | {"SV": size(model), "gap": gap}
-
-
-def of_libsvm(model: Path, test: Path) -> dict[str, float]:
-    return accuracy("svm-predict", test, model, "/dev/null") | {"SV": size(model)}
-
-
-def size(model: Path) -> int:
-    """Support vectors of a model in LIBSVM's format."""
-    return int(re.search(r"^total_sv (\d+)$", model.read_text(), re.M)[1])
-
-
-def objective(train: Path, model: Path, lambda_: float, classes: int) -> dict[str, float]:
-    """J of a linear model of two classes, by numpy."""
-    if classes > 2 or NO_SKLEARN:
-        return {}
-    return numbers(*PEERS, "objective", train, model, lambda_)
 
 
 # ---- works ------------------------------------------------------------------------------------
@@ -161,12 +130,6 @@ def prediction(bench: Bench) -> Comparison:
         ),
     ]
     return Comparison(f"prediction with {size(model):,} support vectors", bench.rows, commands)
-
-
-def agreement(one: Path, other: Path) -> dict[str, float]:
-    """Per cent of equal lines."""
-    pairs = list(zip(one.read_bytes().split(), other.read_bytes().split(), strict=True))
-    return {"agreement": 100 * sum(float(a) == float(b) for a, b in pairs) / len(pairs)}
 
 
 def kernel(name: str, bench: Bench) -> Comparison:
@@ -268,16 +231,6 @@ def linear(name: str, bench: Bench) -> Comparison:
             own(words, Goal((Gate("accuracy", points),))) for words, points in goals.items()
         ]
     return Comparison(f"linear {name}", rows, commands)
-
-
-def count(path: Path) -> int:
-    with path.open("rb") as lines:
-        return sum(1 for _ in lines)
-
-
-def labels(path: Path) -> set[bytes]:
-    with path.open("rb") as lines:
-        return {line.split(None, 1)[0] for line in lines}
 
 
 def memory(bench: Bench) -> Comparison:

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import click
-from bench import GAMMA, NO_LIBSVM, PREDICT, TRAIN
+from bench import GAMMA
 from harness import Command, Comparison, Effort, compare, output
+from quality import NO_LIBSVM, PREDICT, TRAIN
 from sets import made, results_option
 
 SET, LEAST = "twonorm", 10_000

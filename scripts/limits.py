@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import papers
-from harness import table
+from tables import table
 
 REPEATS = 3
 COPIED = 1 << 25  # float32 values of an array that is copied: 128 MB

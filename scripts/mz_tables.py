@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 import click
-from harness import row
 from sets import data_option, find
+from tables import row
 
 from randsvm import api, files
 from randsvm.params import OsunaParams, Params
