@@ -29,6 +29,8 @@ BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
 # Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
 LARGE_NORM = 2.0**40
+# A float64 block of a symmetric matrix: 512 kB.
+GRAM_ROWS = 256
 # Values of rows that are laid out at once (4 MB in float64).
 LAID_OUT = 1 << 19
 
@@ -150,6 +152,10 @@ class Space:
             return _augment(X.X, np.ones(len(left)), left, self.dtype)
         return X.X, left.astype(self.dtype)
 
+    def centres(self, Z: Rows) -> Any:
+        """Rows for the right side of a block."""
+        return _DenseCentres(self, Z) if self.dense else _SparseCentres(self, Z)
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -187,9 +193,8 @@ class Expansion:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
-        layout = _DenseCentres if space.dense else _SparseCentres
         self.blocks: list[tuple[Any, np.ndarray]] = [
-            (layout(space, space.rows(Z[at])), beta[at].astype(space.dtype))
+            (space.centres(space.rows(Z[at])), beta[at].astype(space.dtype))
             for at in slices(self.count, BLOCK_CENTRES)
         ]
 
@@ -264,18 +269,22 @@ def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> 
     return out
 
 
+def gram(space: Space, X: sparse.csr_matrix) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """K(x_i, x_j) of every pair of rows, block by block: rows i, columns j with j not before i, and
+    their values in memory that the next block reuses."""
+    rows = space.rows(X)
+    parts = list(slices(len(rows.norms), GRAM_ROWS))
+    centres = [space.centres(rows[j]) for j in parts]
+    buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, space.dtype)
+    for number, i in enumerate(parts):
+        prepared, m = space.prepared(rows[i]), i.stop - i.start
+        for j, columns in zip(parts[number:], centres[number:], strict=True):
+            block = buffer[: m * (j.stop - j.start)].reshape(m, -1)
+            columns.arguments(prepared, block)
+            space.kernel.finish(block)
+            yield i, j, block
+
+
 def slices(count: int, size: int) -> Iterator[slice]:
     """slice(0, size), slice(size, 2 size), ... up to count."""
     return (slice(at, min(at + size, count)) for at in range(0, count, size))
-
-
-def gram(space: Space, X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray:
-    """K(x_i, z_j) as one (m, n) array of space.dtype: for small sets only."""
-    kernel, dtype = space.kernel, space.dtype
-    left, right = space.rows(X), space.rows(Z)
-    product = left.X @ right.X.T
-    block = product.toarray() if sparse.issparse(product) else product
-    block = kernel.scale * block + kernel.left(left.norms)[:, None] + kernel.right(right.norms)
-    block = block.astype(dtype)
-    kernel.finish(block, float(left.norms.max(initial=0.0)))
-    return block

@@ -230,7 +230,8 @@ def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) ->
         C, lambda_ = params.scales(whole.n)
         common = command_line(job.run, job.search)
         repeat = [*command_line(params, grid=job.search.grid), *common, *command_line(job.limits)]
-        tell(Started("sgd", repeat, whole.n, whole.d, whole.nnz, C, lambda_, clock.seconds))
+        started = Started("sgd", repeat, whole.n, whole.d, whole.nnz, C, lambda_, clock.seconds)
+        tell(replace(started, pass_bytes=whole.store.nbytes, place=whole.store.place))
         if whole.header.queries:
             tell(Notice(f"qid: of {whole.header.queries} rows ignored"))
         training = replace(training, subject=training.subject.scaled(job.run.scale))

@@ -28,6 +28,7 @@ from randsvm.metrics import (
 )
 from randsvm.model import Model, load
 from randsvm.params import Resources
+from randsvm.store import united
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024
@@ -157,7 +158,7 @@ class _Reading:
                     self.count.add(y[at], answer.f, answer.said)
                     if len(unseen):
                         self.unseen_values += len(unseen)
-                        self.unseen = np.union1d(self.unseen, unseen)
+                        self.unseen = united(self.unseen, unseen)
                     yield answer
 
     def _answer(self, block: svmlight.Block, at: slice) -> tuple[_Answer, np.ndarray]:

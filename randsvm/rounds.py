@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from randsvm import __version__, dataset, multiclass, probability, selection
+from randsvm import __version__, dataset, multiclass, probability, selection, solver
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.collectors import Draws
@@ -122,12 +122,14 @@ class Trained:
 class _Plan:
     """An algorithm with its own parameters filled in.
 
-    run: the algorithm but for D and what every algorithm gets. rules: what ends it besides V = 0
-    and Job. configuration: its own options, resolved. notices: what the user should know.
+    run: the algorithm but for D and what every algorithm gets. rows: of the first subproblem.
+    rules: what ends it besides V = 0 and Job. configuration: its own options, resolved. notices:
+    what the user should know.
     """
 
     name: str
     run: Callable[..., SV]
+    rows: int
     params: Params
     rules: list[Rule]
     configuration: list[str]
@@ -161,7 +163,8 @@ def train_randsvm(
             r, params, rules, notices = _working_set(own.sample_size, D, params, job.resources)
             if own.support_bound is not None and job.stop.gap is not None:
                 own, notices = replace(own, support_bound=None), [*notices, GAP_FOR_K]
-        return _Plan("randsvm", partial(randsvm, r=r), params, rules, command_line(own), notices)
+        run = partial(randsvm, r=r)
+        return _Plan("randsvm", run, r, params, rules, command_line(own), notices)
 
     return _train(data, model, params, plan, job, watch)
 
@@ -187,7 +190,7 @@ def train_osuna(
         size, params, rules, notices = _working_set(own.working_set, D, params, job.resources)
         name, decompose = ("osuna-closest", osuna_closest) if closest else ("osuna", osuna)
         run = partial(decompose, size=size, swap=own.swap)
-        return _Plan(name, run, params, rules, command_line(own), notices)
+        return _Plan(name, run, size, params, rules, command_line(own), notices)
 
     return _train(data, model, params, plan, job, watch)
 
@@ -326,7 +329,17 @@ def _train(
         words = command_line(params, grid=job.search.grid)
         repeat = [*words, *plan.configuration, *common, *command_line(job.limits)]
         scales = params.C, _lambda(whole.n, params)
-        tell(Started(plan.name, repeat, whole.n, whole.d, whole.nnz, *scales, progress.seconds))
+        rows = min(plan.rows, whole.n)
+        started = Started(plan.name, repeat, whole.n, whole.d, whole.nnz, *scales, progress.seconds)
+        tell(
+            replace(
+                started,
+                pass_bytes=whole.store.nbytes,
+                place=whole.store.place,
+                working_set=rows,
+                solve_bytes=solver.memory_of(rows, problem.D.nnz / problem.D.n, params),
+            )
+        )
         for text in [*_peculiarities(whole, params), *plan.notices]:
             tell(Notice(text))
         training = replace(training, subject=subject.scaled(job.run.scale), params=params)

@@ -5,21 +5,22 @@ Works on the C library that the libsvm-official bindings load, with node arrays 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 import randsvm._solver as _solver
 from randsvm.errors import ParameterError, RandsvmError
 from randsvm.events import Notice, Progress, tell, tell_once
-from randsvm.kernels import Expansion, Kernel, Space, prefers_dense, squared_norms
-from randsvm.params import KERNEL_NAMES, Params
+from randsvm.kernels import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
+from randsvm.params import KERNEL_NAMES, MEGABYTE, Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Solve
 from randsvm.tasks import task_of
@@ -41,6 +42,13 @@ REMEDY = "scale the features, or lower -c"
 NOT_SOLVED = (
     f"LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: {REMEDY}"
 )
+
+# Up to so many rows LIBSVM is given its kernel values ready made: 8 bytes each, 64 MB in all,
+# whatever --memory says, so that no resource changes a byte of a model.
+GRAM_MOST = 2896
+# With fewer nonzeros in a row LIBSVM's own kernel values cost as little.
+GRAM_NONZEROS = 8
+PRECOMPUTED = 4
 
 # LIBSVM keeps kernel values as float32.
 LARGEST_VALUE = float(np.finfo(np.float32).max)
@@ -77,6 +85,59 @@ class Nodes:
         return Nodes(space, (space.ctypes.data + starts * NODE.itemsize).astype(np.uint64))
 
 
+# Memory of Gram matrices that nobody uses now: new pages cost as much as the values in them.
+_spare: list[np.ndarray] = []
+
+
+@dataclass
+class Gram:
+    """Kernel values of m rows, as LIBSVM reads a precomputed kernel; `close` gives its memory back.
+
+    values : (pairs of rows, m + 1, 2) float64. LIBSVM wants a node of 16 bytes for each value and
+    never looks at the index in its first half, so the nodes of two rows lie in between each
+    other. Node 0 of a row is its own number, from 1. pointers : (m,) uint64, see Nodes.
+    """
+
+    buffer: np.ndarray
+    values: np.ndarray
+    pointers: np.ndarray
+
+    @staticmethod
+    def of(points: Points, params: Params) -> Gram:
+        X, m = points.X, len(points)
+        pairs = -(-m // 2)
+        size = 1 + pairs * (m + 1) * 2
+        buffer = _spare.pop() if _spare else np.empty(0)
+        if len(buffer) < size:
+            buffer = np.empty(size)
+        values = buffer[1:size].reshape(pairs, m + 1, 2)
+        rows = np.arange(m)
+        # The value is the second half of a node, which begins 8 bytes before it.
+        starts = buffer.ctypes.data + (rows // 2) * (m + 1) * NODE.itemsize + (rows % 2) * 8
+        values[:, 0] = np.arange(1, 2 * pairs + 1).reshape(pairs, 2)
+        matrix = Gram(buffer, values, starts.astype(np.uint64))
+        dense = prefers_dense(m, X.shape[1], X.nnz)
+        for i, j, block in gram(Space(Kernel.of(params), dense, None, np.float64), X):
+            matrix._fill(i, j, block)
+            if i != j:
+                matrix._fill(j, i, block.T)
+        return matrix
+
+    def _fill(self, i: slice, j: slice, block: np.ndarray) -> None:
+        # i begins with the first row of a pair.
+        into = self.values[i.start // 2 : -(-i.stop // 2), 1 + j.start : 1 + j.stop]
+        into[:, :, 0] = block[0::2]
+        into[: (i.stop - i.start) // 2, :, 1] = block[1::2]
+
+    def times(self, beta: np.ndarray) -> np.ndarray:
+        """K beta, (m,) float64."""
+        sums = np.einsum("pjs,j->ps", self.values[:, 1:], beta)
+        return sums.ravel()[: len(beta)]
+
+    def close(self) -> None:
+        _spare.append(self.buffer)
+
+
 class _Library:
     """The loaded C library; loading takes a while, so it happens with the first solve."""
 
@@ -110,7 +171,7 @@ class _Library:
         parameter.shrinking = int(params.shrinking)
         return parameter
 
-    def problem(self, nodes: Nodes, targets: np.ndarray) -> Any:
+    def problem(self, nodes: Nodes | Gram, targets: np.ndarray) -> Any:
         # The bindings' constructor walks the rows in Python; this sets the same three fields.
         problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
         problem.l = len(targets)
@@ -156,6 +217,14 @@ def _load_library() -> _Library:
     return _library
 
 
+def memory_of(rows: int, nonzeros: float, params: Params) -> int:
+    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most: the
+    rows as LIBSVM reads them, and its kernel cache."""
+    laid_out = 8 * rows if rows <= GRAM_MOST else NODE.itemsize * (nonzeros + 1)
+    columns = rows if params.task == "svr" else 2 * rows
+    return int(rows * laid_out + min(params.cache * MEGABYTE, 4 * rows * columns))
+
+
 def svmlearn(points: Points, params: Params, bound: Bound | None = None) -> SV:
     """Solve the SVM over `points`, to half of params.tolerance; labels are -1/+1.
 
@@ -165,11 +234,11 @@ def svmlearn(points: Points, params: Params, bound: Bound | None = None) -> SV:
     A class that is missing altogether makes the solution empty: f = b = the class that is there.
     """
     began = time.perf_counter()
-    if bound is None:
-        beta, b = _solve_task(points, params, params.tolerance / 2, np.zeros(len(points)))
-        return _solution(points, beta, b, params, began)
-    subproblem = _Subproblem.of(points, params, bound)
-    beta, b = subproblem.solve()
+    with _laid_out(points, params, again=bound is not None) as rows:
+        if bound is None:
+            beta, b = _solve_task(rows, points, params, params.tolerance / 2)
+            return _solution(points, beta, b, params, began)
+        beta, b = _Subproblem.of(rows, points, params, bound).solve()
     SV = _solution(points, beta, b, params, began)
     if len(bound.points):
         held = Points.concatenate([SV.points, bound.points])
@@ -186,15 +255,30 @@ def _solution(points: Points, beta: np.ndarray, b: float, params: Params, began:
     return SV(replace(points[at], u=None), beta[at], b, params, solve)
 
 
+@contextlib.contextmanager
+def _laid_out(points: Points, params: Params, again: bool) -> Iterator[Nodes | Gram]:
+    """The rows of a subproblem in LIBSVM's terms. again: it starts from a solution, so that LIBSVM
+    is going to need nearly all of its kernel values."""
+    _check_values(points, params)
+    if not again or len(points) > GRAM_MOST or points.X.nnz < GRAM_NONZEROS * len(points):
+        yield Nodes.of(points)
+        return
+    matrix = Gram.of(points, params)
+    yield matrix
+    # Not where a solve was broken off: LIBSVM still reads it.
+    matrix.close()
+
+
 @dataclass(frozen=True)
 class _Subproblem:
     """The task over W with targets y_i - g_i, e.g. for C-SVC
 
         min 1/2 beta' K beta - sum (y_i - g_i) beta_i, 0 <= y_i beta_i <= C, sum beta = 0.
 
-    before: the coefficients that W came with; products: K before.
+    rows: W in LIBSVM's terms. before: the coefficients that W came with; products: K before.
     """
 
+    rows: Nodes | Gram
     W: Points
     params: Params
     g: np.ndarray
@@ -205,16 +289,16 @@ class _Subproblem:
     b: float
 
     @staticmethod
-    def of(W: Points, params: Params, bound: Bound) -> _Subproblem:
+    def of(rows: Nodes | Gram, W: Points, params: Params, bound: Bound) -> _Subproblem:
         assert W.u is not None, "with a bound set, u of the working set must be known"
         SV = bound.before
-        products = _exact_sums(SV.points.X, SV.beta, W, params)
         before = np.zeros(len(W))
         before[np.searchsorted(W.rows, SV.points.rows)] = SV.beta
+        products = _exact_sums(rows, W, before, params)
         frozen = len(bound.points) > 0
         g = W.u - products if frozen else np.zeros(len(W))
         scale = np.abs(before).sum() + np.abs(bound.beta).sum()
-        return _Subproblem(W, params, g, before, products, scale, SV.precision, SV.b)
+        return _Subproblem(rows, W, params, g, before, products, scale, SV.precision, SV.b)
 
     def dual(self, beta: np.ndarray, products: np.ndarray) -> float:
         """The part of D that W can change."""
@@ -226,7 +310,7 @@ class _Subproblem:
         floor = self.dual(self.before, self.products) - SLACK * self.scale
         for _ in range(TRIES):
             beta, b = self._attempt(tolerance)
-            products = _exact_sums(self.W.X, beta, self.W, self.params)
+            products = _exact_sums(self.rows, self.W, beta, self.params)
             if not self.params.positive_semidefinite or self.dual(beta, products) >= floor:
                 return beta, b
             tolerance /= 10
@@ -236,35 +320,38 @@ class _Subproblem:
         W, params = self.W, self.params
         assert W.u is not None
         if params.task != "svc" or not self.g.any():
-            return _solve_task(W, params, tolerance, self.g)
+            return _solve_task(self.rows, W, params, tolerance, self.g)
         # C-SVC has no linear term, but as an epsilon-SVR it has one. Exact if and only if
         # y f <= 1 + 2 M over W; checked by the signs of beta.
         M = 2.0 ** math.ceil(math.log2(1000 * (1 + np.abs(W.u + self.b).max())))
         while True:
-            beta, b = _solve(W, params, tolerance, W.y * (1 + M) - self.g, epsilon=M)
+            beta, b = _solve(self.rows, W, params, tolerance, W.y * (1 + M) - self.g, epsilon=M)
             if (W.y * beta >= 0).all():
                 return beta, b
             M *= 16
 
 
 def _solve_task(
-    W: Points, params: Params, tolerance: float, g: np.ndarray
+    rows: Nodes | Gram, W: Points, params: Params, tolerance: float, g: np.ndarray | float = 0.0
 ) -> tuple[np.ndarray, float]:
     """The task as LIBSVM has it; g moves the targets of a regression, elsewhere it is 0."""
     if params.task == "svr":
-        return _solve(W, params, tolerance, W.y - g, epsilon=params.epsilon)
-    return _solve(W, params, tolerance, None)
+        return _solve(rows, W, params, tolerance, W.y - g, epsilon=params.epsilon)
+    return _solve(rows, W, params, tolerance, None)
 
 
-def _exact_sums(Z: sparse.csr_matrix, beta: np.ndarray, W: Points, params: Params) -> np.ndarray:
-    """sum_j beta_j K(z_j, w_i) in float64; (|W|,)."""
+def _exact_sums(rows: Nodes | Gram, W: Points, beta: np.ndarray, params: Params) -> np.ndarray:
+    """sum_j beta_j K(w_j, w_i) in float64; (|W|,)."""
+    if isinstance(rows, Gram):
+        return rows.times(beta)
     dense = prefers_dense(len(W), W.X.shape[1], W.X.nnz)
     space = Space(Kernel.of(params), dense, None, np.float64)
     used = np.flatnonzero(beta)
-    return Expansion(space, Z[used], beta[used]).values(W.X)
+    return Expansion(space, W.X[used], beta[used]).values(W.X)
 
 
 def _solve(
+    rows: Nodes | Gram,
     points: Points,
     params: Params,
     tolerance: float,
@@ -275,13 +362,13 @@ def _solve(
     y = points.y if targets is None else targets
     if targets is None and params.task == "svc" and np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
-    _check_values(points, params)
     library = _load_library()
-    nodes = Nodes.of(points)
     y = np.ascontiguousarray(y, np.float64)
-    problem = library.problem(nodes, y)
+    problem = library.problem(rows, y)
     parameter = library.parameter(params, tolerance, epsilon, len(y))
-    beta, b, ended = _in_daemon_thread(lambda: library.train(problem, parameter), (nodes, y))
+    if isinstance(rows, Gram):
+        parameter.kernel_type = PRECOMPUTED
+    beta, b, ended = _in_daemon_thread(lambda: library.train(problem, parameter), (rows, y))
     if not ended:
         tell_once("iterations of LIBSVM", Notice(NOT_SOLVED))
     if not (np.isfinite(beta).all() and math.isfinite(b)):

@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import oracle
 import pytest
 from scipy import sparse
 
-from randsvm.kernels import BLOCK_CENTRES, BLOCK_ROWS, Expansion, Kernel, Space, gram, squared_norms
+from randsvm.kernels import (
+    BLOCK_CENTRES,
+    BLOCK_ROWS,
+    GRAM_ROWS,
+    Expansion,
+    Kernel,
+    Space,
+    gram,
+    squared_norms,
+)
 
 KERNELS = [
     Kernel("linear"),
@@ -43,6 +53,14 @@ def spaces(kernel: Kernel, dtype: type):
     return [Space(kernel, True, centre, dtype), Space(kernel, False, None, dtype)]
 
 
+def whole(space: Space, X: sparse.csr_matrix) -> np.ndarray:
+    """The blocks of `gram` as one matrix; nan where there is none."""
+    K = np.full((X.shape[0], X.shape[0]), np.nan)
+    for i, j, block in gram(space, X):
+        K[i, j], K[j, i] = block, block.T
+    return K
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5)])
 @pytest.mark.parametrize("dense", [0, 1])
@@ -50,11 +68,19 @@ def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, d
     space = spaces(kernel, dtype)[dense]
     X = rows.toarray().astype(np.float64)
     exact = np.array([[by_definition(kernel, x, z) for z in X[:9]] for x in X])
-    assert gram(space, rows, rows[:9]) == pytest.approx(exact, rel=tolerance, abs=tolerance)
+    assert whole(space, rows)[:, :9] == pytest.approx(exact, rel=tolerance, abs=tolerance)
     beta = np.linspace(-1, 2, 9)
     u = Expansion(space, rows[:9], beta).values(rows)
     assert u.dtype == np.float64
     assert u == pytest.approx(exact @ beta, rel=10 * tolerance, abs=10 * tolerance)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_the_blocks_of_a_gram_matrix_join_at_their_edges(dense):
+    X = np.random.default_rng(2).normal(size=(2 * GRAM_ROWS + 3, 3)).astype(np.float32)
+    space = Space(Kernel("rbf", 0.7), dense, None, np.float64)
+    exact = oracle.kernel_matrix("rbf", X.astype(float), X.astype(float), 0.7)
+    assert whole(space, sparse.csr_matrix(X)) == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -64,7 +90,8 @@ def test_sums_over_several_blocks_agree_with_one_matrix(dense):
     Z = sparse.csr_matrix(rng.normal(size=(2 * BLOCK_CENTRES + 5, 3)).astype(np.float32))
     beta = rng.normal(size=Z.shape[0])
     space = Space(Kernel("rbf", 0.7), dense, np.zeros(3) if dense else None, np.float64)
-    assert Expansion(space, Z, beta).values(X) == pytest.approx(gram(space, X, Z) @ beta, abs=1e-9)
+    K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.7)
+    assert Expansion(space, Z, beta).values(X) == pytest.approx(K @ beta, abs=1e-9)
 
 
 @pytest.mark.parametrize("dense", [True, False])

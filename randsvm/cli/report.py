@@ -148,6 +148,13 @@ class Report:
             f"read {event.n:,} rows, {event.d:,} features, {event.nnz:,} nonzeros "
             f"in {event.seconds:.2f} s; C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}"
         )
+        solves = ""
+        if event.solve_bytes is not None:
+            solves = (
+                f"; the first subproblem has {event.working_set:,} rows and takes up to "
+                f"{_size(event.solve_bytes)}"
+            )
+        self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}{solves}")
 
     def _iteration(self, event: Iteration) -> None:
         held = f" + {event.bound:,} bound" if event.bound else ""
@@ -297,6 +304,15 @@ def _table(rows: list[list[Any]]) -> list[str]:
     return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in words
     ]
+
+
+def _size(count: float) -> str:
+    """Bytes with a unit."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
 
 
 def _progressive(loss: float, errors: float | None) -> str:
