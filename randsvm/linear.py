@@ -18,7 +18,7 @@ from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Steps
 from randsvm.collectors import Draws, Permuter
 from randsvm.dataset import Batch, Dataset, Reading
-from randsvm.errors import Interrupted, ModelError
+from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.features import RandomMap
 from randsvm.jobs import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
@@ -94,8 +94,10 @@ def train_sgd(
     limit = job.limits.time_limit
     clock = _Clock(watch, inf if limit is None else time.perf_counter() + limit)
     with listening(clock):
+        if params.update is not None and (job.search.wanted or job.run.scale):
+            raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
         if params.update is None:
-            return _train(data, model, params.resolved(), job, clock)
+            return _train(data, model, params, job, clock)
         return _update(data, model, params, job, clock)
 
 
@@ -223,6 +225,7 @@ def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) ->
     reading = Reading(labels, job.run.zero_based)
     job = replace(job, search=job.search.resolved())
     with closing(dataset.load(data, reading, job.resources)) as whole:
+        params = params.resolved(whole.n)
         training = _Training(Subject.of(whole, data, params.task), job)
         if (mapping := training.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)

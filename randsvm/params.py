@@ -172,6 +172,16 @@ def _check_map(kernel: str, components: int | None, exact: bool) -> None:
     )
 
 
+def _uses(params: Any, name: str) -> bool:
+    """Whether a field has a meaning for this task and kernel; what Params and SgdParams share."""
+    needs = {
+        "nu": params.task == "one-class",
+        "epsilon": params.task == "svr",
+        "gamma": params.kernel != "linear",
+    }
+    return needs.get(name, True)
+
+
 def class_weights(
     weights: tuple[tuple[str, float], ...], names: Sequence[str], counts: Sequence[int]
 ) -> list[float]:
@@ -305,6 +315,10 @@ class Params:
             return replace(self, gamma=gamma, C=1.0, total=self.nu * n)
         return replace(self, gamma=gamma)
 
+    def uses(self, name: str) -> bool:
+        """Whether the field `name` has a meaning beside the others."""
+        return _uses(self, name) and (name != "C" or self.task != "one-class")
+
     @property
     def positive_semidefinite(self) -> bool:
         """Whether the kernel is: only then D <= optimum <= P holds."""
@@ -416,7 +430,9 @@ class SgdParams:
     checkpoint: rows (int) or seconds (float).
     """
 
-    EPOCHS = 10
+    # Fewer rows need more passes: with 10 to 30 of them the objective ends within 1% of the optimum
+    # (measured on 4,000 to 500,000 rows of text at C = 1).
+    EPOCHS, MOST_EPOCHS, MANY_ROWS = 10, 30, 200_000
     COMPONENTS = 1024
     # Most epochs that --epochs auto tries, and the rows of its two small sets.
     AUTO_EPOCHS = 50
@@ -470,7 +486,7 @@ class SgdParams:
         "epochs",
         "--epochs",
         help="Passes over the data; auto: as many as were best on two small sets of rows.  "
-        f"[default: {EPOCHS}]",
+        f"[default: {EPOCHS}, up to {MOST_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
     )
     average: bool = option(
         False,
@@ -561,8 +577,9 @@ class SgdParams:
             "-w balanced needs the number of rows, which --update does not know",
         )
 
-    def resolved(self) -> SgdParams:
-        """What was left open filled in."""
+    def resolved(self, n: int) -> SgdParams:
+        """What was left open filled in for n rows."""
+        passes = math.ceil(self.EPOCHS * (self.MANY_ROWS / n) ** 0.25)
         mapped = self.kernel != "linear" and self.components is None
         return replace(
             self,
@@ -570,8 +587,12 @@ class SgdParams:
             C=1.0 if self.C is None and self.lambda_ is None else self.C,
             loss=self.loss or (None if self.task == "svr" else "hinge"),
             multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
-            epochs=self.epochs or self.EPOCHS,
+            epochs=self.epochs or min(max(passes, self.EPOCHS), self.MOST_EPOCHS),
         )
+
+    def uses(self, name: str) -> bool:
+        """Whether the field `name` has a meaning beside the others."""
+        return _uses(self, name)
 
     @property
     def averages(self) -> bool:
@@ -704,6 +725,11 @@ class Search:
     def candidates(self, params: P) -> list[tuple[dict[str, float], P]]:
         """Every combination of values: which they are, and the parameters with them."""
         names = [name for name, _ in self.grid]
+        for f, spec in options(params):
+            _require(
+                f.name not in names or params.uses(f.name),  # type: ignore[attr-defined]
+                f"several values of {spec.flags[0]}, which this kind of machine does not use",
+            )
         combinations = itertools.product(*[values for _, values in self.grid])
         chosen = [dict(zip(names, values, strict=True)) for values in combinations]
         return [(values, replace(params, **values)) for values in chosen]  # type: ignore[type-var]

@@ -31,6 +31,8 @@ AUDIT_ROWS = 512
 # float32 arguments of this size carry a rounding error that no audit needs to find.
 FLOAT32_UNIT = 2.0**-24
 FLOAT32_LIMIT = 1e-5
+# A closing evaluation leaves alone what is this many tolerances beyond the margin.
+FAR = 50
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -120,17 +122,19 @@ def violators(
     keep: int,
     rng: Draws,
     choose: Callable[[int, Draw], Collector] = UniformSample,
+    far: float | None = None,
 ) -> Violators:
     """V(D, SV) without the rows of `outside`, the last working set.
 
     Keeps `keep` of them, a uniform sample unless `choose` is another collector. Advances u by
     the coefficients that changed since the last scan of this D, unless starting anew is cheaper.
-    Completes SV: its u, and its b where no unbounded support vector determines it.
+    Completes SV: its u, and its b where no unbounded support vector determines it. far: rows this
+    far beyond the margin keep their running values; None: no row does.
     """
     running = _running(D, SV, rng)
     began = time.perf_counter()
     question = _Question(task_of(SV.params), SV, outside.rows, choose(keep, rng.next()))
-    found, centres = _advance(D, running, question)
+    found, centres = _advance(D, running, question, far)
     SV.points = _with_u(D, SV.points)
     if not SV.unbounded.any():
         SV.b = best_offset(D, SV.params)
@@ -145,7 +149,9 @@ def violators(
     return Violators(D, found.violators, certificate, seconds)
 
 
-def _advance(D: Dataset, running: Running, question: _Question) -> tuple[Findings, int]:
+def _advance(
+    D: Dataset, running: Running, question: _Question, far: float | None
+) -> tuple[Findings, int]:
     """Bring the running values to the question's solution, and ask it; also how many
     coefficients that took."""
     SV, old = question.SV, running.SV
@@ -154,7 +160,7 @@ def _advance(D: Dataset, running: Running, question: _Question) -> tuple[Finding
     if fresh:
         Z, difference = SV.points.X, SV.beta
     running.SV = SV
-    found = _pass(D, running, question, Z, difference, fresh=fresh)
+    found = _pass(D, running, question, Z, difference, fresh=fresh, far=far)
     if running.space.dtype is np.float32 and not _precise(D, running):
         # Rounding has shown: from here on everything is computed in float64.
         running.space = replace(running.space, dtype=np.float64)
@@ -165,13 +171,18 @@ def _advance(D: Dataset, running: Running, question: _Question) -> tuple[Finding
 def evaluate(D: Dataset, SV: SV, rng: Draws) -> Violators:
     """V and the certificate of SV from scratch: no rounding of earlier scans is in it.
 
-    Every row is asked but the unbounded support vectors, which lie on the margin.
+    Every row is asked but the unbounded support vectors, which lie on the margin. Rows that the
+    running values have FAR beyond the margin are left as they are: they have no loss, nor would
+    they with 200 times the error that the audit of every scan allows.
     """
-    if D.running is not None:
+    running, far = D.running, None
+    if running is not None:
         # New arrays: threads of a scan that was broken off may still write to the old ones.
-        u = [np.zeros_like(part) for part in D.running.u]
-        D.running = replace(D.running, u=u, SV=None)
-    return violators(D, SV, SV.points[np.flatnonzero(SV.unbounded)], 0, rng)
+        u = [part.copy() for part in running.u]
+        if running.SV is SV and SV.unbounded.any():
+            far = FAR * SV.params.tolerance
+        D.running = replace(running, u=u, SV=None)
+    return violators(D, SV, SV.points[np.flatnonzero(SV.unbounded)], 0, rng, far=far)
 
 
 @dataclass(frozen=True)
@@ -374,6 +385,16 @@ class _Question:
         bound[rows[bounded] - shard.start] = np.sign(beta[bounded])
         return bound
 
+    def support_vectors(self, shard: Shard) -> np.ndarray:
+        """Rows of the shard that are: bool."""
+        are = np.zeros(shard.stop - shard.start, bool)
+        are[self.SV.points.rows[shard.within(self.SV.points.rows)] - shard.start] = True
+        return are
+
+    def near(self, y: np.ndarray, u: np.ndarray, far: float) -> np.ndarray:
+        """Rows that are not `far` beyond the margin: bool."""
+        return self.task.violation(y, u + self.SV.b, 0) >= -far
+
     def offered(self, shard: Shard) -> np.ndarray:
         """Rows that may be reported as violators: all but the last working set. Bool."""
         may = np.ones(shard.stop - shard.start, bool)
@@ -389,20 +410,29 @@ def _pass(
     difference: np.ndarray,
     *,
     fresh: bool = False,
+    far: float | None = None,
 ) -> Findings:
-    """One pass over the shards: u += sum_j difference_j K(z_j, .), then the question."""
+    """One pass over the shards: u += sum_j difference_j K(z_j, .), then the question.
+
+    fresh: u = ... instead, but for rows that are `far` beyond the margin.
+    """
     expansion = Expansion(running.space, Z, difference)
     counter = _Counter(D.n)
 
     def work(shard: Shard) -> Findings:
         u = running.u[shard.number]
-        if fresh:
-            u.fill(0.0)
         bound, may = question.bounds(shard), question.offered(shard)
+        mine = question.support_vectors(shard)
         total = Findings(0.0, Smallest(question.collector.keep))
         for chunk in D.chunks(shard):
             at = slice(chunk.start - shard.start, chunk.start - shard.start + len(chunk.y))
-            u[at] += expansion.values(chunk.X)
+            if far is not None:
+                near = question.near(chunk.y, u[at], far) | mine[at]
+                u[at][near] = expansion.values(chunk.X[near])
+            elif fresh:
+                u[at] = expansion.values(chunk.X)
+            else:
+                u[at] += expansion.values(chunk.X)
             total = total + _ask(question, chunk.start, chunk.y, u[at], bound[at], may[at])
             counter.add(len(chunk.y))
         part = question.SV.points.rows[shard.within(question.SV.points.rows)]

@@ -6,7 +6,7 @@ What is fitted, and how, is a function given. Knows no algorithm.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -204,7 +204,11 @@ def compared(
     """
     began = time.perf_counter()
     digest = crossing.D.header.digest
-    logged = {(line.get("configuration"), line.get("digest")): line for line in known.tried}
+    logged = {
+        (line["configuration"], line["digest"]): {name: line[name] for name in RESULT}
+        for line in known.tried
+        if _whole(line)
+    }
     tried: dict[int, Tried] = {}
     parts: dict[int, dict[int, Counts]] = {}
 
@@ -229,12 +233,11 @@ def compared(
 
     open_: list[int] = []
     for place, candidate in enumerate(candidates):
-        line = logged.get((candidate.configuration, digest))
-        if line is None:
+        result = logged.get((candidate.configuration, digest))
+        if result is None:
             open_.append(place)
         else:
-            same = ("scores", "score", "score_name", "rows", "details")
-            note(place, resumed=True, **{name: line[name] for name in same})
+            note(place, resumed=True, **result)
     tasks = [
         lambda place=place, fold=fold: scored(place, fold)
         for place in open_
@@ -265,6 +268,24 @@ def compared(
     found = Searched([tried[place] for place in order], time.perf_counter() - began)
     tell(found)
     return found
+
+
+# What a log's line says of a combination besides which it is.
+RESULT = ("scores", "score", "score_name", "rows", "details")
+
+
+def _whole(line: Mapping[str, Any]) -> bool:
+    """Whether a line of a log holds a result: anyone may have written to it."""
+    if not {"configuration", "digest", *RESULT} <= line.keys():
+        return False
+    scores, details = line["scores"], line["details"]
+    if not (isinstance(scores, list) and scores and isinstance(details, dict)):
+        return False
+    numbers = [*scores, line["score"], line["rows"], *details.values()]
+    words = line["configuration"], line["digest"], line["score_name"]
+    return all(type(one) in (int, float) for one in numbers) and all(
+        isinstance(word, str) for word in words
+    )
 
 
 def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:

@@ -446,7 +446,7 @@ def test_the_summary_says_what_the_model_says(command, made, tmp_path):
     last = ended.stderr.splitlines()[-1]
     assert f"J {primal / 700:.6g} = P/(C n)  P {primal:.6g}  training error" in last
     assert f"  {int(facts['violators']):,} violators" in last
-    assert f"stopped: {facts['stopped']} after 7,000 steps" in ended.stderr
+    assert f"stopped: {facts['stopped']} after 21,000 steps" in ended.stderr
     assert "C = 1, lambda = 1/(C n) = 0.00142857" in ended.stderr
     printed = command("train", "sgd", "-q", "--report", "json", path, "m")
     assert printed.stderr == ""

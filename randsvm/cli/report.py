@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from randsvm.selection import Searched, Tried
 
 # Stage of work -> what its bar counts in.
-UNITS = {"B": {"unit": "B", "unit_scale": True}, "row": {"unit": " rows", "unit_scale": True}}
+UNITS: dict[str, dict[str, Any]] = {
+    "B": {"unit": "B", "unit_scale": True},
+    "row": {"unit": " rows", "unit_scale": True},
+    "fit": {"unit": " fits"},
+}
 
 
 class Report:
