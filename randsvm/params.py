@@ -398,7 +398,7 @@ class OsunaParams:
     # Smallest working set where the user left it open; it grows to GROWTH times the unbounded
     # support vectors as they are found.
     SMALLEST = 2000
-    GROWTH = 3.0
+    GROWTH = 2.0
     # The same where every support vector has to be inside.
     INSIDE_GROWTH = 1.5
     # Rows of the first working set of one-class, in units of nu n.
