@@ -1,0 +1,94 @@
+"""The same seed, the same bytes: whatever the jobs, the memory, the file's packing or its cache."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import oracle
+import pytest
+from learning import board, learn
+
+from randsvm import dataset, svmlight
+from randsvm.dataset import Reading
+from randsvm.params import Resources
+
+# Way of training -> the set, the command.
+TRAININGS = {
+    "randsvm": ("board", "randsvm -g 5 -k 500 --sample-size 800"),
+    "certified": ("board", "randsvm -g 5 --gap 0.001 --sample-size 250"),
+    "weights": ("board", "randsvm -g 5 --gap 0.01 --sample-size 400 -w 1 2"),
+    "linear": ("board", "randsvm -t linear --gap 0.01 --sample-size 250 --max-iterations 9"),
+    "osuna": ("board", "osuna -g 5 --gap 0.01 --working-set 250 --swap 100"),
+    "osuna-closest": ("board", "osuna-closest -g 5 --max-iterations 9 --working-set 250"),
+    "svr": ("clouds", "randsvm -s svr -g 0.1 --gap 0.01 --sample-size 250"),
+    "one-class": ("clouds", "osuna -s one-class -n 0.1 -g 0.1 --gap 0.01 --working-set 250"),
+    "features": (
+        "board",
+        "randsvm -t rbf -g 5 --components 40 --gap 0.01 --sample-size 250 --max-iterations 9",
+    ),
+    "sgd": ("board", "sgd --epochs 3"),
+    "sgd mean": ("clouds", "sgd --epochs 3 --average --loss log -w balanced"),
+    "sgd together": ("clouds", "sgd --multiclass crammer-singer --early-stopping 0.2"),
+    "sgd auto": ("clouds", "sgd --epochs auto"),
+    "sgd svr": ("clouds", "sgd -s svr --epochs 2"),
+    "sgd features": ("board", "sgd -t rbf -g 5 --components 40 --epochs 2"),
+    "sgd one-class": ("clouds", "sgd -s one-class -t rbf -g 0.1 --components 40 --epochs 2"),
+}
+
+
+@pytest.fixture(autouse=True)
+def many_shards(monkeypatch):
+    """Small sets have what large ones have: several blocks of text, chunks, shards, batches."""
+    monkeypatch.setattr(Reading.__init__, "__defaults__", ("class", False, 100, 1 << 20))
+    defaults = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 10_000}
+    monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
+    monkeypatch.setattr(dataset, "BATCH_ROWS", 300)
+    monkeypatch.setattr(dataset, "PIECE_ROWS", 50)
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("repeat")
+    paths = {
+        "board": board(1500).save(folder / "board"),
+        "clouds": oracle.write_svmlight(folder / "clouds", *oracle.clouds(1500, 0, 3)),
+    }
+    for path in paths.values():
+        path.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes()))
+    return paths
+
+
+# How a run goes about it -> its options, the file that it reads.
+WAYS = {
+    "again": ("", "{}"),
+    "one job": ("--jobs 1", "{}"),
+    "three jobs": ("--jobs 3", "{}"),
+    "little memory": ("--memory 16M", "{}"),
+    "another kernel cache": ("-m 0.5", "{}"),
+    "gzip": ("", "{}.gz"),
+    "pipe": ("", "-"),
+    "new cache": ("--cache cache", "{}"),
+    "old cache": ("--cache cache --jobs 3", "{}"),
+    "spilt": ("--jobs 3", "{}"),
+    "spilt, one job": ("--jobs 1", "{}"),
+}
+
+
+@pytest.mark.parametrize("name, line", TRAININGS.values(), ids=TRAININGS)
+def test_no_way_of_going_about_it_changes_a_byte(sets, tmp_path, monkeypatch, name, line):
+    path, words = sets[name], line.split()
+    monkeypatch.chdir(tmp_path)
+    content = learn(words[0], path, tmp_path / "m", *words[1:], "--jobs", 2).model.read_bytes()
+    found = {}
+    for way, (more, file) in WAYS.items():
+        with monkeypatch.context() as patch:
+            if way.startswith("spilt"):
+                patch.setattr(Resources, "data_bytes", 0)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+            data = Path(file.format(path))
+            learnt = learn(words[0], data, tmp_path / "n", *words[1:], *more.split())
+        found[way] = learnt.model.read_bytes() == content
+    assert found == dict.fromkeys(WAYS, True)
