@@ -5,7 +5,7 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*.pyx)
 
-.PHONY: help demo test lint bench bench-quick figures mz data clean
+.PHONY: help demo test lint bench bench-quick memory figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
@@ -16,6 +16,8 @@ help:
 	@echo "make bench-quick  the same on a tenth of the rows: results/benchmarks-quick.md and .json"
 	@echo "make figures  draw gap and violators against time, and how time and memory grow"
 	@echo "make mz     MZ's tables (RANDSVM_DATA as for bench)"
+	@echo "make memory  peak memory on 10 million rows (4 GB of disk, a quarter of an hour):"
+	@echo "            results/memory.md and .json"
 	@echo "make data   make the files of data/ again"
 	@echo "make clean  remove .venv, results and what was compiled"
 
@@ -77,6 +79,9 @@ bench: .venv/ready
 
 bench-quick: .venv/ready
 	$(BIN)/python scripts/bench.py --quick $(BENCH)
+
+memory: .venv/ready
+	$(BIN)/python scripts/memory.py
 
 data: .venv/ready
 	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000
