@@ -15,8 +15,6 @@ import oracle
 import pytest
 from learning import answer_of, board, gaussians, learn, optimum
 
-from randsvm.params import Resources
-
 WORDS = "-t 2 -g 5"
 GAP = ("randsvm", *WORDS.split(), "--gap", 0.001, "--sample-size", 250)
 FIELDS = {
@@ -211,18 +209,13 @@ def content(path, tmp_path_factory) -> bytes:
 @pytest.mark.parametrize(
     "words",
     [
-        (),
-        ("--jobs", 1),
-        ("--jobs", 3),
-        ("--memory", "16M"),
-        ("-m", 0.5),
         ("--report", "json"),
         ("--time-limit", "1h"),
         ("--max-iterations", 10_000),
     ],
     ids=str,
 )
-def test_with_a_bound_set_resources_and_reports_do_not_change_a_byte(
+def test_reports_and_limits_that_are_not_reached_do_not_change_a_byte(
     tmp_path, path, content, words
 ):
     learnt = learn(GAP[0], path, tmp_path / "m", *GAP[1:], *words)
@@ -232,15 +225,10 @@ def test_with_a_bound_set_resources_and_reports_do_not_change_a_byte(
         assert learnt.model.read_bytes() == content
 
 
-def test_neither_a_log_nor_words_nor_a_spill_file_change_a_byte(
-    command, tmp_path, monkeypatch, path, content
-):
+def test_neither_a_log_nor_words_change_a_byte(command, tmp_path, path, content):
     for words in ((), ("-q",), ("--log", "log"), ("-q", "--report", "json", "--log", "log")):
         assert command("train", *GAP, *words, path, "m").returncode == 0
         assert (tmp_path / "m").read_bytes() == content
-    monkeypatch.setattr(Resources, "data_bytes", 0)
-    learnt = learn(GAP[0], path, tmp_path / "m", *GAP[1:], "--tmpdir", tmp_path)
-    assert learnt.model.read_bytes() == content
 
 
 def test_one_thread_of_every_library_gives_the_same_bytes(tmp_path, path, content):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
 import math
 import sys
 from pathlib import Path
@@ -16,7 +13,7 @@ import pytest
 from libsvm import svmutil
 
 from randsvm.errors import ParameterError
-from randsvm.params import RandsvmParams, Resources
+from randsvm.params import RandsvmParams
 
 # A set where sampling takes several rounds, and one small enough for many runs.
 BOARD = ("checkerboard", 5000)
@@ -174,33 +171,6 @@ def base(made, train) -> tuple[Path, bytes]:
     trained = train(path, *SMALL_WORDS)
     assert trained.iterations >= 3
     return path, trained.model.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [(), ("--jobs", 1), ("--jobs", 2), ("--jobs", 5), ("--memory", "16M"), ("-m", 0.5), ("-q",)],
-    ids=str,
-)
-def test_resources_do_not_change_a_byte(base, train, words):
-    path, content = base
-    assert train(path, *SMALL_WORDS, *words).model.read_bytes() == content
-
-
-def test_neither_spilling_nor_a_cache_changes_a_byte(base, train, tmp_path, monkeypatch):
-    path, content = base
-    monkeypatch.setattr(Resources, "data_bytes", 0)
-    assert train(path, *SMALL_WORDS, "--tmpdir", tmp_path).model.read_bytes() == content
-    for _ in range(2):
-        cached = train(path, *SMALL_WORDS, "--cache", tmp_path / "cache")
-        assert cached.model.read_bytes() == content
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress], ids=str)
-def test_compression_does_not_change_a_byte(base, train, tmp_path, compress):
-    path, content = base
-    packed = tmp_path / "packed"
-    packed.write_bytes(compress(path.read_bytes()))
-    assert train(packed, *SMALL_WORDS).model.read_bytes() == content
 
 
 def test_neither_a_pipe_nor_the_spelling_of_the_file_changes_a_byte(base, train, monkeypatch):

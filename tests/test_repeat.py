@@ -68,6 +68,7 @@ WAYS = {
     "three jobs": ("--jobs 3", "{}"),
     "little memory": ("--memory 16M", "{}"),
     "another kernel cache": ("-m 0.5", "{}"),
+    "time enough": ("--time-limit 1h", "{}"),
     "gzip": ("", "{}.gz"),
     "pipe": ("", "-"),
     "new cache": ("--cache cache", "{}"),

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
 import json
-import lzma
 import re
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
@@ -723,62 +718,6 @@ def base(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
     monkeypatch.setattr(dataset, "PIECE_ROWS", 50)
     path, _, _ = made("clouds", 5000, 0, 3)
     return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [(), ("--jobs", 1), ("--jobs", 5), ("--memory", "16M"), ("--time-limit", "1h")],
-    ids=str,
-)
-def test_resources_do_not_change_a_byte(base, tmp_path, words):
-    path, content = base
-    assert learn("sgd", path, tmp_path / "m", *BYTES, *words).model.read_bytes() == content
-
-
-@pytest.mark.parametrize("words", [(), ("--jobs", 1)], ids=str)
-def test_neither_spilling_nor_a_cache_changes_a_byte(base, tmp_path, monkeypatch, words):
-    path, content = base
-    monkeypatch.setattr(Resources, "data_bytes", 0)
-    spilt = learn("sgd", path, tmp_path / "m", *BYTES, *words, "--tmpdir", tmp_path)
-    assert spilt.model.read_bytes() == content
-    for _ in range(2):
-        cached = learn("sgd", path, tmp_path / "m", *BYTES, *words, "--cache", tmp_path / "cache")
-        assert cached.model.read_bytes() == content
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress], ids=str)
-def test_compression_does_not_change_a_byte(base, tmp_path, compress):
-    path, content = base
-    packed = tmp_path / "packed"
-    packed.write_bytes(compress(path.read_bytes()))
-    assert learn("sgd", packed, tmp_path / "m", *BYTES).model.read_bytes() == content
-
-
-def test_a_pipe_does_not_change_a_byte(base, tmp_path, monkeypatch):
-    path, content = base
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
-    assert learn("sgd", "-", tmp_path / "m", *BYTES).model.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--early-stopping", 0.1),
-        ("--epochs", "auto"),
-        ("--multiclass", "crammer-singer"),
-        ("-w", "balanced"),
-    ],
-    ids=str,
-)
-def test_no_way_of_training_depends_on_jobs_or_memory(base, tmp_path, monkeypatch, words):
-    path, _ = base
-    contents = [learn("sgd", path, tmp_path / "m", *words, "--jobs", 1).model.read_bytes()]
-    monkeypatch.setattr(Resources, "data_bytes", 0)
-    contents += [
-        learn("sgd", path, tmp_path / "m", *words, "--jobs", jobs).model.read_bytes()
-        for jobs in (1, 4)
-    ]
-    assert len(set(contents)) == 1
 
 
 def test_another_seed_is_another_run(base, tmp_path):
