@@ -5,12 +5,13 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*.pyx)
 
-.PHONY: help demo test lint bench bench-quick memory figures mz data clean
+.PHONY: help demo test lint fuzz bench bench-quick memory figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
 	@echo "make test   lint, types, tests"
 	@echo "make lint   ruff and mypy alone"
+	@echo "make fuzz   100,000 made and damaged files against the readers (some minutes)"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn and the papers' tables, an hour:"
 	@echo "            results/benchmarks.md and .json (RANDSVM_DATA names the folder of real sets)"
 	@echo "make bench-quick  the same on a tenth of the rows: results/benchmarks-quick.md and .json"
@@ -38,6 +39,10 @@ lint: .venv/ready
 # while another waits cost a factor of 10 on a busy machine.
 test: lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest
+
+# The tests run a small share of it, always the same.
+fuzz: .venv/ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz.py
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)

@@ -1,0 +1,377 @@
+"""Made and damaged files for the three readers, and what must hold of every one of them.
+
+A case is a file's bytes and ends in a result that an independent reader confirms or in one line of
+an error with exit code 65. Every choice comes from one random.Random: a seed repeats a case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle
+import svmlight_reference as reference
+from liblinear import liblinearutil
+from libsvm import svm, svmutil
+from scipy import sparse
+
+from randsvm import dataset, model, svmlight
+from randsvm.cli import train as training
+from randsvm.dataset import Reading
+from randsvm.errors import DataError, ModelError, ParameterError
+from randsvm.formats import liblinear_model, libsvm_model
+from randsvm.kernels import squared_norms
+from randsvm.params import Resources
+
+# One line that says where, and what was expected.
+PLACED = re.compile(r"[^\n]*:[0-9]+:[0-9]+: expected [^\n]*, found [^\n]*")
+SAID = re.compile(r"[^\n]*file(:[0-9]+){0,2}: expected [^\n]*")
+
+Check = Callable[[bytes, random.Random], str]
+
+
+# ---- damage -------------------------------------------------------------------------------------
+
+WORDS = [
+    b"\n", b"\r\n", b" ", b"\t", b"\0", b"\xff", b"\xef\xbb\xbf", b"\x0b", b"#", b":", b",", b"?",
+    b"+", b"-", b"_", b".", b"0", b"1", b"9" * 50, b"2147483647", b"2147483648", b"-2147483648",
+    b"18446744073709551617", b"1e38", b"3.5e38", b"1e-46", b"1e308", b"1e309", b"-1e999", b"1e-999",
+    b"0x10", b"nan", b"inf", b"1:1 ", b"0:1 ", b"qid:1 ", b"e", b"1e", b"SV\n", b"w\n", b"rho 1\n",
+    b"randsvm_model 1\n", b"randsvm_model 2\n", b"# randsvm ", b"# randsvm format 1\n",
+]  # fmt: skip
+NUMBER = re.compile(rb"[0-9.eE+-]+")
+
+
+def damaged(content: bytes, chance: random.Random, words: Sequence[bytes] = WORDS) -> bytes:
+    """Some edits: bytes flipped, cut out, put in or repeated, numbers replaced, lines exchanged."""
+    for _ in range(chance.choice((1, 1, 1, 2, 3, 5))):
+        content = chance.choice(EDITS)(content, chance, words)
+    return content
+
+
+def flip(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    changed = bytearray(content or b"\n")
+    changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def cut_out(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    place = chance.randint(0, len(content))
+    return content[:place] + content[place + chance.choice((1, 2, 10, 100)) :]
+
+
+def cut_off(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    return content[: chance.randint(0, len(content))]
+
+
+def put_in(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    place = chance.randint(0, len(content))
+    return content[:place] + chance.choice(words) + content[place:]
+
+
+def repeat(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    first, last = sorted(chance.randint(0, len(content)) for _ in range(2))
+    return content[:last] + content[first:]
+
+
+def renumber(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    found = list(NUMBER.finditer(content))
+    if not found:
+        return content
+    first, last = chance.choice(found).span()
+    return content[:first] + chance.choice(words) + content[last:]
+
+
+def exchange(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    lines = content.splitlines(keepends=True) or [b""]
+    i, j = (chance.randrange(len(lines)) for _ in range(2))
+    lines[i], lines[j] = lines[j], lines[i]
+    return b"".join(lines)
+
+
+EDITS = (flip, cut_out, cut_off, put_in, put_in, repeat, renumber, renumber, exchange)
+
+
+# ---- svmlight text ------------------------------------------------------------------------------
+
+NUMBERS = (b"0.5", b"-3", b"+1e-3", b"7.", b".25", b"1e38", b"-0", b"123456789.123456789", b"1e-45")
+LABELS = (b"1", b"-1", b"+1", b"1.0", b"2", b"spam", b"a-long-label", b"?", b"0.5")
+LINE_ENDS = (b"\n", b"\n", b"\n", b"\r\n", b" \n", b" # x\n", b"\n\n")
+
+
+def made_text(chance: random.Random) -> bytes:
+    """Rows that are legal but for the mixture of their labels."""
+    return b"".join(_made_row(chance) for _ in range(chance.choice((1, 3, 10))))
+
+
+def _made_row(chance: random.Random) -> bytes:
+    words = [chance.choice(LABELS)]
+    if chance.random() < 0.1:
+        words.append(b"qid:%d" % chance.randrange(9))
+    index = 0
+    for _ in range(chance.randrange(6)):
+        index += chance.choice((1, 1, 2, 100, 1 << 24))
+        words.append(b"%d:%s" % (index, chance.choice(NUMBERS)))
+    return chance.choice((b" ", b" ", b"\t", b"  ")).join(words) + chance.choice(LINE_ENDS)
+
+
+def check_text(content: bytes, chance: random.Random) -> str:
+    """The rows of the reference reader, or a refusal at the place that it refuses."""
+    options: dict[str, Any] = {
+        "labels": chance.choice(("class", "number")),
+        "zero_based": chance.random() < 0.3,
+        "unlabelled": chance.random() < 0.5,
+    }
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    try:
+        expected = reference.parse(content, **options)
+    except reference.BadTokenError as bad:
+        return _refused_at(content, options, bad.place)
+    block = svmlight.parse(content, name="file", **options)
+    pairs = zip(block.indices.tolist(), block.values.tolist(), strict=True)
+    entries = [entry for row in expected.entries for entry in row]
+    assert list(pairs) == entries
+    assert block.indptr.tolist() == np.cumsum([0, *map(len, expected.entries)]).tolist()
+    assert block.features.tolist() == sorted({index for index, _ in entries})
+    assert block.queries == expected.queries
+    if options["labels"] == "number":
+        assert np.array_equal(block.y, expected.labels, equal_nan=True)
+        return "accepted"
+    names = [svmlight._bytes(block.spellings[code].text) for code in block.codes]
+    assert names == expected.labels
+    try:
+        svmlight.LabelTable("file", options["unlabelled"]).classes(block)
+    except DataError as error:
+        assert PLACED.fullmatch(str(error)), error
+    return "accepted"
+
+
+def _refused_at(content: bytes, options: dict[str, Any], place: tuple[int, int]) -> str:
+    try:
+        svmlight.parse(content, name="file", **options)
+    except DataError as error:
+        assert PLACED.fullmatch(str(error)), error
+        assert str(error).startswith(f"file:{place[0]}:{place[1]}: ")
+        return "refused"
+    raise AssertionError(f"accepted, though the token at {place} is bad")
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+TRAILER = re.compile(rb"(?:\A|\n)# randsvm ")
+SEAL = b"# randsvm sha256 "
+TRAILER_WORDS = [
+    *WORDS,
+    b"# randsvm features 1-2147483647\n",
+    b"# randsvm features 1-67108864,67108866-2147483647\n",
+    b"# randsvm labels a b\n",
+    b"# randsvm map rbf components 2147483647 gamma 1 seed 0\n",
+    b"# randsvm map poly components 2147483647 gamma 1 coef0 1 degree 1000 seed 0\n",
+    b"# randsvm map poly components 3 gamma 1e308 coef0 1e308 degree 1000 seed 0 exact\n",
+    b"2000000000", b"1-2", b"4-3", b"99999999999",
+]  # fmt: skip
+# Rows to predict: no features, few, one that no model knows.
+TEST_ROWS = ([], [(1, 0.5)], [(1, -1.0), (2, 2.0), (3, 0.25)], [(2, 1.0), (2147483647, 1.0)])
+LIBSVM_OPTIONS = ("-t 0", "-t 1 -r 1", "-t 2", "-t 3", "-s 1", "-s 2", "-s 3", "-s 4", "-b 1")
+LIBLINEAR_OPTIONS = ("-s 0 -B 1", "-s 1", "-s 4", "-s 11", "-s 21")
+OURS = (
+    ("randsvm", "plain"),
+    ("randsvm", "-t", "linear", "words"),
+    ("randsvm", "-t", "poly", "-r", 1, "--components", 5, "plain"),
+    ("sgd", "plain"),
+    ("sgd", "words"),
+    ("sgd", "-t", "rbf", "--components", 4, "words"),
+    ("sgd", "-s", "svr", "plain"),
+)
+
+
+def valid_models(folder: Path) -> list[bytes]:
+    """Models of LIBSVM, of LIBLINEAR and of ours, some in a foreign layout, all of a few rows."""
+    y, X = oracle.two_gaussians(24, d=3)
+    path, found = folder / "model", []
+    for options in LIBSVM_OPTIONS:
+        problem = svm.svm_problem(y, sparse.csr_matrix(X))
+        learnt = svmutil.svm_train(problem, svm.svm_parameter(f"-q -c 0.1 {options}"))
+        svmutil.svm_save_model(str(path), learnt)
+        found.append(path.read_bytes())
+    for options in LIBLINEAR_OPTIONS:
+        learnt = liblinearutil.train(y, X, f"-q {options}")
+        liblinearutil.save_model(str(path), learnt)
+        found.append(path.read_bytes())
+    oracle.write_svmlight(folder / "plain", y, X)
+    (folder / "words").write_text(oracle.svmlight_text(np.where(y > 0, "ham", "spam"), X))
+    for *words, data in OURS:
+        arguments = [*map(str, words), "-q", str(folder / data), str(path)]
+        training.train.main(arguments, standalone_mode=False)
+        found.append(path.read_bytes())
+    return found
+
+
+@dataclass(frozen=True)
+class Models:
+    """Checks of models that were made from valid ones; path: where the libraries read them."""
+
+    valid: list[bytes]
+    path: Path
+
+    def make(self, chance: random.Random) -> bytes:
+        """A damaged model, or one of ours that was edited and sealed again."""
+        content = chance.choice(self.valid)
+        if SEAL in content and chance.random() < 0.5:
+            return resealed(damaged(content[: content.index(SEAL)], chance, TRAILER_WORDS))
+        return damaged(content, chance)
+
+    def check(self, content: bytes, chance: random.Random) -> str:
+        self.path.write_bytes(content)
+        try:
+            loaded = model.load(str(self.path))
+        except (ModelError, DataError) as error:
+            assert error.exit_code == 65
+            assert SAID.fullmatch(str(error)), error
+            return "refused"
+        if content in self.valid:
+            return "accepted"
+        if TRAILER.search(content):
+            assert content == resealed(content[: content.index(SEAL)]), "an altered model"
+            self._predict(loaded)
+            return "accepted"
+        self._compare(content, loaded)
+        return "accepted"
+
+    def _predict(self, loaded: model.Model) -> np.ndarray | None:
+        """Decision values of TEST_ROWS, (rows, columns); None: they leave float64."""
+        indptr = np.cumsum([0, *map(len, TEST_ROWS)])
+        pairs = [pair for row in TEST_ROWS for pair in row]
+        indices = np.array([index for index, _ in pairs], np.int32)
+        values = np.array([value for _, value in pairs], np.float32)
+        try:
+            f = loaded.decision(loaded.rows(indptr, indices, values))
+        except ParameterError:
+            return None
+        return f.reshape(len(TEST_ROWS), -1)
+
+    def _compare(self, content: bytes, loaded: model.Model) -> None:
+        """The values of LIBSVM's and LIBLINEAR's libraries on the same file, where they read it."""
+        f, size = self._predict(loaded), size_of(loaded)
+        # LIBSVM and LIBLINEAR read memory that is not theirs where their keywords change places.
+        if f is None or not size < 1e30 or not in_order(content):
+            return
+        assert np.isfinite(f).all()
+        kernel = isinstance(loaded, model.KernelModel)
+        theirs = self._by_libsvm() if kernel else self._by_liblinear()
+        if theirs is not None:
+            assert np.abs(f - theirs).max() <= 1e-6 * size, (f, theirs)
+
+    def _by_libsvm(self) -> np.ndarray | None:
+        loaded = svmutil.svm_load_model(str(self.path))
+        if loaded is None:
+            return None
+        values = (svm.c_double * 1)()
+        f = np.empty((len(TEST_ROWS), 1))
+        for into, row in zip(f, TEST_ROWS, strict=True):
+            nodes, _ = svm.gen_svm_nodearray(dict(row))
+            svm.libsvm.svm_predict_values(loaded, nodes, values)
+            into[0] = values[0]
+        return f
+
+    def _by_liblinear(self) -> np.ndarray | None:
+        loaded = liblinearutil.load_model(str(self.path))
+        if loaded is None:
+            return None
+        X = np.zeros((len(TEST_ROWS), min(loaded.nr_feature, 3)))
+        for x, row in zip(X, TEST_ROWS, strict=True):
+            for index, value in row:
+                if index <= len(x):
+                    x[index - 1] = value
+        return oracle.liblinear_predictions(self.path, X)[1]
+
+
+def resealed(text: bytes) -> bytes:
+    """`text` with a right sha256 line, as who alters a model on purpose would make it."""
+    return text + SEAL + hashlib.sha256(text).hexdigest().encode() + b"\n"
+
+
+def in_order(content: bytes) -> bool:
+    """Whether the keywords stand as their program writes them."""
+    found = [line.split(None, 1)[0].decode("latin-1") for line in content.split(b"\n") if line]
+    layouts = (libsvm_model.LAYOUT, liblinear_model.LAYOUT)
+    return any(
+        [word for word in layout.keywords if word in found] == found[: found.index(layout.end)]
+        for layout in layouts
+        if layout.end in found
+    )
+
+
+def size_of(loaded: model.Model) -> float:
+    """Of what float32 and float64 round on the way to a decision value of TEST_ROWS."""
+    with np.errstate(over="ignore"):
+        if isinstance(loaded, model.LinearModel):
+            return 1 + float(np.abs(loaded.w).sum() + np.abs(loaded.b).sum())
+        assert isinstance(loaded, model.KernelModel)
+        norm = max(10.0, float(squared_norms(loaded.Z).max(initial=0.0)))
+        values = 1 + loaded.kernel.magnitude(norm)
+        total = 1 + float(np.abs(loaded.beta).sum())
+        return (1 + loaded.kernel.degree) * values * total + abs(loaded.b)
+
+
+# ---- caches -------------------------------------------------------------------------------------
+
+
+class Caches:
+    """Checks of damaged caches: the data must be that of the text, the cache whole again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.cache = folder / "cached.svm", folder / "cache"
+        oracle.write_svmlight(self.path, *oracle.sparse_rows(60, d=40))
+        self.expected = self._load()
+        self.valid = self.cache.read_bytes()
+
+    def make(self, chance: random.Random) -> bytes:
+        return damaged(self.valid, chance)
+
+    def check(self, content: bytes, chance: random.Random) -> str:
+        self.cache.write_bytes(content)
+        assert self._load() == self.expected
+        if self.cache.read_bytes() == self.valid:
+            return "accepted" if content == self.valid else "rebuilt"
+        return "accepted"
+
+    def _load(self) -> list[Any]:
+        reading, resources = Reading(chunk_rows=25), Resources(cache=str(self.cache), jobs=1)
+        with closing(dataset.load(str(self.path), reading, resources)) as D:
+            chunks = [D.store.read(number) for number in range(len(D.stored) - 1)]
+            arrays = [array.tobytes() for chunk in chunks for array in vars(chunk).values()]
+            header = {**vars(D.header), "features": D.header.features.tolist()}
+            return [header, arrays]
+
+
+# ---- all three ----------------------------------------------------------------------------------
+
+
+class Fuzz:
+    """The three readers' cases, each by name: make(chance) -> bytes, check(bytes, chance) -> how
+    it ended (accepted, refused, rebuilt). A wrong end is an AssertionError or what was raised."""
+
+    def __init__(self, folder: Path) -> None:
+        models, caches = Models(valid_models(folder), folder / "file"), Caches(folder)
+        self.readers: dict[str, tuple[Callable[[random.Random], bytes], Check]] = {
+            "text": (make_text, check_text),
+            "model": (models.make, models.check),
+            "cache": (caches.make, caches.check),
+        }
+
+    def one(self, reader: str, chance: random.Random) -> str:
+        make, check = self.readers[reader]
+        return check(make(chance), chance)
+
+
+def make_text(chance: random.Random) -> bytes:
+    content = made_text(chance)
+    return damaged(content, chance) if chance.random() < 0.8 else content
