@@ -164,8 +164,11 @@ def has_more(stream: BinaryIO, seconds: float) -> bool:
 
 def read_whole(path: str) -> bytes:
     """The decompressed content of `path` (`-`: standard input)."""
+    content = io.BytesIO()  # joining blocks would hold them twice
     with open_input(path) as stream:
-        return b"".join(iter(lambda: read_block(stream, BLOCK, path), b""))
+        while block := read_block(stream, BLOCK, path):
+            content.write(block)
+    return content.getvalue()
 
 
 @contextlib.contextmanager

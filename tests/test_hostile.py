@@ -1,0 +1,389 @@
+"""Files made to hurt: each ends in one line and a code, in little memory, and opens no other file.
+
+Processes are measured by their peak of resident memory, in megabytes; an idle one has about 60.
+"""
+
+from __future__ import annotations
+
+import ast
+import bz2
+import contextlib
+import gzip
+import hashlib
+import lzma
+import os
+import re
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import oracle
+import pytest
+
+import randsvm
+from randsvm import model, svmlight
+from randsvm.cli import predict as predicting
+from randsvm.cli import train as training
+from randsvm.errors import DataError, ModelError, RandsvmError
+from randsvm.formats import header
+
+MEGABYTE = 1 << 20
+
+
+class Ended(NamedTuple):
+    code: int
+    said: str
+    megabytes: int
+
+
+def process(folder: Path, *words: object, stdin: Iterable[bytes] = ()) -> Ended:
+    """A command as a process of its own, fed piece by piece."""
+    with subprocess.Popen(
+        [sys.executable, "-m", *map(str, words)],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as child:
+        assert child.stdin and child.stderr
+        with contextlib.suppress(BrokenPipeError):  # it has read enough
+            for piece in stdin:
+                child.stdin.write(piece)
+            child.stdin.close()
+        said = child.stderr.read().decode()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    return Ended(child.returncode, said, usage.ru_maxrss >> 10)
+
+
+TRAIN = ("randsvm.cli.train", "randsvm", "-q")
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", [2147483647, 2147483648, 10**30])
+def test_the_largest_index_costs_one_feature_and_the_next_is_refused(train, tmp_path, index):
+    data = tmp_path / "data"
+    data.write_text(f"1 1:1 {index}:1\n-1 1:2\n" * 5)
+    tracemalloc.start()
+    try:
+        if index == 2147483647:
+            assert train(data, "-t", "linear").facts["d"] == "2"
+        else:
+            with pytest.raises(DataError, match=rf"data:1:7: .* 2147483647, found {index}$"):
+                train(data)
+        assert tracemalloc.get_traced_memory()[1] < 50 * MEGABYTE
+    finally:
+        tracemalloc.stop()
+
+
+LONG = 1 << 20
+TOKENS = {
+    "whole": (b"1 1:", b"7", b"", "1:3: expected a value within float32"),
+    "fraction": (b"1 1:.", b"7", b"", None),
+    "zeros": (b"1 1:", b"0", b"5", None),
+    "not a number": (b"1 1:", b"7", b"x", "1:3: expected a number after 1:"),
+    "exponent": (b"1 1:1e", b"0", b"2", None),
+    "no exponent": (b"1 1:1e", b"0", b"x", "1:3: expected a number after 1:"),
+    "index": (b"1 ", b"7", b":1", "1:3: expected an index of at most"),
+    "label": (b"", b"7", b"", "1:1: expected a finite label"),
+    "label with zeros": (b"1.", b"0", b"", None),
+    "label with exponent": (b"1e", b"0", b"", None),
+    "label without number": (b"1e", b"0", b"x", None),
+    "qid": (b"1 qid:", b"7", b"", None),
+    "comment": (b"1 1:1 #", b"7", b"", None),
+}
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_token_of_a_million_characters_is_read_or_refused_at_once(token):
+    """At once: pytest's time limit is what a quadratic search would meet."""
+    before, filling, behind, problem = TOKENS[token]
+    text = before + filling * LONG + behind + b"\n"
+    try:
+        block = svmlight.parse(text, name="data", labels="class")
+        svmlight.LabelTable("data").classes(block)
+    except DataError as error:
+        assert problem and str(error).startswith(f"data:{problem}"), error
+        assert len(str(error)) < 200
+    else:
+        assert problem is None
+        assert len(block) == 1
+
+
+def test_a_line_without_end_is_refused_in_bounded_memory(tmp_path):
+    """It would have a gigabyte."""
+    ended = process(tmp_path, *TRAIN, "-", "m", stdin=(b"1" * MEGABYTE for _ in range(1024)))
+    assert ended.said == (
+        "<stdin>:1:1: expected a line of at most 268435456 bytes, found a longer one\n"
+    )
+    assert ended.code == 65
+    assert ended.megabytes < 450
+
+
+BOMBS = {
+    "zeros": (bytes(MEGABYTE), "1:1: expected a line of at most 268435456 bytes, found a longer"),
+    "one line": (b"1" * MEGABYTE, "1:1: expected a line of at most 268435456 bytes, found a long"),
+    "newlines": (b"\n" * MEGABYTE, "1:1: expected a row, found an empty file"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_archive_of_half_a_gigabyte_is_refused_in_bounded_memory(tmp_path, bomb):
+    """A member of a gzip file may be repeated."""
+    piece, problem = BOMBS[bomb]
+    (tmp_path / "bomb").write_bytes(gzip.compress(piece * 16) * (8 if bomb == "newlines" else 32))
+    ended = process(tmp_path, *TRAIN, "bomb", "m")
+    assert ended.said.startswith(f"bomb:{problem}")
+    assert ended.code == 65
+    assert ended.megabytes < 450
+
+
+def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path):
+    rows = (b"".join(b"%d 1:1\n" % (1000 * i + j) for j in range(1000)) for i in range(200))
+    ended = process(tmp_path, *TRAIN, "-", "m", stdin=rows)
+    assert (ended.code, ended.said) == (
+        65,
+        "<stdin>:1:1: expected two classes, found 200000 classes\n",
+    )
+    assert ended.megabytes < 250
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("kept", [0.3, 0.9, -1])
+def test_a_cut_archive_is_one_line_and_leaves_no_model(tmp_path, compress, kept):
+    archive = compress(oracle.svmlight_text(*oracle.two_gaussians(3000)).encode())
+    size = kept if kept < 0 else int(kept * len(archive))
+    (tmp_path / "data").write_bytes(archive[:size])
+    ended = process(tmp_path, *TRAIN, "data", "m")
+    assert ended.code == 65
+    assert re.fullmatch(r"[^\n]*data: [^\n]*truncated[^\n]*\n", ended.said)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("change", ["shrinks", "grows"])
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_file_that_changes_while_it_is_read_gives_whole_rows_or_one_line(
+    tmp_path, monkeypatch, change, cache
+):
+    """The change comes after the first block: what was read of the old file is no bad row."""
+    data = oracle.write_svmlight(tmp_path / "data", *oracle.two_gaussians(500))
+    text = data.read_bytes()
+    read_block = svmlight.files.read_block
+
+    def reading(stream, size, path, **options):
+        block = read_block(stream, 4096, path, **options)
+        os.truncate(data, text.index(b"\n", 9000) + 1)
+        if change == "grows":
+            data.write_bytes(text * 2)
+        return block
+
+    monkeypatch.setattr(svmlight.files, "read_block", reading)
+    words = ["--cache", str(tmp_path / "cache")] if cache else []
+    arguments = ["randsvm", "-q", *words, str(data), str(tmp_path / "m")]
+    if cache:
+        with pytest.raises(RandsvmError, match="changed while it was read") as caught:
+            training.train.main(arguments, standalone_mode=False)
+        assert caught.value.exit_code == 74
+    else:
+        training.train.main(arguments, standalone_mode=False)
+        model.load(str(tmp_path / "m"))
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory) -> dict[str, bytes]:
+    """A small model of each kind and layout."""
+    folder = tmp_path_factory.mktemp("ours")
+    y, X = oracle.two_gaussians(12)
+    oracle.write_svmlight(folder / "numbers", y, X)
+    (folder / "names").write_text(oracle.svmlight_text(np.where(y > 0, "ham", "spam"), X))
+    found = {}
+    for kind, algorithm, data, *words in (
+        ("kernel", "randsvm", "numbers"),
+        ("foreign kernel", "randsvm", "names", "-t", "poly"),
+        ("linear", "sgd", "numbers"),
+        ("foreign linear", "sgd", "names"),
+        ("map", "sgd", "numbers", "-t", "poly", "--components", "3"),
+    ):
+        path = folder / "model"
+        arguments = [algorithm, "-q", *words, str(folder / data), str(path)]
+        training.train.main(arguments, standalone_mode=False)
+        found[kind] = path.read_bytes()
+    return found
+
+
+KINDS = ("kernel", "foreign kernel", "linear", "foreign linear", "map")
+
+
+def refused(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    with pytest.raises((ModelError, DataError)) as caught:
+        model.load(str(path))
+    assert re.fullmatch(rf"{re.escape(str(path))}(:[0-9]+)*: expected [^\n]*", str(caught.value))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_flipped_byte_of_a_model_as_trained_is_refused(ours, tmp_path, kind):
+    for place in range(len(ours[kind])):
+        flipped = bytearray(ours[kind])
+        flipped[place] ^= 1 + place % 255
+        refused(tmp_path / "m", bytes(flipped))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cut_of_a_model_as_trained_is_refused(ours, tmp_path, kind):
+    """But the one that leaves a model of LIBSVM's or LIBLINEAR's own: it has no seal to miss."""
+    content = ours[kind]
+    body = content.index(b"# randsvm ")
+    plain = not content.startswith(header.FOREIGN.encode())
+    for size in range(len(content)):
+        if not (plain and size == body):
+            refused(tmp_path / "m", content[:size])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_a_newer_version_is_refused_with_both_versions(ours, tmp_path, kind):
+    content = ours[kind]
+    newer = content.replace(b"# randsvm format 1\n", b"# randsvm format 3\n# randsvm new 1\n")
+    said = refused(tmp_path / "m", newer)
+    assert "expected model format 1, found 3: a newer version of randsvm" in said
+    if content.startswith(header.FOREIGN.encode()):
+        said = refused(tmp_path / "m", resealed(content.replace(b"_model 1\n", b"_model 9\n", 1)))
+        assert ":1: expected randsvm_model 1, found randsvm_model 9: a newer version" in said
+
+
+def resealed(content: bytes) -> bytes:
+    """A model with its seal made right, as who alters it on purpose would."""
+    text = content[: content.index(b"# randsvm sha256 ")]
+    return text + b"# randsvm sha256 %s\n" % hashlib.sha256(text).hexdigest().encode()
+
+
+HUGE = {
+    "total_sv": ("kernel", rb"total_sv .*", b"total_sv 2000000000"),
+    "nr_sv": ("kernel", rb"nr_sv .*", b"nr_sv 1000000000 1000000000"),
+    "nr_feature": ("foreign linear", rb"nr_feature .*", b"nr_feature 2000000000"),
+    "nr_class": ("foreign linear", rb"nr_class .*", b"nr_class 2000000000"),
+    "components": (
+        "map",
+        rb"map poly components 3",
+        b"map poly components 2147483647",
+    ),
+    "degree": (
+        "map",
+        rb"gamma .* coef0 .* degree .* seed",
+        b"gamma 1e308 coef0 1e308 degree 1000 seed",
+    ),
+    "number": ("linear", rb"\nw\n", b"\nw\n" + b"9" * LONG + b"x "),
+}
+
+
+@pytest.mark.parametrize("promise", HUGE)
+def test_a_huge_promise_in_a_model_costs_neither_memory_nor_time(ours, tmp_path, promise):
+    kind, old, new = HUGE[promise]
+    content, count = re.subn(old, new, ours[kind], count=1)
+    assert count == 1
+    tracemalloc.start()
+    try:
+        refused(tmp_path / "m", resealed(content))
+        assert tracemalloc.get_traced_memory()[1] < 80 * MEGABYTE
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["kernel", "linear", "foreign linear"])
+def test_a_promise_of_two_billion_features_costs_no_memory(ours, tmp_path, kind):
+    content, count = re.subn(rb"features 1-2\n", b"features 1-2147483647\n", ours[kind])
+    assert count == 1
+    (tmp_path / "m").write_bytes(resealed(content))
+    tracemalloc.start()
+    try:
+        if kind == "kernel":  # its rows lie over the features of its support vectors
+            model.load(str(tmp_path / "m"))
+        else:
+            refused(tmp_path / "m", resealed(content))
+        assert tracemalloc.get_traced_memory()[1] < 8 * MEGABYTE
+    finally:
+        tracemalloc.stop()
+
+
+# ---- nothing but data ----------------------------------------------------------------------------
+
+PACKAGE = Path(randsvm.__file__).parent
+# What turns data into code, runs a program, or opens what is named by data.
+FORBIDDEN = {
+    "pickle", "marshal", "shelve", "ctypes.util", "eval", "exec", "compile", "__import__",
+    "system", "popen", "subprocess", "runpy", "importlib", "load_library", "allow_pickle",
+}  # fmt: skip
+# Why they may: the name of a codec comes out of a table of this room.
+ALLOWED = {("files.py", "__import__")}
+
+
+def names_in(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module)):
+                yield module.partition(".")[0]
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                yield name
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_room_turns_data_into_code(path):
+    found = {(path.name, name) for name in names_in(path) if name in FORBIDDEN}
+    # re.compile makes a pattern, of a constant.
+    assert found - ALLOWED - {(path.name, "compile")} == set()
+    assert "compile(" not in path.read_text().replace("re.compile(", "")
+
+
+def test_the_walk_sees_names():
+    assert ("files.py", "__import__") in {
+        (path.name, name) for path in PACKAGE.rglob("*.py") for name in names_in(path)
+    }
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[list[str]]:
+    """Names of files as they are opened; a hook of Python's stays, so that there is only one."""
+    found: list[str] | None = []
+
+    def hear(event: str, arguments: tuple) -> None:
+        if event == "open" and found is not None and isinstance(arguments[0], str):
+            found.append(arguments[0])
+
+    sys.addaudithook(hear)
+    yield found
+    found = None
+
+
+PATHS = ["/etc/passwd", "../../outside", "file:///etc/passwd", "$(touch outside)", "|touch outside"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_path_in_data_or_model_is_opened(tmp_path, ours, path, opened, monkeypatch):
+    """Only what the command names is opened, whatever stands in the files."""
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
+    name = path.replace(":", "_").replace(" ", "_")
+    Path("data").write_text(f"{name} 1:1 # {path}\nother 1:2\n" * 6)
+    seed = b"# randsvm seed "
+    altered = ours["foreign kernel"].replace(seed + b"0", seed + path.encode())
+    Path("model").write_bytes(resealed(altered))
+    opened.clear()
+    training.train.main(["randsvm", "-q", "data", "m"], standalone_mode=False)
+    predicting.predict.main(["data", "m", "out"], standalone_mode=False)
+    model.load("model")
+    assert "data" in opened
+    assert [name for name in opened if "outside" in name or "passwd" in name] == []
+    assert {found.name for found in Path().iterdir()} == {"data", "model", "m", "out"}
+    assert [found.name for found in tmp_path.iterdir()] == ["in"]
