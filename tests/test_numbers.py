@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import oracle
+import pytest
+from learning import Learnt, learn
 from scipy import sparse
 
+from randsvm.cli import predict as predicting
+from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
 from randsvm.params import Params
 from randsvm.points import Points
@@ -40,3 +46,155 @@ def test_a_solve_that_ends_at_libsvms_limit_of_iterations_is_told_once(capfd):
 def test_a_solve_that_ends_before_it_is_not(capfd):
     assert notices_of_a_solve(40, C=1.0) == []
     assert capfd.readouterr() == ("", "")
+
+
+# ---- models of odd data --------------------------------------------------------------------------
+
+
+def clouds(rows: int = 240) -> tuple[np.ndarray, np.ndarray]:
+    return oracle.two_gaussians(rows)
+
+
+def with_typos() -> tuple[np.ndarray, np.ndarray]:
+    y, X = clouds()
+    X[::60] *= 1e30
+    return y, oracle.as_float32(X)
+
+
+def with_zero_rows() -> tuple[np.ndarray, np.ndarray]:
+    y, X = clouds()
+    X[::2] = 0
+    return y, X
+
+
+def contradicting() -> tuple[np.ndarray, np.ndarray]:
+    """Every row twice, once with either label."""
+    X = clouds(120)[1]
+    return np.tile([1.0, -1.0], 120), np.repeat(X, 2, axis=0)
+
+
+def rare() -> tuple[np.ndarray, np.ndarray]:
+    """0.01% positives."""
+    X = oracle.as_float32(np.random.default_rng(3).normal(size=(30_000, 2)))
+    y = np.full(30_000, -1.0)
+    y[[5, 15_000, 29_999]] = 1.0
+    return y, X
+
+
+def times(scale: float | list[float]) -> tuple[np.ndarray, np.ndarray]:
+    y, X = clouds()
+    return y, oracle.as_float32(X * scale)
+
+
+LARGEST = float(np.finfo(np.float32).max)
+DATA = {
+    "1e30": lambda: times(1e30),
+    "largest": lambda: (clouds()[0], np.sign(clouds()[1]) * LARGEST),
+    "1e6": lambda: times(1e6),
+    "denormal": lambda: times(1e-44),
+    "one large feature": lambda: times([1e30, 1.0]),
+    "one denormal feature": lambda: times([1e-44, 1.0]),
+    "typos": with_typos,
+    "zero rows": with_zero_rows,
+    "all zero": lambda: times(0.0),
+    "constant": lambda: (clouds()[0], np.full((240, 2), 5.0)),
+    "contradicting": contradicting,
+    "plain": clouds,
+}
+SMALL = ("--max-iterations", 2)
+RUNS = {
+    "randsvm": ("randsvm", *SMALL, "-k", 100, "--sample-size", 200),
+    "randsvm linear": ("randsvm", *SMALL, "-t", "linear", "--sample-size", 200),
+    "randsvm poly": ("randsvm", *SMALL, "-t", "poly", "-g", 1, "-r", 1, "--sample-size", 200),
+    "randsvm map": ("randsvm", *SMALL, "--components", 20, "--sample-size", 200),
+    "osuna": ("osuna", *SMALL, "--working-set", 100),
+    "osuna sigmoid": ("osuna", *SMALL, "-t", "sigmoid", "--working-set", 100),
+    "osuna svr": ("osuna", *SMALL, "-s", "svr", "--working-set", 100),
+    "one-class": ("randsvm", *SMALL, "-s", "one-class", "-n", 0.1),
+    "sgd": ("sgd",),
+    "sgd log": ("sgd", "--loss", "log", "--average"),
+    "sgd svr": ("sgd", "-s", "svr", "-c", 1e9),
+    "sgd map": ("sgd", "-t", "rbf", "--components", 20),
+    "sgd poly map": ("sgd", "-t", "poly", "-r", 1, "--components", 20),
+}
+ENDS = {
+    "tiny C": ("-c", 1e-9),
+    "huge C": ("-c", 1e9),
+    "tiny gamma": ("-g", 1e-12),
+    "huge gamma": ("-g", 1e12),
+}
+TOO_LARGE = re.compile(
+    r"values of the (linear|poly) kernel reach [0-9.]+e\+[0-9]+ on this data, .*scale the features"
+    r"|random features of .* leave float32 on this data: scale it or lower gamma"
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Callable[[str], Path]:
+    folder = tmp_path_factory.mktemp("numbers")
+
+    def find(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            oracle.write_svmlight(path, *(rare if name == "rare" else DATA[name])())
+        return path
+
+    return find
+
+
+def assert_finite(learnt: Learnt, data: Path) -> None:
+    """No nan or inf in the model; LIBSVM's or LIBLINEAR's layout loads; all rows get a number.
+
+    A kernel that is not positive semidefinite certifies nothing: its gap is none.
+    """
+    text = learnt.model.read_text()
+    if learnt.facts.get("gap") == "nan":
+        assert "-t sigmoid" in learnt.facts["configuration"]
+        text = text.replace("# randsvm gap nan\n", "")
+    assert NOT_FINITE.findall(text) == []
+    scores = learnt.model.with_name("scores")
+    arguments = ["--scores", str(data), str(learnt.model), str(scores)]
+    predicting.predict.main(arguments, standalone_mode=False)
+    f = np.array(scores.read_text().split(), float)
+    assert len(f) == len(data.read_text().splitlines())
+    assert np.isfinite(f).all()
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("name", DATA)
+def test_odd_data_gives_a_finite_model_or_is_refused_for_its_size(files, tmp_path, name, run):
+    data = files(name)
+    try:
+        learnt = learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:])
+    except ParameterError as error:
+        assert TOO_LARGE.fullmatch(str(error))
+        assert name in ("1e30", "1e6", "largest", "one large feature", "typos")
+        assert not (tmp_path / "m").exists()
+        return
+    assert_finite(learnt, data)
+
+
+@pytest.mark.parametrize("run", ["randsvm", "osuna", "one-class", "sgd", "sgd map"])
+@pytest.mark.parametrize("end", ENDS)
+def test_parameters_at_their_ends_give_a_finite_model(files, tmp_path, run, end):
+    if run == "sgd" and "gamma" in end:
+        pytest.skip("a linear machine has no gamma")
+    data, words = files("zero rows"), [*RUNS[run][1:], "--seed", 1, *ENDS[end]]
+    assert_finite(learn(RUNS[run][0], data, tmp_path / "m", *words), data)
+
+
+@pytest.mark.parametrize("run", ["randsvm", "randsvm linear", "osuna", "sgd", "sgd map"])
+def test_one_positive_in_ten_thousand_gives_a_finite_model(files, tmp_path, run):
+    data = files("rare")
+    assert_finite(learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:]), data)
+
+
+def test_a_kernel_that_leaves_float64_is_refused_in_prediction_too(files, tmp_path, capsys):
+    """A model of tame rows asked about rows of 1e30 in a kernel of degree 12."""
+    learnt = learn(
+        "randsvm", files("plain"), tmp_path / "m", "-t", "poly", "-g", 1, "-d", 12, "-c", 1e-9
+    )
+    arguments = [str(files("1e30")), str(learnt.model), str(tmp_path / "out")]
+    with pytest.raises(ParameterError, match="values of the poly kernel leave float64"):
+        predicting.predict.main(arguments, standalone_mode=False)
+    assert not (tmp_path / "out").exists()
