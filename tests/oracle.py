@@ -164,6 +164,13 @@ def libsvm_decisions(model: Any, X: np.ndarray) -> np.ndarray:
     return f
 
 
+def libsvm_labels(y: np.ndarray, X: np.ndarray, test_X: np.ndarray, words: str) -> np.ndarray:
+    """What LIBSVM says of other rows, of several classes one against one."""
+    problem = bindings.svm_problem(y, sparse.csr_matrix(X))
+    model = svmutil.svm_train(problem, bindings.svm_parameter(f"-q {words}"))
+    return np.array(svmutil.svm_predict([], sparse.csr_matrix(test_X), model, "-q")[0])
+
+
 class ModelFile(NamedTuple):
     """A model file as LIBSVM's own loader sees it, and the trailer's facts."""
 
@@ -184,6 +191,42 @@ def read_model(path: Path, d: int) -> ModelFile:
             row[index - 1] = value
     beta = np.array([coefficients[0] for coefficients in loaded.get_sv_coef()])
     return ModelFile(Z, beta, -loaded.rho[0], loaded.param.gamma, trailer(path))
+
+
+class SeveralFile(NamedTuple):
+    """A kernel model of several classes as its text says: Z (m, d), beta (m, K), b (K,), facts."""
+
+    Z: np.ndarray
+    beta: np.ndarray
+    b: np.ndarray
+    labels: list[str]
+    facts: dict[str, str]
+
+
+def read_several(path: Path, d: int) -> SeveralFile:
+    """Line by line; its features are columns counted from 1."""
+    head, _, rows = path.read_text().partition("# randsvm")[0].partition("\nSV\n")
+    entries = dict(line.split(" ", 1) for line in head.splitlines())
+    lines, facts = [line.split() for line in rows.splitlines()], trailer(path)
+    b = -np.array(entries["rho"].split(), float)
+    assert len(b) == int(entries["nr_class"]) and len(lines) == int(entries["total_sv"])
+    Z = np.zeros((len(lines), d))
+    for z, line in zip(Z, lines, strict=True):
+        for index, value in (word.split(":") for word in line[len(b) :]):
+            z[int(index) - 1] = float(value)
+    beta = np.array([line[: len(b)] for line in lines], float).reshape(-1, len(b))
+    return SeveralFile(as_float32(Z), beta, b, facts["labels"].split(), facts)
+
+
+def several_objectives(
+    model: SeveralFile, y: np.ndarray, X: np.ndarray, C: float, gamma: float
+) -> Objectives:
+    """P and D of one machine for each class against the rest, summed."""
+    u = kernel_matrix("rbf", X, model.Z, gamma) @ model.beta
+    norms = model.beta * (kernel_matrix("rbf", model.Z, model.Z, gamma) @ model.beta)
+    sides = np.where(y[:, None] == np.array(model.labels, float), 1, -1)
+    loss = np.maximum(0, 1 - sides * (u + model.b)).sum()
+    return Objectives(norms.sum() / 2 + C * loss, np.abs(model.beta).sum() - norms.sum() / 2)
 
 
 def trailer(path: Path) -> dict[str, str]:

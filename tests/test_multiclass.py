@@ -1,0 +1,449 @@
+"""Several classes, one against the rest: labels and values are those of scikit-learn's own
+OneVsRestClassifier, and nobody misreads the model."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import oracle
+import pytest
+from learning import Data, learn
+from libsvm import svmutil
+from sklearn.datasets import load_svmlight_file
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import SVC, LinearSVC
+
+from randsvm import api, rounds
+from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
+from randsvm.params import Limits, OsunaParams, Params
+
+C, GAMMA = 2.0, 0.1
+WORDS = ("-c", C, "-g", GAMMA)
+ALGORITHMS = {
+    "randsvm": ("randsvm", "-k", 399, "--sample-size", 400),
+    "osuna": ("osuna", "--working-set", 150),
+    "osuna-closest": ("osuna-closest", "--working-set", 150),
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return Data(*oracle.clouds(600))
+
+
+@pytest.fixture(scope="module")
+def test_data() -> Data:
+    return Data(*oracle.clouds(600, 1))
+
+
+@pytest.fixture(scope="module")
+def path(data, tmp_path_factory) -> Path:
+    return data.save(tmp_path_factory.mktemp("classes") / "data")
+
+
+def in_order(y: np.ndarray) -> list[float]:
+    """Labels as they first appear."""
+    return list(dict.fromkeys(y.tolist()))
+
+
+def one_vs_rest(data: Data, X: np.ndarray, C: float, gamma: float, **more: object) -> np.ndarray:
+    """scikit-learn's decision values of rows X, a column for each label as they first appear."""
+    machines = OneVsRestClassifier(SVC(C=C, gamma=gamma, tol=1e-4, **more)).fit(data.X, data.y)
+    return machines.decision_function(X)[:, np.searchsorted(machines.classes_, in_order(data.y))]
+
+
+def write(path: Path, labels: list[object], X: np.ndarray) -> Path:
+    path.write_text(oracle.svmlight_text(labels, X))
+    return path
+
+
+def matrix(lines: list[str]) -> np.ndarray:
+    return np.array([line.split() for line in lines], float)
+
+
+# ---- against scikit-learn and LIBSVM ------------------------------------------------------------
+
+
+class Truth(NamedTuple):
+    """What scikit-learn and LIBSVM (one class against one) say of test rows, and what is true."""
+
+    best: np.ndarray
+    pairs: np.ndarray
+    y: np.ndarray
+
+    @staticmethod
+    def of(data: Data, test: Data, C: float, gamma: float) -> Truth:
+        best = np.array(in_order(data.y))[one_vs_rest(data, test.X, C, gamma).argmax(axis=1)]
+        return Truth(best, oracle.libsvm_labels(*data, test.X, f"-c {C} -g {gamma}"), test.y)
+
+    def agrees(self, said: np.ndarray) -> bool:
+        """With 99.5% of scikit-learn's labels; accuracy at most 0.7 points below LIBSVM's."""
+        accuracy, best = np.mean(said == self.y), np.mean(self.pairs == self.y)
+        return bool(np.mean(said == self.best) >= 0.995 and accuracy >= best - 0.007)
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_labels_are_scikit_learns(tmp_path, predict, path, data, test_data, kind):
+    algorithm, *own = ALGORITHMS[kind]
+    learnt = learn(algorithm, path, tmp_path / "m", *own, *WORDS)
+    assert {event["machine"] for event in learnt.rounds} == {"+1", "+2", "+3", "+4"}
+    assert max(event["working_set"] for event in learnt.rounds) < 600
+    said = predict(test_data.save(tmp_path / "test"), learnt.model).scores
+    assert Truth.of(data, test_data, C, GAMMA).agrees(said)
+
+
+REAL = {
+    # rows to train on, to test on, C, gamma
+    "satimage": ("satimage.scale", "satimage.scale.t", 900, 600, 4, 2),
+    "reuters_r8": ("reuters_r8.train", "reuters_r8.test", 500, 300, 10, 0.5),
+}
+
+
+def first_rows(path: Path, rows: int, to: Path) -> Data:
+    """So many rows as a file, and as others read them."""
+    to.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
+    X, y = load_svmlight_file(to, n_features=12_000, dtype=np.float32)
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return Data(y, X.astype(float))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_data(tmp_path, predict, real, name):
+    train, test, rows, test_rows, C, gamma = REAL[name]
+    data = first_rows(real(train), rows, tmp_path / "train")
+    test_data = first_rows(real(test), test_rows, tmp_path / "test")
+    # Features that training never saw are ignored in prediction.
+    seen = np.flatnonzero(data.X.getnnz(axis=0))
+    data, test_data = (Data(part.y, part.X[:, seen]) for part in (data, test_data))
+    truth = Truth.of(data, test_data, C, gamma)
+    for algorithm, *_ in ALGORITHMS.values():
+        learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", "-c", C, "-g", gamma)
+        assert truth.agrees(predict(tmp_path / "test", learnt.model).scores)
+
+
+def test_iris_in_five_parts(tmp_path, predict, real):
+    """Its rows are sorted by class."""
+    y, X = first_rows(real("iris.scale"), 150, tmp_path / "iris")
+    X = X[:, :4].toarray()
+    said, truths = {algorithm: [] for algorithm in ALGORITHMS}, []
+    for part in range(5):
+        held = np.arange(150) % 5 == part
+        data, test = Data(y[~held], X[~held]), Data(y[held], X[held])
+        truths.append(Truth.of(data, test, 10, 0.25))
+        paths = data.save(tmp_path / "train"), test.save(tmp_path / "test")
+        for algorithm, mine in said.items():
+            learnt = learn(algorithm, paths[0], tmp_path / "m", "-c", 10, "-g", 0.25)
+            mine.append(predict(paths[1], learnt.model).scores)
+    whole = Truth(*map(np.concatenate, zip(*truths, strict=True)))
+    assert all(whole.agrees(np.concatenate(mine)) for mine in said.values())
+
+
+# ---- the model ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_certificate_is_the_sum_over_the_classes(tmp_path, path, data, algorithm):
+    learnt = learn(algorithm, path, tmp_path / "m", *WORDS)
+    model = oracle.read_several(learnt.model, 5)
+    assert list(map(float, model.labels)) == in_order(data.y)
+    exact = oracle.several_objectives(model, *data, C, GAMMA)
+    assert float(model.facts["primal"]) == pytest.approx(exact.primal, rel=1e-6)
+    assert float(model.facts["dual"]) == pytest.approx(exact.dual, rel=1e-6)
+    assert 0 <= exact.gap < 0.005
+    assert float(model.facts["lambda"]) == pytest.approx(1 / (C * 600))
+    assert learnt.outcome["J"] == pytest.approx(exact.primal / (C * 600), rel=1e-6)
+    assert learnt.outcome["support_vectors"] == len(model.Z)
+    assert learnt.outcome["bounded"] == (np.abs(model.beta) == C).any(axis=1).sum()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_scores_are_a_column_for_each_class(tmp_path, predict, path, data, test_data, algorithm):
+    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, "-e", 1e-4)
+    test = test_data.save(tmp_path / "test")
+    f = matrix(predict(test, learnt.model, "--scores").lines)
+    assert f == pytest.approx(one_vs_rest(data, test_data.X, C, GAMMA), abs=2e-3)
+    labels = np.array(in_order(data.y))[f.argmax(axis=1)]
+    assert (predict(test, learnt.model).scores == labels).all()
+
+
+def test_libsvm_refuses_the_model(tmp_path, path):
+    learnt = learn("randsvm", path, tmp_path / "m", *WORDS)
+    assert svmutil.svm_load_model(str(learnt.model)) is None
+
+
+NAMES = {
+    "words": {1: "red", 2: "green", 3: "blue", 4: "4.5e"},
+    "beyond int32": {1: 2**31, 2: -(2**31) - 1, 3: 2**62, 4: 0},
+    "spellings": {1: "+1", 2: "2.0", 3: "3", 4: "4e0"},
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_labels_of_any_kind_come_back(tmp_path, predict, data, path, names):
+    """As spelled in training; what is learnt does not depend on them."""
+    spelled = [str(NAMES[names][label]) for label in data.y]
+    learnt = learn("randsvm", write(tmp_path / "d", spelled, data.X), tmp_path / "m", *WORDS)
+    plain = learn("randsvm", path, tmp_path / "plain", *WORDS)
+    said = predict(tmp_path / "d", learnt.model)
+    assert said.lines == [str(NAMES[names][label]) for label in predict(path, plain.model).scores]
+    assert learnt.facts["primal"] == plain.facts["primal"]
+    right = sum(one == other for one, other in zip(said.lines, spelled, strict=True))
+    assert f"({right}/600)" in said.out
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_classes_of_one_row(tmp_path, predict, data, kind):
+    """They are learnt all the same: sole rows far from all others."""
+    y, X = np.append(data.y, [8, 9]), np.vstack([data.X, np.full((2, 5), 9.0)])
+    X[-1] *= -1
+    rare = Data(y, X)
+    algorithm, *own = ALGORITHMS[kind]
+    learnt = learn(algorithm, rare.save(tmp_path / "d"), tmp_path / "m", *own, *WORDS)
+    said = predict(tmp_path / "d", learnt.model)
+    f = one_vs_rest(rare, X, C, GAMMA)
+    assert said.scores[-2:].tolist() == [8, 9]
+    assert np.mean(said.scores == np.array(in_order(y))[f.argmax(axis=1)]) >= 0.995
+
+
+def resealed(text: bytes) -> bytes:
+    """As if it had been written so."""
+    before, mark, _ = text.rpartition(b"# randsvm sha256 ")
+    return before + mark + hashlib.sha256(before).hexdigest().encode() + b"\n"
+
+
+DAMAGED = {
+    "a last digit": lambda text: re.sub(rb"\nSV\n(\S+)[0-9] ", rb"\nSV\n\g<1> ", text),
+    "half": lambda text: text[: len(text) // 2],
+    "no trailer": lambda text: text.partition(b"# randsvm")[0],
+    "a coefficient is gone": lambda text: resealed(re.sub(rb"\nSV\n\S+ ", b"\nSV\n", text)),
+    "a word": lambda text: resealed(re.sub(rb"\nSV\n\S+ ", b"\nSV\nnan ", text)),
+    "a rho is gone": lambda text: resealed(re.sub(rb"\nrho \S+ ", b"\nrho ", text)),
+    "a label is gone": lambda text: resealed(re.sub(rb"\nlabel \S+ ", b"\nlabel ", text)),
+    "another class": lambda text: resealed(text.replace(b"nr_class 4", b"nr_class 5")),
+    "LIBSVM's own": lambda text: resealed(text.partition(b"\n")[2]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_model_cut_or_altered_is_refused(tmp_path, predict, path, damage):
+    learnt = learn("randsvm", path, tmp_path / "m", *WORDS)
+    text = learnt.model.read_bytes()
+    assert resealed(text) == text
+    learnt.model.write_bytes(DAMAGED[damage](text))
+    assert learnt.model.read_bytes() != text
+    with pytest.raises(RandsvmError) as refused:
+        predict(path, learnt.model)
+    assert refused.value.exit_code == 65
+    assert "\n" not in str(refused.value)
+
+
+# ---- weights ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["-w 2 5 -w 3 0.2", "-w2 5 -w3 0.2", "-w +2.0 5 -w3.0 0.2"])
+def test_a_weight_multiplies_c_of_its_class_alone(tmp_path, predict, path, data, words):
+    """Of its own rows where it is told from the rest; among the rest every row weighs 1."""
+    given = {2.0: 5.0, 3.0: 0.2}
+    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "-e", 1e-4, *words.split())
+    f = matrix(predict(path, learnt.model, "--scores").lines)
+    for label, column in zip(in_order(data.y), f.T, strict=True):
+        weights = {True: given.get(label, 1.0), False: 1.0}
+        own = SVC(C=C, gamma=GAMMA, tol=1e-4, class_weight=weights).fit(data.X, data.y == label)
+        assert column == pytest.approx(own.decision_function(data.X), abs=5e-3)
+
+
+def test_weights_are_liblinears(tmp_path, predict, path, data):
+    """LinearSVC is LIBLINEAR; what it does to b is made small by a large constant feature."""
+    given = {2.0: 5.0, 3.0: 0.2}
+    words = ("-t", 0, "-c", 0.1, "-e", 1e-4, "-w", 2, 5, "-w", 3, 0.2)
+    f = matrix(
+        predict(path, learn("randsvm", path, tmp_path / "m", *words).model, "--scores").lines
+    )
+    theirs = LinearSVC(
+        loss="hinge", C=0.1, class_weight=given, intercept_scaling=30, max_iter=10**6
+    ).fit(data.X, data.y)
+    order = np.searchsorted(theirs.classes_, in_order(data.y))
+    assert f == pytest.approx(theirs.decision_function(data.X)[:, order], abs=0.05)
+
+
+@pytest.fixture(scope="module")
+def uneven() -> Data:
+    """Classes of 300, 60, 30 and 15 rows."""
+    y, X = oracle.clouds(1500, 2)
+    sizes = {1: 300, 2: 60, 3: 30, 4: 15}
+    parts = [np.flatnonzero(y == label)[:size] for label, size in sizes.items()]
+    rows = np.sort(np.concatenate(parts))
+    return Data(y[rows], X[rows])
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
+def test_balanced_is_balanced_in_each_problem(tmp_path, predict, uneven, algorithm):
+    path = uneven.save(tmp_path / "d")
+    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, "-e", 1e-4, "-w", "balanced")
+    f = matrix(predict(path, learnt.model, "--scores").lines)
+    balanced = one_vs_rest(uneven, uneven.X, C, GAMMA, class_weight="balanced")
+    assert f == pytest.approx(balanced, abs=5e-3)
+    assert f != pytest.approx(one_vs_rest(uneven, uneven.X, C, GAMMA), abs=0.1)
+
+
+def test_a_weight_of_an_unknown_label_is_refused(tmp_path, path):
+    with pytest.raises(ParameterError, match="-w 7: the data has the labels"):
+        learn("randsvm", path, tmp_path / "m", "-w", 7, 2)
+
+
+# ---- how runs end -------------------------------------------------------------------------------
+
+
+def dual_of(solved: oracle.Solved, y: np.ndarray, X: np.ndarray) -> float:
+    beta = solved.dense(len(y))
+    return oracle.objectives(y, oracle.kernel_matrix("rbf", X, X, GAMMA) @ beta, beta, 0.0, C).dual
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
+def test_gap_holds_for_the_sum(tmp_path, path, data, algorithm):
+    size = "--sample-size" if algorithm == "randsvm" else "--working-set"
+    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, "--gap", 0.05, size, 150)
+    exact = oracle.several_objectives(oracle.read_several(learnt.model, 5), *data, C, GAMMA)
+    assert "gap <= 0.05" in learnt.facts["stopped"]
+    assert float(learnt.facts["gap"]) <= 0.05
+    sides = [np.where(data.y == label, 1.0, -1.0) for label in range(1, 5)]
+    best = sum(
+        dual_of(oracle.libsvm_train(y, data.X, f"-c {C} -g {GAMMA}"), y, data.X) for y in sides
+    )
+    assert best <= exact.primal <= best / (1 - 0.05)
+    assert learnt.outcome["violators"] > 0
+
+
+def test_jobs_and_memory_change_no_byte(tmp_path, path, data):
+    wide = oracle.write_svmlight(tmp_path / "d", data.y, np.tile(data.X, (1, 3)))
+    models = {
+        learn(
+            "randsvm", wide, tmp_path / "m", *WORDS, "--sample-size", 200, "-k", 199, *words
+        ).model.read_bytes()
+        for words in [("--jobs", 1), ("--jobs", 3), ("--jobs", 2, "--memory", "16M")]
+    }
+    assert len(models) == 1
+
+
+class Meddler:
+    """A listener that does something at the first round of a class."""
+
+    def __init__(self, machine: str, deed) -> None:
+        self.machine, self.deed, self.done = machine, deed, False
+
+    def __call__(self, event: object) -> None:
+        if isinstance(event, rounds.Iteration) and event.machine == self.machine and not self.done:
+            self.done = True
+            self.deed()
+
+
+def assert_two_of_four(model: Path, data: Data, predict, path: Path, stopped: str) -> None:
+    """Machines of the first two classes; P is P of the model as written."""
+    found = oracle.read_several(model, 5)
+    assert (found.facts["stopped"], found.facts["certificate"]) == (stopped, "running")
+    assert found.facts["violators"] == "unknown"
+    assert np.count_nonzero(found.beta, axis=0)[:2].min() > 0
+    assert np.count_nonzero(found.beta[:, 2:]) == 0
+    exact = oracle.several_objectives(found, *data, C, GAMMA)
+    assert float(found.facts["primal"]) == pytest.approx(exact.primal, rel=1e-3)
+    assert float(found.facts["dual"]) <= exact.dual * (1 + 1e-3)
+    # A class that was never begun has f = -1: it is said of what all others deny more strongly.
+    f = matrix(predict(path, model, "--scores").lines)
+    assert (f[:, 2:] == -1).all()
+
+
+def test_time_is_up_in_the_middle_of_the_classes(tmp_path, predict, path, data, monkeypatch):
+    late = 0.0
+    clock = rounds.time.perf_counter
+
+    def jump() -> None:
+        nonlocal late
+        late = 10_000.0
+
+    monkeypatch.setattr(rounds.time, "perf_counter", lambda: clock() + late)
+    job = api.Job(limits=Limits(time_limit=1000.0))
+    second = f"+{in_order(data.y)[1]:g}"
+    meddler, model = Meddler(second, jump), tmp_path / "m"
+    params = Params(C=C, gamma=GAMMA), OsunaParams(working_set=100)
+    outcome = api.train_osuna(str(path), str(model), *params, job, meddler)
+    assert (outcome.stopped, outcome.violators, outcome.evaluated) == ("time limit", None, False)
+    assert_two_of_four(model, data, predict, path, "time limit")
+
+
+def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data):
+    def strike() -> None:
+        raise Interrupted(signal.SIGTERM)
+
+    meddler, model = Meddler(f"+{in_order(data.y)[1]:g}", strike), tmp_path / "m"
+    params = Params(C=C, gamma=GAMMA), OsunaParams(working_set=100)
+    with pytest.raises(Interrupted):
+        api.train_osuna(str(path), str(model), *params, api.Job(), meddler)
+    assert_two_of_four(model, data, predict, path, "interrupted by signal 15")
+
+
+def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
+    data = Data(*oracle.clouds(20_000))
+    path, second = data.save(tmp_path / "d"), f"{in_order(data.y)[1]:g}"
+    words = ("osuna", "-c", 1, "-g", 0.1, "--swap", 1, "--working-set", 400, "--max-iterations", 30)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), path, tmp_path / "m"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    with process.stderr:
+        next(line for line in process.stderr if f" +{second}: B" in line)
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    found = oracle.read_several(tmp_path / "m", 5)
+    assert found.facts["stopped"] == "interrupted by signal 15"
+    assert np.count_nonzero(found.beta, axis=0)[0] > 0 == np.count_nonzero(found.beta[:, 3])
+
+
+# ---- other ways in ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
+def test_warm_start(tmp_path, path, data, algorithm):
+    """Yesterday's model, with its labels in another order, and a tenth more rows."""
+    own = (
+        ("--gap", 1e-3, "--sample-size", 100) if algorithm == "randsvm" else ("--working-set", 100)
+    )
+    old_rows = np.arange(540)[::-1]
+    old = Data(data.y[old_rows], data.X[old_rows]).save(tmp_path / "old")
+    assert in_order(data.y[old_rows]) != in_order(data.y)
+    before = learn(algorithm, old, tmp_path / "old.model", *WORDS, *own)
+    cold = learn(algorithm, path, tmp_path / "cold", *WORDS, *own)
+    warm = learn(algorithm, path, tmp_path / "warm", *WORDS, *own, "--warm-start", before.model)
+    assert len(warm.rounds) <= len(cold.rounds) / 2
+    assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=2e-3)
+
+
+@pytest.mark.parametrize("labels", [(1, 2, 3), (1, 2, 3, 5), (1, 2)])
+def test_a_start_with_other_labels_is_refused(tmp_path, path, data, labels):
+    some = np.isin(np.clip(data.y, 0, 3) if len(labels) < 4 else data.y, [*labels, 4])
+    y = np.where(data.y == 4, labels[-1], data.y)
+    other = Data(y[some], data.X[some]).save(tmp_path / "other")
+    old = learn("randsvm", other, tmp_path / "old", *WORDS)
+    with pytest.raises(ModelError, match="the model to start from has the labels"):
+        learn("randsvm", path, tmp_path / "m", *WORDS, "--warm-start", old.model)
+
+
+def test_random_features_come_near_the_kernel(tmp_path, predict, path, data, test_data):
+    words = (*WORDS, "--components", 500, "--gap", 0.01)
+    learnt = learn("randsvm", path, tmp_path / "m", *words)
+    test = test_data.save(tmp_path / "test")
+    best = one_vs_rest(data, test_data.X, C, GAMMA)
+    said = predict(test, learnt.model).scores
+    assert np.mean(said == np.array(in_order(data.y))[best.argmax(axis=1)]) >= 0.95
+    f = matrix(predict(test, learnt.model, "--scores").lines)
+    assert np.abs((f - best).mean(axis=0)).max() < 0.15
+    assert float(learnt.facts["gap"]) <= 0.01
