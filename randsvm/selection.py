@@ -243,8 +243,10 @@ def compared(
         for place in open_
         for fold in crossing.folds
     ]
-    least = 0 if tried else len(crossing.folds)
-    done = _side_by_side(tasks, crossing.at_once, until, "cross-validation", least)
+    # The folds of several candidates are under way at once: one of them has to be whole.
+    done = _side_by_side(
+        tasks, crossing.at_once, until, "cross-validation", enough=lambda: bool(tried)
+    )
     for place, fold, counts in done:
         mine = parts.setdefault(place, {})
         mine[fold] = counts
@@ -300,10 +302,10 @@ def _side_by_side(
     at_once: int,
     until: float,
     stage: str,
-    least: int = 0,
+    enough: Callable[[], bool] = lambda: True,
 ) -> Iterator[Result]:
     """Results of the tasks as they come, several at a time; those not done by `until` are left,
-    but for the first `least`."""
+    once what has come is `enough`."""
     cancelled = False
 
     def watch(event: object) -> None:
@@ -334,5 +336,5 @@ def _side_by_side(
                 yield future.result()
             done += len(ended)
             tell(Progress(stage, done, len(tasks), "fit"))
-            if done >= least and time.perf_counter() >= until:
+            if time.perf_counter() >= until and enough():
                 return

@@ -1,0 +1,493 @@
+"""Cross-validation and grid search: scikit-learn on the same folds, and direct trainings."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import click
+import numpy as np
+import oracle
+import pytest
+from learning import SLOWNESS, Data, Learnt, gaussians, learn, read_log
+from sklearn.metrics import mean_squared_error, r2_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import SVC, SVR, OneClassSVM
+
+from randsvm import api, dataset, rounds, selection
+from randsvm.collectors import Draw
+from randsvm.dataset import Dataset, Reading
+from randsvm.errors import ParameterError
+from randsvm.multiclass import Subject
+from randsvm.params import Limits, Params, RandsvmParams, Resources, Search
+
+ROWS, GAMMA = 200, 0.5
+
+
+def regression(rows: int) -> Data:
+    rng = np.random.default_rng([rows, 20])
+    X = oracle.as_float32(rng.normal(size=(rows, 3)))
+    return Data(np.round(np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=rows), 3), X)
+
+
+def novelties(rows: int) -> Data:
+    """One in ten is far from the others."""
+    rng = np.random.default_rng([rows, 21])
+    y = np.where(rng.random(rows) < 0.1, -1.0, 1.0)
+    return Data(y, oracle.as_float32(rng.normal(size=(rows, 3)) * np.where(y < 0, 3, 1)[:, None]))
+
+
+SETS = {
+    "svc": gaussians(ROWS),
+    "several": Data(*oracle.clouds(ROWS)),
+    "svr": regression(ROWS),
+    "one-class": novelties(ROWS),
+}
+# Of the command, and what scikit-learn calls it.
+WORDS = {
+    "svc": ("-g", GAMMA),
+    "several": ("-g", GAMMA),
+    "svr": ("-s", "svr", "-g", GAMMA),
+    "one-class": ("-s", "one-class", "-n", 0.2, "-g", GAMMA),
+}
+PEERS = {
+    "svc": SVC(gamma=GAMMA, tol=1e-4),
+    "several": OneVsRestClassifier(SVC(gamma=GAMMA, tol=1e-4)),
+    "svr": SVR(gamma=GAMMA, epsilon=0.1, tol=1e-4),
+    "one-class": OneClassSVM(gamma=GAMMA, nu=0.2, tol=1e-4),
+}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """saved(kind): a file of one of SETS."""
+
+    def save(kind: str) -> Path:
+        y, X = SETS[kind]
+        labels = [f"{label:g}" for label in y]
+        (tmp_path / kind).write_text(oracle.svmlight_text(labels, X))
+        return tmp_path / kind
+
+    return save
+
+
+@contextmanager
+def opened(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
+    """D as it is cross-validated."""
+    task = kind if kind in ("svr", "one-class") else "svc"
+    reading = Reading("number" if kind == "svr" else "class", False)
+    with closing(dataset.load(str(path), reading, Resources(jobs=jobs))) as whole:
+        yield Subject.of(whole, str(path), task).D
+
+
+def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) -> np.ndarray:
+    with opened(path, kind, jobs) as D:
+        return selection.folds_of(D, folds, Draw(seed, selection.FOLDS_DRAW))
+
+
+def tried(learnt: Learnt) -> list[dict]:
+    return learnt.of("tried")
+
+
+# ---- folds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SETS)
+@pytest.mark.parametrize("folds", [2, 5, 7])
+def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(saved, kind, folds):
+    fold = folds_of(saved(kind), kind, folds)
+    y = SETS[kind].y if kind != "svr" else np.zeros(ROWS)
+    for some in [np.full(ROWS, True), *(y == label for label in np.unique(y))]:
+        assert np.ptp(np.bincount(fold[some], minlength=folds)) <= 1
+    assert len(fold) == ROWS
+    assert set(fold.tolist()) == set(range(folds))
+
+
+def test_folds_follow_from_the_seed_alone(saved):
+    path = saved("svc")
+    fold = folds_of(path, "svc", 5)
+    assert (fold == folds_of(path, "svc", 5, jobs=1)).all()
+    assert 0.1 < np.mean(fold == folds_of(path, "svc", 5, seed=1)) < 0.4
+
+
+# ---- scores by hand -----------------------------------------------------------------------------
+
+
+def score(kind: str, y: np.ndarray, said: np.ndarray) -> float:
+    return mean_squared_error(y, said) if kind == "svr" else 100 * float(np.mean(y == said))
+
+
+def by_hand(kind: str, data: Data, fold: np.ndarray) -> tuple[list[float], np.ndarray]:
+    """The score of each fold, and what was said of every row by who had not seen it."""
+    said, scores = np.empty(len(data.y)), []
+    for part in range(fold.max() + 1):
+        held = fold == part
+        said[held] = PEERS[kind].fit(data.X[~held], data.y[~held]).predict(data.X[held])
+        scores.append(score(kind, data.y[held], said[held]))
+    return scores, said
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
+@pytest.mark.parametrize("kind", SETS)
+def test_scores_are_scikit_learns_on_the_same_folds(tmp_path, saved, capsys, kind, algorithm):
+    path, data = saved(kind), SETS[kind]
+    learnt = learn(algorithm, path, tmp_path / "m", "-v", 4, "-e", 1e-4, *WORDS[kind])
+    scores, said = by_hand(kind, data, folds_of(path, kind, 4))
+    (found,) = tried(learnt)
+    # A row of 50 may be too close to the hyperplane to call.
+    close = {"rel": 1e-3} if kind == "svr" else {"abs": 2.01}
+    assert found["scores"] == pytest.approx(scores, **close)
+    assert found["score"] == pytest.approx(score(kind, data.y, said), **close)
+    assert found["rows"] == ROWS
+    assert learnt.facts["cross_validation"] == f"{found['score_name']} {found['score']!r}"
+    assert "searched" not in learnt.facts
+    out = capsys.readouterr().out
+    if kind == "svr":
+        lines = re.fullmatch(
+            r"Cross Validation Mean squared error = (\S+)\n"
+            r"Cross Validation Squared correlation coefficient = (\S+)\n",
+            out,
+        )
+        assert float(lines[2]) == pytest.approx(np.corrcoef(data.y, said)[0, 1] ** 2, rel=1e-2)
+        assert 0 < r2_score(data.y, said) < 1
+    else:
+        lines = re.fullmatch(r"Cross Validation Accuracy = (\S+)%\n", out)
+    assert float(lines[1]) == pytest.approx(found["score"], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["svc", "several", "svr"])
+def test_scores_of_sgd_are_those_of_a_file_for_each_fold(tmp_path, saved, predict, kind):
+    path, data = saved(kind), SETS[kind]
+    words = ("--epochs", 50, *WORDS[kind][:-2])
+    (found,) = tried(learn("sgd", path, tmp_path / "m", "-v", 4, *words))
+    fold, lines = folds_of(path, kind, 4), path.read_text().splitlines(keepends=True)
+    for part, its_score in enumerate(found["scores"]):
+        held = fold == part
+        for name, some in (("train", ~held), ("test", held)):
+            rows = [line for line, wanted in zip(lines, some, strict=True) if wanted]
+            (tmp_path / name).write_text("".join(rows))
+        one = learn("sgd", tmp_path / "train", tmp_path / "one", *words)
+        said = predict(tmp_path / "test", one.model).scores
+        # The same rows in another random order.
+        close = {"rel": 0.1} if kind == "svr" else {"abs": 4.01}
+        assert its_score == pytest.approx(score(kind, data.y[held], said), **close)
+
+
+def test_the_model_is_that_of_all_rows(tmp_path, saved):
+    path = saved("svc")
+    straight = learn("randsvm", path, tmp_path / "straight")
+    crossed = learn("randsvm", path, tmp_path / "crossed", "-v", 3)
+    assert crossed.body == straight.body
+    assert crossed.facts["configuration"] == straight.facts["configuration"] + " -v 3"
+
+
+def test_a_model_on_stdout_is_alone_there(command, saved):
+    ended = command("train", "randsvm", "-q", "-v", 3, saved("svc"), "-")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("svm_type c_svc\n")
+    assert "Cross Validation" not in ended.stdout
+    assert re.fullmatch(r"Cross Validation Accuracy = \S+%\n", ended.stderr)
+
+
+def test_a_json_report_is_alone_on_stdout(saved, tmp_path, capsys):
+    learn("randsvm", saved("svc"), tmp_path / "m", "-v", 3, "-c", "1,2", "--report", "json")
+    assert json.loads(capsys.readouterr().out)["support_vectors"] > 0
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "sgd"])
+@pytest.mark.parametrize("kind", ["svc", "several"])
+def test_a_class_may_be_missing_outside_of_a_fold(tmp_path, saved, algorithm, kind):
+    """Its one row is held out: whatever is learnt from the others has not heard of it."""
+    with saved(kind).open("a") as stream:
+        stream.write("9 1:20\n" if kind == "several" else "")
+    lines = saved(kind).read_text().splitlines(keepends=True)
+    if kind == "svc":
+        lines = [line for line in lines if line.startswith("1 ")] + ["-1 1:-9\n"]
+    else:
+        lines.append("9 1:20\n")
+    (tmp_path / "rare").write_text("".join(lines))
+    (found,) = tried(learn(algorithm, tmp_path / "rare", tmp_path / "m", "-v", 2))
+    assert found["score"] <= 100 * (1 - 1 / len(lines))
+
+
+# ---- the grid -----------------------------------------------------------------------------------
+
+GRIDS = {
+    "-c -g": ("svc", "randsvm", {"-c": (0.01, 1, 100), "-g": (0.001, 0.5)}),
+    "several": ("several", "osuna", {"-c": (0.01, 1), "-g": (0.001, 0.5)}),
+    "-p": ("svr", "randsvm", {"-p": (2, 0.1, 0.5)}),
+    "-n": ("one-class", "randsvm", {"-n": (0.8, 0.1, 0.3)}),
+    "components": ("svc", "randsvm", {"-g": (0.001, 0.5)}),
+    "--lambda": ("svc", "sgd", {"--lambda": (10, 0.001)}),
+    "sgd svr": ("svr", "sgd", {"-p": (3, 0.1), "-c": (0.001, 1)}),
+}
+FIELDS = {"-c": "C", "-g": "gamma", "-p": "epsilon", "-n": "nu", "--lambda": "lambda_"}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, saved, name, capsys):
+    kind, algorithm, grid = GRIDS[name]
+    path, words = saved(kind), WORDS[kind][:2] if kind in ("svr", "one-class") else ()
+    words = (*words, *(("--components", 100) if name == "components" else ()))
+    lists = [word for flag, values in grid.items() for word in (flag, ",".join(map(str, values)))]
+    found = learn(algorithm, path, tmp_path / "m", "-v", 3, *words, *lists)
+    every, (searched,) = tried(found), found.of("searched")
+    assert len(every) == np.prod([len(values) for values in grid.values()])
+    combinations = {tuple(one["values"][FIELDS[flag]] for flag in grid) for one in every}
+    assert combinations == set(all_of(list(grid.values())))
+    best = searched["tried"][0]
+    sign = 1 if kind == "svr" else -1
+    scores = [sign * one["score"] for one in searched["tried"]]
+    assert scores == sorted(scores)
+    assert scores[0] < scores[-1]
+    own = [word for flag in grid for word in (flag, best["values"][FIELDS[flag]])]
+    straight = learn(algorithm, path, tmp_path / "straight", *words, *own)
+    assert found.body == straight.body
+    assert found.facts["searched"] == str(len(every))
+    assert f"= {best['score']:g}" in capsys.readouterr().out
+
+
+def all_of(values: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    grids = np.meshgrid(*values, indexing="ij")
+    return list(zip(*(grid.ravel().tolist() for grid in grids), strict=True))
+
+
+def test_each_combination_has_the_score_of_its_own_cross_validation(tmp_path, saved):
+    found = learn("randsvm", saved("svc"), tmp_path / "m", "-c", "0.01,1", "-g", "0.01,0.5")
+    for one in tried(found):
+        values = [word for flag in ("-c", "-g") for word in (flag, one["values"][FIELDS[flag]])]
+        alone = learn("randsvm", saved("svc"), tmp_path / "alone", "-v", 5, *values)
+        assert tried(alone)[-1]["scores"] == one["scores"]
+
+
+def test_the_table_is_best_first(tmp_path, saved, command):
+    ended = command("train", "randsvm", "-v", 3, "-c", "0.001,1,10", saved("svc"), "m")
+    _, _, table = ended.stderr.partition("best first:\n")
+    rows = re.findall(r"^  C (\S+)  accuracy (\S+)$", table, re.MULTILINE)
+    assert len(rows) == 3
+    scores = [float(score) for _, score in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert float(oracle.trailer(tmp_path / "m")["C"]) == float(rows[0][0])
+
+
+def test_of_equals_the_first_in_the_grid_wins(tmp_path, saved):
+    """gamma is nothing to a linear kernel."""
+    learnt = learn("randsvm", saved("svc"), tmp_path / "m", "-t", 0, "-v", 3, "-g", "4,2,8")
+    assert len({one["score"] for one in tried(learnt)}) == 1
+    assert " -g 4 " in learnt.facts["configuration"]
+
+
+def without_times(events: list[dict]) -> list[dict]:
+    return sorted(({**one, "number": 0} for one in events), key=str)
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
+def test_jobs_change_nothing(tmp_path, saved, algorithm):
+    words = ("-v", 3, "-c", "0.01,1,3", *(("-g", "0.1,1") if algorithm == "randsvm" else ()))
+    one, three = (
+        learn(algorithm, saved("several"), tmp_path / f"{jobs}", *words, "--jobs", jobs)
+        for jobs in (1, 3)
+    )
+    assert one.model.read_bytes() == three.model.read_bytes()
+    assert without_times(tried(one)) == without_times(tried(three))
+
+
+def test_a_subset_is_searched_and_all_rows_are_trained_on(tmp_path, saved):
+    path, data = saved("svc"), SETS["svc"]
+    learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
+    with opened(path, "svc") as D:
+        rows = D.sample(Draw(0, selection.SUBSET_DRAW), 80)
+        fold = selection.folds_of(D.only(rows), 4, Draw(0, selection.FOLDS_DRAW))
+    scores, _ = by_hand("svc", Data(data.y[rows], data.X[rows]), fold)
+    (found,) = tried(learnt)
+    assert found["scores"] == pytest.approx(scores, abs=5.01)
+    assert found["rows"] == 80
+    assert learnt.body == learn("randsvm", path, tmp_path / "all", *WORDS["svc"]).body
+
+
+# ---- going on from a log ------------------------------------------------------------------------
+
+SEARCH = ("-v", 3, "-c", "0.01,0.1,1,10", "-g", 0.5)
+
+
+def again(path: Path, model: Path, log: bytes, *words: object) -> tuple[Learnt, list[dict]]:
+    """A search that finds a log there; and what it has tried."""
+    model.with_suffix(".jsonl").write_bytes(log)
+    learnt = learn("randsvm", path, model, *(words or SEARCH))
+    begun = log.count(b"\n") + (not log.endswith(b"\n") and bool(log))
+    return learnt, [one for one in learnt.events[begun:] if one["event"] == "tried"]
+
+
+@pytest.fixture
+def search(tmp_path, saved) -> tuple[Path, Learnt, bytes]:
+    """A file, a finished search on it, and its log."""
+    learnt = learn("randsvm", saved("svc"), tmp_path / "whole", *SEARCH)
+    return saved("svc"), learnt, (tmp_path / "whole.jsonl").read_bytes()
+
+
+def keep(log: bytes, combinations: int) -> bytes:
+    """The log as it was when so many combinations were done."""
+    lines = log.splitlines(keepends=True)
+    ends = [i for i, line in enumerate(lines) if json.loads(line)["event"] == "tried"]
+    return b"".join(lines[: ends[combinations - 1] + 1] if combinations else [])
+
+
+def test_what_a_log_has_is_taken_over(tmp_path, search):
+    path, whole, log = search
+    learnt, events = again(path, tmp_path / "again", keep(log, 2))
+    assert [one["resumed"] for one in events] == [True, True, False, False]
+    assert [one["number"] for one in events] == [1, 2, 3, 4]
+    assert {json.dumps(one["scores"]) for one in events} == {
+        json.dumps(one["scores"]) for one in tried(whole)
+    }
+    assert learnt.model.read_bytes() == whole.model.read_bytes()
+
+
+def test_it_is_taken_at_its_word(tmp_path, search):
+    """Nothing is computed again: a score that was altered wins."""
+    path, _, log = search
+    worst = re.sub(rb'("C": 0.01}.*?)"score": [0-9.]+', rb'\g<1>"score": 99.9', log)
+    assert worst != log
+    learnt, events = again(path, tmp_path / "again", worst)
+    assert all(one["resumed"] for one in events)
+    assert float(learnt.facts["C"]) == 0.01
+    assert learnt.facts["cross_validation"] == "accuracy 99.9"
+
+
+OTHER = {
+    "other data": lambda log: log.replace(b'"digest": "', b'"digest": "0'),
+    "other options": lambda log: log.replace(b" -e 0.001 ", b" -e 0.01 "),
+    "another seed": lambda log: log.replace(b"--seed 0", b"--seed 1"),
+    "other folds": lambda log: log.replace(b"-v 3", b"-v 4"),
+    "another algorithm": lambda log: log.replace(b'"randsvm -s', b'"osuna -s'),
+    "a line cut short": lambda log: keep(log, 1)[:-9],
+    "other things": lambda log: b'[1]\nnull\n"tried"\n{"event": "tried"}\nwords\n\xff\n',
+}
+
+
+@pytest.mark.parametrize("other", OTHER)
+def test_lines_of_something_else_are_ignored(tmp_path, search, other):
+    path, whole, log = search
+    altered = OTHER[other](log)
+    assert altered != log
+    model = tmp_path / "again"
+    model.with_suffix(".jsonl").write_bytes(altered)
+    # Not through `learn`, which reads the whole log as JSON.
+    words = ["randsvm", "-q", "--log", model.with_suffix(".jsonl"), *SEARCH, path, model]
+    rounds_of_train(words)
+    assert model.with_suffix(".jsonl").read_bytes().startswith(altered)
+    new = model.with_suffix(".jsonl").read_bytes()[len(altered) :].splitlines()
+    events = [json.loads(line) for line in new if line.startswith(b'{"event": "tried"')]
+    assert [one["resumed"] for one in events] == [False] * 4
+    assert model.read_bytes() == whole.model.read_bytes()
+
+
+def rounds_of_train(words: list[object]) -> None:
+    from randsvm.cli import train
+
+    train.train.main([str(word) for word in words], standalone_mode=False)
+
+
+def test_a_killed_search_goes_on_where_it_was(tmp_path):
+    path = gaussians(3000).save(tmp_path / "d")
+    search = ("-v", 3, "-c", "0.01,0.1,1,10,100,1000", "-g", 0.5, "--jobs", 1)
+    log = tmp_path / "log"
+    words = ("randsvm", *search, "--log", log, path, tmp_path / "m")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 60 * SLOWNESS
+    while not (log.exists() and log.read_text().count('"tried"') >= 2):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "m").exists()
+    done = [one for one in read_log(log) if one["event"] == "tried"]
+    before = log.read_bytes()
+    (tmp_path / "again.jsonl").write_bytes(before)
+    learnt = learn("randsvm", path, tmp_path / "again", *search)
+    events = tried(learnt)[len(done) :]
+    assert [one["resumed"] for one in events] == [True] * len(done) + [False] * (6 - len(done))
+    whole = learn("randsvm", path, tmp_path / "whole", *search)
+    assert learnt.model.read_bytes() == whole.model.read_bytes()
+
+
+# ---- time ---------------------------------------------------------------------------------------
+
+
+def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, saved, monkeypatch):
+    """Half of the time is for the search; the other half still trains."""
+    late, events, clock = 0.0, [], rounds.time.perf_counter
+    monkeypatch.setattr(rounds.time, "perf_counter", lambda: clock() + late)
+
+    def watch(event: object) -> None:
+        nonlocal late
+        events.append(event)
+        late = 600.0 if isinstance(event, selection.Tried) else late
+
+    grid = (("C", (1.0, 0.001, 10.0)),)
+    job = api.Job(
+        limits=Limits(time_limit=1000.0), resources=Resources(jobs=1), search=Search(3, None, grid)
+    )
+    files = str(saved("svc")), str(tmp_path / "m")
+    outcome = api.train_randsvm(*files, Params(gamma=0.5), RandsvmParams(), job, watch)
+    assert "no time for 2 of 3 combinations" in [getattr(one, "text", "") for one in events]
+    assert (outcome.stopped, outcome.evaluated) == ("no violators", True)
+    assert oracle.trailer(tmp_path / "m")["C"] == "1.0"
+    straight = learn("randsvm", saved("svc"), tmp_path / "straight", "-g", 0.5)
+    assert Learnt(tmp_path / "m", []).body == straight.body
+
+
+def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):
+    """The folds of several are under way at once: those that end first need not be of one."""
+    path = saved("svc")
+
+    def fit(D: Dataset, C: float) -> selection.Decision:
+        # Of each of the two one fold is slow.
+        assert D.chosen is not None
+        time.sleep(0.3 if bool(D.chosen[0]) == (C == 1) else 0)
+        return lambda X: np.zeros((X.shape[0], 1))
+
+    with opened(path, "svc") as D:
+        crossing = selection.Crossing.of(D, 2, 0, fit, 4)
+        two = [selection.Candidate({"C": C}, C, str(C)) for C in (1.0, 2.0)]
+        found = selection.compared(crossing, two, selection.Classified, Search(2), until=0.0)
+    assert len(found.tried) >= 1
+
+
+# ---- usage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ("-v 1", "folds must be from 2 to 1000, got 1"),
+        ("-v 1001", "folds must be from 2 to 1000, got 1001"),
+        ("-v 201", "-v 201: there are only 200 rows to cross-validate on"),
+        ("-v 90 --subset 80", "-v 90: there are only 80 rows to cross-validate on"),
+        ("--subset 10", "--subset is for cross-validation"),
+        ("-v 3 --subset 1", "subset must be >= 2 rows, got 1"),
+        ("-c 1,,2", "expected a number, or several as 1,2,8, found '1,,2'"),
+        ("-g 1,x", "expected a number, or several as 1,2,8, found '1,x'"),
+        ("-c 0,1", "C must be > 0 and finite, got 0.0"),
+        ("-c 1,0", "C must be > 0 and finite, got 0.0"),
+        ("-g 1,nan", "gamma must be >= 0 and finite, got nan"),
+        ("-s svr -p 0.1,-1", "epsilon must be >= 0 and finite, got -1.0"),
+        ("-s one-class -n 0.5,2", "nu must be > 0 and <= 1, got 2.0"),
+    ],
+)
+def test_usage_errors(tmp_path, saved, words, expected):
+    with pytest.raises((ParameterError, click.UsageError)) as refused:
+        learn("randsvm", saved("svc"), tmp_path / "m", *words.split())
+    assert refused.value.exit_code == 2
+    assert expected in str(refused.value)
+    assert not (tmp_path / "m").exists()
