@@ -1,0 +1,331 @@
+"""-b 1: Platt's sigmoid, against an optimiser, LIBSVM's and LIBLINEAR's own predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+import oracle
+import pytest
+from learning import Data, gaussians, learn
+from liblinear import liblinearutil
+from libsvm import svmutil
+from scipy import optimize, sparse
+from sklearn.datasets import load_svmlight_file
+from sklearn.metrics import log_loss
+
+from randsvm import api, probability, rounds
+from randsvm.errors import ModelError, ParameterError
+from randsvm.model import load
+from randsvm.params import Limits, Params, RandsvmParams, Resources
+
+# ---- the sigmoid --------------------------------------------------------------------------------
+
+
+def platts_loss(AB: np.ndarray, f: np.ndarray, positive: np.ndarray) -> float:
+    """Of the targets (N+ + 1)/(N+ + 2) and 1/(N- + 2)."""
+    count, rest = positive.sum(), (~positive).sum()
+    target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
+    z = AB[0] * f + AB[1]
+    return float((target * np.logaddexp(0, z) + (1 - target) * np.logaddexp(0, -z)).sum())
+
+
+RANDOM = np.random.default_rng(30)
+CASES = {
+    "overlapping": (RANDOM.normal(size=300) + np.repeat([1, -1], 150), np.arange(300) < 150),
+    "separable": (np.linspace(-2, 2, 50), np.linspace(-2, 2, 50) > 0),
+    "upside down": (RANDOM.normal(size=99) + np.repeat([-1, 1, 1], 33), np.arange(99) < 33),
+    "one of many": (RANDOM.normal(size=200), np.arange(200) == 7),
+    "says nothing": (np.zeros(30), np.arange(30) < 10),
+    "large": (1e4 * (RANDOM.normal(size=80) + np.repeat([1, -1], 40)), np.arange(80) < 40),
+    "small": (1e-5 * (RANDOM.normal(size=80) + np.repeat([1, -1], 40)), np.arange(80) < 40),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_sigmoid_is_the_best_there_is(case):
+    f, positive = CASES[case]
+    found = np.array(probability.fitted(f, positive))
+    size = np.abs(f).max() or 1.0
+    best = optimize.minimize(
+        lambda AB: platts_loss(AB / [size, 1], f, positive), [-1.0, 0.0], method="BFGS", tol=1e-9
+    )
+    assert platts_loss(found, f, positive) == pytest.approx(best.fun, abs=1e-5)
+    assert found[1] == pytest.approx(best.x[1], abs=1e-2)
+
+
+# ---- models of two classes ----------------------------------------------------------------------
+
+
+def shares_of(lines: list[str]) -> tuple[list[str], list[str], np.ndarray]:
+    """The labels of the first line, what was said of each row, the probabilities (m, K)."""
+    header, *rows = [line.split() for line in lines]
+    assert header[0] == "labels"
+    return header[1:], [row[0] for row in rows], np.array([row[1:] for row in rows], float)
+
+
+def loss_of(y: np.ndarray, labels: list[str], shares: np.ndarray) -> float:
+    """The log loss of probabilities of six digits, whose columns are these labels."""
+    order = np.argsort(np.array(labels, float))
+    return log_loss(y, (shares / shares.sum(axis=1, keepdims=True))[:, order])
+
+
+def bindings_say(path: Path, X: np.ndarray) -> tuple[list[float], np.ndarray]:
+    """svm-predict -b 1's labels and probabilities."""
+    model = svmutil.svm_load_model(str(path))
+    labels, _, shares = svmutil.svm_predict([], sparse.csr_matrix(X), model, "-b 1 -q")
+    return labels, np.array(shares)
+
+
+WORDS = ("-c", 2, "-g", 0.3)
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
+def test_libsvm_reads_them(tmp_path, predict, algorithm):
+    data, test = gaussians(400), gaussians(300, 1)
+    learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
+    labels, said, shares = shares_of(
+        predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines
+    )
+    theirs, their_shares = bindings_say(learnt.model, test.X)
+    assert labels == ["+1", "-1"]
+    assert shares == pytest.approx(their_shares, abs=1e-6)
+    assert [float(label) for label in said] == theirs
+
+
+def test_what_libsvm_fitted_is_read_here(tmp_path, predict):
+    data, test = gaussians(300), gaussians(200, 1)
+    model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -g 0.3")
+    svmutil.svm_save_model(str(tmp_path / "m"), model)
+    labels, said, shares = shares_of(
+        predict(test.save(tmp_path / "t"), tmp_path / "m", "-b", 1).lines
+    )
+    theirs, their_shares = bindings_say(tmp_path / "m", test.X)
+    assert list(map(int, labels)) == model.get_labels()
+    assert shares == pytest.approx(their_shares, abs=1e-6)
+    assert [float(label) for label in said] == theirs
+
+
+def test_the_label_is_the_one_of_the_larger_probability(tmp_path, predict):
+    """Also where f says the other: the sigmoid need not be 1/2 at f = 0."""
+    data = gaussians(600)
+    some = np.flatnonzero((data.y > 0) | (np.arange(600) % 8 == 0))
+    path = Data(data.y[some], data.X[some]).save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-c", 0.05, "-g", 0.3)
+    predicted = predict(path, learnt.model, "-b", 1)
+    labels, said, shares = shares_of(predicted.lines)
+    assert said == [labels[place] for place in shares.argmax(axis=1)]
+    plain = predict(path, learnt.model).lines
+    assert said != plain
+    right = np.mean(np.array(said, float) == data.y[some])
+    assert f"({round(right * len(some))}/{len(some)})" in predicted.out
+
+
+def test_labels_and_scores_without_b_1_are_as_ever(tmp_path, predict):
+    path = gaussians(200).save(tmp_path / "d")
+    without = learn("randsvm", path, tmp_path / "without", *WORDS)
+    learnt = learn("randsvm", path, tmp_path / "with", "-b", 1, *WORDS)
+    for words in [(), ("--scores",)]:
+        lines = [predict(path, one.model, *words).lines for one in (without, learnt)]
+        assert lines[0] == lines[1]
+    text = learnt.body.decode()
+    assert "probA" in text
+    kept = [line for line in text.splitlines() if not line.startswith("prob")]
+    assert kept == without.body.decode().splitlines()
+
+
+# ---- how good they are --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def german(real, tmp_path) -> tuple[Data, Data]:
+    """700 rows to train on, 300 to test on, saved as train and test."""
+    X, y = load_svmlight_file(real("german.numer_scale"))
+    data = Data(y, oracle.as_float32(X.toarray()))
+    lines = real("german.numer_scale").read_text().splitlines(keepends=True)
+    for name, some in (("train", slice(700)), ("test", slice(700, None))):
+        (tmp_path / name).write_text("".join(lines[some]))
+    return Data(data.y[:700], data.X[:700]), Data(data.y[700:], data.X[700:])
+
+
+GERMAN = ("-c", 10, "-g", 0.0417)
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
+def test_held_out_log_loss_is_libsvms(tmp_path, predict, german, algorithm):
+    (y, X), (test_y, test_X) = german
+    learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", "-b", 1, *GERMAN)
+    labels, _, shares = shares_of(predict(tmp_path / "test", learnt.model, "-b", 1).lines)
+    positive = list(map(float, labels)).index(1)
+    mine = log_loss(test_y > 0, shares[:, positive])
+    words = " ".join(map(str, GERMAN))
+    model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -b 1 {words}")
+    svmutil.svm_save_model(str(tmp_path / "theirs"), model)
+    theirs = bindings_say(tmp_path / "theirs", test_X)[1][:, model.get_labels().index(1)]
+    assert mine <= 1.05 * log_loss(test_y > 0, theirs)
+    # The usual mistake: a sigmoid fitted to the rows that were learnt.
+    sign = 1 if positive == 0 else -1
+    f, test_f = (
+        sign * predict(tmp_path / name, learnt.model, "--scores").scores
+        for name in ("train", "test")
+    )
+    A, B = probability.fitted(f, y > 0)
+    assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
+
+
+def test_several_classes(tmp_path, predict):
+    data, test = Data(*oracle.clouds(500)), Data(*oracle.clouds(500, 1))
+    learnt = learn("randsvm", data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
+    labels, said, shares = shares_of(
+        predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines
+    )
+    assert shares.sum(axis=1) == pytest.approx(np.ones(500), abs=1e-5)
+    assert said == [labels[place] for place in shares.argmax(axis=1)]
+    model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -c 2 -g 0.3")
+    svmutil.svm_save_model(str(tmp_path / "theirs"), model)
+    theirs, their_shares = bindings_say(tmp_path / "theirs", test.X)
+    # One against the rest and one against one are not the same, but as good.
+    best = loss_of(test.y, model.get_labels(), their_shares)
+    assert loss_of(test.y, labels, shares) <= 1.1 * best
+    assert np.mean(np.array(said, float) == test.y) >= np.mean(theirs == test.y) - 0.01
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_sigmoids_of_each_column(tmp_path, predict, classes):
+    """A and B in the model are what follows from --scores to the probabilities."""
+    data = Data(*oracle.clouds(300, 0, classes))
+    path = data.save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, *WORDS)
+    lines = predict(path, learnt.model, "--scores").lines
+    f = np.array([line.split() for line in lines], float)
+    heads = dict(line.partition(" ")[::2] for line in learnt.body.decode().splitlines()[:14])
+    A, B = (np.array(heads[name].split(), float) for name in ("probA", "probB"))
+    p = 1 / (1 + np.exp(A * f + B))
+    expected = np.hstack([p, 1 - p]) if classes == 2 else p / p.sum(axis=1, keepdims=True)
+    _, _, shares = shares_of(predict(path, learnt.model, "-b", 1).lines)
+    assert shares == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "words", [("randsvm", "--components", 100), ("sgd",), ("sgd", "-t", "rbf")]
+)
+@pytest.mark.parametrize("classes", [2, 4])
+def test_linear_machines_have_them_too(tmp_path, predict, words, classes):
+    data, test = (Data(*oracle.clouds(400, seed, classes)) for seed in (0, 1))
+    algorithm, *own = words
+    learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *own)
+    labels, _, shares = shares_of(predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(400), abs=1e-5)
+    prior = [np.mean(data.y == float(label)) for label in labels]
+    guess = loss_of(test.y, labels, np.tile(prior, (400, 1)))
+    assert loss_of(test.y, labels, shares) < 0.7 * guess
+
+
+# ---- logistic regression ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("words", [(), ("-b", 1)])
+def test_a_logistic_regression_is_its_own_sigmoid(tmp_path, predict, classes, words):
+    data = Data(*oracle.clouds(400, 0, classes))
+    path = data.save(tmp_path / "d")
+    learnt = learn("sgd", path, tmp_path / "m", "--loss", "log", *words)
+    labels, said, shares = shares_of(predict(path, learnt.model, "-b", 1).lines)
+    model = liblinearutil.load_model(str(learnt.model))
+    theirs, _, their_shares = liblinearutil.predict([], sparse.csr_matrix(data.X), model, "-b 1 -q")
+    assert [int(label) for label in labels] == model.get_labels()
+    assert shares == pytest.approx(np.array(their_shares), abs=1e-6)
+    assert [float(label) for label in said] == theirs
+    assert "probA" not in learnt.facts
+
+
+def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
+    data = gaussians(300)
+    path = data.save(tmp_path / "d")
+    learnt = learn("sgd", path, tmp_path / "m", "-b", 1)
+    labels, _ = oracle.liblinear_predictions(learnt.model, data.X)
+    assert (labels == predict(path, learnt.model).scores).all()
+    assert len(learnt.facts["probA"].split()) == 1
+
+
+# ---- runs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
+def test_jobs_change_no_byte(tmp_path, algorithm):
+    path = Data(*oracle.clouds(300)).save(tmp_path / "d")
+    models = [
+        learn(algorithm, path, tmp_path / "m", "-b", 1, "--jobs", jobs).model.read_bytes()
+        for jobs in (1, 3)
+    ]
+    assert models[0] == models[1]
+    seeded = learn(algorithm, path, tmp_path / "m", "-b", 1, "--seed", 1)
+    assert load(str(seeded.model)).sigmoid is not None
+
+
+def test_without_time_there_is_a_model_without_probabilities(tmp_path, monkeypatch):
+    late, events, clock = 0.0, [], rounds.time.perf_counter
+    monkeypatch.setattr(rounds.time, "perf_counter", lambda: clock() + late)
+
+    def watch(event: object) -> None:
+        nonlocal late
+        events.append(event)
+        late = 2000.0 if isinstance(event, rounds.Iteration) else late
+
+    path = gaussians(200).save(tmp_path / "d")
+    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
+    params = Params(probability=True), RandsvmParams()
+    api.train_randsvm(str(path), str(tmp_path / "m"), *params, job, watch)
+    said = [getattr(event, "text", "") for event in events]
+    assert "no time for -b 1: the model has no probabilities" in said
+    assert b"probA" not in (tmp_path / "m").read_bytes()
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "algorithm, words, expected",
+    [
+        ("randsvm", "-b 1 -s svr", "-b 1: probabilities are for -s svc, not svr"),
+        ("osuna", "-b 1 -s one-class", "-b 1: probabilities are for -s svc, not one-class"),
+        ("sgd", "-b 1 -s svr", "-b 1: probabilities are for -s svc, not svr"),
+        ("sgd", "-b 1 --update m", "--update fits no probabilities: no -b 1"),
+        ("randsvm", "-b 2", "expected 0 or 1, found '2'"),
+    ],
+)
+def test_training_refuses(tmp_path, algorithm, words, expected):
+    path = gaussians(60).save(tmp_path / "d")
+    with pytest.raises((ParameterError, click.UsageError)) as refused:
+        learn(algorithm, path, tmp_path / "m", *words.split())
+    assert (refused.value.exit_code, expected in str(refused.value)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "algorithm, words",
+    [("randsvm", ()), ("sgd", ()), ("randsvm", ("-s", "svr")), ("sgd", ("-s", 2))],
+)
+def test_a_model_without_probabilities_is_refused(tmp_path, predict, algorithm, words):
+    path = gaussians(60).save(tmp_path / "d")
+    learnt = learn(algorithm, path, tmp_path / "m", *words)
+    (tmp_path / "output").write_text("old\n")
+    with pytest.raises(ModelError, match="expected a model with probabilities") as refused:
+        predict(path, learnt.model, "-b", 1)
+    assert refused.value.exit_code == 65
+    assert (tmp_path / "output").read_text() == "old\n"
+
+
+def test_scores_and_probabilities_are_not_both_written(tmp_path, predict):
+    path = gaussians(60).save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1)
+    with pytest.raises(ParameterError, match="give one of --scores and -b 1"):
+        predict(path, learnt.model, "-b", 1, "--scores")
+
+
+def test_a_model_with_a_sigmoid_is_not_updated(tmp_path):
+    """Its sigmoid would no longer be about what is learnt."""
+    path = gaussians(60).save(tmp_path / "d")
+    old = learn("sgd", path, tmp_path / "old", "-b", 1)
+    with pytest.raises(ModelError, match="without -b 1 to go on from"):
+        learn("sgd", path, tmp_path / "m", "--update", old.model)
