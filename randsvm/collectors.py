@@ -72,8 +72,13 @@ class Smallest:
 
     @classmethod
     def of(cls, keep: int, rows: np.ndarray, keys: np.ndarray) -> Smallest:
+        count = len(rows)
+        if 0 < keep < count // 2:
+            # To sort is dear: first drop what is above the last that may stay.
+            low = keys <= np.partition(keys, keep - 1)[keep - 1]
+            rows, keys = rows[low], keys[low]
         order = np.lexsort((rows, keys))[:keep]
-        return cls(keep, len(rows), rows[order], keys[order])
+        return cls(keep, count, rows[order], keys[order])
 
     def __add__(self, other: Smallest) -> Smallest:
         # An empty side may hold keys of another dtype, which must not widen the other's.

@@ -149,15 +149,24 @@ class Dataset:
         """A view whose y is targets[class]; shares the data, not the running values."""
         return self._view(targets=np.asarray(targets, float))
 
-    def only(self, rows: np.ndarray) -> Dataset:
-        """A view with some of this view's rows, (m,) int64 ascending, numbered anew from 0."""
-        stored = rows if self.chosen is None else np.flatnonzero(self.chosen)[rows]
-        chosen = np.zeros(self.stored[-1], bool)
-        chosen[stored] = True
-        nnz = round(self.nnz * len(rows) / self.n)
-        view = self._view(chosen=chosen, n=len(rows), nnz=nnz)
-        view._count_from(np.searchsorted(stored, self.stored))
+    def only(self, mine: np.ndarray) -> Dataset:
+        """A view with some of this view's rows, numbered anew from 0. mine : (n,) bool."""
+        chosen = mine
+        if self.chosen is not None:
+            chosen = self.chosen.copy()
+            chosen[chosen] = mine
+        n = int(mine.sum())
+        view = self._view(chosen=chosen, n=n, nnz=round(self.nnz * n / self.n))
+        ends = zip(self.stored[:-1], self.stored[1:], strict=True)
+        counts = [np.count_nonzero(chosen[begin:end]) for begin, end in ends]
+        view._count_from(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
         return view
+
+    def rows(self, rows: np.ndarray) -> np.ndarray:
+        """A mask of the rows with these numbers, (n,) bool."""
+        mask = np.zeros(self.n, bool)
+        mask[rows] = True
+        return mask
 
     def scaled(self, scaling: Scaling) -> Dataset:
         """A view whose rows are scaled whenever they are read; before any `mapped`."""
@@ -182,7 +191,11 @@ class Dataset:
 
     def labels(self) -> np.ndarray:
         """y of every row, (n,) float64."""
-        return np.concatenate(list(self.map(self._labels_of)))
+        return np.concatenate(list(self.labels_by_shard()))
+
+    def labels_by_shard(self) -> Iterator[np.ndarray]:
+        """y of the rows of each shard."""
+        return self.map(self._labels_of)
 
     def _labels_of(self, shard: Shard) -> np.ndarray:
         return np.concatenate([self.original.chunk(n).y for n in range(shard.first, shard.last)])
@@ -381,12 +394,22 @@ class Dataset:
 
     def sample(self, draw: Draw, m: int) -> np.ndarray:
         """Row numbers of a uniform sample of m rows, ascending; (min(m, n),) int64."""
+        if m >= self.n:
+            return np.arange(self.n)
+        # Keys are uniform: hardly ever are fewer than m rows below this one.
+        share = min(1.0, (m + 8 * math.sqrt(m) + 8) / self.n)
+        limit = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
         def smallest(shard: Shard) -> Smallest:
-            rows = np.arange(shard.start, shard.stop)
-            return Smallest.of(m, rows, draw.keys(shard.start, shard.stop))
+            keys = draw.keys(shard.start, shard.stop)
+            low = np.flatnonzero(keys <= limit)
+            return Smallest(m, len(low), low + shard.start, keys[low])
 
-        return np.sort(sum(self.map(smallest), Smallest(m)).rows)
+        parts = list(self.map(smallest))
+        rows, keys = (np.concatenate([getattr(p, of) for p in parts]) for of in ("rows", "keys"))
+        if len(rows) < m:
+            rows, keys = np.arange(self.n), draw.keys(0, self.n)
+        return np.sort(Smallest.of(m, rows, keys).rows)
 
     def sample_of_each_class(self, draw: Draw, m: int) -> np.ndarray:
         """Row numbers of the m rows of smallest key in each distinct y; ascending."""

@@ -392,6 +392,7 @@ class _Trial:
     configuration: list[str]
     searched: Searched | None
     sigmoid: np.ndarray | None = None
+    saved: bool = False
 
     def run(self) -> Learnt:
         training, clock = self.training, self.clock
@@ -413,12 +414,12 @@ class _Trial:
                     training.at_once,
                     end,
                 )
+            return self.save(learning, found, learning.reason)
         except Interrupted as signal:
             clock.armed = False
-            if learning.learner.learnt:
+            if learning.learner.learnt and not self.saved:
                 self.save(learning, found, str(signal))
             raise
-        return self.save(learning, found, learning.reason)
 
     def save(self, learning: _Learning, found: LinearFindings | None, reason: str) -> Learnt:
         """Write the answer as the model; found is its evaluation, None if there was no time."""
@@ -474,6 +475,7 @@ class _Trial:
             sigmoid=self.sigmoid,
             facts=facts,
         ).save(self.model)
+        self.saved = True
         outcome = replace(outcome, seconds=self.clock.seconds)
         tell(outcome)
         return outcome
@@ -483,8 +485,8 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     """The rows to learn from, and those held out: a share of D, drawn at random."""
     if share is None:
         return D, None
-    held = D.sample(rng.next(), min(max(1, round(share * D.n)), D.n - 1))
-    return D.only(np.setdiff1d(np.arange(D.n), held)), D.only(held)
+    held = D.rows(D.sample(rng.next(), min(max(1, round(share * D.n)), D.n - 1)))
+    return D.only(~held), D.only(held)
 
 
 def _state(learner: Learner, t: float) -> dict[str, str]:
@@ -545,11 +547,14 @@ def _update(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -
         reason = TIME_LIMIT
     except Interrupted as signal:
         clock.armed = False
-        if stream.learner.learnt:
-            stream.save(str(signal))
+        stream.save_once(str(signal))
         raise
     clock.armed = False
-    return stream.save(reason)
+    try:
+        return stream.save(reason)
+    except Interrupted as signal:
+        stream.save_once(str(signal))
+        raise
 
 
 def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, float]:
@@ -618,6 +623,7 @@ class _Stream:
         self.loss = self.errors = 0.0
         self.told = 0
         self.saved = 0, time.perf_counter()
+        self.done = False
 
     def learn(self, block: svmlight.Block, y: np.ndarray) -> None:
         began = time.perf_counter()
@@ -691,9 +697,15 @@ class _Stream:
             facts=facts,
         ).save(self.model)
 
+    def save_once(self, reason: str) -> None:
+        """What was learnt, if that is anything and the last word was not spoken yet."""
+        if self.learner.learnt and not self.done:
+            self.save(reason)
+
     def save(self, reason: str) -> Learnt:
         self._count(tell_it=False)
         self._write(reason)
+        self.done = True
         rows = max(self.learner.learnt, 1)
         outcome = Learnt(
             self.model,

@@ -433,7 +433,7 @@ class _Trial:
             if progress.best.solution is None:
                 return self._nothing(problem, TIME_LIMIT)
             SV, reason = progress.best.solution, TIME_LIMIT
-        if not progress.time_to_evaluate(SV):
+        if not progress.time_to_evaluate():
             return self._running(SV, reason)
         V = evaluate(problem.D, SV, Draws(job.run.seed))
         # Any round's D bounds the optimum from below.
@@ -581,7 +581,8 @@ class _Progress:
         self.count = self.begun = 0
         self.solve_seconds = 0.0
         self.closing = False
-        self.scan_rate = 0.0
+        # What a scan of all support vectors takes.
+        self.scan_seconds = 0.0
         self.problem: Problem | None = None
 
     @property
@@ -600,7 +601,7 @@ class _Progress:
         now = time.perf_counter()
         self.ends = now + (self.trained - now) / left
         self.problem, self.begun, self.closing = problem, self.begun + 1, False
-        self.best, self.scan_rate = Best(), 0.0
+        self.best, self.scan_seconds = Best(), 0.0
 
     @property
     def over(self) -> bool:
@@ -613,13 +614,12 @@ class _Progress:
 
     @property
     def deadline(self) -> float:
-        support_vectors = len(self.best.solution) if self.best.solution else 0
-        return self.ends - HEADROOM * self.scan_rate * support_vectors - LATE
+        return self.ends - HEADROOM * self.scan_seconds - LATE
 
-    def time_to_evaluate(self, SV: SV) -> bool:
+    def time_to_evaluate(self) -> bool:
         """Whether a closing evaluation ends in time; nothing is broken off from here on."""
         self.closing = True
-        return time.perf_counter() + self.scan_rate * len(SV) <= self.ends + LATE
+        return time.perf_counter() + self.scan_seconds <= self.ends + LATE
 
     def __call__(self, event: object) -> None:
         self.watch(event)
@@ -630,7 +630,7 @@ class _Progress:
             raise TimeLimitError
 
     def iteration(self, SV: SV, V: Violators) -> None:
-        self.scan_rate = V.seconds
+        self.scan_seconds = V.seconds
         self.count += 1
         self.solve_seconds += SV.solve.seconds
         self.best.see(SV, V)

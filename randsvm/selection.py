@@ -116,8 +116,8 @@ class Crossing(Generic[P]):
 
     def fitted(self, params: P, fold: int) -> tuple[Dataset, Decision]:
         """The rows held out, and what was learnt from all others."""
-        held = self.D.only(np.flatnonzero(self.fold == fold))
-        return held, self.fit(self.D.only(np.flatnonzero(self.fold != fold)), params)
+        held = self.D.only(self.fold == fold)
+        return held, self.fit(self.D.only(self.fold != fold), params)
 
     def decisions(self, params: P, until: float) -> np.ndarray | None:
         """f of every row by the machine that has not seen it, (n, K) float64; None: not all were
@@ -294,7 +294,7 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
     """A view of so many rows, drawn at random; None: D."""
     if rows is None or rows >= D.n:
         return D
-    return D.only(D.sample(Draw(seed, SUBSET_DRAW), rows))
+    return D.only(D.rows(D.sample(Draw(seed, SUBSET_DRAW), rows)))
 
 
 def _side_by_side(

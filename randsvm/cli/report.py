@@ -128,6 +128,8 @@ class Report:
         try:
             self.log.write(json.dumps({"event": name, **_plain(event)}) + "\n")
             self.log.flush()
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise TransferError(f"writing {self.log_file}: {error.strerror}") from error
 
