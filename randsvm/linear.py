@@ -38,6 +38,8 @@ END_OF_DATA = "end of the data"
 
 # --epochs auto gives up when so many epochs in a row were no better.
 PATIENCE = 5
+# A step costs as many classes.
+MOST_CLASSES = 10_000
 # A closing evaluation takes about as long as a pass that only adds up |x|^2, times this.
 EVALUATION = 3.0
 
@@ -226,7 +228,9 @@ def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) ->
     job = replace(job, search=job.search.resolved())
     with closing(dataset.load(data, reading, job.resources)) as whole:
         params = params.resolved(whole.n)
-        training = _Training(Subject.of(whole, data, params.task), job)
+        # Weights and their sums are 16 bytes for each feature and class.
+        most = min(MOST_CLASSES, max(2, job.resources.memory // (16 * max(whole.d, 1))))
+        training = _Training(Subject.of(whole, data, params.task, most), job)
         if (mapping := training.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
         _Task.of(training.subject.D, training.subject.labels, params)  # refuses unknown labels

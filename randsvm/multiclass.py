@@ -15,7 +15,9 @@ from scipy import sparse
 
 from randsvm import dataset
 from randsvm.dataset import Dataset
+from randsvm.errors import DataError
 from randsvm.events import Notice, tell
+from randsvm.files import display_name
 from randsvm.kernels import Expansion, Kernel, Matrix, Space, prefers_dense
 from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.params import Params
@@ -24,6 +26,10 @@ from randsvm.scan import Certificate
 from randsvm.solution import SV
 
 EMPTY = np.empty(0)
+
+
+# Of kernel machines, which are trained one for each class.
+MOST_CLASSES = 1000
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,8 @@ class Subject:
     values: tuple[int | str, ...]
 
     @staticmethod
-    def of(whole: Dataset, path: str, task: str) -> Subject:
-        """Raises DataError when there is only one class to tell apart."""
+    def of(whole: Dataset, path: str, task: str, most: int = MOST_CLASSES) -> Subject:
+        """Raises DataError when there is only one class to tell apart, or more than `most`."""
         if task == "svr":
             return Subject(whole, (), ())
         header = whole.header
@@ -72,6 +78,10 @@ class Subject:
             D = whole.relabel(np.array(found, float))
             return Subject(D, ONE_CLASS_LABELS, ONE_CLASS_VALUES)
         D, order = dataset.labelled_classes(whole, path)
+        if len(order) > most:
+            problem = f"expected at most {most:,} classes, found {len(order):,}"
+            hint = " (-s svr takes numbers as targets)" if isinstance(header.values[0], int) else ""
+            raise DataError(display_name(path), 1, 1, problem + hint)
         names = tuple(header.names[i] for i in order)
         return Subject(D, names, tuple(header.values[i] for i in order))
 

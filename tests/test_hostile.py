@@ -149,7 +149,8 @@ def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path):
     ended = process(tmp_path, *TRAIN, "-", "m", stdin=rows)
     assert (ended.code, ended.said) == (
         65,
-        "<stdin>:1:1: expected two classes, found 200000 classes\n",
+        "<stdin>:1:1: expected at most 1,000 classes, found 200,000 (-s svr takes numbers as "
+        "targets)\n",
     )
     assert ended.megabytes < 250
 

@@ -47,6 +47,7 @@ ROWS = [
     ["params"],
     ["events"],
     ["errors"],
+    ["startup"],
     [""],  # the package itself: its version
 ]
 RANK = {room: rank for rank, rooms in enumerate(ROWS) for room in rooms}
