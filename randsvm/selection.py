@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isnan, nan
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -205,7 +205,7 @@ def compared(
     began = time.perf_counter()
     digest = crossing.D.header.digest
     logged = {
-        (line["configuration"], line["digest"]): {name: line[name] for name in RESULT}
+        (line["configuration"], line["digest"]): {name: _with_nan(line[name]) for name in RESULT}
         for line in known.tried
         if _whole(line)
     }
@@ -266,7 +266,9 @@ def compared(
             Notice(f"no time for {len(candidates) - len(tried)} of {len(candidates)} combinations")
         )
     sign = count().sign
-    order = sorted(tried, key=lambda place: (-sign * tried[place].score, place))
+    order = sorted(
+        tried, key=lambda place: (isnan(tried[place].score), -sign * tried[place].score, place)
+    )
     found = Searched([tried[place] for place in order], time.perf_counter() - began)
     tell(found)
     return found
@@ -283,11 +285,19 @@ def _whole(line: Mapping[str, Any]) -> bool:
     scores, details = line["scores"], line["details"]
     if not (isinstance(scores, list) and scores and isinstance(details, dict)):
         return False
-    numbers = [*scores, line["score"], line["rows"], *details.values()]
+    numbers = [*scores, line["score"], line["rows"]]
+    numbers += [value for value in details.values() if value is not None]
     words = line["configuration"], line["digest"], line["score_name"]
     return all(type(one) in (int, float) for one in numbers) and all(
         isinstance(word, str) for word in words
     )
+
+
+def _with_nan(value: Any) -> Any:
+    """What JSON has null for."""
+    if isinstance(value, dict):
+        return {name: _with_nan(one) for name, one in value.items()}
+    return nan if value is None else value
 
 
 def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:

@@ -228,7 +228,7 @@ GRIDS = {
     "--lambda": ("svc", "sgd", {"--lambda": (10, 0.001)}),
     "sgd svr": ("svr", "sgd", {"-p": (3, 0.1), "-c": (0.001, 1)}),
 }
-FIELDS = {"-c": "C", "-g": "gamma", "-p": "epsilon", "-n": "nu", "--lambda": "lambda_"}
+FIELDS = {"-c": "C", "-g": "gamma", "-p": "epsilon", "-n": "nu", "--lambda": "lambda"}
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -277,22 +277,24 @@ def test_the_table_is_best_first(tmp_path, saved, command):
     assert float(oracle.trailer(tmp_path / "m")["C"]) == float(rows[0][0])
 
 
-def test_of_equals_the_first_in_the_grid_wins(tmp_path, saved):
-    """gamma is nothing to a linear kernel."""
-    learnt = learn("randsvm", saved("svc"), tmp_path / "m", "-t", 0, "-v", 3, "-g", "4,2,8")
-    assert len({one["score"] for one in tried(learnt)}) == 1
-    assert " -g 4 " in learnt.facts["configuration"]
+def test_of_equals_the_first_in_the_grid_wins(tmp_path):
+    """Rows that are far apart are told from each other in any way."""
+    y, X = SETS["svc"]
+    path = Data(y, X + 50 * y[:, None]).save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-t", 0, "-v", 3, "-c", "4,2,8")
+    assert {one["score"] for one in tried(learnt)} == {100}
+    assert " -c 4 " in learnt.facts["configuration"]
 
 
 def without_times(events: list[dict]) -> list[dict]:
     return sorted(({**one, "number": 0} for one in events), key=str)
 
 
-@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_jobs_change_nothing(tmp_path, saved, algorithm):
-    words = ("-v", 3, "-c", "0.01,1,3", *(("-g", "0.1,1") if algorithm == "randsvm" else ()))
+@pytest.mark.parametrize("words", ["randsvm --gap 0.01 --sample-size 50 -g 0.1,1", "sgd"])
+def test_jobs_change_nothing(tmp_path, saved, words):
+    algorithm, *own = *words.split(), "-v", 3, "-c", "0.01,1,3"
     one, three = (
-        learn(algorithm, saved("several"), tmp_path / f"{jobs}", *words, "--jobs", jobs)
+        learn(algorithm, saved("several"), tmp_path / f"{jobs}", *own, "--jobs", jobs)
         for jobs in (1, 3)
     )
     assert one.model.read_bytes() == three.model.read_bytes()
@@ -368,6 +370,8 @@ OTHER = {
     "other folds": lambda log: log.replace(b"-v 3", b"-v 4"),
     "another algorithm": lambda log: log.replace(b'"randsvm -s', b'"osuna -s'),
     "a line cut short": lambda log: keep(log, 1)[:-9],
+    "a line without scores": lambda log: re.sub(rb'"scores": .*?], ', b"", log),
+    "a line with a word for a score": lambda log: re.sub(rb'"score": [^,]*', b'"score": "x"', log),
     "other things": lambda log: b'[1]\nnull\n"tried"\n{"event": "tried"}\nwords\n\xff\n',
 }
 
@@ -395,8 +399,19 @@ def rounds_of_train(words: list[object]) -> None:
     train.train.main([str(word) for word in words], standalone_mode=False)
 
 
+def test_numbers_that_json_has_not_come_back(tmp_path, capsys):
+    """Targets that are all the same have no correlation with anything."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    (tmp_path / "d").write_text(oracle.svmlight_text([1] * 30, X))
+    line = "Cross Validation Squared correlation coefficient = nan\n"
+    for _ in range(2):
+        learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "-s", "svr", "-v", 3)
+        assert line in capsys.readouterr().out
+    assert [one["resumed"] for one in tried(learnt)] == [False, True]
+
+
 def test_a_killed_search_goes_on_where_it_was(tmp_path):
-    path = gaussians(3000).save(tmp_path / "d")
+    path = gaussians(1500).save(tmp_path / "d")
     search = ("-v", 3, "-c", "0.01,0.1,1,10,100,1000", "-g", 0.5, "--jobs", 1)
     log = tmp_path / "log"
     words = ("randsvm", *search, "--log", log, path, tmp_path / "m")
@@ -464,6 +479,17 @@ def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):
     assert len(found.tried) >= 1
 
 
+def test_a_score_that_is_no_number_is_the_worst(saved):
+    def fit(D: Dataset, value: float) -> selection.Decision:
+        return lambda X: np.full((X.shape[0], 1), value)
+
+    with opened(saved("svr"), "svr") as D:
+        crossing = selection.Crossing.of(D, 2, 0, fit, 1)
+        every = [selection.Candidate({}, value, str(value)) for value in (3.0, np.nan, 0.0, 9.0)]
+        found = selection.compared(crossing, every, selection.Regressed, Search(2))
+    assert [one.configuration for one in found.tried] == ["0.0", "3.0", "9.0", "nan"]
+
+
 # ---- usage --------------------------------------------------------------------------------------
 
 
@@ -486,8 +512,10 @@ def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):
     ],
 )
 def test_usage_errors(tmp_path, saved, words, expected):
+    # Before anything is read, but where it takes the number of rows.
+    path = saved("svc") if "rows to" in expected else tmp_path / "missing"
     with pytest.raises((ParameterError, click.UsageError)) as refused:
-        learn("randsvm", saved("svc"), tmp_path / "m", *words.split())
+        learn("randsvm", path, tmp_path / "m", *words.split())
     assert refused.value.exit_code == 2
     assert expected in str(refused.value)
     assert not (tmp_path / "m").exists()
