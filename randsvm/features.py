@@ -95,8 +95,9 @@ class Statistics:
         values = X.data.astype(np.float64)
         low, high = (f(axis=0).toarray().ravel().astype(np.float64) for f in (X.min, X.max))
         mean = np.bincount(X.indices, values, d) / m
-        squares = np.bincount(X.indices, values**2, d) - m * mean**2
-        return Statistics(m, low, high, mean, np.maximum(squares, 0.0))
+        zeros = m - np.bincount(X.indices, minlength=d)
+        squares = np.bincount(X.indices, np.square(values - mean[X.indices]), d) + zeros * mean**2
+        return Statistics(m, low, high, mean, squares)
 
     def __add__(self, other: Statistics) -> Statistics:
         """Chan, Golub, LeVeque 1983: nothing is lost where the mean is large."""
@@ -135,7 +136,8 @@ class Scaling:
         else:
             middle = found.mean if centred else None
             half = np.sqrt(found.squares / found.n)
-        constant = (found.high == found.low) if centred else half == 0
+        # Not by the deviation: rounding leaves a constant 1e-17 of it.
+        constant = found.high == found.low
         factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, half))
         return Scaling(name, middle, factor)
 
