@@ -1,0 +1,348 @@
+"""--scale: what is fitted is scikit-learn's, and a model brings it along to raw rows."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import reduce
+from operator import add
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from learning import Data, learn
+from liblinear import liblinearutil
+from libsvm import svmutil
+from scipy import sparse
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
+
+from randsvm.errors import ModelError, RandsvmError
+from randsvm.features import Scaling, Statistics
+from randsvm.model import load
+
+DENSE = {
+    "minmax": lambda: MinMaxScaler((-1, 1)),
+    "standard": StandardScaler,
+    "unit": Normalizer,
+}
+SPARSE = {
+    "minmax": MaxAbsScaler,
+    "standard": lambda: StandardScaler(with_mean=False),
+    "unit": Normalizer,
+}
+
+# ---- what is fitted -----------------------------------------------------------------------------
+
+
+def some_rows(density: float, seed: int = 0) -> np.ndarray:
+    """100 rows of 6 features of all sizes, some of them 0."""
+    rng = np.random.default_rng([seed, 40])
+    X = rng.normal(size=(100, 6)) * [1, 1e-3, 1e3, 1, 5, 1] + [0, 0, 0, 3, -7, 0]
+    return oracle.as_float32(X * (rng.random((100, 6)) < density))
+
+
+def huge_means() -> np.ndarray:
+    """A million and noise; its square has no digits left for the noise."""
+    X = some_rows(1.0)
+    X[:, 0] = 1e6 + np.random.default_rng(41).normal(size=100)
+    return oracle.as_float32(X)
+
+
+def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
+    """From several parts of the rows."""
+    parts = [sparse.csr_matrix(part.astype(np.float32)) for part in np.array_split(X, pieces)]
+    return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), centred)
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+@pytest.mark.parametrize("X", [some_rows(1.0), some_rows(0.6), huge_means()])
+def test_dense_rows_are_scaled_as_scikit_learn_does(name, X, pieces):
+    scaled = fitted(name, X, True, pieces).apply(sparse.csr_matrix(X.astype(np.float32)))
+    assert scaled.dtype == np.float32
+    assert scaled.toarray() == pytest.approx(DENSE[name]().fit_transform(X), rel=1e-5, abs=1e-6)
+
+
+def test_sparse_rows_with_a_constant_and_a_huge_mean():
+    """They stay what they are where most other features are zero."""
+    X = some_rows(0.1)
+    X[:, 0], X[:, 1] = 0.1, huge_means()[:, 0]
+    X = oracle.as_float32(X)
+    factor = fitted("standard", X, False, 3).factor
+    assert factor[0] == 0
+    assert factor[1:] == pytest.approx(
+        1 / StandardScaler(with_mean=False).fit(X).scale_[1:], rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_sparse_rows_keep_their_zeros(name):
+    X = some_rows(0.2)
+    rows = sparse.csr_matrix(X.astype(np.float32))
+    scaled = fitted(name, X, False, 3).apply(rows)
+    assert scaled.nnz == rows.nnz
+    expected = SPARSE[name]().fit_transform(sparse.csr_matrix(X)).toarray()
+    assert scaled.toarray() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
+def test_unit_rows_have_length_1(size):
+    """Also where their squares are beyond float32; a row without anything stays so."""
+    X = oracle.as_float32(some_rows(0.5) * size)
+    X[3] = 0
+    scaled = Scaling("unit").apply(sparse.csr_matrix(X.astype(np.float32))).toarray()
+    # scikit-learn's Normalizer leaves rows alone that are shorter than 2e-15.
+    length = np.linalg.norm(X, axis=1, keepdims=True)
+    assert scaled == pytest.approx(X / np.where(length > 0, length, 1), rel=1e-6)
+    assert (scaled[3] == 0).all()
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_a_feature_that_never_changes_is_nothing(name, centred):
+    X = some_rows(1.0 if centred else 0.2)
+    X[:, 2], X[:, 3], X[:, 4] = 0, 0.1, -1e6
+    X = oracle.as_float32(X)
+    found = fitted(name, X, centred, 3)
+    assert (found.factor[2:5] == 0).all()
+    scaled = found.apply(sparse.csr_matrix(X.astype(np.float32))).toarray()
+    assert (scaled[:, 2:5] == 0).all()
+    assert np.isfinite(scaled).all()
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+def raw(rows: int, seed: int = 0) -> Data:
+    """Classes 1 to 3 in features of very different sizes and places."""
+    y, X = oracle.clouds(rows, seed, 3, 4)
+    return Data(y, oracle.as_float32(X * [1, 100, 1e-3, 20] + [0, 500, 0, -3]))
+
+
+def two(data: Data) -> Data:
+    return Data(np.where(data.y == 1, 1.0, -1.0), data.X)
+
+
+def targets(data: Data) -> Data:
+    return Data(data.y + data.X[:, 0], data.X)
+
+
+# What LIBSVM is given, and of which rows; the scaling is always fitted here.
+KINDS = {
+    "svc": (two, ("-g", 0.3, "-c", 2), "-g 0.3 -c 2"),
+    "one-class": (two, ("-s", 2, "-n", 0.3, "-g", 0.3), "-s 2 -n 0.3 -g 0.3"),
+    "svr": (targets, ("-s", 3, "-p", 0.2, "-g", 0.3), "-s 3 -p 0.2 -g 0.3"),
+}
+
+
+def saved(path: Path, data: Data) -> Path:
+    path.write_text(oracle.svmlight_text([f"{label:g}" for label in data.y], data.X))
+    return path
+
+
+@pytest.mark.parametrize("name", DENSE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_raw_rows_are_predicted_as_libsvm_predicts_scaled_rows(tmp_path, predict, kind, name):
+    of, words, theirs = KINDS[kind]
+    data, test = of(raw(300)), of(raw(200, 1))
+    path, test_path = saved(tmp_path / "d", data), saved(tmp_path / "t", test)
+    learnt = learn("randsvm", path, tmp_path / "m", "--scale", name, "-e", 1e-4, *words)
+    scaler = DENSE[name]().fit(data.X)
+    X, test_X = (oracle.as_float32(scaler.transform(rows)) for rows in (data.X, test.X))
+    model = svmutil.svm_train(data.y, sparse.csr_matrix(X), f"-q -e 1e-4 {theirs}")
+    f = oracle.libsvm_decisions(model, test_X)
+    if kind == "svc" and model.get_labels() != [
+        int(word) for word in learnt.facts["labels"].split()
+    ]:
+        f = -f
+    assert predict(test_path, learnt.model, "--scores").scores == pytest.approx(f, abs=5e-3)
+    assert svmutil.svm_load_model(str(learnt.model)) is None
+
+
+@pytest.mark.parametrize("name", DENSE)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "randsvm -g 0.3",
+        "osuna --working-set 100 -g 0.3",
+        "randsvm -g 0.3 --components 50",
+        "sgd",
+        "sgd -t rbf -g 0.3 --components 50",
+        "sgd --loss log -b 1",
+    ],
+)
+def test_a_scaled_model_is_one_of_scaled_rows(tmp_path, predict, words, name):
+    """The same command on rows that scikit-learn has scaled: three classes."""
+    algorithm, *own = words.split()
+    data, test = raw(300), raw(200, 1)
+    scaler = DENSE[name]().fit(data.X)
+    scaled, scaled_test = (Data(y, oracle.as_float32(scaler.transform(X))) for y, X in (data, test))
+    mine = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "--scale", name, *own)
+    theirs = learn(algorithm, scaled.save(tmp_path / "s"), tmp_path / "sm", *own)
+    f, expected = (
+        np.array([line.split() for line in predict(path, model, "--scores").lines], float)
+        for path, model in (
+            (test.save(tmp_path / "t"), mine.model),
+            (scaled_test.save(tmp_path / "st"), theirs.model),
+        )
+    )
+    assert f == pytest.approx(expected, abs=2e-2)
+    assert svmutil.svm_load_model(str(mine.model)) is None
+    assert liblinearutil.load_model(str(mine.model)) is None
+
+
+def thin(rows: int, seed: int = 0) -> Data:
+    y, X = oracle.sparse_rows(rows, seed, 60)
+    return Data(y, oracle.as_float32(X * np.geomspace(0.01, 100, 60)))
+
+
+@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
+def test_sparse_data_stays_sparse_and_the_run_says_so(tmp_path, predict, algorithm, name):
+    data, test = thin(300), thin(200, 1)
+    path = data.save(tmp_path / "d")
+    learnt = learn(algorithm, path, tmp_path / "m", "--scale", name)
+    by = {"minmax": "largest absolute value", "standard": "standard deviation"}
+    expected = [f"only divides by the {by[name]}, zeros stay zeros"] if name in by else []
+    assert [text.partition(f"--scale {name} ")[2] for text in learnt.notices] == expected
+    assert "scale_shift" not in learnt.facts
+    scaler = SPARSE[name]().fit(sparse.csr_matrix(data.X))
+    scaled, scaled_test = (
+        Data(y, oracle.as_float32(scaler.transform(sparse.csr_matrix(X)).toarray()))
+        for y, X in (data, test)
+    )
+    theirs = learn(algorithm, scaled.save(tmp_path / "s"), tmp_path / "sm")
+    mine = predict(test.save(tmp_path / "t"), learnt.model, "--scores").scores
+    expected = predict(scaled_test.save(tmp_path / "st"), theirs.model, "--scores").scores
+    assert mine == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_zeros_that_are_written_and_features_that_are_new(tmp_path, predict, name):
+    """A zero may be written or left out; what training never saw counts nothing."""
+    data = two(raw(200))
+    X = data.X.copy()
+    X[::3, 1] = 0
+    path = saved(tmp_path / "d", Data(data.y, X))
+    learnt = learn("randsvm", path, tmp_path / "m", "--scale", name, "-g", 0.3)
+    written = re.sub(r"( 1:\S+) 3:", r"\1 2:0 3:", path.read_text())
+    assert written.count(" 2:0 ") == np.count_nonzero(X[:, 1] == 0)
+    (tmp_path / "written").write_text(written)
+    other = learn("randsvm", tmp_path / "written", tmp_path / "other", "--scale", name, "-g", 0.3)
+    (tmp_path / "new").write_text(re.sub(r"\n", " 9:1e9 11:-4\n", written))
+    files = [path, tmp_path / "written", tmp_path / "new"]
+    scores = [
+        predict(file, model, "--scores").lines
+        for file in files
+        for model in (learnt.model, other.model)
+    ]
+    assert all(one == scores[0] for one in scores)
+    said = predict(tmp_path / "new", learnt.model).err
+    assert "ignored 400 values of 2 features that training never saw" in said
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_ram_spill_cache_and_jobs_give_the_same_bytes(tmp_path, name):
+    y, X = oracle.clouds(3000, 0, 3, 60)
+    path = Data(y, 100 * X).save(tmp_path / "d")
+    cache = ("--cache", tmp_path / "cache")
+    models = [
+        learn(
+            "sgd", path, tmp_path / "m", "--scale", name, "--epochs", 2, *words
+        ).model.read_bytes()
+        for words in [("--jobs", 1), ("--jobs", 3), ("--memory", "16M"), cache, cache]
+    ]
+    assert all(model == models[0] for model in models)
+    assert (tmp_path / "cache").exists()
+
+
+def test_the_trailer_is_about_the_rows_as_they_are(tmp_path):
+    data = two(raw(200))
+    path = saved(tmp_path / "d", data)
+    plain, scaled = (
+        learn("randsvm", path, tmp_path / "m", "-g", 0.3, *words).facts
+        for words in [(), ("--scale", "standard")]
+    )
+    assert all(plain[key] == scaled[key] for key in ("n", "d", "nnz", "digest", "features"))
+    assert scaled["scale"] == "standard"
+    assert list(map(float, scaled["scale_shift"].split())) == pytest.approx(data.X.mean(axis=0))
+    deviation = data.X.std(axis=0)
+    assert 1 / np.array(scaled["scale_factor"].split(), float) == pytest.approx(deviation)
+    assert " --scale standard" in scaled["configuration"]
+
+
+# ---- going on from scaled models ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before, after", [("", "minmax"), ("minmax", ""), ("minmax", "standard")])
+def test_warm_start_from_and_to_scaled_models(tmp_path, before, after):
+    """The old model scales its rows by itself: its f is a good start for nearly the same f."""
+    y, X = oracle.two_gaussians(1500)
+    path = Data(y, X).save(tmp_path / "d")
+    words = ("--gap", 1e-3, "--sample-size", 100)
+    gammas = {"": 0.3, "minmax": 3.6, "standard": 0.6}
+    old, cold = (
+        learn(
+            "randsvm",
+            path,
+            tmp_path / f"{place}.model",
+            *words,
+            "-g",
+            gammas[name],
+            *(("--scale", name) if name else ()),
+        )
+        for place, name in enumerate((before, after))
+    )
+    scale = ("--scale", after) if after else ()
+    warm = learn(
+        "randsvm",
+        path,
+        tmp_path / "warm",
+        *words,
+        "-g",
+        gammas[after],
+        *scale,
+        "--warm-start",
+        old.model,
+    )
+    assert len(warm.rounds) <= len(cold.rounds) / 2
+    assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=2e-3)
+
+
+def test_a_scaled_model_is_not_updated(tmp_path):
+    path = two(raw(60)).save(tmp_path / "d")
+    old = learn("sgd", path, tmp_path / "old", "--scale", "minmax")
+    with pytest.raises(ModelError, match="without --scale to go on from"):
+        learn("sgd", path, tmp_path / "m", "--update", old.model)
+
+
+# ---- damage -------------------------------------------------------------------------------------
+
+DAMAGE = {
+    "another name": ("randsvm scale standard", "randsvm scale sideways"),
+    "no factor": (r"# randsvm scale_factor .*\n", ""),
+    "a number less": (r"(scale_factor) \S+", r"\1"),
+    "a number more": (r"(scale_shift) ", r"\1 1 "),
+    "a word": (r"(scale_factor) \S+", r"\1 nan"),
+    "an expression": (r"(scale_shift) \S+", r"\1 1_0"),
+    "fewer features": ("features 1-4", "features 1-3"),
+    "no features": (r"# randsvm features .*\n", ""),
+    "unit with factors": ("randsvm scale standard", "randsvm scale unit"),
+}
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_scaling_is_refused(tmp_path, algorithm, damage):
+    path = two(raw(60)).save(tmp_path / "d")
+    model = learn(algorithm, path, tmp_path / "m", "--scale", "standard").model
+    before = model.read_text().rpartition("# randsvm sha256")[0]
+    damaged = re.sub(*DAMAGE[damage], before, count=1)
+    assert damaged != before
+    seal = hashlib.sha256(damaged.encode()).hexdigest()
+    model.write_text(f"{damaged}# randsvm sha256 {seal}\n")
+    with pytest.raises(RandsvmError) as refused:
+        load(str(model))
+    assert refused.value.exit_code == 65
+    assert "\n" not in str(refused.value)
