@@ -177,9 +177,10 @@ class Detailed(Classified):
         size = max(len(self.confusion), int(true.max(initial=-1)) + 1)
         found = np.bincount(true * K + chosen, minlength=size * K).reshape(size, K)
         self.confusion = found + np.pad(self.confusion, ((0, size - len(self.confusion)), (0, 0)))
-        if f.ndim == 1:
+        if K == 2:
             known = true < K
-            self.values.append(f[known])
+            # Crammer and Singer's machine has a value for each of the two.
+            self.values.append(f[known] if f.ndim == 1 else f[known, 0] - f[known, 1])
             self.first.append(true[known] == 0)
 
     @property
