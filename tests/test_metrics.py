@@ -1,0 +1,265 @@
+"""--metrics: what is counted over predicted rows is what sklearn.metrics says of them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from learning import Data, gaussians, learn
+from liblinear import liblinearutil
+from scipy import sparse
+from sklearn import metrics as peers
+
+from randsvm import api
+from randsvm.metrics import Classified, Counts, Detailed, Regressed
+
+# ---- counts -------------------------------------------------------------------------------------
+
+
+def counted(count: Counts, y: np.ndarray, f: np.ndarray, pieces: int) -> Counts:
+    """Block by block, as rows are read."""
+    for block in zip(np.array_split(y, pieces), np.array_split(f, pieces), strict=True):
+        count.add(*block)
+    return count
+
+
+def decisions(rows: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """y of the model's classes and f that is often right, with many ties."""
+    rng = np.random.default_rng([seed, 50])
+    y = rng.integers(0, classes, rows)
+    f = rng.normal(size=(rows, classes)) + 1.5 * (y[:, None] == np.arange(classes))
+    f = np.round(f, 1)
+    return y.astype(float), (f[:, 0] - f[:, 1] if classes == 2 else f)
+
+
+def scores(y: np.ndarray, said: np.ndarray, classes: int) -> np.ndarray:
+    """Precision, recall and F1 (classes, 3), nan where nothing is to be divided by."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # sklearn's mean of nothing
+        found = peers.precision_recall_fscore_support(
+            y, said, labels=range(classes), zero_division=np.nan
+        )
+    return np.column_stack(found[:3])
+
+
+@pytest.mark.parametrize("pieces", [1, 9])
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_of_classes(classes, pieces):
+    y, f = decisions(500, classes)
+    said = f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
+    count = counted(Detailed(classes), y, f, pieces)
+    found = count.metrics([str(number) for number in range(classes)])
+    assert found.confusion == peers.confusion_matrix(y, said).tolist()
+    expected = scores(y, said, classes)
+    mine = [[one.precision, one.recall, one.f1] for one in found.classes]
+    assert np.array(mine) == pytest.approx(expected)
+    mean = found.mean.precision, found.mean.recall, found.mean.f1
+    assert mean == pytest.approx(expected.mean(axis=0))
+    assert [one.rows for one in found.classes] == np.bincount(y.astype(int)).tolist()
+    assert count.score == pytest.approx(100 * peers.accuracy_score(y, said))
+    if classes == 2:
+        assert len(np.unique(f)) < 200
+        assert found.auc == pytest.approx(peers.roc_auc_score(y == 0, f), abs=1e-12)
+    else:
+        assert found.auc is None
+
+
+def test_rows_without_a_label_are_left_out():
+    y, f = decisions(300, 2)
+    some = np.arange(300) % 3 == 0
+    count = counted(Detailed(2), np.where(some, np.nan, y), f, 4)
+    rest = counted(Detailed(2), y[~some], f[~some], 1)
+    assert count.metrics(["a", "b"]) == rest.metrics(["a", "b"])
+    assert (count.rows, count.labelled) == (300, 200)
+
+
+def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
+    """They are wrong whatever is said, and no part of the ROC curve."""
+    y, f = decisions(300, 2)
+    y[200:] = 2 + np.arange(100) % 2
+    found = counted(Detailed(2), y, f, 5).metrics(["a", "b", "c", "d"])
+    assert found.labels == ("a", "b", "c", "d")
+    said = np.where(f > 0, 0, 1)
+    assert found.confusion == peers.confusion_matrix(y, said)[:, :2].tolist()
+    mine = [[one.precision, one.recall, one.f1] for one in found.classes]
+    assert np.array(mine) == pytest.approx(scores(y, said, 2))
+    assert found.auc == pytest.approx(peers.roc_auc_score(y[:200] == 0, f[:200]))
+    assert found.mean.rows == 300
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_one_class_only_in_the_test_file(classes):
+    """No recall of the others, no ROC curve: not 0, which would be a bad score."""
+    _, f = decisions(50, classes)
+    y, said = np.zeros(50), f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
+    found = counted(Detailed(classes), y, f, 2).metrics(["a", "b", "c"][:classes])
+    mine = np.array([[one.precision, one.recall, one.f1] for one in found.classes])
+    assert mine == pytest.approx(scores(y, said, classes), nan_ok=True)
+    assert np.isnan(mine[1:, 1]).all()
+    assert found.mean.recall == pytest.approx(np.mean(said == 0))
+    assert found.auc is None if classes > 2 else np.isnan(found.auc)
+
+
+@pytest.mark.parametrize("pieces", [1, 9])
+@pytest.mark.parametrize("mean", [0.0, 1e6])
+def test_of_a_regression(mean, pieces):
+    rng = np.random.default_rng(51)
+    y = rng.normal(size=400) + mean
+    f = 0.7 * (y - mean) + mean + 0.3 * rng.normal(size=400)
+    count = counted(Regressed(), y, f, pieces)
+    assert count.score == pytest.approx(peers.mean_squared_error(y, f))
+    assert count.mean_absolute_error == pytest.approx(peers.mean_absolute_error(y, f))
+    assert count.determination == pytest.approx(peers.r2_score(y, f), abs=1e-3)
+    assert count.squared_correlation == pytest.approx(np.corrcoef(y, f)[0, 1] ** 2, abs=1e-3)
+
+
+def test_of_nothing_there_is_no_score():
+    for count in (Classified(), Detailed(2), Regressed()):
+        count.add(np.full(3, np.nan), np.zeros(3))
+        assert (count.rows, count.labelled) == (3, 0)
+        assert np.isnan(count.score)
+    targets = Regressed()
+    targets.add(np.ones(3), np.arange(3.0))
+    assert np.isnan(targets.determination)
+
+
+@pytest.mark.parametrize("made", [Classified, Regressed])
+def test_two_parts_add_up(made):
+    y, f = decisions(90, 2)
+    parts = [counted(made(), y[part], f[part], 1) for part in (slice(30), slice(30, None))]
+    both, whole = parts[0] + parts[1], counted(made(), y, f, 1)
+    assert (both.rows, both.labelled) == (90, 90)
+    assert both.score == pytest.approx(whole.score)
+    assert both.details == pytest.approx(whole.details)
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+LABELS = np.array(["none", "red", "green", "blue", "white"])
+
+
+@pytest.fixture
+def classes(tmp_path) -> tuple[Path, Path]:
+    """A model of red, green and blue; a test file that has white and ? as well, but no green."""
+    data, test = (Data(*oracle.clouds(300, seed, 4)) for seed in (0, 1))
+    some = data.y < 4
+    names = LABELS[data.y[some].astype(int)]
+    (tmp_path / "d").write_text(oracle.svmlight_text(list(names), data.X[some]))
+    names = np.where(np.arange(300) % 10 == 0, "?", LABELS[test.y.astype(int)])
+    rows = names != "green"
+    (tmp_path / "t").write_text(oracle.svmlight_text(list(names[rows]), test.X[rows]))
+    return learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", 0.1).model, tmp_path / "t"
+
+
+def table(lines: list[str], first: str) -> list[list[str]]:
+    """The rows of a table under its header."""
+    begin = next(i for i, line in enumerate(lines) if line.startswith(first))
+    rows = [line.split() for line in lines[begin + 1 :]]
+    width = len(lines[begin + 1].split())
+    end = next((i for i, row in enumerate(rows) if len(row) != width), len(rows))
+    return rows[:end]
+
+
+def test_tables_and_json_say_the_same_as_scikit_learn(classes, predict):
+    model, path = classes
+    predicted = predict(path, model, "--metrics")
+    true = [line.split()[0] for line in path.read_text().splitlines()]
+    pairs = [(y, said) for y, said in zip(true, predicted.lines, strict=True) if y != "?"]
+    y, said = map(list, zip(*pairs, strict=True))
+    labels = oracle.trailer(model)["labels"].split()
+    every = [*labels, "white"]
+    matrix = peers.confusion_matrix(y, said, labels=every)[:, :3]
+    expected = peers.precision_recall_fscore_support(y, said, labels=labels, zero_division=np.nan)
+    lines = predicted.out.splitlines()
+    assert lines[0].startswith("Accuracy = ")
+    assert f"({np.trace(matrix)}/{len(y)}) (classification)" in lines[0]
+    assert table(lines, "true \\ said") == [
+        [label, *map(str, row)] for label, row in zip(every, matrix.tolist(), strict=True)
+    ]
+    rows = [
+        [label, *(f"{x:.4f}" for x in row[:3]), str(row[3])]
+        for label, *row in zip(labels, *expected, strict=True)
+    ]
+    assert table(lines, "label ")[:3] == rows
+    assert "ROC AUC" not in predicted.out
+
+    held = json.loads(predict(path, model, "--metrics", "--report", "json").out)["metrics"]
+    assert held["labels"] == every
+    assert held["confusion"] == matrix.tolist()
+    assert held["auc"] is None
+    for place, one in enumerate(held["classes"]):
+        assert one["label"] == labels[place]
+        numbers = [np.nan if one[of] is None else one[of] for of in ("precision", "recall", "f1")]
+        assert numbers == pytest.approx([column[place] for column in expected[:3]], nan_ok=True)
+    green = labels.index("green")
+    assert held["classes"][green]["recall"] is None
+    assert held["mean"]["recall"] == pytest.approx(np.nanmean(expected[1]))
+
+
+@pytest.mark.parametrize("words", [("randsvm",), ("sgd",), ("randsvm", "-b", 1)])
+def test_two_classes_have_an_area(tmp_path, predict, words):
+    test, algorithm, *own = gaussians(300, 1), *words
+    learnt = learn(algorithm, gaussians(300).save(tmp_path / "d"), tmp_path / "m", *own)
+    path = test.save(tmp_path / "t")
+    f = predict(path, learnt.model, "--scores").scores
+    sign = 1 if learnt.facts["labels"].startswith("+1") else -1
+    area = peers.roc_auc_score(test.y > 0, sign * f)
+    probability = own if own else []
+    predicted = predict(path, learnt.model, "--metrics", *probability)
+    assert f"ROC AUC = {area:.6f}" in predicted.out
+    found = api.predict(
+        str(path), str(learnt.model), str(tmp_path / "o"), wanted=api.Wanted(metrics=True)
+    )
+    assert found.metrics.auc == pytest.approx(area, abs=1e-12)
+
+
+def test_a_model_of_two_columns_has_an_area_too(tmp_path, predict):
+    """LIBLINEAR's Crammer and Singer: what counts is which of two values is larger."""
+    data, test = gaussians(200), gaussians(200, 1)
+    model = liblinearutil.train(data.y, sparse.csr_matrix(data.X), "-s 4 -B 1 -q")
+    liblinearutil.save_model(str(tmp_path / "m"), model)
+    path = test.save(tmp_path / "t")
+    lines = predict(path, tmp_path / "m", "--scores").lines
+    f = np.array([line.split() for line in lines], float)
+    first = model.get_labels()[0]
+    area = peers.roc_auc_score(test.y == first, f[:, 0] - f[:, 1])
+    assert f"ROC AUC = {area:.6f}" in predict(path, tmp_path / "m", "--metrics").out
+
+
+def test_metrics_of_a_regression(tmp_path, predict):
+    rng = np.random.default_rng(52)
+    X = oracle.as_float32(rng.normal(size=(200, 3)))
+    y = np.round(X @ [1, 2, 3] + rng.normal(size=200), 3)
+    (tmp_path / "d").write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
+    learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "-s", "svr", "-t", 0)
+    predicted = predict(tmp_path / "d", learnt.model, "--metrics")
+    f = predicted.scores
+    error, share = peers.mean_absolute_error(y, f), peers.r2_score(y, f)
+    assert predicted.out.splitlines()[2:] == [
+        f"Mean absolute error = {error:g}",
+        f"Coefficient of determination = {share:g}",
+    ]
+    said = json.loads(predict(tmp_path / "d", learnt.model, "--metrics", "--report", "json").out)
+    assert said["metrics"]["determination"] == pytest.approx(share)
+
+
+def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
+    learnt = learn("randsvm", gaussians(60).save(tmp_path / "d"), tmp_path / "m")
+    (tmp_path / "t").write_text("? 1:1\n? 2:1\n")
+    predicted = predict(tmp_path / "t", learnt.model, "--metrics")
+    assert (predicted.out, len(predicted.lines)) == ("", 2)
+    said = json.loads(predict(tmp_path / "t", learnt.model, "--metrics", "--report", "json").out)
+    assert (said["labelled"], said["accuracy"], said["metrics"]["auc"]) == (0, None, None)
+
+
+def test_the_metrics_of_labels_on_stdout_go_to_stderr(command, tmp_path):
+    path = gaussians(60).save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m")
+    ended = command("predict", "--metrics", path, learnt.model, "-")
+    assert set(ended.stdout.split()) == {"+1", "-1"}
+    assert "true \\ said" in ended.stderr
+    assert "ROC AUC = " in ended.stderr
