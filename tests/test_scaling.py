@@ -88,14 +88,17 @@ def test_sparse_rows_keep_their_zeros(name):
 
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
 def test_unit_rows_have_length_1(size):
-    """Also where their squares are beyond float32; a row without anything stays so."""
+    """Also where their squares are beyond float32; a row of nothing, or of zeros, stays so."""
     X = oracle.as_float32(some_rows(0.5) * size)
-    X[3] = 0
-    scaled = Scaling("unit").apply(sparse.csr_matrix(X.astype(np.float32))).toarray()
+    X[3] = X[4] = 0
+    X[3, 2] = 1
+    rows = sparse.csr_matrix(X.astype(np.float32))
+    X[3, 2] = rows.data[rows.indptr[3]] = 0
+    scaled = Scaling("unit").apply(rows).toarray()
     # scikit-learn's Normalizer leaves rows alone that are shorter than 2e-15.
     length = np.linalg.norm(X, axis=1, keepdims=True)
     assert scaled == pytest.approx(X / np.where(length > 0, length, 1), rel=1e-6)
-    assert (scaled[3] == 0).all()
+    assert (scaled[3:5] == 0).all()
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -257,6 +260,19 @@ def test_ram_spill_cache_and_jobs_give_the_same_bytes(tmp_path, name):
     assert (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_every_row_of_a_large_file_counts(tmp_path, name):
+    """Chunks of very different rows."""
+    rng = np.random.default_rng(42)
+    X = oracle.as_float32(rng.normal(size=(13_000, 2)) * np.linspace(1, 9, 13_000)[:, None] ** 2)
+    path = Data(np.where(X[:, 0] > 0, 1, -1), X).save(tmp_path / "d")
+    facts = learn("sgd", path, tmp_path / "m", "--scale", name, "--epochs", 1).facts
+    found = [np.array(facts[key].split(), float) for key in ("scale_shift", "scale_factor")]
+    scaler = DENSE[name]().fit(X)
+    rows = rng.normal(size=(5, 2))
+    assert (rows - found[0]) * found[1] == pytest.approx(scaler.transform(rows))
+
+
 def test_the_trailer_is_about_the_rows_as_they_are(tmp_path):
     data = two(raw(200))
     path = saved(tmp_path / "d", data)
@@ -265,6 +281,7 @@ def test_the_trailer_is_about_the_rows_as_they_are(tmp_path):
         for words in [(), ("--scale", "standard")]
     )
     assert all(plain[key] == scaled[key] for key in ("n", "d", "nnz", "digest", "features"))
+    assert (scaled["n"], scaled["d"]) == ("200", "4")
     assert scaled["scale"] == "standard"
     assert list(map(float, scaled["scale_shift"].split())) == pytest.approx(data.X.mean(axis=0))
     deviation = data.X.std(axis=0)
