@@ -193,10 +193,11 @@ class Expansion:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
-        self.blocks: list[tuple[Any, np.ndarray]] = [
-            (space.centres(space.rows(Z[at])), beta[at].astype(space.dtype))
-            for at in slices(self.count, BLOCK_CENTRES)
-        ]
+        with np.errstate(over="ignore"):  # `values` refuses what comes of it
+            self.blocks: list[tuple[Any, np.ndarray]] = [
+                (space.centres(space.rows(Z[at])), beta[at].astype(space.dtype))
+                for at in slices(self.count, BLOCK_CENTRES)
+            ]
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 from types import FrameType
@@ -72,6 +73,7 @@ def main(cases: int, seed: int, reader: str | None, only: int | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         fuzz = Fuzz(Path(folder))
         print(f"seed {seed}, {_megabytes()} MB before the first case")
+        warnings.simplefilter("error")  # one on stderr is not the one line of an error
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         for name, share in SHARES.items():
             if reader not in (None, name):
