@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm import files
-from randsvm.errors import ModelError
+from randsvm.errors import DataError, ModelError
 from randsvm.features import Prepared, RandomMap, Scaling
 from randsvm.formats import header, liblinear_model, libsvm_model
 from randsvm.formats.header import FOREIGN, FOREIGN_VERSION
@@ -23,7 +23,7 @@ from randsvm.formats.liblinear_model import LiblinearModel
 from randsvm.formats.libsvm_model import LibsvmModel
 from randsvm.kernels import Expansion, Kernel, Space, prefers_dense
 from randsvm.params import SCALINGS
-from randsvm.svmlight import LabelTable
+from randsvm.svmlight import LARGEST_INDEX, LabelTable
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
 KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}
@@ -49,8 +49,8 @@ SPARE_ROWS = 100_000
 LOGISTIC = ("L2R_LR", "L1R_LR", "L2R_LR_DUAL")
 # No class is ever certain or impossible: LIBSVM's bound.
 LEAST_SHARE = 1e-7
-# Runs of known features are short to write: no more of them are ever taken at their word.
-MOST_FEATURES = 1 << 26
+# Runs of known features are short to write: what counts them takes no more at their word.
+MOST_FEATURES = 1 << 22
 
 Parsed = TypeVar("Parsed")
 
@@ -103,6 +103,8 @@ class Known:
         last = np.array([int(b or a) for a, _, b in runs], np.int64)
         if not (np.all(first <= last) and np.all(last[:-1] < first[1:])):
             raise ValueError("expected runs of features in ascending order")
+        if len(last) and last[-1] > LARGEST_INDEX:
+            raise ValueError(f"expected features of at most {LARGEST_INDEX}, found {last[-1]}")
         return Known(first, last)
 
 
@@ -418,10 +420,18 @@ def _common(
         raise ModelError(f"{name}: expected {expected} labels in the trailer, found {len(labels)}")
     known = _parsed(name, "features", facts, Known.parse)
     scaling = _scaling_of_lines(name, facts, known)
+    values = _values(name, labels)
+    if label and values != label:
+        raise ModelError(
+            f"{name}: expected labels as in the header, found {' '.join(labels)[:40]!r}"
+        )
+    base = facts.pop("index_base", "1")
+    if base not in ("0", "1"):
+        raise ModelError(f"{name}: expected index_base 0 or 1 in the trailer, found {base!r}")
     return {
         "labels": labels,
-        "values": tuple(label) if label else _values(labels),
-        "zero_based": facts.pop("index_base", "1") == "0",
+        "values": values,
+        "zero_based": base == "0",
         "known": known,
         "scaling": scaling,
         "facts": facts,
@@ -443,7 +453,8 @@ def _scaling_of_lines(name: str, facts: dict[str, str], known: Known | None) -> 
         return None
     given = [len(array) for array in (shift, factor) if array is not None]
     fits = known is not None and given == [known.count] * len(given)
-    if scale not in SCALINGS or not fits or (scale != "unit") != (factor is not None):
+    few = known is not None and known.count <= MOST_FEATURES
+    if not few or scale not in SCALINGS or not fits or (scale != "unit") != (factor is not None):
         raise ModelError(f"{name}: expected a scaling of each known feature, found {scale!r}")
     return Scaling(scale, shift, factor)
 
@@ -482,12 +493,14 @@ def _rows_of_w(
         return np.arange(1, len(w) + 1, dtype=np.int32), w
     if mapping is not None:
         features = known.indices(MOST_FEATURES)
+        if len(features) > MOST_FEATURES:
+            raise ModelError(f"{name}: expected a random map of at most {MOST_FEATURES} features")
         if mapping.width(len(features)) != len(w):
             raise ModelError(f"{name}: expected a row of w for each random feature")
         return features, w
     features = known.indices(len(w))
     if not content.startswith(FOREIGN.encode()):
-        if len(features) and features[-1] > len(w):
+        if len(features) and not (features[0] >= 1 and features[-1] <= len(w)):
             raise ModelError(f"{name}: expected a row of w for each known feature")
         return features, w[features - 1]
     if len(features) != len(w):
@@ -511,10 +524,17 @@ def shares(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
     return p / p.sum(axis=1, keepdims=True)
 
 
-def _values(labels: tuple[str, ...]) -> tuple[int | str, ...]:
+def _values(name: str, labels: tuple[str, ...]) -> tuple[int | str, ...]:
     """What label names stand for, as the reader sees them."""
-    table = LabelTable("", names=labels)
-    return tuple(table.values) if len(table) == len(labels) else labels
+    try:
+        table = LabelTable(name, names=labels)
+    except DataError:
+        table = LabelTable(name)
+    if len(table) != len(labels):
+        raise ModelError(
+            f"{name}: expected different labels of one kind, found {' '.join(labels)[:40]!r}"
+        )
+    return tuple(table.values)
 
 
 @dataclass(frozen=True)

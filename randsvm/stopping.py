@@ -5,6 +5,7 @@ Also remembers the best solution so far. Knows nothing of how rounds are made.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -101,14 +102,14 @@ def time_limit(ends: Callable[[], float]) -> Rule:
 
 def no_progress() -> Rule:
     """Two rounds without progress: solve more precisely once, then give up."""
-    dual, count, idle, sharpened = float("-inf"), 0, 0, False
+    dual, count, idle, sharpened = float("-inf"), math.inf, 0, False
 
     def rule(SV: SV, V: Violators) -> str:
         nonlocal dual, count, idle, sharpened
         gain = V.certificate.dual - dual
         moved = gain > LEAST_GAIN * abs(V.certificate.dual) or V.count < count
         idle = 0 if moved else idle + 1
-        dual, count = max(dual, V.certificate.dual), V.count
+        dual, count = max(dual, V.certificate.dual), min(count, V.count)
         if idle < 2:
             return ""
         if sharpened:

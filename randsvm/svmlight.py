@@ -36,6 +36,7 @@ LABELS_AT_ONCE = 1 << 14
 HEARTBEAT = 0.1
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNLABELLED = "?"
+LARGEST_INDEX = _svmlight.LARGEST_INDEX
 
 # Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
 NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
@@ -350,9 +351,8 @@ def _feature_problem(token: bytes, previous: int, dialect: _Dialect) -> str:
     if not index.isdigit():
         return f"expected an index in digits, found {quoted(index)}"
     digits = index.lstrip(b"0") or b"0"
-    largest = _svmlight.LARGEST_INDEX
-    if len(digits) > 10 or int(digits) > largest:
-        return f"expected an index of at most {largest}, found {shortened(digits)}"
+    if len(digits) > 10 or int(digits) > LARGEST_INDEX:
+        return f"expected an index of at most {LARGEST_INDEX}, found {shortened(digits)}"
     if digits == b"0" and not dialect.zero_based:
         return "expected an index of 1 or more (or --zero-based), found 0"
     if int(digits) <= previous:
