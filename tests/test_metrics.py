@@ -125,6 +125,8 @@ def test_of_nothing_there_is_no_score():
     targets = Regressed()
     targets.add(np.ones(3), np.arange(3.0))
     assert np.isnan(targets.determination)
+    assert np.isnan(Regressed().mean_absolute_error)
+    assert np.isnan(Detailed(2).metrics(["a", "b"]).auc)
 
 
 @pytest.mark.parametrize("made", [Classified, Regressed])
