@@ -306,7 +306,9 @@ def test_a_subset_is_searched_and_all_rows_are_trained_on(tmp_path, saved):
     learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
     with opened(path, "svc") as D:
         rows = D.sample(Draw(0, selection.SUBSET_DRAW), 80)
-        fold = selection.folds_of(D.only(rows), 4, Draw(0, selection.FOLDS_DRAW))
+        some = selection.subset_of(D, 80, 0)
+        fold = selection.folds_of(some, 4, Draw(0, selection.FOLDS_DRAW))
+        assert (some.labels() == D.labels()[rows]).all()
     scores, _ = by_hand("svc", Data(data.y[rows], data.X[rows]), fold)
     (found,) = tried(learnt)
     assert found["scores"] == pytest.approx(scores, abs=5.01)
