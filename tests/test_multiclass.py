@@ -293,6 +293,39 @@ def test_balanced_is_balanced_in_each_problem(tmp_path, predict, uneven, algorit
     assert f != pytest.approx(one_vs_rest(uneven, uneven.X, C, GAMMA), abs=0.1)
 
 
+def uneven_pair(rows: int, rare: int, seed: int) -> Data:
+    rng = np.random.default_rng([seed, 60])
+    y = np.repeat([1.0, -1.0], [rows, rare])
+    return Data(y, oracle.as_float32(rng.normal(size=(rows + rare, 2)) + 2.0 * (y < 0)[:, None]))
+
+
+@pytest.mark.parametrize("words", [("randsvm", "-g", 0.1), ("sgd",)])
+def test_balanced_finds_the_rare_one_of_two_classes(tmp_path, predict, words):
+    algorithm, *own = words
+    path = uneven_pair(100, 10, 6).save(tmp_path / "d")
+    test = uneven_pair(1000, 1000, 1)
+    found = {}
+    for weights in [(), ("-w", "balanced")]:
+        learnt = learn(algorithm, path, tmp_path / "m", *own, *weights)
+        right = predict(test.save(tmp_path / "t"), learnt.model).scores == test.y
+        found[weights] = right[1000:].mean(), right[:1000].mean()
+    recall, specificity = found["-w", "balanced"]
+    assert found[()][0] < 0.7
+    assert recall >= 0.9
+    assert specificity >= 0.75
+
+
+def test_weights_of_a_real_set_are_libsvms(tmp_path, predict, real):
+    path, words = real("german.numer_scale"), "-w1 1 -w-1 3"
+    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
+    model = svmutil.svm_train(y, X, f"-q {words}")
+    theirs = np.array(svmutil.svm_predict([], X, model, "-q")[0])
+    said = predict(path, learn("randsvm", path, tmp_path / "m", *words.split()).model).scores
+    assert np.mean(said == theirs) >= 0.99
+    plain = predict(path, learn("randsvm", path, tmp_path / "plain").model).scores
+    assert np.mean(plain == theirs) < 0.95
+
+
 def test_a_weight_of_an_unknown_label_is_refused(tmp_path, path):
     with pytest.raises(ParameterError, match="-w 7: the data has the labels"):
         learn("randsvm", path, tmp_path / "m", "-w", 7, 2)

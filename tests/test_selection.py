@@ -259,6 +259,15 @@ def all_of(values: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     return list(zip(*(grid.ravel().tolist() for grid in grids), strict=True))
 
 
+def test_svmguide1_in_one_command(tmp_path, real, predict):
+    """Unscaled and at its defaults it is below 70%."""
+    grid = ("-v", 5, "--scale", "minmax", "-c", "1,2,8,32,128", "-g", "0.125,0.5,2,8")
+    learnt = learn("randsvm", real("svmguide1"), tmp_path / "m", *grid)
+    said, test = predict(real("svmguide1.t"), learnt.model), real("svmguide1.t").read_text()
+    true = [float(line.split()[0]) for line in test.splitlines()]
+    assert np.mean(said.scores == true) >= 0.965
+
+
 def test_each_combination_has_the_score_of_its_own_cross_validation(tmp_path, saved):
     found = learn("randsvm", saved("svc"), tmp_path / "m", "-c", "0.01,1", "-g", "0.01,0.5")
     for one in tried(found):
