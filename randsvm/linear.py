@@ -26,7 +26,7 @@ from randsvm.model import Known, LinearModel, load
 from randsvm.multiclass import Subject
 from randsvm.params import Params, SgdParams, class_weights, command_line
 from randsvm.scan import LinearFindings, evaluate_linear, linear_findings
-from randsvm.selection import Decision, Searched
+from randsvm.selection import Decision, Searched, Tried
 from randsvm.solution import Linear
 from randsvm.stopping import TIME_LIMIT
 from randsvm.svmlight import Labels
@@ -65,7 +65,7 @@ class Learnt:
     rows before they were learnt, in the last epoch or the whole update. primal P = 1/2 |w|^2 +
     C sum loss, J = P/(C n), violators (y f < 1, or beyond the tube), error (share of rows) and for
     a regression squared_error (mean) are of all rows; None where an update has not kept them, or
-    a signal left no time.
+    a signal left no time. cross_validation: of the parameters that were taken, if there was any.
     """
 
     model: str
@@ -77,6 +77,7 @@ class Learnt:
     violators: int | None
     error: float | None
     squared_error: float | None
+    cross_validation: Tried | None
     stopped: str
     learning: float
     seconds: float
@@ -443,6 +444,7 @@ class _Trial:
             None if found is None else found.violators,
             None if found is None or task.regression else found.wrong / found.rows,
             found.wrong / found.rows if found and task.regression else None,
+            None if self.searched is None else self.searched.tried[0],
             reason,
             self.clock.learning,
             self.clock.seconds,
@@ -716,6 +718,7 @@ class _Stream:
             self.learner.learnt,
             self.loss / rows,
             None if self.old.regression else self.errors / rows,
+            None,
             None,
             None,
             None,

@@ -48,7 +48,7 @@ from randsvm.params import (
     command_line,
 )
 from randsvm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
-from randsvm.selection import Decision, Searched
+from randsvm.selection import Decision, Searched, Tried
 from randsvm.solution import SV
 from randsvm.stopping import (
     NO_VIOLATORS,
@@ -103,6 +103,7 @@ class Trained:
 
     J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
     (after a signal) stems from the running values of the scans. violators None: not counted then.
+    cross_validation: of the parameters that were taken, if there was any.
     """
 
     model: str
@@ -113,6 +114,7 @@ class Trained:
     certificate: Certificate
     J: float
     evaluated: bool
+    cross_validation: Tried | None
     stopped: str
     solve_seconds: float
     seconds: float
@@ -454,7 +456,7 @@ class _Trial:
             self.solved.append(self._running(self.progress.best.solution, reason))
 
     def _leave_rest(self, reason: str) -> None:
-        """Classes that were never begun are never said."""
+        """Classes that were never begun have f = -1: said only where all others are below."""
         plans = self.training.plans(self.training.D, self.params)
         for problem, _ in itertools.islice(plans, len(self.solved), None):
             self.solved.append(self._nothing(problem, reason))
@@ -485,6 +487,7 @@ class _Trial:
             certificate,
             primal * _lambda(n, self.params),
             all(one.evaluated for one in every),
+            None if self.searched is None else self.searched.tried[0],
             reason or _joined([one.stopped for one in every]),
             progress.solve_seconds,
             progress.seconds,

@@ -23,6 +23,7 @@ from randsvm.kernels import Expansion, Kernel, Space, gram, prefers_dense, squar
 from randsvm.params import KERNEL_NAMES, MEGABYTE, Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Solve
+from randsvm.startup import undisturbed
 from randsvm.tasks import task_of
 
 # struct svm_node { int index; double value; }
@@ -142,7 +143,8 @@ class _Library:
     """The loaded C library; loading takes a while, so it happens with the first solve."""
 
     def __init__(self) -> None:
-        from libsvm import svm
+        with undisturbed():
+            from libsvm import svm
 
         self.svm = svm
         self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)

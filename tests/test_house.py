@@ -15,6 +15,7 @@ PACKAGE = Path(randsvm.__file__).parent
 ROWS = [
     ["cli.train", "cli.predict"],
     ["cli.options", "cli.report", "cli.door"],
+    ["cli.signals"],
     ["cli"],
     ["api"],
     ["rounds", "prediction"],

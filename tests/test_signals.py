@@ -19,6 +19,8 @@ from learning import SLOWNESS, Data, board, gaussians, kernel, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 
+from randsvm.cli import signals
+from randsvm.errors import Interrupted
 from randsvm.model import load
 
 SECONDS = 2.0 * SLOWNESS
@@ -256,3 +258,21 @@ def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(tmp_p
     killed = end(process, tmp_path, signal.SIGTERM)
     assert killed.code == 128 + signal.SIGTERM
     assert "had the lowest loss" in killed.said or names(tmp_path) == set()
+
+
+def test_what_a_library_swallowed_is_raised_again_but_not_while_it_is_dealt_with(monkeypatch):
+    monkeypatch.setattr(signals, "_raised", [])
+    signals.raise_lost()
+    error = Interrupted(signal.SIGTERM)
+    signals._raised.append(error)
+    with pytest.raises(Interrupted) as caught:
+        signals.raise_lost()
+    assert caught.value is error
+    try:
+        raise error
+    except Interrupted:
+        signals.raise_lost()
+        try:
+            raise ValueError
+        except ValueError:
+            signals.raise_lost()

@@ -9,12 +9,12 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import click
 
-from randsvm.errors import DataError, Interrupted, RandsvmError, TransferError
+from randsvm.cli import signals
+from randsvm.errors import DataError, RandsvmError, TransferError
 
 BUG = 70
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -22,8 +22,7 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 
 def run(command: Callable[..., object], name: str) -> NoReturn:
     """Run a click command as a process; signals and errors end it with the codes of errors.py."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    signals.install()
     if sys.stderr is None:  # the caller closed it (2>&-)
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
     _leave(_exit_code(command, name))
@@ -59,12 +58,6 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
 def _say(line: str) -> None:
     with contextlib.suppress(OSError):  # the exit code says it as well
         click.echo(line.encode("utf-8", "backslashreplace"), err=True)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    # A second signal means what it says.
-    signal.signal(number, signal.SIG_DFL)
-    raise Interrupted(number)
 
 
 def _leave(code: int) -> NoReturn:

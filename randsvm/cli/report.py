@@ -19,9 +19,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from randsvm.cli import signals
 from randsvm.errors import OutputError, TransferError
 from randsvm.events import Notice, Progress
 from randsvm.files import STANDARD, check_output
+from randsvm.startup import undisturbed
 
 if TYPE_CHECKING:
     from randsvm.jobs import Started
@@ -82,6 +84,7 @@ class Report:
                 self.log.close()
 
     def __call__(self, event: object) -> None:
+        signals.raise_lost()
         if isinstance(event, Progress):
             if self.bars:
                 self._draw(event)
@@ -103,7 +106,8 @@ class Report:
             self.bar, self.stage = None, ""
 
     def _draw(self, event: Progress) -> None:
-        from tqdm import tqdm
+        with undisturbed():
+            from tqdm import tqdm
 
         if event.stage != self.stage:
             self._take_bar_away()
@@ -136,7 +140,10 @@ class Report:
     @staticmethod
     def _open_log(path: str, mode: str) -> IO[str]:
         try:
-            return click.open_file(path, mode)
+            log = click.open_file(path, mode)
+            if mode == "a" and _cut_short(path):
+                log.write("\n")
+            return log
         except OSError as error:
             raise OutputError(f"cannot create {path}: {error.strerror}") from error
 
@@ -250,6 +257,12 @@ class Report:
         else:
             for line in [*_score(outcome), *_metrics(outcome.metrics)]:
                 click.echo(line, err=outcome.to_stdout)
+
+
+def _cut_short(path: str) -> bool:
+    """Whether a log ends inside a line, as that of a killed run may."""
+    log = Path(path)
+    return log.is_file() and log.read_bytes()[-1:] not in (b"", b"\n")
 
 
 def tried(log: str) -> tuple[dict[str, Any], ...]:
