@@ -219,13 +219,21 @@ def read_several(path: Path, d: int) -> SeveralFile:
 
 
 def several_objectives(
-    model: SeveralFile, y: np.ndarray, X: np.ndarray, C: float, gamma: float
+    model: SeveralFile,
+    y: np.ndarray,
+    X: np.ndarray,
+    C: float,
+    gamma: float,
+    weights: dict[float, float] | None = None,
 ) -> Objectives:
-    """P and D of one machine for each class against the rest, summed."""
+    """P and D of one machine for each class against the rest, summed; weights: of a class's own
+    rows in its machine."""
     u = kernel_matrix("rbf", X, model.Z, gamma) @ model.beta
     norms = model.beta * (kernel_matrix("rbf", model.Z, model.Z, gamma) @ model.beta)
-    sides = np.where(y[:, None] == np.array(model.labels, float), 1, -1)
-    loss = np.maximum(0, 1 - sides * (u + model.b)).sum()
+    labels = list(map(float, model.labels))
+    own = y[:, None] == labels
+    weight = np.where(own, [(weights or {}).get(label, 1.0) for label in labels], 1.0)
+    loss = (weight * np.maximum(0, 1 - np.where(own, 1, -1) * (u + model.b))).sum()
     return Objectives(norms.sum() / 2 + C * loss, np.abs(model.beta).sum() - norms.sum() / 2)
 
 

@@ -148,19 +148,22 @@ def test_iris_in_five_parts(tmp_path, predict, real):
 # ---- the model ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("weights", [{}, {2.0: 5.0, 3.0: 0.2}], ids=["even", "weighted"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_certificate_is_the_sum_over_the_classes(tmp_path, path, data, algorithm):
-    learnt = learn(algorithm, path, tmp_path / "m", *WORDS)
+def test_the_certificate_is_the_sum_over_the_classes(tmp_path, path, data, algorithm, weights):
+    words = [word for label, weight in weights.items() for word in ("-w", label, weight)]
+    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, *words)
     model = oracle.read_several(learnt.model, 5)
     assert list(map(float, model.labels)) == in_order(data.y)
-    exact = oracle.several_objectives(model, *data, C, GAMMA)
+    exact = oracle.several_objectives(model, *data, C, GAMMA, weights)
     assert float(model.facts["primal"]) == pytest.approx(exact.primal, rel=1e-6)
     assert float(model.facts["dual"]) == pytest.approx(exact.dual, rel=1e-6)
     assert 0 <= exact.gap < 0.005
     assert float(model.facts["lambda"]) == pytest.approx(1 / (C * 600))
     assert learnt.outcome["J"] == pytest.approx(exact.primal / (C * 600), rel=1e-6)
     assert learnt.outcome["support_vectors"] == len(model.Z)
-    assert learnt.outcome["bounded"] == (np.abs(model.beta) == C).any(axis=1).sum()
+    most = C * np.where(model.beta > 0, [weights.get(float(word), 1.0) for word in model.labels], 1)
+    assert learnt.outcome["bounded"] == (np.abs(model.beta) == most).any(axis=1).sum()
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
