@@ -395,9 +395,9 @@ class RandsvmParams:
 class OsunaParams:
     """OFG97's decomposition: the size of the working set B and how it changes."""
 
-    # Smallest working set where the user left it open; it grows to GROWTH times the unbounded
-    # support vectors as they are found.
-    SMALLEST = 2000
+    # The working set where the user left it open, see `smallest`; it grows to GROWTH times the
+    # unbounded support vectors as they are found.
+    SMALLEST, LARGEST, FEW_ROWS = 2000, 10_000, 100_000
     GROWTH = 2.0
     # The same where every support vector has to be inside.
     INSIDE_GROWTH = 1.5
@@ -408,8 +408,8 @@ class OsunaParams:
         None,
         "int",
         "--working-set",
-        help=f"Rows B of a subproblem.  [default: {SMALLEST}, growing to {GROWTH:g} times the "
-        "unbounded support vectors]",
+        help=f"Rows B of a subproblem.  [default: {SMALLEST}, up to {LARGEST} for more than "
+        f"{FEW_ROWS:,} rows, growing to {GROWTH:g} times the unbounded support vectors]",
     )
     swap: int | None = option(
         None, "int", "--swap", help="Violators that enter a round.  [default: as many as fit]"
@@ -419,6 +419,16 @@ class OsunaParams:
         B, swap = self.working_set, self.swap
         _require(B is None or B >= 2, f"working set must be >= 2 rows, got {B}")
         _require(swap is None or swap >= 1, f"swap must be >= 1 rows, got {swap}")
+
+    @classmethod
+    def smallest(cls, n: int) -> int:
+        """Rows of the first working set for n rows: 2,000 for 100,000, 7,963 for a million.
+
+        A scan costs about n B kernel values, a solve some 50 times B^2: the larger n, the larger
+        the B of least cost. Measured on twonorm and checkerboard: at 100,000 rows 2,000 to 2,800
+        are as good, at a million 8,000 and 10,000 took 0.8 of the time of 2,000.
+        """
+        return int(min(max(cls.SMALLEST, cls.SMALLEST * (n / cls.FEW_ROWS) ** 0.6), cls.LARGEST))
 
 
 @dataclass(frozen=True)
