@@ -205,7 +205,7 @@ def _working_set(
     Bounded support vectors are held outside of it, except with class weights: LIBSVM has no form
     for two bounds with a linear term, so there every support vector must be inside.
     """
-    first = size or OsunaParams.smallest(D.n)
+    first = size or OsunaParams.smallest(D.n, D.nnz / D.n)
     if params.one_bound:
         growth = 0.0 if size else OsunaParams.GROWTH
         return first, replace(params, freeze=True, growth=growth), [], []
