@@ -218,10 +218,6 @@ class _Training:
         prepared = mapping.over(D.header.features)
         return lambda X: linear.decision(prepared.values(X))
 
-    @property
-    def at_once(self) -> int:
-        return self.job.resources.at_once(self.subject.D.n)
-
 
 def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -> Learnt:
     labels: Labels = "number" if params.task == "svr" else "class"
@@ -250,14 +246,7 @@ def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) ->
         searched = None
         if job.search.wanted:
             searched = selection.searched(
-                training.subject.D,
-                params,
-                job.search,
-                training.fit,
-                job.run.seed,
-                training.at_once,
-                configuration,
-                clock.middle,
+                training.subject.D, params, training.fit, job, configuration, clock.middle
             )
             params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
         words = configuration(params)
@@ -410,15 +399,8 @@ class _Trial:
             learning.run()
             found = evaluate_linear(learning.D, learning.answer, learning.task.judge)
             if fits_sigmoid:
-                job = training.job
-                self.sigmoid = probability.cross_validated(
-                    training.subject.D,
-                    self.params,
-                    training.fit,
-                    job.run.seed,
-                    training.at_once,
-                    end,
-                )
+                D, job = training.subject.D, training.job
+                self.sigmoid = probability.cross_validated(D, self.params, training.fit, job, end)
             return self.save(learning, found, learning.reason)
         except Interrupted as signal:
             clock.armed = False

@@ -12,6 +12,7 @@ import numpy as np
 
 from randsvm.dataset import Dataset
 from randsvm.events import Notice, tell
+from randsvm.jobs import Job
 from randsvm.params import Search
 from randsvm.selection import Crossing, Fit
 
@@ -26,7 +27,7 @@ DECREASE = 1e-4
 
 
 def cross_validated(
-    D: Dataset, params: P, fit: Fit[P], seed: int, at_once: int, until: float
+    D: Dataset, params: P, fit: Fit[P], job: Job, until: float
 ) -> np.ndarray | None:
     """The sigmoids of what `fit` learns from D, whose y are places of labels; see `sigmoids`.
 
@@ -34,7 +35,7 @@ def cross_validated(
     perf_counter() by which it has to be done; None: it was not.
     """
     folds = min(Search.FOLDS, D.n)
-    f = Crossing.of(D, folds, seed, fit, at_once).decisions(params, until)
+    f = Crossing.of(D, folds, job, fit).decisions(params, until)
     if f is None:
         tell(Notice("no time for -b 1: the model has no probabilities"))
         return None

@@ -353,14 +353,7 @@ def _train(
         searched = None
         if job.search.wanted:
             searched = selection.searched(
-                training.D,
-                params,
-                job.search,
-                training.fit,
-                job.run.seed,
-                training.at_once,
-                configuration,
-                progress.middle,
+                training.D, params, training.fit, job, configuration, progress.middle
             )
             params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
         words = configuration(params)
@@ -463,10 +456,9 @@ class _Trial:
 
     def _fit_sigmoid(self) -> None:
         """Probabilities, if there is time for them: the machines are trained already."""
-        training = self.training
-        seed, at_once = training.job.run.seed, training.at_once
+        training, end = self.training, self.progress.end
         self.sigmoid = probability.cross_validated(
-            training.D, self.params, training.fit, seed, at_once, self.progress.end
+            training.D, self.params, training.fit, training.job, end
         )
 
     def save(self, reason: str | None = None) -> Trained:

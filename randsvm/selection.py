@@ -19,6 +19,7 @@ from randsvm.collectors import Draw
 from randsvm.dataset import Dataset, Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, listening, tell
+from randsvm.jobs import Job
 from randsvm.kernels import Matrix
 from randsvm.metrics import Classified, Counts, Regressed
 from randsvm.params import Search
@@ -104,11 +105,12 @@ class Crossing(Generic[P]):
     at_once: int
 
     @staticmethod
-    def of(D: Dataset, folds: int, seed: int, fit: Fit[P], at_once: int) -> Crossing[P]:
+    def of(D: Dataset, folds: int, job: Job, fit: Fit[P]) -> Crossing[P]:
         """Folds of equal size, each class (if y are classes) spread evenly over them."""
         if folds > D.n:
             raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
-        return Crossing(D, folds_of(D, folds, Draw(seed, FOLDS_DRAW)), fit, at_once)
+        fold = folds_of(D, folds, Draw(job.run.seed, FOLDS_DRAW))
+        return Crossing(D, fold, fit, job.resources.at_once(D.n))
 
     @property
     def folds(self) -> range:
@@ -167,10 +169,8 @@ def decided(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray, np.nda
 def searched(
     D: Dataset,
     params: P,
-    search: Search,
     fit: Fit[P],
-    seed: int,
-    at_once: int,
+    job: Job,
     configuration: Callable[[P], list[str]],
     until: float,
 ) -> Searched:
@@ -179,9 +179,10 @@ def searched(
 
     configuration: the words that make parameters again. until: see `compared`.
     """
+    search = job.search
     assert search.folds is not None, "search.resolved() comes first"
-    some = subset_of(D, search.subset, seed)
-    crossing = Crossing.of(some, search.folds, seed, fit, at_once)
+    some = subset_of(D, search.subset, job.run.seed)
+    crossing = Crossing.of(some, search.folds, job, fit)
     candidates = [
         Candidate(values, own, " ".join(configuration(own)))
         for values, own in search.candidates(params)
