@@ -136,6 +136,8 @@ class _Reading:
             self.count = Regressed()
         elif wanted.metrics:
             self.count = Detailed(len(model.labels))
+        # Whether decision values matter beyond the labels.
+        self.rough = not (wanted.scores or wanted.probabilities or wanted.metrics)
         self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
 
@@ -166,7 +168,7 @@ class _Reading:
         indptr = block.indptr[at.start : at.stop + 1]
         values = slice(indptr[0], indptr[-1])
         rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
-        f = model.decision(rows)
+        f = model.decision(rows, self.rough)
         if model.regression:
             return _Answer(f, f, None), rows.unseen
         shares = model.probabilities(f) if self.wanted.probabilities else None
