@@ -10,8 +10,11 @@ import numpy as np
 import oracle
 import pytest
 from libsvm import svmutil
+from scipy import sparse
 
 from randsvm.errors import DataError, InputError, ModelError
+from randsvm.metrics import said
+from randsvm.model import load
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
@@ -237,3 +240,37 @@ def test_the_output_replaces_no_input(command, files, train, which):
     assert ended.returncode == 2
     assert ended.stderr == f"randsvm-predict: {given[which]} is both {name} and OUTPUT_FILE\n"
     assert given[which].read_bytes() == before
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("C", [1, 1e4])
+def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classes, C):
+    """Labels alone are computed in float32; scores, and rows near a hyperplane, in float64."""
+    y, X = oracle.clouds(1500, 0, classes)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    model = train(path, "-g", 0.5, "-c", C).model
+    loaded, rows = load(str(model)), sparse.csr_matrix(X.astype(np.float32))
+    laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
+    exact, rough = loaded.decision(laid_out), loaded.decision(laid_out, rough=True)
+    assert rough == pytest.approx(exact, abs=0.2)
+    assert (rough == exact).all() == (C > 1)
+    assert predict(path, model).lines == [loaded.labels[place] for place in said(exact)]
+
+
+def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
+    y, X = oracle.two_gaussians(2000)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    loaded = load(str(train(path, "-g", 1).model))
+
+    def decision(x: np.ndarray, rough: bool = False) -> float:
+        indices, values = np.array([1, 2], np.int32), x.astype(np.float32)
+        return loaded.decision(loaded.rows(np.array([0, 2]), indices, values), rough)[0]
+
+    above, below = np.array([1.0, 1.0]), np.array([-1.0, -1.0])
+    assert decision(above) > 0 > decision(below)
+    for _ in range(30):
+        middle = (above + below) / 2
+        above, below = (middle, below) if decision(middle) > 0 else (above, middle)
+    assert abs(decision(middle)) < 1e-5
+    assert decision(middle, rough=True) == decision(middle)
+    assert decision(X[0], rough=True) != decision(X[0])
