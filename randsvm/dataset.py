@@ -38,7 +38,7 @@ SHARD_CHUNKS = 2
 PIECE_ROWS = 256
 PIECE_NONZEROS = 1 << 14
 LEAST_PIECES = 1024
-BATCH_ROWS = 1 << 14
+BATCH_ROWS = 1 << 16
 BATCH_NONZEROS = 1 << 20
 # Random features are computed for so many values at a time: they stay in the L3 cache.
 MAPPED_VALUES = 1 << 21
@@ -258,9 +258,9 @@ class Dataset:
         Reads one batch ahead in another thread.
         """
         random = draw.stream()
-        pieces, stored = self._pieces(), int(self.stored[-1])
-        count = max(stored / BATCH_ROWS, self.header.nnz / BATCH_NONZEROS)
-        groups = np.array_split(random.permutation(len(pieces)), math.ceil(count))
+        count = math.ceil(max(self.stored[-1] / BATCH_ROWS, self.header.nnz / BATCH_NONZEROS))
+        pieces = self._pieces() if count > 1 else self._whole_chunks()
+        groups = np.array_split(random.permutation(len(pieces)), count)
         batches = (self._batch([pieces[i] for i in group], random) for group in groups)
         if self.mapping is not None:
             yield from self._mapped(batches, self.mapping)
@@ -295,6 +295,10 @@ class Dataset:
                     yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+    def _whole_chunks(self) -> list[tuple[int, int, int]]:
+        """For one batch, which is mixed row by row."""
+        return [(number, 0, rows) for number, rows in enumerate(np.diff(self.stored).tolist())]
 
     def _pieces(self) -> list[tuple[int, int, int]]:
         """Every row, in pieces of few rows and nonzeros: the chunk, and begin, end in it.
