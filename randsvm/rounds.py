@@ -78,7 +78,8 @@ GAP_FOR_K = "--gap decides when to end: -k is not used"
 class Iteration:
     """One solve and the scan after it.
 
-    certificate: of this solution for the whole data set. gap: of the best solution so far.
+    changed, scan_seconds: coefficients that the scan brought in, and its time. certificate: of
+    this solution for the whole data set. gap: of the best solution so far.
     machine: the class that is told from all others; empty where there is one machine.
     """
 
@@ -90,6 +91,8 @@ class Iteration:
     support_vectors: int
     bounded: int
     violators: int
+    changed: int
+    scan_seconds: float
     certificate: Certificate
     gap: float
     bytes_read: int
@@ -639,6 +642,8 @@ class _Progress:
             len(SV),
             SV.bounded_count,
             V.count,
+            V.changed,
+            V.scanned,
             V.certificate,
             self.best.certificate.gap,
             self.problem.D.bytes_read,

@@ -62,13 +62,16 @@ class Certificate:
 class Violators:
     """V: how many rows violate their KKT condition, a sample of them, and the certificate.
 
-    Rows of the last working set are never in V. seconds: what a scan of all support vectors from
-    scratch would have taken.
+    Rows of the last working set are never in V. changed: coefficients that the scan brought in,
+    scanned: the seconds it took; seconds: what a scan of all support vectors from scratch would
+    have taken.
     """
 
     D: Dataset
     sample: Smallest
     certificate: Certificate
+    changed: int
+    scanned: float
     seconds: float
 
     @property
@@ -145,10 +148,10 @@ def violators(
         question.task.reward(SV.points.y, SV.beta) - norm / 2,
         SV.params.positive_semidefinite,
     )
-    seconds = time.perf_counter() - began
+    scanned = seconds = time.perf_counter() - began
     if SV.kernel.name != "linear":  # which is one vector, however many support vectors it has
         seconds *= len(SV) / max(centres, 1)
-    return Violators(D, found.violators, certificate, seconds)
+    return Violators(D, found.violators, certificate, centres, scanned, seconds)
 
 
 def _advance(

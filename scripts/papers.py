@@ -54,8 +54,13 @@ def _records(found: dict, name: str) -> list[tuple[int, dict[str, dict]]]:
 
 def log(record: dict) -> dict[str, dict]:
     """Event -> the last of its kind that the command's --log holds."""
+    return {event["event"]: event for event in events(record)}
+
+
+def events(record: dict) -> list[dict]:
+    """All of them."""
     lines = Path(record["words"][record["words"].index("--log") + 1]).read_text().splitlines()
-    return {event["event"]: event for event in map(json.loads, lines)}
+    return list(map(json.loads, lines))
 
 
 def kbh07(found: dict) -> list[str]:
