@@ -476,7 +476,7 @@ def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):
         return lambda X: np.zeros((X.shape[0], 1))
 
     with opened(path, "svc") as D:
-        crossing = selection.Crossing.of(D, 2, 0, fit, 4)
+        crossing = selection.Crossing.of(D, 2, api.Job(resources=Resources(jobs=4)), fit)
         two = [selection.Candidate({"C": C}, C, str(C)) for C in (1.0, 2.0)]
         found = selection.compared(crossing, two, selection.Classified, Search(2), until=0.0)
     assert len(found.tried) >= 1
@@ -487,7 +487,7 @@ def test_a_score_that_is_no_number_is_the_worst(saved):
         return lambda X: np.full((X.shape[0], 1), value)
 
     with opened(saved("svr"), "svr") as D:
-        crossing = selection.Crossing.of(D, 2, 0, fit, 1)
+        crossing = selection.Crossing.of(D, 2, api.Job(), fit)
         every = [selection.Candidate({}, value, str(value)) for value in (3.0, np.nan, 0.0, 9.0)]
         found = selection.compared(crossing, every, selection.Regressed, Search(2))
     assert [one.configuration for one in found.tried] == ["0.0", "3.0", "9.0", "nan"]
