@@ -198,7 +198,10 @@ class Dataset:
         return self.map(self._labels_of)
 
     def _labels_of(self, shard: Shard) -> np.ndarray:
-        return np.concatenate([self.original.chunk(n).y for n in range(shard.first, shard.last)])
+        numbers = range(shard.first, shard.last)
+        return np.concatenate(
+            [self._chosen(n, self._labels(self.store.read(n).y)) for n in numbers]
+        )
 
     def _count_from(self, starts: np.ndarray) -> None:
         """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row."""

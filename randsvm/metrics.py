@@ -6,11 +6,14 @@ Counts grow block by block. Knows nothing of models or files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import nan
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+
+Own = TypeVar("Own", bound="Counts")
 
 
 def said(f: np.ndarray) -> np.ndarray:
@@ -22,9 +25,10 @@ def said(f: np.ndarray) -> np.ndarray:
 class Counts:
     """What is counted over all rows, and over the labelled ones."""
 
-    # What the score is, and whether more of it is better.
+    # What the score is, and whether more of it is better; what adds up.
     score_name: str
     sign: int
+    sums_of: tuple[str, ...]
 
     def __init__(self) -> None:
         self.rows = self.labelled = 0
@@ -53,8 +57,11 @@ class Counts:
         """What is told beside the score."""
         return {}
 
-    def __add__(self, other: Any) -> Any:
-        raise NotImplementedError
+    def __add__(self: Own, other: Own) -> Own:
+        both = copy(self)
+        for name in ("rows", "labelled", *self.sums_of):
+            setattr(both, name, getattr(self, name) + getattr(other, name))
+        return both
 
 
 class Classified(Counts):
@@ -62,16 +69,11 @@ class Classified(Counts):
 
     score_name = "accuracy"
     sign = 1
+    sums_of = ("correct",)
     correct = 0
 
     def compare(self, y: np.ndarray, f: np.ndarray, chosen: np.ndarray) -> None:
         self.correct += int((y == chosen).sum())
-
-    def __add__(self, other: Classified) -> Classified:
-        both = Classified()
-        both.rows, both.labelled = self.rows + other.rows, self.labelled + other.labelled
-        both.correct = self.correct + other.correct
-        return both
 
     @property
     def score(self) -> float:
@@ -84,6 +86,7 @@ class Regressed(Counts):
 
     score_name = "mean squared error"
     sign = -1
+    sums_of = ("sums",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,12 +98,6 @@ class Regressed(Counts):
     def compare(self, y: np.ndarray, f: np.ndarray, chosen: np.ndarray) -> None:
         error = f - y
         self.sums += [error @ error, y.sum(), f.sum(), y @ y, f @ f, y @ f, np.abs(error).sum()]
-
-    def __add__(self, other: Regressed) -> Regressed:
-        both = Regressed()
-        both.rows, both.labelled = self.rows + other.rows, self.labelled + other.labelled
-        both.sums = self.sums + other.sums
-        return both
 
     @property
     def details(self) -> dict[str, float]:

@@ -233,10 +233,9 @@ def _working_set(
 
 @dataclass(frozen=True)
 class _Training:
-    """What is to be trained, everything resolved; `params` are those of the user."""
+    """What is to be trained, and how parameters become machines."""
 
     subject: Subject
-    params: Params
     plan_for: Callable[[Dataset, Params], _Plan]
     job: Job
 
@@ -323,7 +322,7 @@ def _train(
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
         subject = Subject.of(whole, data, params.task)
         params = replace(params, cache=job.resources.libsvm_megabytes)
-        training = _Training(subject, params, plan_for, job)
+        training = _Training(subject, plan_for, job)
         if (mapping := training.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
         params = params.resolved(whole.n, whole.d)
@@ -347,7 +346,7 @@ def _train(
         )
         for text in [*_peculiarities(whole, params), *plan.notices]:
             tell(Notice(text))
-        training = replace(training, subject=subject.scaled(job.run.scale), params=params)
+        training = replace(training, subject=subject.scaled(job.run.scale))
 
         def configuration(params: Params) -> list[str]:
             # In the model stands what decides its bytes: how long a machine took does not repeat.
@@ -400,7 +399,7 @@ class _Trial:
     def run(self) -> Trained:
         training, progress = self.training, self.progress
         D = training.D
-        progress.spare(training.params.probability)
+        progress.spare(self.params.probability)
         left = multiclass.count(D, self.params)
         try:
             for problem, plan in training.plans(D, self.params):
