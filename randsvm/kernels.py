@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from randsvm._kernels import add_products
+from randsvm._kernels import PANEL_CENTRES, add_products, add_rbf_sums
 from randsvm.errors import ParameterError
 from randsvm.params import Params
 
@@ -27,6 +27,10 @@ from randsvm.params import Params
 # matrix product, the in-place function and the sum.
 BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
+# Up to so many features, compiled sums of RBF are faster than matrix product, exp and product.
+PANEL_FEATURES = 64
+# Rows of one such call: a megabyte at the most.
+PANEL_ROWS = 4096
 # Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
 LARGE_NORM = 2.0**40
 # A float64 block of a symmetric matrix: 512 kB.
@@ -152,9 +156,16 @@ class Space:
             return _augment(X.X, np.ones(len(left)), left, self.dtype)
         return X.X, left.astype(self.dtype)
 
-    def centres(self, Z: Rows) -> Any:
+    def centres(self, Z: Rows) -> _DenseCentres | _SparseCentres:
         """Rows for the right side of a block."""
         return _DenseCentres(self, Z) if self.dense else _SparseCentres(self, Z)
+
+    def part(self, Z: Rows, beta: np.ndarray) -> _Panels | _Block:
+        """A part of an expansion. beta : (m,) or (m, K) float64, of the centres Z."""
+        compiled = self.kernel.name == "rbf" and self.dtype is np.float32 and beta.ndim == 1
+        if compiled and self.dense and Z.X.shape[1] <= PANEL_FEATURES:
+            return _Panels(_DenseCentres(self, Z).rows, beta)
+        return _Block(self, self.centres(Z), beta.astype(self.dtype))
 
 
 @dataclass(frozen=True)
@@ -194,9 +205,8 @@ class Expansion:
             self.weights = Z.T.astype(np.float64) @ beta
             return
         with np.errstate(over="ignore"):  # `values` refuses what comes of it
-            self.blocks: list[tuple[Any, np.ndarray]] = [
-                (space.centres(space.rows(Z[at])), beta[at].astype(space.dtype))
-                for at in slices(self.count, BLOCK_CENTRES)
+            self.parts = [
+                space.part(space.rows(Z[at]), beta[at]) for at in slices(self.count, BLOCK_CENTRES)
             ]
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
@@ -218,23 +228,57 @@ class Expansion:
         if self.space.kernel.name == "linear":
             return X @ self.weights
         u = np.zeros((X.shape[0], *self.sums))
+        if not self.parts:
+            return u
+        size = self.parts[0].ROWS
         buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.space.dtype)
         # Many blocks are laid out at a time: for a few centres that costs more than their kernel.
-        blocks = max(1, LAID_OUT // (BLOCK_ROWS * max(X.shape[1], 1)))
-        for part in slices(X.shape[0], blocks * BLOCK_ROWS):
+        blocks = max(1, LAID_OUT // (size * max(X.shape[1], 1)))
+        for part in slices(X.shape[0], blocks * size):
             rows = self.space.rows(X[part], None if extra is None else extra[part])
-            for at in slices(len(rows.norms), BLOCK_ROWS):
-                self._add_block(u[part][at], rows[at], buffer)
+            for at in slices(len(rows.norms), size):
+                prepared, largest = self.space.prepared(rows[at]), float(rows.norms[at].max())
+                for each in self.parts:
+                    each.add(u[part][at], prepared, largest, buffer)
         return u
 
-    def _add_block(self, u: np.ndarray, X: Rows, buffer: np.ndarray) -> None:
-        m = len(u)
-        prepared = self.space.prepared(X)
-        for centres, beta in self.blocks:
-            block = buffer[: m * len(beta)].reshape(m, len(beta))
-            centres.arguments(prepared, block)
-            self.space.kernel.finish(block, float(X.norms.max()))
-            u += block @ beta
+
+class _Block:
+    """Kernel values as a block in the cache: product, finish, and product with beta."""
+
+    ROWS = BLOCK_ROWS
+
+    def __init__(
+        self, space: Space, centres: _DenseCentres | _SparseCentres, beta: np.ndarray
+    ) -> None:
+        self.kernel, self.centres, self.beta = space.kernel, centres, beta
+
+    def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> None:
+        """u += their sums for prepared rows, whose largest squared norm is given."""
+        block = buffer[: len(u) * len(self.beta)].reshape(len(u), -1)
+        self.centres.arguments(rows, block)
+        self.kernel.finish(block, largest)
+        u += block @ self.beta
+
+
+class _Panels:
+    """RBF of dense float32 rows: one compiled loop, in which values stay in registers."""
+
+    ROWS = PANEL_ROWS
+
+    def __init__(self, centres: np.ndarray, beta: np.ndarray) -> None:
+        m, d = centres.shape
+        count = -(-m // PANEL_CENTRES)
+        padded = np.zeros((count * PANEL_CENTRES, d), np.float32)
+        padded[:m] = centres
+        panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
+        self.panels = np.ascontiguousarray(panels)
+        self.beta = np.zeros(len(padded), np.float32)
+        self.beta[:m] = beta
+
+    def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
+        """See _Block."""
+        add_rbf_sums(rows, self.panels, self.beta, u)
 
 
 class _DenseCentres:
