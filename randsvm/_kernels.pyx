@@ -10,7 +10,7 @@ cdef extern from "_rbf.h":
     const int PANEL
     void _add_rbf_sums "add_rbf_sums"(
         const float *x, long m, long d, const float *panels, long count, const float *beta,
-        double *u) noexcept nogil
+        double *u, int widest) noexcept nogil
 
 # Centres of one panel.
 PANEL_CENTRES = PANEL
@@ -46,13 +46,16 @@ def add_products(
 
 def add_rbf_sums(
     const float[:, ::1] x, const float[:, :, ::1] panels, const float[::1] beta, double[::1] u,
+    int widest=512,
 ):
     """u[i] += sum_j beta_j exp(<x_i, z_j>), for rows and centres whose product is an exponent <= 0.
 
     x : (m, d); panels : (count, d, PANEL_CENTRES), centre 32 p + l is panels[p, :, l];
-    beta : (count * PANEL_CENTRES,), 0 where there is no centre.
+    beta : (count * PANEL_CENTRES,), 0 where there is no centre. widest: bits of the vectors that
+    the processor may be asked for; in the last places the sums depend on them.
     """
     if x.shape[0] and panels.shape[0]:
         with nogil:
             _add_rbf_sums(
-                &x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0], panels.shape[0], &beta[0], &u[0])
+                &x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0], panels.shape[0], &beta[0],
+                &u[0], widest)

@@ -83,16 +83,17 @@ FOR(add_rbf_sums_avx2, 1, __attribute__((target("avx2,fma"))))
 FOR(add_rbf_sums_avx512, 2, __attribute__((target("avx512f"))))
 #endif
 
-/* u_i += sum_j beta_j exp(<x_i, z_j>), by the widest vectors that the processor has.
+/* u_i += sum_j beta_j exp(<x_i, z_j>), by the widest vectors that the processor has and `widest`
+   allows: 512 (AVX-512), 256 (AVX2) or less, in bits.
    x : (m, d); panels : (count, d, PANEL); beta : (count PANEL,), 0 where there is no centre. */
 static void add_rbf_sums(const float *x, long m, long d, const float *panels, long count,
-                         const float *beta, double *u)
+                         const float *beta, double *u, int widest)
 {
     add_rbf_sums_function *best = add_rbf_sums_anywhere;
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f"))
+    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
         best = add_rbf_sums_avx512;
-    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         best = add_rbf_sums_avx2;
 #endif
     best(x, m, d, panels, count, beta, u);

@@ -6,6 +6,7 @@ Cuts depend on the rows alone, never on memory, jobs or compression. Knows no ta
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections import deque
@@ -31,8 +32,6 @@ from randsvm.store import Header, RawChunk, Reading, Store, joined
 
 Report = TypeVar("Report")
 
-# A shard is the unit of parallel work: small enough that two workers end together.
-SHARD_CHUNKS = 2
 # Rows in random order come in batches that stay in the cache: a batch is pieces of chunks from all
 # over D, so that a file sorted by class is mixed as well.
 PIECE_ROWS = 256
@@ -91,11 +90,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Shard:
-    """Consecutive chunks of D: numbers first .. last - 1, rows start .. stop - 1."""
+    """The unit of parallel work: the rows start .. stop - 1 of D, which are chunk `number`."""
 
     number: int
-    first: int
-    last: int
     start: int
     stop: int
 
@@ -198,18 +195,14 @@ class Dataset:
         return self.map(self._labels_of)
 
     def _labels_of(self, shard: Shard) -> np.ndarray:
-        numbers = range(shard.first, shard.last)
-        return np.concatenate(
-            [self._chosen(n, self._labels(self.store.read(n).y)) for n in numbers]
-        )
+        y = self._labels(self.store.read(shard.number).y)
+        return self._chosen(shard.number, y)
 
     def _count_from(self, starts: np.ndarray) -> None:
         """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row."""
-        self.starts, chunks = starts, len(starts) - 1
+        self.starts, firsts = starts, starts.tolist()
         self.shards = [
-            Shard(number, first, last, int(starts[first]), int(starts[last]))
-            for number, first in enumerate(range(0, chunks, SHARD_CHUNKS))
-            for last in [min(first + SHARD_CHUNKS, chunks)]
+            Shard(number, *rows) for number, rows in enumerate(itertools.pairwise(firsts))
         ]
 
     @property
@@ -350,14 +343,13 @@ class Dataset:
 
     def chunks(self, shard: Shard) -> Iterator[Chunk]:
         """The rows of a shard in order; of random features few at a time."""
-        for number in range(shard.first, shard.last):
-            chunk = self.chunk(number)
-            if self.mapping is None:
-                yield chunk
-                continue
-            for at in slices(len(chunk.y), max(1, MAPPED_VALUES // self.mapping.width)):
-                values = self.mapping.values(chunk.X[at])
-                yield Chunk(chunk.start + at.start, values, chunk.y[at])
+        chunk = self.chunk(shard.number)
+        if self.mapping is None:
+            yield chunk
+            return
+        for at in slices(len(chunk.y), max(1, MAPPED_VALUES // self.mapping.width)):
+            values = self.mapping.values(chunk.X[at])
+            yield Chunk(chunk.start + at.start, values, chunk.y[at])
 
     def _features(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
         """X in this view's features: random ones, if it has a `mapping`."""
@@ -380,20 +372,14 @@ class Dataset:
         """The rows asked for, (m,) int64 in any order, as Points in ascending order."""
         rows = np.sort(rows)
 
-        def gather(shard: Shard) -> list[Points]:
-            mine = rows[shard.within(rows)]
-            found = []
-            for number in range(shard.first, shard.last):
-                begin, end = self.starts[number], self.starts[number + 1]
-                wanted = mine[slice(*np.searchsorted(mine, (begin, end)))]
-                if len(wanted):
-                    chunk = self.chunk(number)
-                    local_rows = wanted - begin
-                    X = self._features(chunk.X[local_rows])
-                    found.append(Points(wanted, X, chunk.y[local_rows]))
-            return found
+        def gather(shard: Shard) -> Points | None:
+            wanted = rows[shard.within(rows)]
+            if not len(wanted):
+                return None
+            chunk, local = self.chunk(shard.number), wanted - shard.start
+            return Points(wanted, self._features(chunk.X[local]), chunk.y[local])
 
-        parts = [part for report in self.map(gather) for part in report]
+        parts = [part for part in self.map(gather) if part is not None]
         if not parts:
             empty = sparse.csr_matrix((0, self.d), dtype=np.float32)
             return Points(rows, empty, np.empty(0))
@@ -463,8 +449,7 @@ def scaling_of(D: Dataset, name: str) -> Scaling:
         return Scaling(name)
 
     def of(shard: Shard) -> Statistics:
-        numbers = range(shard.first, shard.last)
-        return functools.reduce(operator.add, [Statistics.of(D.chunk(n).X) for n in numbers])
+        return Statistics.of(D.chunk(shard.number).X)
 
     found = functools.reduce(operator.add, D.map(of))
     return Scaling.fitted(name, found, centred=D.nnz >= SPARSE * D.n * D.d)

@@ -27,7 +27,7 @@ from randsvm.tasks import Judge, Task, task_of
 
 # Rows whose running decision value every scan recomputes from scratch in float64, and as many
 # unbounded support vectors at the most.
-AUDIT_ROWS = 512
+AUDIT_ROWS = 128
 # float32 arguments of this size carry a rounding error that no audit needs to find.
 FLOAT32_UNIT = 2.0**-24
 FLOAT32_LIMIT = 1e-5

@@ -46,10 +46,10 @@ NOT_SOLVED = (
 
 # Up to so many rows LIBSVM is given its kernel values ready made: 8 bytes each, 64 MB in all,
 # whatever --memory says, so that no resource changes a byte of a model.
-GRAM_MOST = 2896
-# With fewer nonzeros in a row LIBSVM's own kernel values cost as little.
-GRAM_NONZEROS = 8
+GRAM_MOST = 2892
 PRECOMPUTED = 4
+# The values between the two extra rows of Gram, relative to all others of theirs together.
+HOLD = 1000.0
 
 # LIBSVM keeps kernel values as float32.
 LARGEST_VALUE = float(np.finfo(np.float32).max)
@@ -94,9 +94,11 @@ _spare: list[np.ndarray] = []
 class Gram:
     """Kernel values of m rows, as LIBSVM reads a precomputed kernel; `close` gives its memory back.
 
-    values : (pairs of rows, m + 1, 2) float64. LIBSVM wants a node of 16 bytes for each value and
+    values : (pairs of rows, m + 3, 2) float64. LIBSVM wants a node of 16 bytes for each value and
     never looks at the index in its first half, so the nodes of two rows lie in between each
-    other. Node 0 of a row is its own number, from 1. pointers : (m,) uint64, see Nodes.
+    other. Node 0 of a row is its own number, from 1. pointers : (m + 2,) uint64, see Nodes.
+
+    Two extra rows at the end give C-SVC the linear term that it does not have, see `lean`.
     """
 
     buffer: np.ndarray
@@ -105,7 +107,7 @@ class Gram:
 
     @staticmethod
     def of(points: Points, params: Params) -> Gram:
-        X, m = points.X, len(points)
+        X, m = points.X, len(points) + 2
         pairs = -(-m // 2)
         size = 1 + pairs * (m + 1) * 2
         buffer = _spare.pop() if _spare else np.empty(0)
@@ -122,17 +124,37 @@ class Gram:
             matrix._fill(i, j, block)
             if i != j:
                 matrix._fill(j, i, block.T)
+        matrix.lean(np.zeros(len(points)))
         return matrix
 
     def _fill(self, i: slice, j: slice, block: np.ndarray) -> None:
         # i begins with the first row of a pair.
         into = self.values[i.start // 2 : -(-i.stop // 2), 1 + j.start : 1 + j.stop]
-        into[:, :, 0] = block[0::2]
-        into[: (i.stop - i.start) // 2, :, 1] = block[1::2]
+        into[: -(-len(block) // 2), :, 0] = block[0::2]
+        into[: len(block) // 2, :, 1] = block[1::2]
+
+    def lean(self, h: np.ndarray) -> None:
+        """Make C-SVC minimise 1/2 a' Q a - sum a_i + C sum_i y_i h_i a_i. h : (m,) float64.
+
+        The labels of the extra rows are 1 and -1. Their values hold both at alpha = C, where
+        their part in the gradient of row i is C y_i h_i: the first has h_i as the float32 that
+        LIBSVM keeps, the second what is left of it. With one another they are not positive
+        semidefinite: neither ever leaves its bound, to which LIBSVM's first step takes both
+        (among equals it picks the last).
+        """
+        m = len(h)
+        first = h.astype(np.float32).astype(np.float64)
+        hold = HOLD * (1 + float(np.abs(h).sum()))
+        for row, values, corner in ((m, first, (-hold, hold)), (m + 1, first - h, (hold, -hold))):
+            values = np.append(values, corner)
+            self.values[row // 2, 1:, row % 2] = values
+            # The same as a column, over pairs of rows.
+            self.values[:, 1 + row] = np.resize(values, (len(self.values), 2))
 
     def times(self, beta: np.ndarray) -> np.ndarray:
         """K beta, (m,) float64."""
-        sums = np.einsum("pjs,j->ps", self.values[:, 1:], beta)
+        # A product of matrices for each pair of rows; einsum takes seven times as long.
+        sums = np.matmul(np.concatenate([[0.0], beta, [0.0, 0.0]])[None], self.values)
         return sums.ravel()[: len(beta)]
 
     def close(self) -> None:
@@ -262,7 +284,7 @@ def _laid_out(points: Points, params: Params, again: bool) -> Iterator[Nodes | G
     """The rows of a subproblem in LIBSVM's terms. again: it starts from a solution, so that LIBSVM
     is going to need nearly all of its kernel values."""
     _check_values(points, params)
-    if not again or len(points) > GRAM_MOST or points.X.nnz < GRAM_NONZEROS * len(points):
+    if not again or len(points) > GRAM_MOST:
         yield Nodes.of(points)
         return
     matrix = Gram.of(points, params)
@@ -278,6 +300,7 @@ class _Subproblem:
         min 1/2 beta' K beta - sum (y_i - g_i) beta_i, 0 <= y_i beta_i <= C, sum beta = 0.
 
     rows: W in LIBSVM's terms. before: the coefficients that W came with; products: K before.
+    start: where LIBSVM begins, which is at C for bounded rows; lifted: K start.
     """
 
     rows: Nodes | Gram
@@ -286,6 +309,8 @@ class _Subproblem:
     g: np.ndarray
     before: np.ndarray
     products: np.ndarray
+    start: np.ndarray
+    lifted: np.ndarray
     scale: float
     precision: float
     b: float
@@ -299,8 +324,12 @@ class _Subproblem:
         products = _exact_sums(rows, W, before, params)
         frozen = len(bound.points) > 0
         g = W.u - products if frozen else np.zeros(len(W))
+        start = _at_bound(before, params) if params.task == "svc" else np.zeros(len(W))
+        lifted = products - _exact_sums(rows, W, before - start, params)
         scale = np.abs(before).sum() + np.abs(bound.beta).sum()
-        return _Subproblem(rows, W, params, g, before, products, scale, SV.precision, SV.b)
+        return _Subproblem(
+            rows, W, params, g, before, products, start, lifted, scale, SV.precision, SV.b
+        )
 
     def dual(self, beta: np.ndarray, products: np.ndarray) -> float:
         """The part of D that W can change."""
@@ -321,25 +350,48 @@ class _Subproblem:
     def _attempt(self, tolerance: float) -> tuple[np.ndarray, float]:
         W, params = self.W, self.params
         assert W.u is not None
-        if params.task != "svc" or not self.g.any():
+        if params.task != "svc" or not (self.g.any() or self.start.any()):
             return _solve_task(self.rows, W, params, tolerance, self.g)
-        # C-SVC has no linear term, but as an epsilon-SVR it has one. Exact if and only if
-        # y f <= 1 + 2 M over W; checked by the signs of beta.
+        # LIBSVM begins at 0, so it is asked for the distance from `start`, which goes towards
+        # `side` only: min 1/2 a' Q a - sum_i side_i targets_i a_i, 0 <= a <= C, sum side_i a_i = 0.
+        side = np.where(self.start == 0, W.y, -W.y)
+        targets = W.y - self.g - self.lifted
+        C = params.bounds[0]
+        if isinstance(self.rows, Gram):
+            self.rows.lean((side - targets) / C)
+            moved, b = _solve(self.rows, np.append(side, [1.0, -1.0]), params, tolerance)
+            if moved[-2] == C and moved[-1] == -C:
+                return self.start + moved[:-2], b
+        # As an epsilon-SVR, of twice as many variables. Exact if and only if |f - y| <= 2 M over
+        # W; checked by the signs.
         M = 2.0 ** math.ceil(math.log2(1000 * (1 + np.abs(W.u + self.b).max())))
         while True:
-            beta, b = _solve(self.rows, W, params, tolerance, W.y * (1 + M) - self.g, epsilon=M)
-            if (W.y * beta >= 0).all():
-                return beta, b
+            moved, b = _solve(self.rows, targets + side * M, params, tolerance, epsilon=M)
+            if (side * moved >= 0).all():
+                return self.start + moved, b
             M *= 16
+
+
+def _at_bound(beta: np.ndarray, params: Params) -> np.ndarray:
+    """beta where it is at C, for as many rows of either sign; elsewhere 0. (m,) float64."""
+    sides = [np.flatnonzero(sign * beta >= params.bounds[0]) for sign in (1, -1)]
+    balanced = min(map(len, sides))
+    start = np.zeros(len(beta))
+    for side in sides:
+        start[side[:balanced]] = beta[side[:balanced]]
+    return start
 
 
 def _solve_task(
     rows: Nodes | Gram, W: Points, params: Params, tolerance: float, g: np.ndarray | float = 0.0
 ) -> tuple[np.ndarray, float]:
     """The task as LIBSVM has it; g moves the targets of a regression, elsewhere it is 0."""
+    y = W.y
     if params.task == "svr":
-        return _solve(rows, W, params, tolerance, W.y - g, epsilon=params.epsilon)
-    return _solve(rows, W, params, tolerance, None)
+        return _solve(rows, y - g, params, tolerance, epsilon=params.epsilon)
+    if params.task == "svc" and np.all(y == y[0]):
+        return np.zeros(len(y)), float(y[0])
+    return _solve(rows, y, params, tolerance)
 
 
 def _exact_sums(rows: Nodes | Gram, W: Points, beta: np.ndarray, params: Params) -> np.ndarray:
@@ -354,16 +406,13 @@ def _exact_sums(rows: Nodes | Gram, W: Points, beta: np.ndarray, params: Params)
 
 def _solve(
     rows: Nodes | Gram,
-    points: Points,
+    y: np.ndarray,
     params: Params,
     tolerance: float,
-    targets: np.ndarray | None,
     epsilon: float | None = None,
 ) -> tuple[np.ndarray, float]:
-    """One call of LIBSVM. targets None: the labels. Returns beta (m,) and b."""
-    y = points.y if targets is None else targets
-    if targets is None and params.task == "svc" and np.all(y == y[0]):
-        return np.zeros(len(y)), float(y[0])
+    """One call of LIBSVM over the first len(y) rows. y: labels, or targets of an epsilon-SVR if
+    `epsilon`. Returns beta (len(y),) and b."""
     library = _load_library()
     y = np.ascontiguousarray(y, np.float64)
     problem = library.problem(rows, y)

@@ -28,7 +28,7 @@ from randsvm.params import Resources
 from randsvm.svmlight import Block, Labels, LabelTable, read_blocks
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
-CHUNK_ROWS = 4096
+CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
 
 CACHE_MAGIC = b"randsvm cache 3\n"

@@ -14,7 +14,7 @@ import pytest
 from learning import Data, answer_of, gaussians, kernel, learn, optimum, two_classes
 from scipy import sparse
 
-from randsvm import dataset, solver
+from randsvm import _solver, dataset, solver
 from randsvm.algorithms.osuna import osuna
 from randsvm.collectors import Draws
 from randsvm.dataset import Reading
@@ -111,10 +111,19 @@ def quadratic_program(
         slope = slope - step * (K[:, i] - K[:, j])
 
 
-@pytest.mark.parametrize("start", ["empty", "half"])
+@pytest.fixture(params=["values", "rows"])
+def form(request, monkeypatch):
+    """What LIBSVM is given: kernel values, and a C-SVC with a linear term, or the rows of an
+    epsilon-SVR, as in large subproblems."""
+    if request.param == "rows":
+        monkeypatch.setattr(solver, "GRAM_MOST", 0)
+    return request.param
+
+
+@pytest.mark.parametrize("start", ["empty", "half", "bound"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("words", KERNELS)
-def test_a_subproblem_is_the_quadratic_program_it_stands_for(words, seed, start):
+def test_a_subproblem_is_the_quadratic_program_it_stands_for(words, seed, start, form):
     """Whatever is frozen, right or wrong, and wherever the working set starts from."""
     C, rng = 2.0, np.random.default_rng(seed)
     data = gaussians(48, seed)
@@ -124,9 +133,10 @@ def test_a_subproblem_is_the_quadratic_program_it_stands_for(words, seed, start)
     W = np.setdiff1d(np.arange(len(y)), N)
     frozen, before = np.zeros(len(y)), np.zeros(len(y))
     frozen[N] = C * y[N]
-    if start == "half":
-        pairs = [rng.permutation(W[y[W] == sign])[:5] for sign in (1, -1)]
-        before[np.concatenate(pairs)] = C / 2 * np.repeat([1.0, -1.0], 5)
+    pairs = [rng.permutation(W[y[W] == sign])[:5] for sign in (1, -1)]
+    if start != "empty":
+        part = {"half": np.full(5, 0.5), "bound": np.array([1, 1, 1, 0.5, 0.5])}[start]
+        before[np.concatenate(pairs)] = C * np.concatenate([part, -part[::-1]])
     held = Bound(points_of(data, N), frozen[N], solution_of(data, before, params))
     solved = svmlearn(points_of(data, W, K @ (frozen + before)), params, held)
     found, g, inner = dense(solved, len(y)), (K @ frozen)[W], K[np.ix_(W, W)]
@@ -158,6 +168,66 @@ def test_a_coarse_tolerance_does_not_fall_behind_the_start(words):
     assert dual(y, K, found) >= dual(y, K, beta) - 1e-6 * np.abs(beta).sum()
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-4, 1e5])
+def test_a_linear_term_of_any_size_is_exact(size, form, monkeypatch):
+    """The same number in all of it moves b and nothing else: float32 would lose the rest of it."""
+    forms, plain = [], solver._solve
+
+    def watched(*arguments, epsilon=None):
+        forms.append("rows" if epsilon else "values")
+        return plain(*arguments, epsilon=epsilon)
+
+    monkeypatch.setattr(solver, "_solve", watched)
+    C, data = 2.0, gaussians(48, 0)
+    y, X = data
+    K, params = kernel("-t 2 -g 1", X, X), params_of("-t 2 -g 1", C)
+    N = np.concatenate([np.flatnonzero(y == sign)[:8] for sign in (1, -1)])
+    W, frozen = np.setdiff1d(np.arange(len(y)), N), np.zeros(len(y))
+    frozen[N] = C * y[N]
+    held = Bound(points_of(data, N), frozen[N], solution_of(data, np.zeros(len(y)), params))
+    found = svmlearn(points_of(data, W, K @ frozen + size), params, held)
+    expected, b = quadratic_program(K[np.ix_(W, W)], y[W], (K @ frozen)[W], C)
+    assert dense(found, len(y))[W] == pytest.approx(expected, abs=1e-5)
+    assert found.b == pytest.approx(b - size, abs=1e-5)
+    assert forms == [form]
+
+
+def test_a_working_set_of_one_class_cannot_move(form):
+    """sum beta = 0 leaves no other solution than the one it came with."""
+    data = gaussians(48, 0)
+    y, X = data
+    K, params = kernel("-t 2 -g 1", X, X), params_of("-t 2 -g 1")
+    N = np.concatenate([np.flatnonzero(y == sign)[:8] for sign in (1, -1)])
+    W = np.setdiff1d(np.flatnonzero(y > 0), N)
+    frozen = np.zeros(len(y))
+    frozen[N] = y[N]
+    held = Bound(points_of(data, N), frozen[N], solution_of(data, np.zeros(len(y)), params))
+    found = svmlearn(points_of(data, W, K @ frozen), params, held)
+    assert dense(found, len(y)).tolist() == frozen.tolist()
+
+
+def test_a_solution_at_its_bounds_takes_few_steps(monkeypatch, form):
+    """LIBSVM begins where the last solution is, and not at 0: 200 rows stay at C."""
+    steps, train = [], solver._Library.train
+
+    def counted(*arguments):
+        answer = train(*arguments)
+        steps.append(_solver.iterations())
+        return answer
+
+    monkeypatch.setattr(solver._Library, "train", counted)
+    data = gaussians(400)
+    y, X = data
+    whole = oracle.libsvm_train(y, X, "-t 2 -g 1 -c 0.01 -e 1e-7")
+    beta, K = whole.dense(len(y)), kernel("-t 2 -g 1", X, X)
+    params, W = params_of("-t 2 -g 1", 0.01, tolerance=1e-3), np.arange(len(y))
+    assert np.count_nonzero(np.abs(beta) == 0.01) > 200
+    held = Bound(points_of(data, W[:0]), np.empty(0), solution_of(data, beta, params, whole.b))
+    found = svmlearn(points_of(data, W, K @ beta), params, held)
+    assert dense(found, len(y)) == pytest.approx(beta, abs=1e-3)
+    assert len(steps) == 1 and steps[0] < 100
+
+
 def test_rows_far_beyond_the_first_width_come_out_right(monkeypatch):
     """y f = 50,000 at one row, where the width M of the epsilon-SVR form is chosen for 1."""
     widths = []
@@ -167,6 +237,7 @@ def test_rows_far_beyond_the_first_width_come_out_right(monkeypatch):
         widths.append(epsilon)
         return plain(*arguments, epsilon=epsilon)
 
+    monkeypatch.setattr(solver, "GRAM_MOST", 0)
     monkeypatch.setattr(solver, "_solve", watched)
     # The frozen rows cancel but for 1e-3, so that u tells nothing of what is to come.
     X = oracle.as_float32(np.array([[1.0], [-1.0], [0.5], [0.4999], [50_000.0]]))

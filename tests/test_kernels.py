@@ -7,12 +7,14 @@ import math
 import numpy as np
 import oracle
 import pytest
+from randsvm._kernels import PANEL_CENTRES, add_rbf_sums
 from scipy import sparse
 
 from randsvm.kernels import (
     BLOCK_CENTRES,
     BLOCK_ROWS,
     GRAM_ROWS,
+    PANEL_FEATURES,
     Expansion,
     Kernel,
     Space,
@@ -123,3 +125,66 @@ def test_squared_norms_of_rows_that_are_empty_in_any_place():
 def test_a_magnitude_beyond_float64_is_infinite():
     """It only decides between float32 and float64 blocks; it must not end the run."""
     assert Kernel("poly", 1.0, 0.0, 30).magnitude(1e30) == math.inf
+
+
+# ---- compiled sums of RBF ---------------------------------------------------------------------
+
+WIDTHS = [128, 256, 512]
+
+
+def compiled(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.ndarray:
+    """sum_j beta_j exp(<x_i, z_j>)."""
+    count = -(-len(z) // PANEL_CENTRES)
+    padded = np.zeros((count * PANEL_CENTRES, x.shape[1]), np.float32)
+    padded[: len(z)] = z
+    panels = padded.reshape(count, PANEL_CENTRES, -1).transpose(0, 2, 1).copy()
+    u, weights = np.zeros(len(x)), np.zeros(len(padded), np.float32)
+    weights[: len(z)] = beta
+    add_rbf_sums(x, panels, weights, u, widest)
+    return u
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
+def test_the_compiled_exponential_is_right_to_two_last_places(widest):
+    """Over all exponents down to -86, where float32 ends; below it is 0, and 1 above 0."""
+    x = -np.concatenate([np.linspace(0, 85.99, 200_001), np.geomspace(1e-9, 1, 1001)])
+    x = x.astype(np.float32)[:, None]
+    one = np.ones((1, 1), np.float32)
+    exact = np.exp(x[:, 0].astype(np.float64))
+    assert compiled(x, one, np.ones(1), widest) == pytest.approx(exact, rel=2.0**-22, abs=0)
+    beyond = np.array([[-86.5], [-1e4], [-3e38], [-np.inf], [0.0], [1e-3]], np.float32)
+    assert compiled(beyond, one, np.ones(1), widest).tolist() == [0, 0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
+@pytest.mark.parametrize(
+    "m, centres, d", [(1, 1, 1), (3, 31, 2), (4, 32, 7), (5, 33, 22), (9, 100, 64)]
+)
+def test_compiled_sums_agree_with_the_matrix_product(m, centres, d, widest):
+    rng = np.random.default_rng(3)
+    x = -rng.random((m, d)).astype(np.float32)
+    z = rng.random((centres, d)).astype(np.float32)
+    beta = rng.normal(size=centres)
+    exact = np.exp(x.astype(np.float64) @ z.T.astype(np.float64)) @ beta
+    assert compiled(x, z, beta, widest) == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum() * d)
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
+def test_a_compiled_sum_depends_on_its_row_alone(widest):
+    """So that no number of workers, and no size of a chunk, changes a bit of it."""
+    rng = np.random.default_rng(4)
+    x = -rng.random((23, 5)).astype(np.float32)
+    z, beta = rng.random((70, 5)).astype(np.float32), rng.normal(size=70)
+    together = compiled(x, z, beta, widest)
+    assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == together.tolist()
+
+
+@pytest.mark.parametrize("d", [PANEL_FEATURES, PANEL_FEATURES + 1])
+def test_compiled_sums_and_blocks_meet_at_their_edge(d):
+    rng = np.random.default_rng(5)
+    X = sparse.csr_matrix(rng.normal(size=(300, d)).astype(np.float32))
+    Z = sparse.csr_matrix(rng.normal(size=(BLOCK_CENTRES + 40, d)).astype(np.float32))
+    beta, kernel = rng.normal(size=Z.shape[0]), Kernel("rbf", 0.5 / d)
+    rough = Expansion(Space(kernel, True, None, np.float32), Z, beta).values(X)
+    exact = Expansion(Space(kernel, True, None, np.float64), Z, beta).values(X)
+    assert rough == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum())
