@@ -25,9 +25,8 @@ from randsvm.points import Points
 from randsvm.solution import SV, Bound, Linear
 from randsvm.tasks import Judge, Task, task_of
 
-# Rows whose running decision value every scan recomputes from scratch in float64, and as many
-# unbounded support vectors at the most.
-AUDIT_ROWS = 128
+# Rows whose running decision value is kept in float64 as well, and compared after every scan.
+AUDIT_ROWS = 512
 # float32 arguments of this size carry a rounding error that no audit needs to find.
 FLOAT32_UNIT = 2.0**-24
 FLOAT32_LIMIT = 1e-5
@@ -93,12 +92,14 @@ class Running:
     """The state that a scan advances: u of every row under the solution `SV`.
 
     u: one (rows,) float64 array per shard. space: how kernel blocks are laid out, and the
-    precision in which they are computed.
+    precision in which they are computed. audit: random rows, exact: u of them, (m,) float64,
+    from float64 kernel values.
     """
 
     u: list[np.ndarray]
     space: Space
     audit: Points
+    exact: np.ndarray
     SV: SV | None = None
 
 
@@ -166,7 +167,7 @@ def _advance(
         Z, difference = SV.points.X, SV.beta
     running.SV = SV
     found = _pass(D, running, question, Z, difference, fresh=fresh, far=far)
-    if running.space.dtype is np.float32 and not _precise(D, running):
+    if running.space.dtype is np.float32 and not _precise(D, running, Z, difference, fresh):
         # Rounding has shown: from here on everything is computed in float64.
         running.space = replace(running.space, dtype=np.float64)
         found = _pass(D, running, question, SV.points.X, SV.beta, fresh=True)
@@ -497,7 +498,7 @@ def _running(D: Dataset, SV: SV, rng: Draws) -> Running:
         if SV.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT >= FLOAT32_LIMIT:
             space = replace(space, dtype=np.float64)
         u = [np.zeros(shard.stop - shard.start) for shard in D.shards]
-        D.running = Running(u, space, audit)
+        D.running = Running(u, space, audit, np.zeros(len(audit)))
     return D.running
 
 
@@ -527,15 +528,17 @@ def _at(D: Dataset, running: Running, rows: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _precise(D: Dataset, running: Running) -> bool:
-    """Whether the running values agree with float64 ones, from scratch, on the audit rows."""
-    SV, space = running.SV, running.space
-    assert SV is not None
-    exact = replace(space, dtype=np.float64)
-    expansion = Expansion(exact, SV.points.X, SV.beta)
-    unbounded = SV.points[np.flatnonzero(SV.unbounded)[:AUDIT_ROWS]]
-    for points in (running.audit, unbounded):
-        difference = expansion.values(points.X) - _at(D, running, points.rows)
-        if len(points) and np.abs(difference).max() > SV.params.tolerance / 4:
-            return False
-    return True
+def _precise(
+    D: Dataset,
+    running: Running,
+    Z: sparse.csr_matrix,
+    difference: np.ndarray,
+    fresh: bool,
+) -> bool:
+    """Whether the running values agree with float64 ones on the audit rows. As for _pass."""
+    exact = replace(running.space, dtype=np.float64)
+    values = Expansion(exact, Z, difference).values(running.audit.X)
+    running.exact = values if fresh else running.exact + values
+    off = running.exact - _at(D, running, running.audit.rows)
+    assert running.SV is not None
+    return bool(np.abs(off).max() <= running.SV.params.tolerance / 4)
