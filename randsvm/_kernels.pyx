@@ -8,12 +8,14 @@ beta, which reads and writes a block of values for each and takes three times as
 
 cdef extern from "_rbf.h":
     const int PANEL
+    const int COLUMNS
     void _add_rbf_sums "add_rbf_sums"(
-        const float *x, long m, long d, const float *panels, long count, const float *beta,
-        double *u, int widest) noexcept nogil
+        int columns, const float *x, long m, long d, const float *panels, long count,
+        const float *beta, double *u, int widest) noexcept nogil
 
-# Centres of one panel.
+# Centres of one panel, and columns of one call at the most.
 PANEL_CENTRES = PANEL
+PANEL_COLUMNS = COLUMNS
 
 ctypedef fused real:
     float
@@ -45,17 +47,19 @@ def add_products(
 
 
 def add_rbf_sums(
-    const float[:, ::1] x, const float[:, :, ::1] panels, const float[::1] beta, double[::1] u,
-    int widest=512,
+    const float[:, ::1] x, const float[:, :, ::1] panels, const float[:, ::1] beta,
+    double[:, ::1] u, int widest=512,
 ):
-    """u[i] += sum_j beta_j exp(<x_i, z_j>), for rows and centres whose product is an exponent <= 0.
+    """u[i, c] += sum_j beta[c, j] exp(<x_i, z_j>), for rows and centres whose product is an
+    exponent <= 0.
 
     x : (m, d); panels : (count, d, PANEL_CENTRES), centre 32 p + l is panels[p, :, l];
-    beta : (count * PANEL_CENTRES,), 0 where there is no centre. widest: bits of the vectors that
-    the processor may be asked for; in the last places the sums depend on them.
+    beta : (columns, count * PANEL_CENTRES), 0 where there is no centre; u : (m, columns).
+    columns is at most PANEL_COLUMNS. widest: bits of the vectors that the processor may be asked
+    for; in the last places the sums depend on them.
     """
     if x.shape[0] and panels.shape[0]:
         with nogil:
             _add_rbf_sums(
-                &x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0], panels.shape[0], &beta[0],
-                &u[0], widest)
+                beta.shape[0], &x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0],
+                panels.shape[0], &beta[0, 0], &u[0, 0], widest)

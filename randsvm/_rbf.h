@@ -1,4 +1,4 @@
-/* sum_j beta_j exp(<x_i, z_j>) of dense float32 rows: kernel values never leave the registers.
+/* sum_j beta_jc exp(<x_i, z_j>) of dense float32 rows: kernel values never leave the registers.
 
    Rows and centres come augmented (see kernels.py), so that <x, z> = -gamma |x - z|^2. Centres
    come in panels of 32, each feature of theirs side by side: panel p holds the features of centres
@@ -13,6 +13,8 @@
 #define PANEL 32
 /* Rows that share each load of a centre; their exponents fill half of the registers. */
 #define TILE 4
+/* Sums over the same kernel values that are made at once. */
+#define COLUMNS 16
 
 typedef float reals __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t wholes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -38,43 +40,58 @@ INLINED reals exponential(reals x)
     return (reals)(((wholes)p + ((wholes)shifted << 23)) & kept);
 }
 
-/* vectors: of a panel's two, how many are computed at once; a constant. */
-INLINED void add_sums(const int vectors, const float *x, long m, long d, const float *panels,
-                      long count, const float *beta, double *u)
+/* vectors: of a panel's two, how many are computed at once; columns: of beta and u, up to COLUMNS.
+   vectors is a constant, and columns where it is 1. */
+INLINED void add_sums(const int vectors, const int columns, const float *x, long m, long d,
+                      const float *panels, long count, const float *beta, double *u)
 {
     for (long i = 0; i < m; i += TILE) {
         const float *rows[TILE];
-        reals sums[TILE] = {{0}};
+        reals sums[COLUMNS][TILE];
+        for (int c = 0; c < columns; c++)
+            for (int s = 0; s < TILE; s++)
+                sums[c][s] = (reals){0};
         for (int s = 0; s < TILE; s++)
             rows[s] = x + (i + s < m ? i + s : i) * d;
         for (long at = 0; at < count * PANEL; at += vectors * LANES) {
             const float *z = panels + at / PANEL * PANEL * d + at % PANEL;
-            reals exponents[TILE][2] = {{{0}}};
+            reals values[TILE][2] = {{{0}}};
             for (long k = 0; k < d; k++, z += PANEL)
                 for (int v = 0; v < vectors; v++)
                     for (int s = 0; s < TILE; s++)
-                        exponents[s][v] += rows[s][k] * *(const reals *)(z + v * LANES);
+                        values[s][v] += rows[s][k] * *(const reals *)(z + v * LANES);
             for (int v = 0; v < vectors; v++)
                 for (int s = 0; s < TILE; s++)
-                    sums[s] += exponential(exponents[s][v]) * *(const reals *)(beta + at + v * LANES);
+                    values[s][v] = exponential(values[s][v]);
+            for (int c = 0; c < columns; c++)
+                for (int v = 0; v < vectors; v++) {
+                    const float *weights = beta + c * count * PANEL + at + v * LANES;
+                    for (int s = 0; s < TILE; s++)
+                        sums[c][s] += values[s][v] * *(const reals *)weights;
+                }
         }
-        for (int s = 0; s < TILE && i + s < m; s++) {
-            double sum = 0;
-            for (int lane = 0; lane < LANES; lane++)
-                sum += sums[s][lane];
-            u[i + s] += sum;
-        }
+        for (int s = 0; s < TILE && i + s < m; s++)
+            for (int c = 0; c < columns; c++) {
+                double sum = 0;
+                for (int lane = 0; lane < LANES; lane++)
+                    sum += sums[c][s][lane];
+                u[(i + s) * columns + c] += sum;
+            }
     }
 }
 
-typedef void add_rbf_sums_function(const float *, long, long, const float *, long, const float *,
-                                   double *);
+typedef void add_rbf_sums_function(int, const float *, long, long, const float *, long,
+                                   const float *, double *);
 
-#define FOR(name, vectors, target)                                                               \
-    target static void name(const float *x, long m, long d, const float *panels, long count,    \
-                            const float *beta, double *u)                                       \
+/* One column is a case of its own: its sums stay in registers, too. */
+#define FOR(name, vectors, target)                                                              \
+    target static void name(int columns, const float *x, long m, long d, const float *panels,   \
+                            long count, const float *beta, double *u)                           \
     {                                                                                           \
-        add_sums(vectors, x, m, d, panels, count, beta, u);                                     \
+        if (columns == 1)                                                                       \
+            add_sums(vectors, 1, x, m, d, panels, count, beta, u);                              \
+        else                                                                                    \
+            add_sums(vectors, columns, x, m, d, panels, count, beta, u);                        \
     }
 
 FOR(add_rbf_sums_anywhere, 1, )
@@ -83,11 +100,12 @@ FOR(add_rbf_sums_avx2, 1, __attribute__((target("avx2,fma"))))
 FOR(add_rbf_sums_avx512, 2, __attribute__((target("avx512f"))))
 #endif
 
-/* u_i += sum_j beta_j exp(<x_i, z_j>), by the widest vectors that the processor has and `widest`
+/* u_ic += sum_j beta_cj exp(<x_i, z_j>), by the widest vectors that the processor has and `widest`
    allows: 512 (AVX-512), 256 (AVX2) or less, in bits.
-   x : (m, d); panels : (count, d, PANEL); beta : (count PANEL,), 0 where there is no centre. */
-static void add_rbf_sums(const float *x, long m, long d, const float *panels, long count,
-                         const float *beta, double *u, int widest)
+   x : (m, d); panels : (count, d, PANEL); beta : (columns, count PANEL), 0 where there is no
+   centre; u : (m, columns). */
+static void add_rbf_sums(int columns, const float *x, long m, long d, const float *panels,
+                         long count, const float *beta, double *u, int widest)
 {
     add_rbf_sums_function *best = add_rbf_sums_anywhere;
 #ifdef __x86_64__
@@ -96,5 +114,5 @@ static void add_rbf_sums(const float *x, long m, long d, const float *panels, lo
     else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         best = add_rbf_sums_avx2;
 #endif
-    best(x, m, d, panels, count, beta, u);
+    best(columns, x, m, d, panels, count, beta, u);
 }

@@ -133,23 +133,26 @@ class Gram:
         into[: -(-len(block) // 2), :, 0] = block[0::2]
         into[: len(block) // 2, :, 1] = block[1::2]
 
-    def lean(self, h: np.ndarray) -> None:
-        """Make C-SVC minimise 1/2 a' Q a - sum a_i + C sum_i y_i h_i a_i. h : (m,) float64.
+    def lean(self, h: np.ndarray) -> bool:
+        """Make C-SVC minimise 1/2 a' Q a - sum a_i + C sum_i y_i h_i a_i; whether h, (m,) float64,
+        is small enough for that.
 
         The labels of the extra rows are 1 and -1. Their values hold both at alpha = C, where
         their part in the gradient of row i is C y_i h_i: the first has h_i as the float32 that
-        LIBSVM keeps, the second what is left of it. With one another they are not positive
-        semidefinite: neither ever leaves its bound, to which LIBSVM's first step takes both
-        (among equals it picks the last).
+        LIBSVM keeps, the second what is left of it, negative. With one another they are not
+        positive semidefinite: neither ever leaves its bound, to which LIBSVM's first step takes
+        both (among equals it picks the last).
         """
-        m = len(h)
+        m, hold = len(h), HOLD * (1 + float(np.abs(h).sum()))
+        if not hold < LARGEST_VALUE:
+            return False
         first = h.astype(np.float32).astype(np.float64)
-        hold = HOLD * (1 + float(np.abs(h).sum()))
         for row, values, corner in ((m, first, (-hold, hold)), (m + 1, first - h, (hold, -hold))):
             values = np.append(values, corner)
             self.values[row // 2, 1:, row % 2] = values
             # The same as a column, over pairs of rows.
             self.values[:, 1 + row] = np.resize(values, (len(self.values), 2))
+        return True
 
     def times(self, beta: np.ndarray) -> np.ndarray:
         """K beta, (m,) float64."""
@@ -357,8 +360,7 @@ class _Subproblem:
         side = np.where(self.start == 0, W.y, -W.y)
         targets = W.y - self.g - self.lifted
         C = params.bounds[0]
-        if isinstance(self.rows, Gram):
-            self.rows.lean((side - targets) / C)
+        if isinstance(self.rows, Gram) and self.rows.lean((side - targets) / C):
             moved, b = _solve(self.rows, np.append(side, [1.0, -1.0]), params, tolerance)
             if moved[-2] == C and moved[-1] == -C:
                 return self.start + moved[:-2], b

@@ -192,6 +192,14 @@ def test_a_linear_term_of_any_size_is_exact(size, form, monkeypatch):
     assert forms == [form]
 
 
+def test_a_linear_term_beyond_float32_takes_the_other_form():
+    points = points_of(gaussians(5, 0), np.arange(5))
+    matrix = solver.Gram.of(points, params_of("-t 2 -g 1"))
+    before = matrix.times(np.ones(5))
+    assert matrix.lean(np.full(5, 1e30)) and not matrix.lean(np.full(5, 1e38))
+    assert matrix.times(np.ones(5)).tolist() == before.tolist()
+
+
 def test_a_working_set_of_one_class_cannot_move(form):
     """sum beta = 0 leaves no other solution than the one it came with."""
     data = gaussians(48, 0)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import oracle
 import pytest
-from randsvm._kernels import PANEL_CENTRES, add_rbf_sums
+from randsvm._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_rbf_sums
 from scipy import sparse
 
 from randsvm.kernels import (
@@ -133,15 +133,16 @@ WIDTHS = [128, 256, 512]
 
 
 def compiled(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.ndarray:
-    """sum_j beta_j exp(<x_i, z_j>)."""
+    """sum_j beta_j exp(<x_i, z_j>); beta : (centres,) or (centres, columns)."""
     count = -(-len(z) // PANEL_CENTRES)
     padded = np.zeros((count * PANEL_CENTRES, x.shape[1]), np.float32)
     padded[: len(z)] = z
     panels = padded.reshape(count, PANEL_CENTRES, -1).transpose(0, 2, 1).copy()
-    u, weights = np.zeros(len(x)), np.zeros(len(padded), np.float32)
-    weights[: len(z)] = beta
+    columns = beta.reshape(len(z), -1).T
+    u, weights = np.zeros((len(x), len(columns))), np.zeros((len(columns), len(padded)), np.float32)
+    weights[:, : len(z)] = columns
     add_rbf_sums(x, panels, weights, u, widest)
-    return u
+    return u.reshape(len(x), *beta.shape[1:])
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
@@ -170,6 +171,16 @@ def test_compiled_sums_agree_with_the_matrix_product(m, centres, d, widest):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
+def test_compiled_sums_of_many_columns_are_those_of_each(widest):
+    rng = np.random.default_rng(6)
+    x, z = -rng.random((6, 5)).astype(np.float32), rng.random((40, 5)).astype(np.float32)
+    beta = rng.normal(size=(40, PANEL_COLUMNS))
+    together = compiled(x, z, beta, widest)
+    each = np.column_stack([compiled(x, z, beta[:, c], widest) for c in range(PANEL_COLUMNS)])
+    assert together == pytest.approx(each, abs=1e-5)
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
 def test_a_compiled_sum_depends_on_its_row_alone(widest):
     """So that no number of workers, and no size of a chunk, changes a bit of it."""
     rng = np.random.default_rng(4)
@@ -179,12 +190,13 @@ def test_a_compiled_sum_depends_on_its_row_alone(widest):
     assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == together.tolist()
 
 
+@pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS,), (PANEL_COLUMNS + 1,)])
 @pytest.mark.parametrize("d", [PANEL_FEATURES, PANEL_FEATURES + 1])
-def test_compiled_sums_and_blocks_meet_at_their_edge(d):
+def test_compiled_sums_and_blocks_meet_at_their_edge(d, columns):
     rng = np.random.default_rng(5)
     X = sparse.csr_matrix(rng.normal(size=(300, d)).astype(np.float32))
     Z = sparse.csr_matrix(rng.normal(size=(BLOCK_CENTRES + 40, d)).astype(np.float32))
-    beta, kernel = rng.normal(size=Z.shape[0]), Kernel("rbf", 0.5 / d)
+    beta, kernel = rng.normal(size=(Z.shape[0], *columns)), Kernel("rbf", 0.5 / d)
     rough = Expansion(Space(kernel, True, None, np.float32), Z, beta).values(X)
     exact = Expansion(Space(kernel, True, None, np.float64), Z, beta).values(X)
     assert rough == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum())
