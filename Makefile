@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORK := results
-# Editable: the compiled modules land beside their sources, so a changed .pyx means a new install.
-SOURCES := pyproject.toml $(wildcard randsvm/*.pyx)
+# Editable: the compiled modules land beside their sources, so a changed .pyx or .h means a new install.
+SOURCES := pyproject.toml $(wildcard randsvm/*.pyx randsvm/*.h)
 
 .PHONY: help demo test lint fuzz bench bench-quick memory figures mz data clean
 

@@ -11,17 +11,17 @@ import os
 import platform
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from harness import made, row, run
+from harness import run
+from quality import PREDICT, TRAIN
+from sets import made, results_option
+from tables import table
 
 from randsvm import files
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
-TRAIN, PREDICT = (str(Path(sys.executable).with_name(f"randsvm-{w}")) for w in ("train", "predict"))
 MEGABYTE = 1 << 20
 BYTES_A_ROW = 16
 BASE = 300
@@ -51,31 +51,24 @@ def measure(
 def markdown(found: dict) -> str:
     """The JSON record as a table."""
     rows = [
-        row(
-            [
-                f"`{each['command']}`",
-                each["outcome"],
-                f"{each['wall']:.0f}",
-                f"{each['peak']:.0f}",
-                f"{each['promised']:.0f}",
-            ]
-        )
+        [
+            f"`{each['command']}`",
+            each["outcome"],
+            f"{each['wall']:.0f}",
+            f"{each['peak']:.0f}",
+            f"{each['promised']:.0f}",
+        ]
         for each in found["commands"]
     ]
     title = f"# Memory: {found['rows']:,} rows, {found['bytes']:,} bytes of text"
-    return "\n".join([title, "", found["machine"], "", row(HEADER), row(["---"] * 5), *rows])
+    return "\n".join([title, "", found["machine"], "", *table(HEADER, rows)])
 
 
 @click.command()
 @click.option("--rows", default=10_000_000, show_default=True, help="Rows of twonorm.")
 @click.option("--memory", default=512, show_default=True, help="--memory of training, in MB.")
 @click.option("--time-limit", default="3m", show_default=True, help="Of randsvm and osuna, each.")
-@click.option(
-    "--results",
-    default=RESULTS,
-    type=click.Path(path_type=Path),
-    help="Folder of the table, data (270 bytes a row) and models.  [default: results]",
-)
+@results_option
 def main(rows: int, memory: int, time_limit: str, results: Path) -> None:
     """Train with sgd, randsvm and osuna under --memory, predict; compare peaks with the promise.
 

@@ -33,6 +33,20 @@ def test_a_set_is_the_beginning_of_a_larger_set(name):
     assert made[2].startswith(made[1])
 
 
+@pytest.mark.parametrize("script", sorted(path.stem for path in SCRIPTS.glob("*.py")))
+def test_a_script_finds_what_it_imports(script):
+    if "matplotlib" in (SCRIPTS / f"{script}.py").read_text():
+        pytest.importorskip("matplotlib")
+    subprocess.run([sys.executable, "-c", f"import {script}"], cwd=SCRIPTS, check=True)
+
+
+def test_peaks_of_memory_stand_beside_what_is_promised(tmp_path):
+    run("memory.py", "--rows", 1000, "--time-limit", "1s", "--results", tmp_path)
+    found = json.loads((tmp_path / "memory.json").read_text())
+    assert len(found["commands"]) == 5
+    assert all(each["peak"] < each["promised"] for each in found["commands"])
+
+
 def seconds(own):
     """A process that says that its work took so long."""
     return [sys.executable, "-c", f"print('seconds {own}')"]
