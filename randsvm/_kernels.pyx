@@ -58,6 +58,11 @@ def add_rbf_sums(
     columns is at most PANEL_COLUMNS. widest: bits of the vectors that the processor may be asked
     for; in the last places the sums depend on them.
     """
+    if beta.shape[0] > PANEL_COLUMNS or u.shape[0] != x.shape[0] or u.shape[1] != beta.shape[0] or (
+        x.shape[1] != panels.shape[1] or panels.shape[2] != PANEL_CENTRES
+        or beta.shape[1] != panels.shape[0] * PANEL_CENTRES
+    ):
+        raise ValueError("expected x, panels, beta and u of shapes that fit")
     if x.shape[0] and panels.shape[0]:
         with nogil:
             _add_rbf_sums(

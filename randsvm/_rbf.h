@@ -22,13 +22,14 @@ typedef int32_t wholes __attribute__((vector_size(4 * LANES), aligned(4), may_al
 #define INLINED static inline __attribute__((always_inline))
 
 /* e^x for x <= 0 within 2 units in the last place, and 0 below -86; rounding above 0 counts as 0.
+   nan stays nan.
 
    e^x = 2^n e^r with n = x / ln 2 rounded (adding 1.5 2^23 rounds, and leaves n in the last bits)
    and |r| <= ln 2 / 2; ln 2 in two parts and the polynomial are those of Cephes' expf. */
 INLINED reals exponential(reals x)
 {
-    x = (reals)((wholes)x & (x < 0.0f));
-    wholes kept = x > -86.0f;
+    x = (reals)((wholes)x & ~(x >= 0.0f));
+    wholes kept = ~(x <= -86.0f);
     reals shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
     reals r = x - n * 0.693359375f + n * 2.12194440e-4f;
     reals p = r * 1.9875691500e-4f + 1.3981999507e-3f;

@@ -1,4 +1,4 @@
-"""D: the training set as shards of chunks, and its views.
+"""D: the training set in chunks, and its views.
 
 Cuts depend on the rows alone, never on memory, jobs or compression. Knows no task.
 """
@@ -448,10 +448,11 @@ def scaling_of(D: Dataset, name: str) -> Scaling:
     if name == "unit":
         return Scaling(name)
 
-    def of(shard: Shard) -> Statistics:
-        return Statistics.of(D.chunk(shard.number).X)
+    def of(shard: Shard) -> Statistics | None:
+        X = D.chunk(shard.number).X
+        return Statistics.of(X) if X.shape[0] else None
 
-    found = functools.reduce(operator.add, D.map(of))
+    found = functools.reduce(operator.add, filter(None, D.map(of)))
     return Scaling.fitted(name, found, centred=D.nnz >= SPARSE * D.n * D.d)
 
 

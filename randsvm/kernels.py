@@ -6,7 +6,8 @@ augmented rows gives all arguments of a block and one in-place function the kern
     linear   <x, z>                      rbf       exp(2 g <x, z> - g |x|^2 - g |z|^2)
     poly     (g <x, z> + r)^d            sigmoid   tanh(g <x, z> + r)
 
-Blocks stay in the second-level cache. Knows nothing of files, tasks or solutions.
+Blocks stay in the second-level cache; values of RBF over dense float32 rows are summed up where
+they are made, by compiled code. Knows nothing of files, tasks or solutions.
 """
 
 from __future__ import annotations
@@ -195,8 +196,9 @@ class Expansion:
     """u(x) = sum_j beta_j K(z_j, x), evaluated for many x.
 
     Z : (m, d) CSR, the centres z_j; beta : (m,) float64, or (m, K) for K sums over the same
-    kernel values. Holds one prepared copy of Z; `values` holds one block of kernel values at a
-    time besides. Safe to share between threads.
+    kernel values. Holds one prepared copy of Z; `values` lays out a few thousand rows at a time
+    besides, and where the sums are not compiled one block of kernel values. Safe to share between
+    threads.
     """
 
     def __init__(self, space: Space, Z: sparse.csr_matrix, beta: np.ndarray) -> None:
@@ -271,8 +273,8 @@ class _Panels:
         m, d = centres.shape
         self.rows = max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d))
         count = -(-m // PANEL_CENTRES)
-        padded = np.zeros((count * PANEL_CENTRES, d), np.float32)
-        padded[:m] = centres
+        # Filled up with a centre that is there: 0 times the infinity of a large row would be nan.
+        padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
         panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
         self.panels = np.ascontiguousarray(panels)
         self.beta = np.zeros((beta[0].size, len(padded)), np.float32)

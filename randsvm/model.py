@@ -49,8 +49,8 @@ SPARE_ROWS = 100_000
 LOGISTIC = ("L2R_LR", "L1R_LR", "L2R_LR_DUAL")
 # No class is ever certain or impossible: LIBSVM's bound.
 LEAST_SHARE = 1e-7
-# Rounding of a sum of 1,024 float32 products, in its last places.
-ROUNDED = 32
+# Rounding of a sum of 1,024 float32 products, in last places.
+ROUNDED = 128
 # Where rounding may reach further than this, too many rows would be computed twice.
 WORTHWHILE = 0.2
 # Runs of known features are short to write: what counts them takes no more at their word.
@@ -279,13 +279,14 @@ class KernelModel(Model):
         """f in float32, and in float64 for rows that are nearer to another label than the rounding
         may reach.
 
-        An exponent is a sum of terms up to g (|x|^2 + |z|^2) each, a block a sum of 1,024 products
-        with K <= 1; both are rounded to 24 bits.
+        An exponent is a sum of d + 2 products that are 2 g (|x|^2 + |z|^2) together at the most, a
+        block a sum of 1,024 products with K <= 1; each step, and each of what goes in, is rounded
+        to 24 bits.
         """
         norms = squared_norms(rows.X) + rows.extra
         exponents = 2 * self.kernel.gamma * (norms + self._norm)
         scale = np.abs(self.beta).sum(axis=0).max(initial=0.0)
-        error = 2.0**-22 * (ROUNDED + 4 * exponents) * scale
+        error = 2.0**-24 * (ROUNDED + (6 + self.Z.shape[1]) * exponents) * scale
         if not error.min(initial=np.inf) < WORTHWHILE:
             return self._exact_decision(rows)
         f = self._rough_expansion.values(rows.X, rows.extra) + self.b

@@ -511,7 +511,7 @@ def _largest_norm(D: Dataset, space: Space) -> float:
             for chunk in D.chunks(shard)
             for at in slices(len(chunk.y), BLOCK_ROWS)
         ]
-        return float(max(norms))
+        return float(max(norms, default=0.0))
 
     return max(D.map(of))
 

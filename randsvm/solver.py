@@ -118,6 +118,8 @@ class Gram:
         # The value is the second half of a node, which begins 8 bytes before it.
         starts = buffer.ctypes.data + (rows // 2) * (m + 1) * NODE.itemsize + (rows % 2) * 8
         values[:, 0] = np.arange(1, 2 * pairs + 1).reshape(pairs, 2)
+        if m % 2:
+            values[-1, :, 1] = 0.0  # nobody's row, but `times` goes over it
         matrix = Gram(buffer, values, starts.astype(np.uint64))
         dense = prefers_dense(m, X.shape[1], X.nnz)
         for i, j, block in gram(Space(Kernel.of(params), dense, None, np.float64), X):
@@ -303,7 +305,8 @@ class _Subproblem:
         min 1/2 beta' K beta - sum (y_i - g_i) beta_i, 0 <= y_i beta_i <= C, sum beta = 0.
 
     rows: W in LIBSVM's terms. before: the coefficients that W came with; products: K before.
-    start: where LIBSVM begins, which is at C for bounded rows; lifted: K start.
+    start: where LIBSVM begins, which is at C for bounded rows where both classes have one C;
+    lifted: K start.
     """
 
     rows: Nodes | Gram
@@ -327,8 +330,11 @@ class _Subproblem:
         products = _exact_sums(rows, W, before, params)
         frozen = len(bound.points) > 0
         g = W.u - products if frozen else np.zeros(len(W))
-        start = _at_bound(before, params) if params.task == "svc" else np.zeros(len(W))
-        lifted = products - _exact_sums(rows, W, before - start, params)
+        start = lifted = np.zeros(len(W))
+        if params.task == "svc" and params.one_bound:
+            start = _at_bound(before, params)
+        if start.any():
+            lifted = products - _exact_sums(rows, W, before - start, params)
         scale = np.abs(before).sum() + np.abs(bound.beta).sum()
         return _Subproblem(
             rows, W, params, g, before, products, start, lifted, scale, SV.precision, SV.b

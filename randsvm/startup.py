@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import signal
 from collections.abc import Iterator
 
@@ -15,16 +14,11 @@ LEFT_FOR_LATER = {"ctypeslib", "f2py", "ma", "polynomial", "testing"}
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Signals wait for the end of the block: many a library catches every exception while it is
-    imported, and one that stands for a signal would be lost. The garbage collector leaves alone
-    what was imported: to look through it, when many a model's numbers are written, takes longer
-    than to write them."""
+    imported, and one that stands for a signal would be lost."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
-        gc.enable()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

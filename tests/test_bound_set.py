@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -190,6 +191,33 @@ def test_a_linear_term_of_any_size_is_exact(size, form, monkeypatch):
     assert dense(found, len(y))[W] == pytest.approx(expected, abs=1e-5)
     assert found.b == pytest.approx(b - size, abs=1e-5)
     assert forms == [form]
+
+
+@pytest.mark.parametrize("weights", [(1.0, 2.0), (2.0, 1.0)])
+@pytest.mark.parametrize("words", KERNELS)
+def test_a_more_precise_solve_keeps_the_weights_of_classes(words, weights):
+    """Where a class has its own C nothing is held, and nothing starts at a bound."""
+    data = gaussians(120)
+    y, X = data
+    params = replace(params_of(words, tolerance=1e-3), freeze=False, class_weights=weights)
+    K, W = kernel(words, X, X), np.arange(120)
+    first = svmlearn(points_of(data, W[:90]), params)
+    first.precision = 0.1
+    held = Bound(points_of(data, W[:0]), np.empty(0), first)
+    found = dense(svmlearn(points_of(data, W, K @ dense(first, 120)), params, held), 120)
+    expected = dense(svmlearn(points_of(data, W), params), 120)
+    assert abs(found.sum()) < 1e-9
+    assert (y * found >= 0).all() and (np.abs(found) <= np.where(y > 0, *weights)).all()
+    assert dual(y, K, found) == pytest.approx(dual(y, K, expected), rel=1e-3)
+
+
+@pytest.mark.parametrize("m", [4, 5])
+def test_what_was_in_memory_before_does_not_matter(m, monkeypatch):
+    monkeypatch.setattr(solver, "_spare", [np.full(100, np.inf)])
+    data = gaussians(m, 0)
+    matrix = solver.Gram.of(points_of(data, np.arange(m)), params_of("-t 2 -g 1"))
+    beta = np.array([1.0, -1.0, 1.0, -1.0, 0.5])[:m]
+    assert matrix.times(beta) == pytest.approx(kernel("-t 2 -g 1", data.X, data.X) @ beta)
 
 
 def test_a_linear_term_beyond_float32_takes_the_other_form():

@@ -135,8 +135,7 @@ WIDTHS = [128, 256, 512]
 def compiled(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.ndarray:
     """sum_j beta_j exp(<x_i, z_j>); beta : (centres,) or (centres, columns)."""
     count = -(-len(z) // PANEL_CENTRES)
-    padded = np.zeros((count * PANEL_CENTRES, x.shape[1]), np.float32)
-    padded[: len(z)] = z
+    padded = z[np.arange(count * PANEL_CENTRES) % len(z)]
     panels = padded.reshape(count, PANEL_CENTRES, -1).transpose(0, 2, 1).copy()
     columns = beta.reshape(len(z), -1).T
     u, weights = np.zeros((len(x), len(columns))), np.zeros((len(columns), len(padded)), np.float32)
@@ -155,6 +154,7 @@ def test_the_compiled_exponential_is_right_to_two_last_places(widest):
     assert compiled(x, one, np.ones(1), widest) == pytest.approx(exact, rel=2.0**-22, abs=0)
     beyond = np.array([[-86.5], [-1e4], [-3e38], [-np.inf], [0.0], [1e-3]], np.float32)
     assert compiled(beyond, one, np.ones(1), widest).tolist() == [0, 0, 0, 0, 1, 1]
+    assert np.isnan(compiled(one * np.float32(np.nan), one, np.ones(1), widest)).all()
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
@@ -188,6 +188,14 @@ def test_a_compiled_sum_depends_on_its_row_alone(widest):
     z, beta = rng.random((70, 5)).astype(np.float32), rng.normal(size=70)
     together = compiled(x, z, beta, widest)
     assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == together.tolist()
+
+
+def test_a_row_beyond_float32_has_no_kernel_value_left():
+    """Its squared norm is infinite in float32; it is as far as can be from every centre."""
+    X = sparse.csr_matrix(np.array([[1e25, 0], [0.5, 0.5]], np.float32))
+    Z = sparse.csr_matrix(np.array([[0.5, 0.5], [0, 1], [1, 0]], np.float32))
+    u = Expansion(Space(Kernel("rbf", 1.0), True, None, np.float32), Z, np.ones(3)).values(X)
+    assert u == pytest.approx([0, 1 + 2 * math.exp(-0.5)])
 
 
 @pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS,), (PANEL_COLUMNS + 1,)])

@@ -13,8 +13,9 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.errors import DataError, InputError, ModelError
+from randsvm.kernels import Kernel
 from randsvm.metrics import said
-from randsvm.model import load
+from randsvm.model import KernelModel, load
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
@@ -274,3 +275,22 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
     assert abs(decision(middle)) < 1e-5
     assert decision(middle, rough=True) == decision(middle)
     assert decision(X[0], rough=True) != decision(X[0])
+
+
+@pytest.mark.parametrize("gamma", [0.2, 0.05, 0.001])
+def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
+    """All products of an exponent are the same here, and so are the errors of their sum."""
+    ones = sparse.csr_matrix(np.ones((3, 1000), np.float32))
+    for margin in (1e-5, 1e-4, 1e-3, 1e-2):
+        model = KernelModel(
+            features=np.arange(1, 1001, dtype=np.int32),
+            labels=("1", "-1"),
+            values=(1, -1),
+            task="svc",
+            kernel=Kernel("rbf", gamma),
+            Z=ones,
+            beta=np.ones((3, 1)),
+            b=np.array([margin - 3]),
+        )
+        rows = model.rows(ones.indptr, ones.indices + np.int32(1), ones.data)
+        assert (model.decision(rows, rough=True) > 0).all()

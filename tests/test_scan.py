@@ -20,6 +20,7 @@ from randsvm.params import Params, Resources
 from randsvm.points import Points
 from randsvm.scan import evaluate, violators
 from randsvm.solution import SV
+from randsvm.solver import svmlearn
 
 SMALL = Reading(chunk_rows=100)
 KERNELS = [
@@ -334,3 +335,18 @@ def test_a_solution_without_support_vectors_answers_the_larger_class(made):
         assert np.sign(SV.b) == np.sign(one.y.sum())
         assert V.certificate.primal == pytest.approx(2 * min((one.y > 0).sum(), (one.y < 0).sum()))
         assert V.certificate.dual == 0
+
+
+@pytest.mark.parametrize("scaling", [None, "minmax", "standard"])
+def test_a_part_of_the_rows_may_leave_a_chunk_without_any(tmp_path, scaling):
+    """Folds and --subset do, where the last chunk is short."""
+    y, X = oracle.two_gaussians(101)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    with closing(dataset.load(str(path), Reading(chunk_rows=100), Resources())) as whole:
+        D = two_classes(whole).only(np.arange(101) < 100)
+        if scaling:
+            D = D.scaled(dataset.scaling_of(D, scaling))
+        params = Params(gamma=0.5)
+        found = svmlearn(D.points(np.arange(100)), params)
+        V = violators(D, found, outside=found.points.first(0), keep=10, rng=Draws(0))
+        assert V.certificate.gap < 1e-2
