@@ -120,8 +120,9 @@ def shares(found: dict) -> list[str]:
         *table(["ours", "did", "limit", "share of it"], reached),
         "",
         "The reader's limit is the loop over the bytes alone, sgd's on small files is the start of "
-        "Python. The scan's limit is what OpenBLAS's matrix product and numpy's exp take alone, one "
-        "after the other; above 100% it is faster than the two, as its kernel values stay in registers.",
+        "Python. The scan's limit is what OpenBLAS's matrix product and numpy's exp take alone, "
+        "one after the other; above 100% it is faster than the two, as its kernel values stay in "
+        "registers.",
     ]
 
 
