@@ -95,7 +95,8 @@ def start_up(bench: Bench) -> Comparison:
 
 
 def reading(name: str, bench: Bench) -> Comparison:
-    """Ours parses in one thread beside the main one; seconds of the reading alone, without Python's start and imports."""
+    """Seconds of the reading alone, without Python's start and imports. Ours parses in one thread
+    beside the main one."""
     path = made(name, bench.rows * 5, 0, bench.results)
     same = (Gate("rows", 0, 0), Gate("nonzeros", 0, 0), Gate("sum", 1e-6, 1e-6, relative=True))
     ours, theirs = ([*PEERS, function, str(path)] for function in ("read", "load_svmlight_file"))
