@@ -22,7 +22,7 @@ from scipy import sparse
 
 from randsvm import store
 from randsvm.collectors import Draw, Draws, Permuter, Smallest
-from randsvm.errors import DataError
+from randsvm.errors import DataError, waiting
 from randsvm.features import SPARSE, Prepared, RandomMap, Scaling, Statistics, csr_of_all
 from randsvm.files import display_name
 from randsvm.kernels import Matrix, slices
@@ -363,7 +363,9 @@ class Dataset:
         futures = [self.pool.submit(work, shard) for shard in self.shards]
         try:
             for future in futures:
-                yield future.result()
+                with waiting():
+                    report = future.result()
+                yield report
         finally:
             for future in futures:
                 future.cancel()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import randsvm._solver as _solver
-from randsvm.errors import ParameterError, RandsvmError
+from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
 from randsvm.kernels import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
 from randsvm.params import KERNEL_NAMES, MEGABYTE, Params
@@ -465,9 +465,10 @@ def _in_daemon_thread(work: Any, memory: Any) -> Any:
 
     threading.Thread(target=run, daemon=True, name="libsvm").start()
     beats = 0
-    while not finished.wait(HEARTBEAT):
-        beats += 1
-        tell(Progress("solving", beats, None, "beat"))
+    with waiting():
+        while not finished.wait(HEARTBEAT):
+            beats += 1
+            tell(Progress("solving", beats, None, "beat"))
     result, error = outcome[1]
     if error is not None:
         raise error

@@ -21,7 +21,7 @@ import numpy as np
 
 import randsvm._svmlight as _svmlight
 from randsvm import files
-from randsvm.errors import DataError, RandsvmError, TransferError
+from randsvm.errors import DataError, RandsvmError, TransferError, waiting
 from randsvm.events import Progress, Watch, silent
 
 Labels = Literal["class", "number"]
@@ -236,24 +236,29 @@ def _in_order(
 ) -> Generator[_Piece, None, None]:
     """Parse with `jobs` threads, at most jobs + 1 pieces ahead of the consumer."""
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="svmlight")
-    waiting: deque[Future[_Piece]] = deque()
+    parsing: deque[Future[_Piece]] = deque()
     try:
         for text in texts:
-            waiting.append(pool.submit(_parse_piece, text, dialect))
-            if len(waiting) > jobs:
-                yield waiting.popleft().result()
-        yield from _results(waiting)
+            parsing.append(pool.submit(_parse_piece, text, dialect))
+            if len(parsing) > jobs:
+                yield _result(parsing.popleft())
+        yield from _results(parsing)
     except RandsvmError:
         # Reading failed, but a bad line before that place comes first.
-        yield from _results(waiting)
+        yield from _results(parsing)
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _results(waiting: deque[Future[_Piece]]) -> Iterator[_Piece]:
-    while waiting:
-        yield waiting.popleft().result()
+def _result(future: Future[_Piece]) -> _Piece:
+    with waiting():
+        return future.result()
+
+
+def _results(parsing: deque[Future[_Piece]]) -> Iterator[_Piece]:
+    while parsing:
+        yield _result(parsing.popleft())
 
 
 def _parse_piece(text: bytes, dialect: _Dialect) -> _Piece:

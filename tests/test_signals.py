@@ -276,3 +276,14 @@ def test_what_a_library_swallowed_is_raised_again_but_not_while_it_is_dealt_with
             raise ValueError
         except ValueError:
             signals.raise_lost()
+
+
+def test_a_signal_that_breaks_a_lock_counts_as_the_signal():
+    """As threading.Condition ends, when a signal comes while it gives back its lock."""
+    with pytest.raises(Interrupted), waiting():
+        try:
+            raise Interrupted(signal.SIGTERM)
+        finally:
+            raise RuntimeError("cannot release un-acquired lock")
+    with pytest.raises(RuntimeError), waiting():
+        raise RuntimeError("of another kind")
