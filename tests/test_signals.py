@@ -20,7 +20,7 @@ from liblinear import liblinearutil
 from libsvm import svmutil
 
 from randsvm.cli import signals
-from randsvm.errors import Interrupted
+from randsvm.errors import Interrupted, waiting
 from randsvm.model import load
 
 SECONDS = 2.0 * SLOWNESS
