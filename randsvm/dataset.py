@@ -28,6 +28,7 @@ from randsvm.files import display_name
 from randsvm.kernels import Matrix, slices
 from randsvm.params import Resources
 from randsvm.points import Points
+from randsvm.startup import undisturbed
 from randsvm.store import Header, RawChunk, Reading, Store, joined
 
 Report = TypeVar("Report")
@@ -360,8 +361,10 @@ class Dataset:
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
         """work(shard) for every shard on the pool; reports come in the order of the shards."""
-        futures = [self.pool.submit(work, shard) for shard in self.shards]
+        futures: list[Future[Report]] = []
         try:
+            with undisturbed():  # a thread whose start is broken off complains on stderr
+                futures += [self.pool.submit(work, shard) for shard in self.shards]
             for future in futures:
                 with waiting():
                     report = future.result()

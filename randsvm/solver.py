@@ -463,7 +463,8 @@ def _in_daemon_thread(work: Any, memory: Any) -> Any:
         finally:
             finished.set()
 
-    threading.Thread(target=run, daemon=True, name="libsvm").start()
+    with undisturbed():  # a thread whose start is broken off complains on stderr
+        threading.Thread(target=run, daemon=True, name="libsvm").start()
     beats = 0
     with waiting():
         while not finished.wait(HEARTBEAT):

@@ -23,6 +23,7 @@ import randsvm._svmlight as _svmlight
 from randsvm import files
 from randsvm.errors import DataError, RandsvmError, TransferError, waiting
 from randsvm.events import Progress, Watch, silent
+from randsvm.startup import undisturbed
 
 Labels = Literal["class", "number"]
 
@@ -239,7 +240,8 @@ def _in_order(
     parsing: deque[Future[_Piece]] = deque()
     try:
         for text in texts:
-            parsing.append(pool.submit(_parse_piece, text, dialect))
+            with undisturbed():  # a thread whose start is broken off complains on stderr
+                parsing.append(pool.submit(_parse_piece, text, dialect))
             if len(parsing) > jobs:
                 yield _result(parsing.popleft())
         yield from _results(parsing)
