@@ -26,7 +26,7 @@ from randsvm.errors import DataError, waiting
 from randsvm.features import SPARSE, Prepared, RandomMap, Scaling, Statistics, csr_of_all
 from randsvm.files import display_name
 from randsvm.kernels import Matrix, slices
-from randsvm.params import Resources
+from randsvm.parameters.svm import Resources
 from randsvm.points import Points
 from randsvm.startup import undisturbed
 from randsvm.store import Header, RawChunk, Reading, Store, joined

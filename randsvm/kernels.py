@@ -22,7 +22,7 @@ from scipy import sparse
 
 from randsvm._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_products, add_rbf_sums
 from randsvm.errors import ParameterError
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 
 # A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
 # matrix product, the in-place function and the sum.

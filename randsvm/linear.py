@@ -24,7 +24,7 @@ from randsvm.features import RandomMap
 from randsvm.jobs import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
 from randsvm.model import Known, LinearModel, load
 from randsvm.multiclass import Subject
-from randsvm.params import Params, SgdParams, class_weights, command_line
+from randsvm.parameters.svm import Params, SgdParams, class_weights, command_line
 from randsvm.scan import LinearFindings, evaluate_linear, linear_findings
 from randsvm.selection import Decision, Searched, Tried
 from randsvm.solution import Linear

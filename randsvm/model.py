@@ -22,7 +22,7 @@ from randsvm.formats.header import FOREIGN, FOREIGN_VERSION
 from randsvm.formats.liblinear_model import LiblinearModel
 from randsvm.formats.libsvm_model import LibsvmModel
 from randsvm.kernels import Expansion, Kernel, Space, prefers_dense, squared_norms
-from randsvm.params import SCALINGS
+from randsvm.parameters.svm import SCALINGS
 from randsvm.svmlight import LARGEST_INDEX, LabelTable
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}

@@ -20,7 +20,7 @@ from randsvm.events import Notice, tell
 from randsvm.files import display_name
 from randsvm.kernels import Expansion, Kernel, Matrix, Space, prefers_dense
 from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.points import Points
 from randsvm.scan import Certificate
 from randsvm.solution import SV

@@ -27,7 +27,7 @@ from randsvm.metrics import (
     said,
 )
 from randsvm.model import Model, load
-from randsvm.params import Resources
+from randsvm.parameters.svm import Resources
 from randsvm.store import united
 
 # Rows that one prediction task holds; a block of text is several of them.

@@ -13,7 +13,7 @@ import numpy as np
 from randsvm.dataset import Dataset
 from randsvm.events import Notice, tell
 from randsvm.jobs import Job
-from randsvm.params import Search
+from randsvm.parameters.svm import Search
 from randsvm.selection import Crossing, Fit
 
 P = TypeVar("P")

@@ -40,7 +40,7 @@ from randsvm.kernels import Kernel
 from randsvm.linear import random_map
 from randsvm.model import KernelModel, Known, LinearModel, Model, load
 from randsvm.multiclass import Machine, Problem, Subject, problems
-from randsvm.params import (
+from randsvm.parameters.svm import (
     OsunaParams,
     Params,
     RandsvmParams,

@@ -20,7 +20,7 @@ from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
 from randsvm.kernels import BLOCK_ROWS, Expansion, Kernel, Matrix, Space, prefers_dense, slices
 from randsvm.model import KernelModel
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Linear
 from randsvm.tasks import Judge, Task, task_of

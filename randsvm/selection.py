@@ -22,7 +22,7 @@ from randsvm.events import Notice, Progress, listening, tell
 from randsvm.jobs import Job
 from randsvm.kernels import Matrix
 from randsvm.metrics import Classified, Counts, Regressed
-from randsvm.params import Search
+from randsvm.parameters.svm import Search
 
 P = TypeVar("P")
 Result = TypeVar("Result")

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from randsvm.events import Notice, tell_once
 from randsvm.kernels import Kernel, Matrix
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.points import Points
 from randsvm.tasks import task_of
 

@@ -20,7 +20,7 @@ import randsvm._solver as _solver
 from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
 from randsvm.kernels import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
-from randsvm.params import KERNEL_NAMES, MEGABYTE, Params
+from randsvm.parameters.svm import KERNEL_NAMES, MEGABYTE, Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound, Solve
 from randsvm.startup import undisturbed

@@ -24,7 +24,7 @@ import numpy as np
 from randsvm.errors import DataError, InputError, OutputError, ParameterError, TransferError
 from randsvm.events import tell
 from randsvm.files import STANDARD, check_apart, create_output, display_name, open_input
-from randsvm.params import Resources
+from randsvm.parameters.svm import Resources
 from randsvm.svmlight import Block, Labels, LabelTable, read_blocks
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sets import data_option, find
 from tables import row
 
 from randsvm import api, files
-from randsvm.params import OsunaParams, Params
+from randsvm.parameters.svm import OsunaParams, Params
 
 SIGMA = 10
 PARAMS = Params(C=1000, gamma=1 / (2 * SIGMA**2))

@@ -29,7 +29,7 @@ from randsvm.dataset import Reading
 from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.formats import liblinear_model, libsvm_model
 from randsvm.kernels import squared_norms
-from randsvm.params import Resources
+from randsvm.parameters.svm import Resources
 
 # One line that says where, and what was expected.
 PLACED = re.compile(r"[^\n]*:[0-9]+:[0-9]+: expected [^\n]*, found [^\n]*")

@@ -19,7 +19,7 @@ from randsvm import _solver, dataset, solver
 from randsvm.algorithms.osuna import osuna
 from randsvm.collectors import Draws
 from randsvm.dataset import Reading
-from randsvm.params import Params, Resources
+from randsvm.parameters.svm import Params, Resources
 from randsvm.points import Points
 from randsvm.solution import SV, Bound
 from randsvm.solver import svmlearn

@@ -18,7 +18,7 @@ from randsvm import dataset, store, svmlight
 from randsvm.collectors import Draw, Draws
 from randsvm.dataset import Reading, labelled_classes, random_subset
 from randsvm.errors import DataError, InputError, ParameterError
-from randsvm.params import MEGABYTE, Resources
+from randsvm.parameters.svm import MEGABYTE, Resources
 
 SMALL = Reading(chunk_rows=64, chunk_nonzeros=512)
 

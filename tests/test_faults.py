@@ -22,7 +22,7 @@ from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, listening
 from randsvm.jobs import Job, Started
 from randsvm.model import load
-from randsvm.params import OsunaParams, Params, Resources, SgdParams, StopParams
+from randsvm.parameters.svm import OsunaParams, Params, Resources, SgdParams, StopParams
 
 OLD = "the old file\n"
 

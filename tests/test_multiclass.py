@@ -22,7 +22,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from randsvm import api, rounds
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
-from randsvm.params import Limits, OsunaParams, Params
+from randsvm.parameters.svm import Limits, OsunaParams, Params
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)

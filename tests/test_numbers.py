@@ -15,7 +15,7 @@ from scipy import sparse
 from randsvm.cli import predict as predicting
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.points import Points
 from randsvm.solver import svmlearn
 

@@ -13,7 +13,7 @@ from randsvm import dataset
 from randsvm.algorithms import osuna as algorithms
 from randsvm.collectors import Draws
 from randsvm.dataset import Reading
-from randsvm.params import OsunaParams, Params, Resources
+from randsvm.parameters.svm import OsunaParams, Params, Resources
 from randsvm.scan import cold_start
 from randsvm.solution import SV
 

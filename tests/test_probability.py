@@ -18,7 +18,7 @@ from sklearn.metrics import log_loss
 from randsvm import api, probability, rounds
 from randsvm.errors import ModelError, ParameterError
 from randsvm.model import load
-from randsvm.params import Limits, Params, RandsvmParams, Resources
+from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources
 
 # ---- the sigmoid --------------------------------------------------------------------------------
 

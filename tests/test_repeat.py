@@ -13,7 +13,7 @@ from learning import board, learn
 
 from randsvm import dataset, svmlight
 from randsvm.dataset import Reading
-from randsvm.params import Resources
+from randsvm.parameters.svm import Resources
 
 # Way of training -> the set, the command.
 TRAININGS = {

@@ -16,7 +16,7 @@ from scipy import sparse
 from randsvm import dataset, scan
 from randsvm.collectors import Draws
 from randsvm.dataset import Reading
-from randsvm.params import Params, Resources
+from randsvm.parameters.svm import Params, Resources
 from randsvm.points import Points
 from randsvm.scan import evaluate, violators
 from randsvm.solution import SV

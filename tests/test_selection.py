@@ -26,7 +26,7 @@ from randsvm.collectors import Draw
 from randsvm.dataset import Dataset, Reading
 from randsvm.errors import ParameterError
 from randsvm.multiclass import Subject
-from randsvm.params import Limits, Params, RandsvmParams, Resources, Search
+from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources, Search
 
 ROWS, GAMMA = 200, 0.5
 

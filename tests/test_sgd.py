@@ -25,7 +25,7 @@ from randsvm.collectors import Draws
 from randsvm.dataset import Batch, Reading
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.model import LinearModel, load
-from randsvm.params import LOSS_NAMES, Resources
+from randsvm.parameters.svm import LOSS_NAMES, Resources
 from randsvm.tasks import LOSSES
 
 D = 13  # features of the rows that the twins learn

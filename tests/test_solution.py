@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from randsvm.events import listening
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.points import Points
 from randsvm.solution import SV
 

@@ -9,7 +9,7 @@ import oracle
 import pytest
 from scipy import sparse
 
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.points import Points
 from randsvm.solution import SV, Bound
 from randsvm.solver import svmlearn

@@ -12,7 +12,7 @@ from learning import learn
 from libsvm import svmutil
 from scipy import sparse
 
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.solver import svmlearn
 from randsvm.tasks import Svr
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import oracle
 import pytest
 
-from randsvm import params
 from randsvm.cli import train as training
+from randsvm.parameters import svm as params
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
 COMMANDS = sorted(training.train.commands)

@@ -11,7 +11,7 @@ from functools import partial
 
 from randsvm.collectors import Closest, Collector, Draw, Draws, First
 from randsvm.dataset import Dataset
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.scan import Starter, Violators, violators
 from randsvm.solution import SV
 from randsvm.solver import svmlearn

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from randsvm.collectors import Draws
 from randsvm.dataset import Dataset
-from randsvm.params import Params
+from randsvm.parameters.svm import Params
 from randsvm.scan import Starter, Violators, violators
 from randsvm.solution import SV
 from randsvm.solver import svmlearn

@@ -21,7 +21,7 @@ from randsvm.collectors import Draw, Draws, Permuter
 from randsvm.dataset import Batch, Dataset
 from randsvm.events import Progress, tell
 from randsvm.kernels import squared_norms
-from randsvm.params import LOSS_NAMES
+from randsvm.parameters.svm import LOSS_NAMES
 from randsvm.points import Points
 from randsvm.solution import Linear
 

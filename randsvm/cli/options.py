@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
-from randsvm.params import (
+from randsvm.parameters.svm import (
     BALANCED,
     Grid,
     Limits,

@@ -16,7 +16,7 @@ from randsvm.cli.options import Command
 from randsvm.cli.report import Report, tried
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, check_apart
-from randsvm.params import (
+from randsvm.parameters.svm import (
     Limits,
     OsunaParams,
     Params,
