@@ -13,11 +13,13 @@ from math import inf
 
 import numpy as np
 
-from randsvm import __version__, dataset, probability, selection, svmlight
+from randsvm import __version__, probability, selection
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Steps
-from randsvm.collectors import Draws, Permuter
-from randsvm.dataset import Batch, Dataset, Reading
+from randsvm.data import dataset, svmlight
+from randsvm.data.dataset import Batch, Dataset, Reading
+from randsvm.data.sampling import Draws, Permuter
+from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.features import RandomMap
@@ -29,7 +31,6 @@ from randsvm.scan import LinearFindings, evaluate_linear, linear_findings
 from randsvm.selection import Decision, Searched, Tried
 from randsvm.solution import Linear
 from randsvm.stopping import TIME_LIMIT
-from randsvm.svmlight import Labels
 from randsvm.tasks import CRAMMER_SINGER, LOSSES, Classes, Judge, Targets
 
 ALL_EPOCHS = "all epochs"

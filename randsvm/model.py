@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm import files
+from randsvm.data.svmlight import LARGEST_INDEX, LabelTable
 from randsvm.errors import DataError, ModelError
 from randsvm.features import Prepared, RandomMap, Scaling
 from randsvm.formats import header, liblinear_model, libsvm_model
@@ -23,7 +24,6 @@ from randsvm.formats.liblinear_model import LiblinearModel
 from randsvm.formats.libsvm_model import LibsvmModel
 from randsvm.kernels import Expansion, Kernel, Space, prefers_dense, squared_norms
 from randsvm.parameters.svm import SCALINGS
-from randsvm.svmlight import LARGEST_INDEX, LabelTable
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
 KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}

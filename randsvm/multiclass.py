@@ -13,15 +13,15 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from randsvm import dataset
-from randsvm.dataset import Dataset
+from randsvm.data import dataset
+from randsvm.data.dataset import Dataset
+from randsvm.data.points import Points
 from randsvm.errors import DataError
 from randsvm.events import Notice, tell
 from randsvm.files import display_name
 from randsvm.kernels import Expansion, Kernel, Matrix, Space, prefers_dense
 from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.svm import Params
-from randsvm.points import Points
 from randsvm.scan import Certificate
 from randsvm.solution import SV
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from randsvm import files, svmlight
+from randsvm import files
+from randsvm.data import svmlight
+from randsvm.data.chunks import united
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
 from randsvm.kernels import slices
@@ -28,7 +30,6 @@ from randsvm.metrics import (
 )
 from randsvm.model import Model, load
 from randsvm.parameters.svm import Resources
-from randsvm.store import united
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from randsvm.dataset import Dataset
+from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, tell
 from randsvm.jobs import Job
 from randsvm.parameters.svm import Search

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from randsvm import __version__, dataset, multiclass, probability, selection, solver
+from randsvm import __version__, multiclass, probability, selection, solver
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
-from randsvm.collectors import Draws
-from randsvm.dataset import Dataset, Reading
+from randsvm.data import dataset
+from randsvm.data.dataset import Dataset, Reading
+from randsvm.data.sampling import Draws
+from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.features import RandomMap
@@ -63,7 +65,6 @@ from randsvm.stopping import (
     time_limit,
     working_set_full,
 )
-from randsvm.svmlight import Labels
 from randsvm.tasks import EPSILON_INSENSITIVE, LOSSES
 
 FORMULA_FOR_K = (

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
-from randsvm.collectors import Collector, Draw, Draws, Smallest, UniformSample
-from randsvm.dataset import CLASS_ROWS, Dataset, Shard, random_subset
+from randsvm.data.dataset import CLASS_ROWS, Dataset, Shard, random_subset
+from randsvm.data.points import Points
+from randsvm.data.sampling import Collector, Draw, Draws, Smallest, UniformSample
 from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
 from randsvm.kernels import BLOCK_ROWS, Expansion, Kernel, Matrix, Space, prefers_dense, slices
 from randsvm.model import KernelModel
 from randsvm.parameters.svm import Params
-from randsvm.points import Points
 from randsvm.solution import SV, Bound, Linear
 from randsvm.tasks import Judge, Task, task_of
 

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from randsvm.collectors import Draw
-from randsvm.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, listening, tell
 from randsvm.jobs import Job

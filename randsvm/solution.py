@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
+from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
 from randsvm.kernels import Kernel, Matrix
 from randsvm.parameters.svm import Params
-from randsvm.points import Points
 from randsvm.tasks import task_of
 
 # Share of the room beside the unbounded support vectors that fresh violators get; bounded

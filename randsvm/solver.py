@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 import randsvm._solver as _solver
+from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
 from randsvm.kernels import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
 from randsvm.parameters.svm import KERNEL_NAMES, MEGABYTE, Params
-from randsvm.points import Points
 from randsvm.solution import SV, Bound, Solve
 from randsvm.startup import undisturbed
 from randsvm.tasks import task_of

@@ -60,7 +60,7 @@ def measured() -> dict[str, dict[str, float]]:
         return work
 
     def parse() -> Callable[[], float]:
-        from randsvm import svmlight
+        from randsvm.data import svmlight
 
         numbers = np.random.default_rng(0).normal(size=DENSE)
         text = b"".join(

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from randsvm import files, svmlight
+from randsvm import files
+from randsvm.data import svmlight
 
 BLOCK_ROWS = 10_000
 DIMENSIONS = 20

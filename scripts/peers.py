@@ -13,7 +13,7 @@ from pathlib import Path
 
 def read(path: str) -> None:
     """With our reader, in one thread; prints what was read, and the seconds without imports."""
-    from randsvm.dataset import Reading, load
+    from randsvm.data.dataset import Reading, load
     from randsvm.parameters.svm import Resources
 
     began = time.perf_counter()

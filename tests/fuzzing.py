@@ -23,9 +23,10 @@ from liblinear import liblinearutil
 from libsvm import svm, svmutil
 from scipy import sparse
 
-from randsvm import dataset, model, svmlight
+from randsvm import model
 from randsvm.cli import train as training
-from randsvm.dataset import Reading
+from randsvm.data import dataset, svmlight
+from randsvm.data.dataset import Reading
 from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.formats import liblinear_model, libsvm_model
 from randsvm.kernels import squared_norms

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import oracle
 
-from randsvm import dataset
 from randsvm.cli import train as training
-from randsvm.dataset import Dataset
+from randsvm.data import dataset
+from randsvm.data.dataset import Dataset
 
 # How many times slower than a desktop this machine may be: for tests that promise seconds.
 SLOWNESS = float(os.environ.get("RANDSVM_SLOWNESS", "1"))

@@ -15,12 +15,13 @@ import pytest
 from learning import Data, answer_of, gaussians, kernel, learn, optimum, two_classes
 from scipy import sparse
 
-from randsvm import _solver, dataset, solver
+from randsvm import _solver, solver
 from randsvm.algorithms.osuna import osuna
-from randsvm.collectors import Draws
-from randsvm.dataset import Reading
+from randsvm.data import dataset
+from randsvm.data.dataset import Reading
+from randsvm.data.points import Points
+from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params, Resources
-from randsvm.points import Points
 from randsvm.solution import SV, Bound
 from randsvm.solver import svmlearn
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from randsvm.collectors import Draw, Draws, Smallest, UniformSample
+from randsvm.data.sampling import Draw, Draws, Smallest, UniformSample
 
 ROWS = 300
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import two_classes
 
-from randsvm import dataset, store, svmlight
-from randsvm.collectors import Draw, Draws
-from randsvm.dataset import Reading, labelled_classes, random_subset
+from randsvm.data import chunks as store
+from randsvm.data import dataset, svmlight
+from randsvm.data.dataset import Reading, labelled_classes, random_subset
+from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.parameters.svm import MEGABYTE, Resources
 

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from learning import board, learn
 
-from randsvm import api, dataset, files, store
-from randsvm.dataset import Reading
+from randsvm import api, files
+from randsvm.data import chunks as store
+from randsvm.data import dataset
+from randsvm.data.dataset import Reading
 from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, listening
 from randsvm.jobs import Job, Started

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 
 from randsvm import features
-from randsvm.collectors import Draw
+from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.features import DEGREES, NORMALS, PHASES, SIGNS, RandomMap, normals
 

@@ -13,10 +13,10 @@ from learning import Learnt, learn
 from scipy import sparse
 
 from randsvm.cli import predict as predicting
+from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
 from randsvm.parameters.svm import Params
-from randsvm.points import Points
 from randsvm.solver import svmlearn
 
 NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)

@@ -9,10 +9,10 @@ import oracle
 import pytest
 from learning import Data, answer_of, board, gaussians, kernel, learn, optimum, two_classes
 
-from randsvm import dataset
 from randsvm.algorithms import osuna as algorithms
-from randsvm.collectors import Draws
-from randsvm.dataset import Reading
+from randsvm.data import dataset
+from randsvm.data.dataset import Reading
+from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import OsunaParams, Params, Resources
 from randsvm.scan import cold_start
 from randsvm.solution import SV

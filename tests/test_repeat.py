@@ -11,8 +11,8 @@ import oracle
 import pytest
 from learning import board, learn
 
-from randsvm import dataset, svmlight
-from randsvm.dataset import Reading
+from randsvm.data import dataset, svmlight
+from randsvm.data.dataset import Reading
 from randsvm.parameters.svm import Resources
 
 # Way of training -> the set, the command.

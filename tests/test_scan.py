@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from learning import two_classes
 from scipy import sparse
 
-from randsvm import dataset, scan
-from randsvm.collectors import Draws
-from randsvm.dataset import Reading
+from randsvm import scan
+from randsvm.data import dataset
+from randsvm.data.dataset import Reading
+from randsvm.data.points import Points
+from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params, Resources
-from randsvm.points import Points
 from randsvm.scan import evaluate, violators
 from randsvm.solution import SV
 from randsvm.solver import svmlearn

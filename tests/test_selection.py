@@ -20,10 +20,11 @@ from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
 
-from randsvm import api, dataset, rounds, selection
+from randsvm import api, rounds, selection
 from randsvm.cli import train as training
-from randsvm.collectors import Draw
-from randsvm.dataset import Dataset, Reading
+from randsvm.data import dataset
+from randsvm.data.dataset import Dataset, Reading
+from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.multiclass import Subject
 from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources, Search

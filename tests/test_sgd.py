@@ -18,11 +18,12 @@ from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
 
-from randsvm import _sgd, dataset, linear
+from randsvm import _sgd, linear
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import Learner, Steps
-from randsvm.collectors import Draws
-from randsvm.dataset import Batch, Reading
+from randsvm.data import dataset
+from randsvm.data.dataset import Batch, Reading
+from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.model import LinearModel, load
 from randsvm.parameters.svm import LOSS_NAMES, Resources

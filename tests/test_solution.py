@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from randsvm.data.points import Points
 from randsvm.events import listening
 from randsvm.parameters.svm import Params
-from randsvm.points import Points
 from randsvm.solution import SV
 
 N = 400

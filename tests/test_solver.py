@@ -9,8 +9,8 @@ import oracle
 import pytest
 from scipy import sparse
 
+from randsvm.data.points import Points
 from randsvm.parameters.svm import Params
-from randsvm.points import Points
 from randsvm.solution import SV, Bound
 from randsvm.solver import svmlearn
 

@@ -20,10 +20,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from randsvm import svmlight
+from randsvm.data import svmlight
+from randsvm.data.svmlight import LabelTable, Spelling
 from randsvm.errors import ContentError, DataError
 from randsvm.events import Progress
-from randsvm.svmlight import LabelTable, Spelling
 
 DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[1] / "../shared/data"))
 

@@ -189,7 +189,7 @@ def test_refusals(command, tmp_path, words, text, code, message):
 def test_the_row_of_the_table_is_the_kkt_condition_of_an_optimum():
     """At LIBSVM's optimum nothing violates, and each row's slope fits its coefficient."""
     y, X = noisy(300)
-    from randsvm.points import Points
+    from randsvm.data.points import Points
 
     points = Points(np.arange(300), sparse.csr_matrix(X.astype(np.float32)), y)
     params = Params(task="svr", gamma=0.5, epsilon=0.2, tolerance=1e-5)

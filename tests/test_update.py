@@ -20,8 +20,8 @@ import sgd_reference
 from learning import SLOWNESS, Learnt, learn
 from liblinear import liblinearutil
 
-from randsvm import svmlight
 from randsvm.algorithms.sgd import Steps
+from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, ParameterError
 
 # Processes that say nothing are not waited for longer.

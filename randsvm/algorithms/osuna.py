@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from randsvm.collectors import Closest, Collector, Draw, Draws, First
-from randsvm.dataset import Dataset
+from randsvm.data.dataset import Dataset
+from randsvm.data.sampling import Closest, Collector, Draw, Draws, First
 from randsvm.parameters.svm import Params
 from randsvm.scan import Starter, Violators, violators
 from randsvm.solution import SV

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from randsvm.collectors import Draws
-from randsvm.dataset import Dataset
+from randsvm.data.dataset import Dataset
+from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params
 from randsvm.scan import Starter, Violators, violators
 from randsvm.solution import SV

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import randsvm._sgd as _sgd
-from randsvm.collectors import Draw, Draws, Permuter
-from randsvm.dataset import Batch, Dataset
+from randsvm.data.dataset import Batch, Dataset
+from randsvm.data.points import Points
+from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
 from randsvm.kernels import squared_norms
 from randsvm.parameters.svm import LOSS_NAMES
-from randsvm.points import Points
 from randsvm.solution import Linear
 
 # The mean begins anew with these epochs: what was learnt before drags it back.

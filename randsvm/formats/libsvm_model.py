@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from randsvm import files, svmlight
+from randsvm import files
+from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError
 from randsvm.formats import header as headers
 from randsvm.formats import trailer as trailers

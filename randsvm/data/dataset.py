@@ -20,16 +20,16 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
-from randsvm import store
-from randsvm.collectors import Draw, Draws, Permuter, Smallest
+from randsvm.data import chunks as store
+from randsvm.data.chunks import Header, RawChunk, Reading, Store, joined
+from randsvm.data.points import Points
+from randsvm.data.sampling import Draw, Draws, Permuter, Smallest
 from randsvm.errors import DataError, waiting
 from randsvm.features import SPARSE, Prepared, RandomMap, Scaling, Statistics, csr_of_all
 from randsvm.files import display_name
 from randsvm.kernels import Matrix, slices
 from randsvm.parameters.svm import Resources
-from randsvm.points import Points
 from randsvm.startup import undisturbed
-from randsvm.store import Header, RawChunk, Reading, Store, joined
 
 Report = TypeVar("Report")
 

@@ -21,11 +21,11 @@ from zlib import crc32
 
 import numpy as np
 
+from randsvm.data.svmlight import Block, Labels, LabelTable, read_blocks
 from randsvm.errors import DataError, InputError, OutputError, ParameterError, TransferError
 from randsvm.events import tell
 from randsvm.files import STANDARD, check_apart, create_output, display_name, open_input
 from randsvm.parameters.svm import Resources
-from randsvm.svmlight import Block, Labels, LabelTable, read_blocks
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192

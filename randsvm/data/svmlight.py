@@ -19,7 +19,7 @@ from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
-import randsvm._svmlight as _svmlight
+import randsvm.data._svmlight as _svmlight
 from randsvm import files
 from randsvm.errors import DataError, RandsvmError, TransferError, waiting
 from randsvm.events import Progress, Watch, silent
