@@ -22,8 +22,8 @@ from randsvm.data.sampling import Draws, Permuter
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
-from randsvm.features import RandomMap
 from randsvm.jobs import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
+from randsvm.kernels.random_features import RandomMap
 from randsvm.model import Known, LinearModel, load
 from randsvm.multiclass import Subject
 from randsvm.parameters.svm import Params, SgdParams, class_weights, command_line

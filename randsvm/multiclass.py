@@ -19,7 +19,7 @@ from randsvm.data.points import Points
 from randsvm.errors import DataError
 from randsvm.events import Notice, tell
 from randsvm.files import display_name
-from randsvm.kernels import Expansion, Kernel, Matrix, Space, prefers_dense
+from randsvm.kernels.expansion import Expansion, Kernel, Matrix, Space, prefers_dense
 from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.svm import Params
 from randsvm.scan import Certificate

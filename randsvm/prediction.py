@@ -18,7 +18,7 @@ from randsvm.data import svmlight
 from randsvm.data.chunks import united
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
-from randsvm.kernels import slices
+from randsvm.kernels.expansion import slices
 from randsvm.metrics import (
     ClassificationMetrics,
     Classified,

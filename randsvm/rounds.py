@@ -28,7 +28,6 @@ from randsvm.data.sampling import Draws
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
-from randsvm.features import RandomMap
 from randsvm.jobs import (
     HEADROOM,
     LATE,
@@ -38,7 +37,8 @@ from randsvm.jobs import (
     TimeLimitError,
     check_paths,
 )
-from randsvm.kernels import Kernel
+from randsvm.kernels.expansion import Kernel
+from randsvm.kernels.random_features import RandomMap
 from randsvm.linear import random_map
 from randsvm.model import KernelModel, Known, LinearModel, Model, load
 from randsvm.multiclass import Machine, Problem, Subject, problems

@@ -19,7 +19,15 @@ from randsvm.data.points import Points
 from randsvm.data.sampling import Collector, Draw, Draws, Smallest, UniformSample
 from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
-from randsvm.kernels import BLOCK_ROWS, Expansion, Kernel, Matrix, Space, prefers_dense, slices
+from randsvm.kernels.expansion import (
+    BLOCK_ROWS,
+    Expansion,
+    Kernel,
+    Matrix,
+    Space,
+    prefers_dense,
+    slices,
+)
 from randsvm.model import KernelModel
 from randsvm.parameters.svm import Params
 from randsvm.solution import SV, Bound, Linear

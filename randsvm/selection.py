@@ -20,7 +20,7 @@ from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, listening, tell
 from randsvm.jobs import Job
-from randsvm.kernels import Matrix
+from randsvm.kernels.expansion import Matrix
 from randsvm.metrics import Classified, Counts, Regressed
 from randsvm.parameters.svm import Search
 

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
-from randsvm.kernels import Kernel, Matrix
+from randsvm.kernels.expansion import Kernel, Matrix
 from randsvm.parameters.svm import Params
 from randsvm.tasks import task_of
 

@@ -20,7 +20,7 @@ import randsvm._solver as _solver
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
-from randsvm.kernels import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
+from randsvm.kernels.expansion import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
 from randsvm.parameters.svm import KERNEL_NAMES, MEGABYTE, Params
 from randsvm.solution import SV, Bound, Solve
 from randsvm.startup import undisturbed

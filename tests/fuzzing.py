@@ -29,7 +29,7 @@ from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import Reading
 from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.formats import liblinear_model, libsvm_model
-from randsvm.kernels import squared_norms
+from randsvm.kernels.expansion import squared_norms
 from randsvm.parameters.svm import Resources
 
 # One line that says where, and what was expected.

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from randsvm import features
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.features import DEGREES, NORMALS, PHASES, SIGNS, RandomMap, normals
+from randsvm.kernels import random_features as features
+from randsvm.kernels.random_features import DEGREES, NORMALS, PHASES, SIGNS, RandomMap, normals
 
 RBF = RandomMap("rbf", 64, 0.7)
 POLY = RandomMap("poly", 64, 0.5, 1.0, 3)

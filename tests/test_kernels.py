@@ -7,10 +7,10 @@ import math
 import numpy as np
 import oracle
 import pytest
-from randsvm._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_rbf_sums
+from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_rbf_sums
 from scipy import sparse
 
-from randsvm.kernels import (
+from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     BLOCK_ROWS,
     GRAM_ROWS,

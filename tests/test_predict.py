@@ -13,7 +13,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.errors import DataError, InputError, ModelError
-from randsvm.kernels import Kernel
+from randsvm.kernels.expansion import Kernel
 from randsvm.metrics import said
 from randsvm.model import KernelModel, load
 

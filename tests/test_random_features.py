@@ -12,7 +12,7 @@ from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
 
-from randsvm.features import RandomMap
+from randsvm.kernels.random_features import RandomMap
 
 
 def accuracy(predicted) -> float:

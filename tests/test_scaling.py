@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 from randsvm.errors import ModelError, RandsvmError
-from randsvm.features import Scaling, Statistics
+from randsvm.kernels.random_features import Scaling, Statistics
 from randsvm.model import load
 
 DENSE = {

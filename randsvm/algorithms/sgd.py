@@ -21,7 +21,7 @@ from randsvm.data.dataset import Batch, Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
-from randsvm.kernels import squared_norms
+from randsvm.kernels.expansion import squared_norms
 from randsvm.parameters.svm import LOSS_NAMES
 from randsvm.solution import Linear
 

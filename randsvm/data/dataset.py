@@ -25,9 +25,16 @@ from randsvm.data.chunks import Header, RawChunk, Reading, Store, joined
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter, Smallest
 from randsvm.errors import DataError, waiting
-from randsvm.features import SPARSE, Prepared, RandomMap, Scaling, Statistics, csr_of_all
 from randsvm.files import display_name
-from randsvm.kernels import Matrix, slices
+from randsvm.kernels.expansion import Matrix, slices
+from randsvm.kernels.random_features import (
+    SPARSE,
+    Prepared,
+    RandomMap,
+    Scaling,
+    Statistics,
+    csr_of_all,
+)
 from randsvm.parameters.svm import Resources
 from randsvm.startup import undisturbed
 

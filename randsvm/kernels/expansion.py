@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from randsvm._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_products, add_rbf_sums
 from randsvm.errors import ParameterError
+from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_products, add_rbf_sums
 from randsvm.parameters.svm import Params
 
 # A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the

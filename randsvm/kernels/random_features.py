@@ -31,7 +31,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.errors import ParameterError
-from randsvm.kernels import slices, squared_norms
+from randsvm.kernels.expansion import slices, squared_norms
 
 # Values of a block: 1 MB of float32 stays in the L2 cache from the product to the cosine. Blocks
 # are rows of all components: cut by components too, they are no longer contiguous in the result

@@ -1,0 +1,1 @@
+"""Kernel values, sums of them, and random features that stand for a kernel."""
