@@ -27,11 +27,11 @@ from randsvm.kernels.random_features import RandomMap
 from randsvm.model import Known, LinearModel, load
 from randsvm.multiclass import Subject
 from randsvm.parameters.svm import Params, SgdParams, class_weights, command_line
-from randsvm.scan import LinearFindings, evaluate_linear, linear_findings
 from randsvm.selection import Decision, Searched, Tried
-from randsvm.solution import Linear
 from randsvm.stopping import TIME_LIMIT
-from randsvm.tasks import CRAMMER_SINGER, LOSSES, Classes, Judge, Targets
+from randsvm.svm.scan import LinearFindings, evaluate_linear, linear_findings
+from randsvm.svm.solution import Linear
+from randsvm.svm.tasks import CRAMMER_SINGER, LOSSES, Classes, Judge, Targets
 
 ALL_EPOCHS = "all epochs"
 HELD_OUT = "the loss of the held-out rows stopped falling"

@@ -22,8 +22,8 @@ from randsvm.files import display_name
 from randsvm.kernels.expansion import Expansion, Kernel, Matrix, Space, prefers_dense
 from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.svm import Params
-from randsvm.scan import Certificate
-from randsvm.solution import SV
+from randsvm.svm.scan import Certificate
+from randsvm.svm.solution import SV
 
 EMPTY = np.empty(0)
 

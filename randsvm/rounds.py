@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from randsvm import __version__, multiclass, probability, selection, solver
+from randsvm import __version__, multiclass, probability, selection
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.data import dataset
@@ -49,9 +49,7 @@ from randsvm.parameters.svm import (
     Resources,
     command_line,
 )
-from randsvm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
 from randsvm.selection import Decision, Searched, Tried
-from randsvm.solution import SV
 from randsvm.stopping import (
     NO_VIOLATORS,
     TIME_LIMIT,
@@ -65,7 +63,10 @@ from randsvm.stopping import (
     time_limit,
     working_set_full,
 )
-from randsvm.tasks import EPSILON_INSENSITIVE, LOSSES
+from randsvm.svm import libsvm as solver
+from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
+from randsvm.svm.solution import SV
+from randsvm.svm.tasks import EPSILON_INSENSITIVE, LOSSES
 
 FORMULA_FOR_K = (
     "the formula for k assumes rows of length 1 in feature space, which only the rbf kernel "

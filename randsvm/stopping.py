@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from randsvm.scan import Certificate, Violators
-from randsvm.solution import SV
+from randsvm.svm.scan import Certificate, Violators
+from randsvm.svm.solution import SV
 
 Rule = Callable[[SV, Violators], str]
 

@@ -15,15 +15,16 @@ import pytest
 from learning import Data, answer_of, gaussians, kernel, learn, optimum, two_classes
 from scipy import sparse
 
-from randsvm import _solver, solver
 from randsvm.algorithms.osuna import osuna
 from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params, Resources
-from randsvm.solution import SV, Bound
-from randsvm.solver import svmlearn
+from randsvm.svm import _solver
+from randsvm.svm import libsvm as solver
+from randsvm.svm.libsvm import svmlearn
+from randsvm.svm.solution import SV, Bound
 
 KERNELS = ("-t 2 -g 1", "-t 0", "-t 1 -g 0.5 -r 1 -d 2")
 PRECISE = 1e-7

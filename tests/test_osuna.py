@@ -14,8 +14,8 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import OsunaParams, Params, Resources
-from randsvm.scan import cold_start
-from randsvm.solution import SV
+from randsvm.svm.scan import cold_start
+from randsvm.svm.solution import SV
 
 BOTH = ("osuna", "osuna-closest")
 WORDS = "-t 2 -g 5"

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from learning import two_classes
 from scipy import sparse
 
-from randsvm import scan
 from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params, Resources
-from randsvm.scan import evaluate, violators
-from randsvm.solution import SV
-from randsvm.solver import svmlearn
+from randsvm.svm import scan
+from randsvm.svm.libsvm import svmlearn
+from randsvm.svm.scan import evaluate, violators
+from randsvm.svm.solution import SV
 
 SMALL = Reading(chunk_rows=100)
 KERNELS = [
@@ -288,7 +288,7 @@ def test_a_sparse_layout_and_a_dense_one_agree(made, monkeypatch):
     for params in KERNELS:
         seen = []
         for dense in (True, False):
-            monkeypatch.setattr("randsvm.scan.prefers_dense", lambda *_, dense=dense: dense)
+            monkeypatch.setattr("randsvm.svm.scan.prefers_dense", lambda *_, dense=dense: dense)
             with case(path, y, X, params) as one:
                 SV = one.some(0)
                 V = one.scan(SV)

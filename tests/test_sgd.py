@@ -27,7 +27,7 @@ from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.model import LinearModel, load
 from randsvm.parameters.svm import LOSS_NAMES, Resources
-from randsvm.tasks import LOSSES
+from randsvm.svm.tasks import LOSSES
 
 D = 13  # features of the rows that the twins learn
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from randsvm.data.points import Points
 from randsvm.events import listening
 from randsvm.parameters.svm import Params
-from randsvm.solution import SV
+from randsvm.svm.solution import SV
 
 N = 400
 C = 2.0

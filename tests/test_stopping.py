@@ -13,8 +13,6 @@ import oracle
 import pytest
 from learning import SLOWNESS, answer_of, board, gaussians, learn, optimum, read_log
 
-from randsvm import solver
-from randsvm.scan import Certificate
 from randsvm.stopping import (
     Best,
     Stop,
@@ -24,6 +22,8 @@ from randsvm.stopping import (
     support_bound,
     time_limit,
 )
+from randsvm.svm import libsvm as solver
+from randsvm.svm.scan import Certificate
 
 WORDS = "-t 2 -g 5"
 

@@ -13,8 +13,8 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.parameters.svm import Params
-from randsvm.solver import svmlearn
-from randsvm.tasks import Svr
+from randsvm.svm.libsvm import svmlearn
+from randsvm.svm.tasks import Svr
 
 DECOMPOSED = (
     "randsvm --gap 1e-4 --sample-size",

@@ -23,7 +23,7 @@ from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
 from randsvm.kernels.expansion import squared_norms
 from randsvm.parameters.svm import LOSS_NAMES
-from randsvm.solution import Linear
+from randsvm.svm.solution import Linear
 
 # The mean begins anew with these epochs: what was learnt before drags it back.
 RESTARTS = (2, 3, 5, 9, 17)

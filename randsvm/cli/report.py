@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from randsvm.linear import Epoch, Learnt, Taught
     from randsvm.prediction import Predicted
     from randsvm.rounds import Iteration, Trained
-    from randsvm.scan import Certificate
     from randsvm.selection import Searched, Tried
+    from randsvm.svm.scan import Certificate
 
 # Stage of work -> what its bar counts in.
 UNITS: dict[str, dict[str, Any]] = {

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-import randsvm._solver as _solver
+import randsvm.svm._solver as _solver
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
 from randsvm.kernels.expansion import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
 from randsvm.parameters.svm import KERNEL_NAMES, MEGABYTE, Params
-from randsvm.solution import SV, Bound, Solve
 from randsvm.startup import undisturbed
-from randsvm.tasks import task_of
+from randsvm.svm.solution import SV, Bound, Solve
+from randsvm.svm.tasks import task_of
 
 # struct svm_node { int index; double value; }
 NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)

@@ -15,7 +15,7 @@ from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
 from randsvm.kernels.expansion import Kernel, Matrix
 from randsvm.parameters.svm import Params
-from randsvm.tasks import task_of
+from randsvm.svm.tasks import task_of
 
 # Share of the room beside the unbounded support vectors that fresh violators get; bounded
 # support vectors close to the margin have the rest. Measured best on twonorm and a9a.

@@ -30,8 +30,8 @@ from randsvm.kernels.expansion import (
 )
 from randsvm.model import KernelModel
 from randsvm.parameters.svm import Params
-from randsvm.solution import SV, Bound, Linear
-from randsvm.tasks import Judge, Task, task_of
+from randsvm.svm.solution import SV, Bound, Linear
+from randsvm.svm.tasks import Judge, Task, task_of
 
 # Rows whose running decision value is kept in float64 as well, and compared after every scan.
 AUDIT_ROWS = 512

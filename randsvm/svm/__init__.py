@@ -1,0 +1,1 @@
+"""The mathematics: tasks, solutions, the scan for violators, subproblems and LIBSVM."""
