@@ -6,7 +6,7 @@ with undisturbed():
     import_sparse()
     from randsvm.jobs import Job
     from randsvm.linear import train_sgd
-    from randsvm.prediction import Wanted, predict
+    from randsvm.models.prediction import Wanted, predict
     from randsvm.rounds import train_osuna, train_randsvm
 
 __all__ = ["Job", "Wanted", "predict", "train_osuna", "train_randsvm", "train_sgd"]

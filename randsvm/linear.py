@@ -24,7 +24,7 @@ from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.jobs import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
 from randsvm.kernels.random_features import RandomMap
-from randsvm.model import Known, LinearModel, load
+from randsvm.models.model import Known, LinearModel, load
 from randsvm.multiclass import Subject
 from randsvm.parameters.svm import Params, SgdParams, class_weights, command_line
 from randsvm.selection import Decision, Searched, Tried

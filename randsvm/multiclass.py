@@ -20,7 +20,7 @@ from randsvm.errors import DataError
 from randsvm.events import Notice, tell
 from randsvm.files import display_name
 from randsvm.kernels.expansion import Expansion, Kernel, Matrix, Space, prefers_dense
-from randsvm.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
+from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.svm import Params
 from randsvm.svm.scan import Certificate
 from randsvm.svm.solution import SV

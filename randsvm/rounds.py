@@ -40,7 +40,7 @@ from randsvm.jobs import (
 from randsvm.kernels.expansion import Kernel
 from randsvm.kernels.random_features import RandomMap
 from randsvm.linear import random_map
-from randsvm.model import KernelModel, Known, LinearModel, Model, load
+from randsvm.models.model import KernelModel, Known, LinearModel, Model, load
 from randsvm.multiclass import Machine, Problem, Subject, problems
 from randsvm.parameters.svm import (
     OsunaParams,

@@ -21,7 +21,7 @@ from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, listening, tell
 from randsvm.jobs import Job
 from randsvm.kernels.expansion import Matrix
-from randsvm.metrics import Classified, Counts, Regressed
+from randsvm.models.metrics import Classified, Counts, Regressed
 from randsvm.parameters.svm import Search
 
 P = TypeVar("P")

@@ -23,13 +23,14 @@ from liblinear import liblinearutil
 from libsvm import svm, svmutil
 from scipy import sparse
 
-from randsvm import model
 from randsvm.cli import train as training
 from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import Reading
 from randsvm.errors import DataError, ModelError, ParameterError
-from randsvm.formats import liblinear_model, libsvm_model
 from randsvm.kernels.expansion import squared_norms
+from randsvm.models import liblinear_format as liblinear_model
+from randsvm.models import libsvm_format as libsvm_model
+from randsvm.models import model
 from randsvm.parameters.svm import Resources
 
 # One line that says where, and what was expected.

@@ -23,7 +23,7 @@ from randsvm.data.dataset import Reading
 from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, listening
 from randsvm.jobs import Job, Started
-from randsvm.model import load
+from randsvm.models.model import load
 from randsvm.parameters.svm import OsunaParams, Params, Resources, SgdParams, StopParams
 
 OLD = "the old file\n"
@@ -352,7 +352,7 @@ def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(command, folder
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from randsvm.model import load
+from randsvm.models.model import load
 
 models = [load("one"), load("other")]
 for _ in range(50):

@@ -25,12 +25,11 @@ import oracle
 import pytest
 
 import randsvm
-from randsvm import model
 from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
 from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, RandsvmError
-from randsvm.formats import header
+from randsvm.models import header, model
 
 MEGABYTE = 1 << 20
 

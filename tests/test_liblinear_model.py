@@ -16,8 +16,10 @@ from liblinear import liblinearutil
 
 from randsvm import files
 from randsvm.errors import ModelError
-from randsvm.formats import header, liblinear_model, libsvm_model
-from randsvm.formats.liblinear_model import (
+from randsvm.models import header
+from randsvm.models import liblinear_format as liblinear_model
+from randsvm.models import libsvm_format as libsvm_model
+from randsvm.models.liblinear_format import (
     CLASSIFIERS,
     ONE_CLASS,
     REGRESSIONS,

@@ -16,8 +16,8 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.errors import DataError, ModelError, RandsvmError
-from randsvm.formats import libsvm_model
-from randsvm.formats.libsvm_model import CLASSIFIERS, KERNEL_PARAMETERS, SVM_TYPES, LibsvmModel
+from randsvm.models import libsvm_format as libsvm_model
+from randsvm.models.libsvm_format import CLASSIFIERS, KERNEL_PARAMETERS, SVM_TYPES, LibsvmModel
 
 FOREIGN = "randsvm_model 1 string-labels"
 TRAILER = {"seed": "7", "labels": "ham spam"}

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn import metrics as peers
 
 from randsvm import api
-from randsvm.metrics import Classified, Counts, Detailed, Regressed
+from randsvm.models.metrics import Classified, Counts, Detailed, Regressed
 
 # ---- counts -------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 
 from randsvm import api, probability, rounds
 from randsvm.errors import ModelError, ParameterError
-from randsvm.model import load
+from randsvm.models.model import load
 from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources
 
 # ---- the sigmoid --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Standa
 
 from randsvm.errors import ModelError, RandsvmError
 from randsvm.kernels.random_features import Scaling, Statistics
-from randsvm.model import load
+from randsvm.models.model import load
 
 DENSE = {
     "minmax": lambda: MinMaxScaler((-1, 1)),

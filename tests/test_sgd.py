@@ -25,7 +25,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Batch, Reading
 from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
-from randsvm.model import LinearModel, load
+from randsvm.models.model import LinearModel, load
 from randsvm.parameters.svm import LOSS_NAMES, Resources
 from randsvm.svm.tasks import LOSSES
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.errors import ModelError
-from randsvm.formats.trailer import Sealed, split
+from randsvm.models.trailer import Sealed, split
 
 BODY = b"any\nmodel 0.5\n"
 ITEMS = {"seed": "7", "labels": "ham spam", "stopped": ""}

@@ -28,7 +28,7 @@ from randsvm.startup import undisturbed
 if TYPE_CHECKING:
     from randsvm.jobs import Started
     from randsvm.linear import Epoch, Learnt, Taught
-    from randsvm.prediction import Predicted
+    from randsvm.models.prediction import Predicted
     from randsvm.rounds import Iteration, Trained
     from randsvm.selection import Searched, Tried
     from randsvm.svm.scan import Certificate

@@ -28,7 +28,7 @@ from randsvm.kernels.expansion import (
     prefers_dense,
     slices,
 )
-from randsvm.model import KernelModel
+from randsvm.models.model import KernelModel
 from randsvm.parameters.svm import Params
 from randsvm.svm.solution import SV, Bound, Linear
 from randsvm.svm.tasks import Judge, Task, task_of

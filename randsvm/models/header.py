@@ -17,8 +17,8 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from randsvm.errors import ModelError
-from randsvm.formats import trailer as trailers
-from randsvm.formats.trailer import shown
+from randsvm.models import trailer as trailers
+from randsvm.models.trailer import shown
 
 # First word of a model that LIBSVM's and LIBLINEAR's programs must refuse; the second word is
 # the version.

@@ -14,9 +14,9 @@ import numpy as np
 
 from randsvm import files
 from randsvm.errors import ModelError
-from randsvm.formats import header as headers
-from randsvm.formats import trailer as trailers
-from randsvm.formats.header import INT_LIMIT, Header, Layout
+from randsvm.models import header as headers
+from randsvm.models import trailer as trailers
+from randsvm.models.header import INT_LIMIT, Header, Layout
 
 CRAMMER_SINGER = "MCSVM_CS"
 CLASSIFIERS = (

@@ -17,12 +17,14 @@ from scipy import sparse
 from randsvm import files
 from randsvm.data.svmlight import LARGEST_INDEX, LabelTable
 from randsvm.errors import DataError, ModelError
-from randsvm.formats import header, liblinear_model, libsvm_model
-from randsvm.formats.header import FOREIGN, FOREIGN_VERSION
-from randsvm.formats.liblinear_model import LiblinearModel
-from randsvm.formats.libsvm_model import LibsvmModel
 from randsvm.kernels.expansion import Expansion, Kernel, Space, prefers_dense, squared_norms
 from randsvm.kernels.random_features import Prepared, RandomMap, Scaling
+from randsvm.models import header
+from randsvm.models import liblinear_format as liblinear_model
+from randsvm.models import libsvm_format as libsvm_model
+from randsvm.models.header import FOREIGN, FOREIGN_VERSION
+from randsvm.models.liblinear_format import LiblinearModel
+from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.parameters.svm import SCALINGS
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}

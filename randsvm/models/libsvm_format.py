@@ -15,12 +15,12 @@ import numpy as np
 from randsvm import files
 from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError
-from randsvm.formats import header as headers
-from randsvm.formats import trailer as trailers
-from randsvm.formats.header import FOREIGN as FOREIGN
-from randsvm.formats.header import FOREIGN_VERSION as FOREIGN_VERSION
-from randsvm.formats.header import Header, Layout, is_number
-from randsvm.formats.trailer import shown
+from randsvm.models import header as headers
+from randsvm.models import trailer as trailers
+from randsvm.models.header import FOREIGN as FOREIGN
+from randsvm.models.header import FOREIGN_VERSION as FOREIGN_VERSION
+from randsvm.models.header import Header, Layout, is_number
+from randsvm.models.trailer import shown
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 SVM_TYPES = (*CLASSIFIERS, "one_class", "epsilon_svr", "nu_svr")

@@ -19,7 +19,7 @@ from randsvm.data.chunks import united
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
 from randsvm.kernels.expansion import slices
-from randsvm.metrics import (
+from randsvm.models.metrics import (
     ClassificationMetrics,
     Classified,
     Counts,
@@ -28,7 +28,7 @@ from randsvm.metrics import (
     RegressionMetrics,
     said,
 )
-from randsvm.model import Model, load
+from randsvm.models.model import Model, load
 from randsvm.parameters.svm import Resources
 
 # Rows that one prediction task holds; a block of text is several of them.

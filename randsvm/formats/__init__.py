@@ -1,1 +1,0 @@
-"""Text formats of models: LIBSVM's, LIBLINEAR's, and the sealed trailer that both may carry."""
