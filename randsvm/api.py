@@ -4,9 +4,9 @@ from randsvm.startup import import_sparse, undisturbed
 
 with undisturbed():
     import_sparse()
-    from randsvm.jobs import Job
-    from randsvm.linear import train_sgd
     from randsvm.models.prediction import Wanted, predict
-    from randsvm.rounds import train_osuna, train_randsvm
+    from randsvm.training.kernel_svm import train_osuna, train_randsvm
+    from randsvm.training.linear_svm import train_sgd
+    from randsvm.training.run import Job
 
 __all__ = ["Job", "Wanted", "predict", "train_osuna", "train_randsvm", "train_sgd"]

@@ -22,9 +22,9 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, listening
-from randsvm.jobs import Job, Started
 from randsvm.models.model import load
 from randsvm.parameters.svm import OsunaParams, Params, Resources, SgdParams, StopParams
+from randsvm.training.run import Job, Started
 
 OLD = "the old file\n"
 

@@ -20,9 +20,10 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, LinearSVC
 
-from randsvm import api, rounds
+from randsvm import api
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
 from randsvm.parameters.svm import Limits, OsunaParams, Params
+from randsvm.training import kernel_svm as rounds
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)

@@ -15,10 +15,12 @@ from scipy import optimize, sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.metrics import log_loss
 
-from randsvm import api, probability, rounds
+from randsvm import api
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models.model import load
 from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources
+from randsvm.training import kernel_svm as rounds
+from randsvm.training import platt as probability
 
 # ---- the sigmoid --------------------------------------------------------------------------------
 

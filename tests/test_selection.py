@@ -20,14 +20,16 @@ from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
 
-from randsvm import api, rounds, selection
+from randsvm import api
 from randsvm.cli import train as training
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, Reading
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.multiclass import Subject
 from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources, Search
+from randsvm.training import grid_search as selection
+from randsvm.training import kernel_svm as rounds
+from randsvm.training.several_classes import Subject
 
 ROWS, GAMMA = 200, 0.5
 

@@ -18,7 +18,7 @@ from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
 
-from randsvm import _sgd, linear
+from randsvm import _sgd
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
@@ -28,6 +28,7 @@ from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.model import LinearModel, load
 from randsvm.parameters.svm import LOSS_NAMES, Resources
 from randsvm.svm.tasks import LOSSES
+from randsvm.training import linear_svm as linear
 
 D = 13  # features of the rows that the twins learn
 

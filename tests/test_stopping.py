@@ -13,7 +13,9 @@ import oracle
 import pytest
 from learning import SLOWNESS, answer_of, board, gaussians, learn, optimum, read_log
 
-from randsvm.stopping import (
+from randsvm.svm import libsvm as solver
+from randsvm.svm.scan import Certificate
+from randsvm.training.stopping import (
     Best,
     Stop,
     gap_reached,
@@ -22,8 +24,6 @@ from randsvm.stopping import (
     support_bound,
     time_limit,
 )
-from randsvm.svm import libsvm as solver
-from randsvm.svm.scan import Certificate
 
 WORDS = "-t 2 -g 5"
 

@@ -26,12 +26,12 @@ from randsvm.files import STANDARD, check_output
 from randsvm.startup import undisturbed
 
 if TYPE_CHECKING:
-    from randsvm.jobs import Started
-    from randsvm.linear import Epoch, Learnt, Taught
     from randsvm.models.prediction import Predicted
-    from randsvm.rounds import Iteration, Trained
-    from randsvm.selection import Searched, Tried
     from randsvm.svm.scan import Certificate
+    from randsvm.training.grid_search import Searched, Tried
+    from randsvm.training.kernel_svm import Iteration, Trained
+    from randsvm.training.linear_svm import Epoch, Learnt, Taught
+    from randsvm.training.run import Started
 
 # Stage of work -> what its bar counts in.
 UNITS: dict[str, dict[str, Any]] = {

@@ -12,9 +12,9 @@ import numpy as np
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, tell
-from randsvm.jobs import Job
 from randsvm.parameters.svm import Search
-from randsvm.selection import Crossing, Fit
+from randsvm.training.grid_search import Crossing, Fit
+from randsvm.training.run import Job
 
 P = TypeVar("P")
 

@@ -13,7 +13,7 @@ from math import inf
 
 import numpy as np
 
-from randsvm import __version__, probability, selection
+from randsvm import __version__
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Steps
 from randsvm.data import dataset, svmlight
@@ -22,16 +22,18 @@ from randsvm.data.sampling import Draws, Permuter
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
-from randsvm.jobs import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.model import Known, LinearModel, load
-from randsvm.multiclass import Subject
 from randsvm.parameters.svm import Params, SgdParams, class_weights, command_line
-from randsvm.selection import Decision, Searched, Tried
-from randsvm.stopping import TIME_LIMIT
 from randsvm.svm.scan import LinearFindings, evaluate_linear, linear_findings
 from randsvm.svm.solution import Linear
 from randsvm.svm.tasks import CRAMMER_SINGER, LOSSES, Classes, Judge, Targets
+from randsvm.training import grid_search as selection
+from randsvm.training import platt as probability
+from randsvm.training.grid_search import Decision, Searched, Tried
+from randsvm.training.run import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
+from randsvm.training.several_classes import Subject
+from randsvm.training.stopping import TIME_LIMIT
 
 ALL_EPOCHS = "all epochs"
 HELD_OUT = "the loss of the held-out rows stopped falling"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from randsvm import __version__, multiclass, probability, selection
+from randsvm import __version__
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.data import dataset
@@ -28,7 +28,26 @@ from randsvm.data.sampling import Draws
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
-from randsvm.jobs import (
+from randsvm.kernels.expansion import Kernel
+from randsvm.kernels.random_features import RandomMap
+from randsvm.models.model import KernelModel, Known, LinearModel, Model, load
+from randsvm.parameters.svm import (
+    OsunaParams,
+    Params,
+    RandsvmParams,
+    Resources,
+    command_line,
+)
+from randsvm.svm import libsvm as solver
+from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
+from randsvm.svm.solution import SV
+from randsvm.svm.tasks import EPSILON_INSENSITIVE, LOSSES
+from randsvm.training import grid_search as selection
+from randsvm.training import platt as probability
+from randsvm.training import several_classes as multiclass
+from randsvm.training.grid_search import Decision, Searched, Tried
+from randsvm.training.linear_svm import random_map
+from randsvm.training.run import (
     HEADROOM,
     LATE,
     PROBABILITY_TIME,
@@ -37,20 +56,8 @@ from randsvm.jobs import (
     TimeLimitError,
     check_paths,
 )
-from randsvm.kernels.expansion import Kernel
-from randsvm.kernels.random_features import RandomMap
-from randsvm.linear import random_map
-from randsvm.models.model import KernelModel, Known, LinearModel, Model, load
-from randsvm.multiclass import Machine, Problem, Subject, problems
-from randsvm.parameters.svm import (
-    OsunaParams,
-    Params,
-    RandsvmParams,
-    Resources,
-    command_line,
-)
-from randsvm.selection import Decision, Searched, Tried
-from randsvm.stopping import (
+from randsvm.training.several_classes import Machine, Problem, Subject, problems
+from randsvm.training.stopping import (
     NO_VIOLATORS,
     TIME_LIMIT,
     Best,
@@ -63,10 +70,6 @@ from randsvm.stopping import (
     time_limit,
     working_set_full,
 )
-from randsvm.svm import libsvm as solver
-from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
-from randsvm.svm.solution import SV
-from randsvm.svm.tasks import EPSILON_INSENSITIVE, LOSSES
 
 FORMULA_FOR_K = (
     "the formula for k assumes rows of length 1 in feature space, which only the rbf kernel "

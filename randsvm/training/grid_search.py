@@ -19,10 +19,10 @@ from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, listening, tell
-from randsvm.jobs import Job
 from randsvm.kernels.expansion import Matrix
 from randsvm.models.metrics import Classified, Counts, Regressed
 from randsvm.parameters.svm import Search
+from randsvm.training.run import Job
 
 P = TypeVar("P")
 Result = TypeVar("Result")
