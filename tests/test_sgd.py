@@ -18,7 +18,7 @@ from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
 
-from randsvm import _sgd
+from randsvm.algorithms import _sgd
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-import randsvm._sgd as _sgd
+import randsvm.algorithms._sgd as _sgd
 from randsvm.data.dataset import Batch, Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
