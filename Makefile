@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx or .h means a new install.
-SOURCES := pyproject.toml $(wildcard randsvm/*.pyx randsvm/*.h)
+SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
 
 .PHONY: help demo test lint fuzz bench bench-quick memory figures mz data clean
 
@@ -93,4 +93,4 @@ data: .venv/ready
 	$(BIN)/python scripts/make_data.py twonorm data/twonorm.svm --rows 1000
 
 clean:
-	rm -rf .venv $(WORK) build randsvm.egg-info randsvm/*.so randsvm/*.c
+	rm -rf .venv $(WORK) build randsvm.egg-info randsvm/*/*.so randsvm/*/*.c
