@@ -17,7 +17,8 @@ from sets import data_option, find
 from tables import row
 
 from randsvm import api, files
-from randsvm.parameters.svm import OsunaParams, Params
+from randsvm.parameters.rounds import OsunaParams
+from randsvm.parameters.svm import Params
 
 SIGMA = 10
 PARAMS = Params(C=1000, gamma=1 / (2 * SIGMA**2))

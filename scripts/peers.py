@@ -14,7 +14,7 @@ from pathlib import Path
 def read(path: str) -> None:
     """With our reader, in one thread; prints what was read, and the seconds without imports."""
     from randsvm.data.dataset import Reading, load
-    from randsvm.parameters.svm import Resources
+    from randsvm.parameters.run import Resources
 
     began = time.perf_counter()
     D = load(path, Reading(), Resources(jobs=1))

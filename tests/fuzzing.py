@@ -31,7 +31,7 @@ from randsvm.kernels.expansion import squared_norms
 from randsvm.models import liblinear_format as liblinear_model
 from randsvm.models import libsvm_format as libsvm_model
 from randsvm.models import model
-from randsvm.parameters.svm import Resources
+from randsvm.parameters.run import Resources
 
 # One line that says where, and what was expected.
 PLACED = re.compile(r"[^\n]*:[0-9]+:[0-9]+: expected [^\n]*, found [^\n]*")

@@ -20,7 +20,8 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
-from randsvm.parameters.svm import Params, Resources
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
 from randsvm.svm import _solver
 from randsvm.svm import libsvm as solver
 from randsvm.svm.libsvm import svmlearn

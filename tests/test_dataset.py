@@ -19,7 +19,7 @@ from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import Reading, labelled_classes, random_subset
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import DataError, InputError, ParameterError
-from randsvm.parameters.svm import MEGABYTE, Resources
+from randsvm.parameters.run import MEGABYTE, Resources
 
 SMALL = Reading(chunk_rows=64, chunk_nonzeros=512)
 

@@ -23,7 +23,10 @@ from randsvm.data.dataset import Reading
 from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, listening
 from randsvm.models.model import load
-from randsvm.parameters.svm import OsunaParams, Params, Resources, SgdParams, StopParams
+from randsvm.parameters.rounds import OsunaParams, StopParams
+from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
 from randsvm.training.run import Job, Started
 
 OLD = "the old file\n"

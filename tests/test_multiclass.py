@@ -22,7 +22,9 @@ from sklearn.svm import SVC, LinearSVC
 
 from randsvm import api
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
-from randsvm.parameters.svm import Limits, OsunaParams, Params
+from randsvm.parameters.rounds import OsunaParams
+from randsvm.parameters.run import Limits
+from randsvm.parameters.svm import Params
 from randsvm.training import kernel_svm as rounds
 
 C, GAMMA = 2.0, 0.1

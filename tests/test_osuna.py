@@ -13,7 +13,9 @@ from randsvm.algorithms import osuna as algorithms
 from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.data.sampling import Draws
-from randsvm.parameters.svm import OsunaParams, Params, Resources
+from randsvm.parameters.rounds import OsunaParams
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
 from randsvm.svm.scan import cold_start
 from randsvm.svm.solution import SV
 

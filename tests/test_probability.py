@@ -18,7 +18,9 @@ from sklearn.metrics import log_loss
 from randsvm import api
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models.model import load
-from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources
+from randsvm.parameters.rounds import RandsvmParams
+from randsvm.parameters.run import Limits, Resources
+from randsvm.parameters.svm import Params
 from randsvm.training import kernel_svm as rounds
 from randsvm.training import platt as probability
 

@@ -13,7 +13,7 @@ import pytest
 from libsvm import svmutil
 
 from randsvm.errors import ParameterError
-from randsvm.parameters.svm import RandsvmParams
+from randsvm.parameters.rounds import RandsvmParams
 
 # A set where sampling takes several rounds, and one small enough for many runs.
 BOARD = ("checkerboard", 5000)

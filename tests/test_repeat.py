@@ -13,7 +13,7 @@ from learning import board, learn
 
 from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import Reading
-from randsvm.parameters.svm import Resources
+from randsvm.parameters.run import Resources
 
 # Way of training -> the set, the command.
 TRAININGS = {

@@ -26,7 +26,9 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, Reading
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.parameters.svm import Limits, Params, RandsvmParams, Resources, Search
+from randsvm.parameters.rounds import RandsvmParams
+from randsvm.parameters.run import Limits, Resources, Search
+from randsvm.parameters.svm import Params
 from randsvm.training import grid_search as selection
 from randsvm.training import kernel_svm as rounds
 from randsvm.training.several_classes import Subject

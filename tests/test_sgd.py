@@ -26,7 +26,8 @@ from randsvm.data.dataset import Batch, Reading
 from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.model import LinearModel, load
-from randsvm.parameters.svm import LOSS_NAMES, Resources
+from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.svm.tasks import LOSSES
 from randsvm.training import linear_svm as linear
 

@@ -22,7 +22,7 @@ from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
 from randsvm.kernels.expansion import squared_norms
-from randsvm.parameters.svm import LOSS_NAMES
+from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.svm.solution import Linear
 
 # The mean begins anew with these epochs: what was learnt before drags it back.

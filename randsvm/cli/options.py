@@ -11,17 +11,9 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
-from randsvm.parameters.svm import (
-    BALANCED,
-    Grid,
-    Limits,
-    Option,
-    Resources,
-    Run,
-    Search,
-    StopParams,
-    options,
-)
+from randsvm.parameters.option import BALANCED, Grid, Option, options
+from randsvm.parameters.rounds import StopParams
+from randsvm.parameters.run import Limits, Resources, Run, Search
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parameters = TypeVar("Parameters")

@@ -9,7 +9,7 @@ import click
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.report import Report
-from randsvm.parameters.svm import Resources
+from randsvm.parameters.run import Resources
 
 COMMAND = "randsvm-predict"
 

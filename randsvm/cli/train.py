@@ -16,17 +16,10 @@ from randsvm.cli.options import Command
 from randsvm.cli.report import Report, tried
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, check_apart
-from randsvm.parameters.svm import (
-    Limits,
-    OsunaParams,
-    Params,
-    RandsvmParams,
-    Resources,
-    Run,
-    Search,
-    SgdParams,
-    StopParams,
-)
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
+from randsvm.parameters.run import Limits, Resources, Run, Search
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
 
 COMMAND = "randsvm-train"
 

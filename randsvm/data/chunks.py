@@ -25,7 +25,7 @@ from randsvm.data.svmlight import Block, Labels, LabelTable, read_blocks
 from randsvm.errors import DataError, InputError, OutputError, ParameterError, TransferError
 from randsvm.events import tell
 from randsvm.files import STANDARD, check_apart, create_output, display_name, open_input
-from randsvm.parameters.svm import Resources
+from randsvm.parameters.run import Resources
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192

@@ -35,7 +35,7 @@ from randsvm.kernels.random_features import (
     Statistics,
     csr_of_all,
 )
-from randsvm.parameters.svm import Resources
+from randsvm.parameters.run import Resources
 from randsvm.startup import undisturbed
 
 Report = TypeVar("Report")

@@ -25,7 +25,7 @@ from randsvm.models import libsvm_format as libsvm_model
 from randsvm.models.header import FOREIGN, FOREIGN_VERSION
 from randsvm.models.liblinear_format import LiblinearModel
 from randsvm.models.libsvm_format import LibsvmModel
-from randsvm.parameters.svm import SCALINGS
+from randsvm.parameters.run import SCALINGS
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
 KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}

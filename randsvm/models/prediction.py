@@ -29,7 +29,7 @@ from randsvm.models.metrics import (
     said,
 )
 from randsvm.models.model import Model, load
-from randsvm.parameters.svm import Resources
+from randsvm.parameters.run import Resources
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024

@@ -21,7 +21,8 @@ from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
 from randsvm.kernels.expansion import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
-from randsvm.parameters.svm import KERNEL_NAMES, MEGABYTE, Params
+from randsvm.parameters.run import MEGABYTE
+from randsvm.parameters.svm import KERNEL_NAMES, Params
 from randsvm.startup import undisturbed
 from randsvm.svm.solution import SV, Bound, Solve
 from randsvm.svm.tasks import task_of

@@ -21,7 +21,7 @@ from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, listening, tell
 from randsvm.kernels.expansion import Matrix
 from randsvm.models.metrics import Classified, Counts, Regressed
-from randsvm.parameters.svm import Search
+from randsvm.parameters.run import Search
 from randsvm.training.run import Job
 
 P = TypeVar("P")

@@ -31,13 +31,10 @@ from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.kernels.expansion import Kernel
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.model import KernelModel, Known, LinearModel, Model, load
-from randsvm.parameters.svm import (
-    OsunaParams,
-    Params,
-    RandsvmParams,
-    Resources,
-    command_line,
-)
+from randsvm.parameters.option import command_line
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
 from randsvm.svm import libsvm as solver
 from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
 from randsvm.svm.solution import SV

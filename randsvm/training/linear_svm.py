@@ -24,7 +24,9 @@ from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.model import Known, LinearModel, load
-from randsvm.parameters.svm import Params, SgdParams, class_weights, command_line
+from randsvm.parameters.option import command_line
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params, class_weights
 from randsvm.svm.scan import LinearFindings, evaluate_linear, linear_findings
 from randsvm.svm.solution import Linear
 from randsvm.svm.tasks import CRAMMER_SINGER, LOSSES, Classes, Judge, Targets

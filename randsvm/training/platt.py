@@ -12,7 +12,7 @@ import numpy as np
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, tell
-from randsvm.parameters.svm import Search
+from randsvm.parameters.run import Search
 from randsvm.training.grid_search import Crossing, Fit
 from randsvm.training.run import Job
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from randsvm import files
-from randsvm.parameters.svm import Limits, Resources, Run, Search, StopParams
+from randsvm.parameters.rounds import StopParams
+from randsvm.parameters.run import Limits, Resources, Run, Search
 
 # Before a time limit: seconds kept free for what is noticed late and for writing, and by how much
 # a closing evaluation may take longer than the last scan lets expect.

@@ -1,0 +1,143 @@
+"""Options of the algorithms that work in rounds of solve and scan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from randsvm.parameters.option import option, require
+from randsvm.parameters.svm import Params
+
+
+@dataclass(frozen=True)
+class RandsvmParams:
+    """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
+
+    support_bound None: KBH07 section 3's formula from distortion epsilon and delta. sample_size
+    None: `EXCESS` times k; why, see algorithms/randsvm.py.
+    """
+
+    EXCESS = 1.5
+
+    support_bound: int | None = option(
+        None,
+        "int",
+        "-k",
+        "--support-bound",
+        help="Stop at k support vectors.  [default: ceil(32 ln(4n/delta) / epsilon^2)]",
+    )
+    sample_size: int | None = option(
+        None,
+        "int",
+        "--sample-size",
+        help=f"Rows r of a subproblem, more than k.  [default: {EXCESS:g} k]",
+    )
+    distortion: float = option(
+        0.2, "float", "--distortion", help="epsilon of k's formula, of the random projection."
+    )
+    delta: float = option(0.9, "float", "--delta", help="Failure probability in k's formula.")
+    separable: bool = option(
+        False,
+        "flag",
+        "--separable",
+        help="The data is linearly separable in feature space: factor 16 in k's formula, not 32.",
+    )
+
+    def __post_init__(self) -> None:
+        k, r = self.support_bound, self.sample_size
+        require(k is None or k >= 1, f"support bound k must be >= 1, got {k}")
+        require(r is None or r >= 2, f"sample size r must be >= 2, got {r}")
+        require(
+            0 < self.distortion < 1,
+            f"distortion epsilon must be > 0 and < 1, got {self.distortion}",
+        )
+        require(0 < self.delta < 1, f"delta must be > 0 and < 1, got {self.delta}")
+        if k is not None and r is not None:
+            require(
+                r > k,
+                f"sample size r must exceed the support bound k, got r={r}, k={k}; "
+                f"raise --sample-size or lower --support-bound",
+            )
+
+    def resolved(self, n: int) -> RandsvmParams:
+        """k and r filled in for n rows.
+
+        k = ceil(factor ln(4 n / delta) / epsilon^2), KBH07 section 3: 10,404 for n = 100,000.
+        Where r was given and k was not, k is at most r - 1.
+        """
+        k, r = self.support_bound, self.sample_size
+        if k is None:
+            factor = 16 if self.separable else 32
+            k = math.ceil(factor * math.log(4 * n / self.delta) / self.distortion**2)
+            k = k if r is None else min(k, r - 1)
+        return replace(
+            self, support_bound=k, sample_size=r or max(k + 1, math.ceil(self.EXCESS * k))
+        )
+
+
+@dataclass(frozen=True)
+class OsunaParams:
+    """OFG97's decomposition: the size of the working set B and how it changes."""
+
+    # The working set where the user left it open, see `smallest`; it grows to GROWTH times the
+    # unbounded support vectors as they are found.
+    SMALLEST, LARGEST, FEW_ROWS, NODES = 2000, 10_000, 100_000, 4_000_000
+    GROWTH = 2.0
+    # The same where every support vector has to be inside.
+    INSIDE_GROWTH = 1.5
+    # Rows of the first working set of one-class, in units of nu n.
+    ONE_CLASS = 4.0
+
+    working_set: int | None = option(
+        None,
+        "int",
+        "--working-set",
+        help=f"Rows B of a subproblem.  [default: {SMALLEST}, up to {LARGEST} for more than "
+        f"{FEW_ROWS:,} rows, growing to {GROWTH:g} times the unbounded support vectors]",
+    )
+    swap: int | None = option(
+        None, "int", "--swap", help="Violators that enter a round.  [default: as many as fit]"
+    )
+
+    def __post_init__(self) -> None:
+        B, swap = self.working_set, self.swap
+        require(B is None or B >= 2, f"working set must be >= 2 rows, got {B}")
+        require(swap is None or swap >= 1, f"swap must be >= 1 rows, got {swap}")
+
+    @classmethod
+    def smallest(cls, n: int, nonzeros: float) -> int:
+        """Rows of the first working set for n rows of so many nonzeros each: 2,000 for 100,000,
+        7,962 for a million, as far as LIBSVM's nodes for them stay within 64 MB.
+
+        A scan costs about n B kernel values, a solve some 50 times B^2: the larger n, the larger
+        the B of least cost. Measured on twonorm and checkerboard: at 100,000 rows 2,000 to 2,800
+        are as good, at a million 8,000 and 10,000 took 0.8 of the time of 2,000.
+        """
+        best = min(cls.SMALLEST * (n / cls.FEW_ROWS) ** 0.6, cls.LARGEST)
+        return int(max(cls.SMALLEST, min(best, cls.NODES / (nonzeros + 1))))
+
+
+@dataclass(frozen=True)
+class StopParams:
+    """When a run of rounds ends besides at its solution."""
+
+    gap: float | None = option(
+        None, "float", "--gap", help="End when the certified relative gap (P - D) / max is below."
+    )
+    max_iterations: int | None = option(
+        None, "int", "--max-iterations", help="End after so many rounds."
+    )
+
+    def __post_init__(self) -> None:
+        require(self.gap is None or 0 < self.gap < 1, f"gap must be > 0 and < 1, got {self.gap}")
+        require(
+            self.max_iterations is None or self.max_iterations >= 1,
+            f"max iterations must be >= 1, got {self.max_iterations}",
+        )
+
+    def check(self, params: Params) -> None:
+        """--gap promises a certificate; not every kernel has one."""
+        require(
+            self.gap is None or params.positive_semidefinite,
+            "--gap needs a positive semidefinite kernel: linear, rbf, or poly with -r >= 0",
+        )

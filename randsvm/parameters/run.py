@@ -1,0 +1,180 @@
+"""Options that every run has: limits, seed, search, resources."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from randsvm.parameters.option import Grid, option, options, require
+
+SCALINGS = ("minmax", "standard", "unit")
+
+MEGABYTE = 1 << 20
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends any run, and what it then was is not repeatable."""
+
+    time_limit: float | None = option(
+        None,
+        "duration",
+        "--time-limit",
+        help="End after 90s, 10m or 2h with the best model so far.",
+    )
+
+    def __post_init__(self) -> None:
+        require(
+            self.time_limit is None or 0 < self.time_limit < math.inf,
+            f"time limit must be > 0 seconds, got {self.time_limit}",
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What makes a run repeatable besides its parameters."""
+
+    seed: int = option(0, "int", "--seed", help="Seed of all random draws.")
+    zero_based: bool = option(
+        False, "flag", "--zero-based", help="Feature indices start at 0, not at 1."
+    )
+    scale: str | None = option(
+        None,
+        SCALINGS,
+        "--scale",
+        help="Scale features to [-1, 1], to mean 0 and variance 1, or rows to length 1; the model "
+        "scales what it predicts. Sparse rows stay sparse.",
+    )
+
+    def __post_init__(self) -> None:
+        require(
+            self.scale is None or self.scale in SCALINGS,
+            f"scale must be one of {', '.join(SCALINGS)}, got {self.scale}",
+        )
+        require(0 <= self.seed < 2**64, f"seed must be >= 0 and < 2^64, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Cross-validation before training, over a grid of parameters where some have several values.
+
+    tried: what earlier runs found, as their log has it.
+    """
+
+    FOLDS = 5
+    MOST_FOLDS = 1000
+
+    folds: int | None = option(
+        None,
+        "int",
+        "-v",
+        "--folds",
+        help=f"Cross-validate in so many parts, then train.  [default: {FOLDS} for a grid]",
+    )
+    subset: int | None = option(
+        None, "int", "--subset", help="Cross-validate on so many rows, drawn at random."
+    )
+    grid: Grid = ()
+    tried: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        folds, most = self.folds, self.MOST_FOLDS
+        require(
+            folds is None or 2 <= folds <= most,
+            f"folds must be from 2 to {most}, got {folds}",
+        )
+        require(
+            self.subset is None or self.subset >= 2, f"subset must be >= 2 rows, got {self.subset}"
+        )
+        require(
+            self.subset is None or self.wanted,
+            "--subset is for cross-validation: give -v or lists of values",
+        )
+
+    @property
+    def wanted(self) -> bool:
+        return self.folds is not None or bool(self.grid)
+
+    def resolved(self) -> Search:
+        return replace(self, folds=self.folds or self.FOLDS) if self.wanted else self
+
+    def candidates(self, params: P) -> list[tuple[dict[str, float], P]]:
+        """Every combination of values: which they are, and the parameters with them."""
+        names = [name for name, _ in self.grid]
+        for f, spec in options(params):
+            require(
+                f.name not in names or params.uses(f.name),  # type: ignore[attr-defined]
+                f"several values of {spec.flags[0]}, which this kind of machine does not use",
+            )
+        combinations = itertools.product(*[values for _, values in self.grid])
+        chosen = [dict(zip(names, values, strict=True)) for values in combinations]
+        return [(values, replace(params, **values)) for values in chosen]  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use; none of it changes a byte of a model."""
+
+    jobs: int | None = option(None, "int", "--jobs", help="Worker threads.  [default: all cores]")
+    memory: int = option(
+        2048 * MEGABYTE,
+        "size",
+        "--memory",
+        help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.  [default: 2G]",
+    )
+    libsvm_cache: float | None = option(
+        None,
+        "float",
+        "-m",
+        "--libsvm-cache",
+        help="LIBSVM's kernel cache in MB.  [default: a quarter of --memory]",
+    )
+    tmpdir: str | None = option(
+        None, "path", "--tmpdir", help="Folder of the spill file.  [default: TMPDIR or /tmp]"
+    )
+    cache: str | None = option(
+        None, "path", "--cache", help="Keep the parsed data in this file for later runs."
+    )
+
+    def __post_init__(self) -> None:
+        require(self.jobs is None or self.jobs >= 1, f"jobs must be >= 1, got {self.jobs}")
+        require(
+            self.memory >= 16 * MEGABYTE, f"memory must be at least 16M, got {self.memory} bytes"
+        )
+        cache = self.libsvm_cache
+        require(cache is None or 0 < cache < math.inf, f"libsvm cache must be > 0 MB, got {cache}")
+
+    @property
+    def workers(self) -> int:
+        if self.jobs is not None:
+            return self.jobs
+        # Not every system can tell which cores a process may use.
+        usable = getattr(os, "sched_getaffinity", None)
+        return len(usable(0)) if usable else os.cpu_count() or 1
+
+    @property
+    def data_bytes(self) -> int:
+        """The share of memory that parsed data may hold before it goes to a spill file."""
+        return self.memory // 2
+
+    def rows_in_a_solve(self, nonzeros: float) -> int:
+        """How many rows of so many nonzeros a quarter of memory holds as LIBSVM's nodes, with
+        their copies and as many columns of the kernel cache as LIBSVM needs to get on."""
+        columns = 100
+        return int(self.memory / 4 / (32 * (nonzeros + 1) + 4 * columns))
+
+    def at_once(self, n: int) -> int:
+        """How many machines over n rows may be trained side by side: each has running values,
+        states and a mask of the rows (17 bytes a row), all within a quarter of memory."""
+        return max(1, min(self.workers, self.memory // 4 // (17 * max(n, 1))))
+
+    @property
+    def libsvm_megabytes(self) -> float:
+        """LIBSVM's kernel cache: its size changes no result, only the time."""
+        return self.libsvm_cache or self.memory / 4 / MEGABYTE

@@ -1,0 +1,218 @@
+"""Options of linear SVMs by stochastic gradient descent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from randsvm.parameters.option import BALANCED, option, options, require, shared
+from randsvm.parameters.svm import (
+    COEF0,
+    COST,
+    DEGREE,
+    EPSILON,
+    EXACT,
+    KERNEL_NAMES,
+    PROBABILITY,
+    TASK,
+    TASK_NAMES,
+    WEIGHTS,
+    check_cost,
+    check_epsilon,
+    check_map,
+    check_probability,
+    uses_field,
+)
+
+# The position is the number that _sgd.pyx knows a loss by.
+LOSS_NAMES = ("hinge", "squared-hinge", "log")
+MULTICLASS_NAMES = ("ovr", "crammer-singer")
+
+
+@dataclass(frozen=True)
+class SgdParams:
+    """Linear SVM by stochastic gradient descent: minimise lambda/2 |w|^2 + mean loss.
+
+    C and lambda_ are two scales of one thing, C = 1/(lambda n); neither: C = 1.
+    epochs: passes over the data, or "auto" (CS246). update: the model that is taught further.
+    checkpoint: rows (int) or seconds (float).
+    """
+
+    # Fewer rows need more passes: with 10 to 30 of them the objective ends within 1% of the optimum
+    # (measured on 4,000 to 500,000 rows of text at C = 1).
+    EPOCHS, MOST_EPOCHS, MANY_ROWS = 10, 30, 200_000
+    COMPONENTS = 1024
+    # Most epochs that --epochs auto tries, and the rows of its two small sets.
+    AUTO_EPOCHS = 50
+    AUTO_ROWS = 10_000
+
+    task: str = shared("svc", TASK)
+    kernel: str = option(
+        "linear",
+        KERNEL_NAMES[:3],
+        "-t",
+        "--kernel",
+        help="linear, or the kernel that random features stand for.",
+    )
+    degree: int = shared(3, DEGREE)
+    gamma: float | None = option(
+        None,
+        "floats",
+        "-g",
+        "--gamma",
+        help="gamma of the kernel.  [default: 1/d for rbf with d features found, 1 for poly]",
+    )
+    coef0: float = shared(0.0, COEF0)
+    components: int | None = option(
+        None,
+        "int",
+        "--components",
+        help=f"Random features of -t rbf and -t poly.  [default: {COMPONENTS}]",
+    )
+    exact: bool = shared(False, EXACT)
+    epsilon: float = shared(0.1, EPSILON)
+    C: float | None = shared(None, COST)
+    lambda_: float | None = option(
+        None, "floats", "--lambda", help="lambda = 1/(C n), instead of -c.  [default: -c 1]"
+    )
+    loss: str | None = option(
+        None,
+        LOSS_NAMES,
+        "--loss",
+        help="Loss of a row with z = y f: max(0, 1-z), its square, or log(1+exp(-z)).  "
+        "[default: hinge]",
+    )
+    multiclass: str | None = option(
+        None,
+        MULTICLASS_NAMES,
+        "--multiclass",
+        help="How three or more classes are told apart: each against the rest, or all at once.  "
+        "[default: ovr]",
+    )
+    epochs: int | str | None = option(
+        None,
+        "epochs",
+        "--epochs",
+        help="Passes over the data; auto: as many as were best on two small sets of rows.  "
+        f"[default: {EPOCHS}, up to {MOST_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
+    )
+    average: bool = option(
+        False,
+        "flag",
+        "--average",
+        help="Take the mean of the weights over the last epochs, not the last weights. Always so "
+        "with 1 or 2 epochs, --epochs auto, --early-stopping and --update.",
+    )
+    early_stopping: float | None = option(
+        None,
+        "float",
+        "--early-stopping",
+        help="Hold out this share of the rows; end when their loss stops falling.",
+    )
+    weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
+    probability: bool = shared(False, PROBABILITY)
+    update: str | None = option(
+        None,
+        "path",
+        "--update",
+        help="Teach this model the rows of TRAIN_FILE: one pass, in order, as they arrive.",
+    )
+    update_rate: float | None = option(
+        None, "float", "--update-rate", help="Fixed step size for --update.  [default: falling]"
+    )
+    checkpoint: int | float | None = option(
+        None,
+        "checkpoint",
+        "--checkpoint",
+        help="With --update: write the model every so many rows (100000) or so often (60s, 10m).",
+    )
+
+    def __post_init__(self) -> None:
+        check_cost(self.C, self.weights)
+        check_epsilon(self.epsilon)
+        require(
+            self.task in TASK_NAMES and self.task != "",
+            f"task must be one of {', '.join(filter(None, TASK_NAMES))}, got {self.task}",
+        )
+        if self.kernel == "linear" or self.components is not None:
+            check_map(self.kernel, self.components, self.exact)
+        require(
+            self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
+        )
+        check_probability(self.task, self.probability)
+        require(
+            self.update is None or not self.probability, "--update fits no probabilities: no -b 1"
+        )
+        require(
+            self.task == "svc" or not (self.weights or self.multiclass),
+            f"class weights and --multiclass are for -s svc, not {self.task}",
+        )
+        require(self.C is None or self.lambda_ is None, "give one of -c and --lambda, not both")
+        require(
+            self.lambda_ is None or 0 < self.lambda_ < math.inf,
+            f"lambda must be > 0 and finite, got {self.lambda_}",
+        )
+        require(
+            self.multiclass != "crammer-singer" or self.loss in (None, "hinge"),
+            f"--multiclass crammer-singer has the hinge loss, not {self.loss}",
+        )
+        require(
+            self.epochs in (None, "auto") or int(self.epochs or 0) >= 1,
+            f"epochs must be >= 1, got {self.epochs}",
+        )
+        hold, rate = self.early_stopping, self.update_rate
+        require(hold is None or 0 < hold < 1, f"early stopping must be > 0 and < 1, got {hold}")
+        require(
+            hold is None or self.epochs != "auto", "give one of --epochs auto and --early-stopping"
+        )
+        require(
+            rate is None or 0 < rate < math.inf, f"update rate must be > 0 and finite, got {rate}"
+        )
+        for name in ("update_rate", "checkpoint"):
+            require(
+                self.update is not None or getattr(self, name) is None,
+                f"--{name.replace('_', '-')} needs --update MODEL",
+            )
+        words = {f.name: spec.flags[-1].lstrip("-") for f, spec in options(self)}
+        begun = ("gamma", "components", "C", "lambda_", "loss", "multiclass", "epochs")
+        for name in (*begun, "early_stopping"):
+            require(
+                self.update is None or getattr(self, name) is None,
+                f"--update goes on as the model was begun: it takes no --{words[name]}",
+            )
+        require(
+            self.update is None or BALANCED not in [label for label, _ in self.weights],
+            "-w balanced needs the number of rows, which --update does not know",
+        )
+
+    def resolved(self, n: int) -> SgdParams:
+        """What was left open filled in for n rows."""
+        passes = math.ceil(self.EPOCHS * (self.MANY_ROWS / n) ** 0.25)
+        mapped = self.kernel != "linear" and self.components is None
+        return replace(
+            self,
+            components=self.COMPONENTS if mapped else self.components,
+            C=1.0 if self.C is None and self.lambda_ is None else self.C,
+            loss=self.loss or (None if self.task == "svr" else "hinge"),
+            multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
+            epochs=self.epochs or min(max(passes, self.EPOCHS), self.MOST_EPOCHS),
+        )
+
+    def uses(self, name: str) -> bool:
+        """Whether the field `name` has a meaning beside the others."""
+        return uses_field(self, name)
+
+    @property
+    def averages(self) -> bool:
+        """Whether the answer is the mean of the weights: where the number of steps is not known,
+        no step size can fall to zero with it."""
+        if self.average or self.early_stopping is not None or self.update is not None:
+            return True
+        return self.epochs in ("auto", 1, 2)
+
+    def scales(self, n: int) -> tuple[float, float]:
+        """C and lambda for n rows."""
+        if self.lambda_ is not None:
+            return 1 / (self.lambda_ * n), self.lambda_
+        assert self.C is not None, "params.resolved() comes first"
+        return self.C, 1 / (self.C * n)
