@@ -23,11 +23,11 @@ from liblinear import liblinearutil
 from libsvm import svm, svmutil
 from scipy import sparse
 
+from randsvm.arrays import squared_norms
 from randsvm.cli import train as training
 from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import Reading
 from randsvm.errors import DataError, ModelError, ParameterError
-from randsvm.kernels.expansion import squared_norms
 from randsvm.models import liblinear_format as liblinear_model
 from randsvm.models import libsvm_format as libsvm_model
 from randsvm.models import model

@@ -10,17 +10,17 @@ import pytest
 from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_rbf_sums
 from scipy import sparse
 
+from randsvm.arrays import squared_norms
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     BLOCK_ROWS,
     GRAM_ROWS,
     PANEL_FEATURES,
     Expansion,
-    Kernel,
     Space,
     gram,
-    squared_norms,
 )
+from randsvm.kernels.kernel import Kernel
 
 KERNELS = [
     Kernel("linear"),

@@ -13,7 +13,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.errors import DataError, InputError, ModelError
-from randsvm.kernels.expansion import Kernel
+from randsvm.kernels.kernel import Kernel
 from randsvm.models.metrics import said
 from randsvm.models.model import KernelModel, load
 

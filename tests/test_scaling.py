@@ -17,8 +17,8 @@ from libsvm import svmutil
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
+from randsvm.data.scaling import Scaling, Statistics
 from randsvm.errors import ModelError, RandsvmError
-from randsvm.kernels.random_features import Scaling, Statistics
 from randsvm.models.model import load
 
 DENSE = {

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
+from randsvm.arrays import squared_norms
 from randsvm.data.dataset import Batch, Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
-from randsvm.kernels.expansion import squared_norms
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.svm.solution import Linear
 

@@ -20,21 +20,15 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import chunks as store
 from randsvm.data.chunks import Header, RawChunk, Reading, Store, joined
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter, Smallest
+from randsvm.data.scaling import SPARSE, Scaling, Statistics
 from randsvm.errors import DataError, waiting
 from randsvm.files import display_name
-from randsvm.kernels.expansion import Matrix, slices
-from randsvm.kernels.random_features import (
-    SPARSE,
-    Prepared,
-    RandomMap,
-    Scaling,
-    Statistics,
-    csr_of_all,
-)
+from randsvm.kernels.random_features import Prepared, RandomMap
 from randsvm.parameters.run import Resources
 from randsvm.startup import undisturbed
 

@@ -12,17 +12,17 @@ they are made, by compiled code. Knows nothing of files, tasks or solutions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import Matrix, slices, squared_norms
 from randsvm.errors import ParameterError
 from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_products, add_rbf_sums
-from randsvm.parameters.svm import Params
+from randsvm.kernels.kernel import Kernel
 
 # A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
 # matrix product, the in-place function and the sum.
@@ -34,95 +34,10 @@ BLOCK_CENTRES = 1024
 PANEL_FEATURES = 1024
 # Rows of one such call at the most; of many features fewer.
 PANEL_ROWS = 4096
-# Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
-LARGE_NORM = 2.0**40
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256
 # Values of rows that are laid out at once (4 MB in float64).
 LAID_OUT = 1 << 19
-
-
-def _power(block: np.ndarray, degree: int) -> None:
-    """block ** degree in place by repeated squaring (numpy's power is 20 times slower)."""
-    if degree == 0:
-        block.fill(1)
-        return
-    base = block.copy()
-    for bit in bin(degree)[3:]:
-        block *= block
-        if bit == "1":
-            block *= base
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """K(x, z) with LIBSVM's parameters.
-
-    name: linear, poly, rbf or sigmoid.
-    """
-
-    name: str
-    gamma: float = 1.0
-    coef0: float = 0.0
-    degree: int = 3
-
-    @staticmethod
-    def of(params: Params) -> Kernel:
-        assert params.gamma is not None, "params.resolved(d) comes first"
-        return Kernel(params.kernel, params.gamma, params.coef0, params.degree)
-
-    @property
-    def scale(self) -> float:
-        return {"linear": 1.0, "rbf": 2 * self.gamma}.get(self.name, self.gamma)
-
-    def left(self, norms: np.ndarray) -> np.ndarray:
-        """The term of a row's own squared norm. norms : (m,) float64; returns (m,) float64."""
-        return -self.gamma * norms if self.name == "rbf" else np.zeros(len(norms))
-
-    def right(self, norms: np.ndarray) -> np.ndarray:
-        if self.name == "rbf":
-            return -self.gamma * norms
-        return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)
-
-    def finish(self, block: np.ndarray, largest_norm: float = 0.0) -> None:
-        """Turn arguments into kernel values, in place. largest_norm: of the rows on one side."""
-        if self.name == "rbf":
-            if self.gamma * largest_norm > LARGE_NORM:
-                np.minimum(block, 0.0, out=block)
-            np.exp(block, out=block)
-        elif self.name == "poly":
-            _power(block, self.degree)
-        elif self.name == "sigmoid":
-            np.tanh(block, out=block)
-
-    def magnitude(self, norm: float) -> float:
-        """Size of what rounding acts on, for rows of squared norm up to `norm`."""
-        if self.name == "rbf":
-            return self.gamma * norm
-        if self.name == "poly":
-            try:
-                return (self.gamma * norm + abs(self.coef0)) ** self.degree
-            except OverflowError:
-                return math.inf
-        return self.scale * norm + abs(self.coef0)
-
-
-# Rows, as they come: sparse, or an array.
-Matrix: TypeAlias = "sparse.csr_matrix | np.ndarray"
-
-
-def squared_norms(X: Matrix) -> np.ndarray:
-    """|x|^2 of each row. X : (m, d); returns (m,) float64."""
-    if isinstance(X, np.ndarray):
-        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    squares = np.square(X.data, dtype=np.float64)
-    if len(squares) == 0:
-        return np.zeros(X.shape[0])
-    starts = X.indptr[:-1]
-    # reduceat wants starts inside the array and gives a[start] for an empty row.
-    sums = np.add.reduceat(squares, np.minimum(starts, len(squares) - 1))
-    sums[starts == X.indptr[1:]] = 0.0
-    return sums
 
 
 @dataclass(frozen=True)
@@ -332,8 +247,3 @@ def gram(space: Space, X: sparse.csr_matrix) -> Iterator[tuple[slice, slice, np.
             columns.arguments(prepared, block)
             space.kernel.finish(block)
             yield i, j, block
-
-
-def slices(count: int, size: int) -> Iterator[slice]:
-    """slice(0, size), slice(size, 2 size), ... up to count."""
-    return (slice(at, min(at + size, count)) for at in range(0, count, size))

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import slices
 from randsvm.errors import ParameterError
-from randsvm.kernels.expansion import slices, squared_norms
 
 # Values of a block: 1 MB of float32 stays in the L2 cache from the product to the cosine. Blocks
 # are rows of all components: cut by components too, they are no longer contiguous in the result
@@ -50,9 +50,6 @@ WORDS = 8192
 # a sparse one 0.08 ns for each nonzero of the row (measured for d = 64 to 4,096, one core).
 DENSE = 0.2
 
-# Rows with fewer than this share of their features are sparse: scaling leaves zeros zero.
-SPARSE = 0.5
-
 TEXT = re.compile(
     r"(?P<kernel>rbf|poly) components (?P<components>[0-9]{1,10}) gamma (?P<gamma>\S+)"
     r"( coef0 (?P<coef0>\S+) degree (?P<degree>[0-9]{1,4}))? seed (?P<seed>[0-9]{1,20})"
@@ -68,106 +65,6 @@ def _require(condition: bool, sentence: str) -> None:
     """Conditions are written so that nan fails them too."""
     if not condition:
         raise ParameterError(sentence)
-
-
-# --- scaling -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Of each feature over n rows, those without it counting as 0: least and largest value, mean,
-    sum of squared differences from the mean, each (d,) float64. Those of two parts add up."""
-
-    n: int
-    low: np.ndarray
-    high: np.ndarray
-    mean: np.ndarray
-    squares: np.ndarray
-
-    @staticmethod
-    def of(X: sparse.csr_matrix) -> Statistics:
-        m, d = X.shape
-        if X.nnz >= SPARSE * m * d:
-            dense = X.toarray().astype(np.float64)
-            mean = dense.mean(axis=0)
-            squares = np.square(dense - mean).sum(axis=0)
-            return Statistics(m, dense.min(axis=0), dense.max(axis=0), mean, squares)
-        values = X.data.astype(np.float64)
-        low, high = (f(axis=0).toarray().ravel().astype(np.float64) for f in (X.min, X.max))
-        mean = np.bincount(X.indices, values, d) / m
-        zeros = m - np.bincount(X.indices, minlength=d)
-        squares = np.bincount(X.indices, np.square(values - mean[X.indices]), d) + zeros * mean**2
-        return Statistics(m, low, high, mean, squares)
-
-    def __add__(self, other: Statistics) -> Statistics:
-        """Chan, Golub, LeVeque 1983: nothing is lost where the mean is large."""
-        n = self.n + other.n
-        difference = other.mean - self.mean
-        return Statistics(
-            n,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-            self.mean + difference * (other.n / n),
-            self.squares + other.squares + difference**2 * (self.n * other.n / n),
-        )
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """x_j becomes (x_j - shift_j) factor_j, or for unit x becomes x / |x|.
-
-    minmax: [-1, 1], as svm-scale; standard: mean 0 and variance 1. shift, factor : (d,) float64;
-    shift None: zeros stay zeros. A feature that never changes has the factor 0. Rows are float32
-    before and after, computed in float64.
-    """
-
-    name: str
-    shift: np.ndarray | None = None
-    factor: np.ndarray | None = None
-
-    @staticmethod
-    def fitted(name: str, found: Statistics, centred: bool) -> Scaling:
-        """centred False: minmax divides by the largest absolute value, standard by the deviation
-        alone."""
-        if name == "minmax":
-            middle = (found.high + found.low) / 2 if centred else None
-            half = np.maximum(np.abs(found.high), np.abs(found.low))
-            half = (found.high - found.low) / 2 if centred else half
-        else:
-            middle = found.mean if centred else None
-            half = np.sqrt(found.squares / found.n)
-        # Not by the deviation: rounding leaves a constant 1e-17 of it.
-        constant = found.high == found.low
-        factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, half))
-        return Scaling(name, middle, factor)
-
-    def apply(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
-        """X : (m, d) CSR float32; returns the same shape, every value stored where there is a
-        shift."""
-        if self.shift is not None:
-            dense = (X.toarray() - self.shift) * self.factor
-            m, d = dense.shape
-            return csr_of_all(dense.astype(np.float32), m, d)
-        if self.factor is not None:
-            values = X.data * self.factor[X.indices]
-        else:
-            norms = np.sqrt(squared_norms(X))
-            values = X.data / np.repeat(np.where(norms > 0, norms, 1.0), np.diff(X.indptr))
-        scaled = X.copy()
-        scaled.data = values.astype(np.float32)
-        return scaled
-
-    def over(self, seen: np.ndarray) -> Scaling:
-        """The same for some of the features. seen : positions, (k,)."""
-        shift, factor = (None if a is None else a[seen] for a in (self.shift, self.factor))
-        return Scaling(self.name, shift, factor)
-
-
-def csr_of_all(values: np.ndarray, m: int, d: int) -> sparse.csr_matrix:
-    """A dense (m, d) array as CSR with every value stored."""
-    columns = np.tile(np.arange(d, dtype=np.int32), m)
-    starts = np.arange(m + 1, dtype=np.int64) * d
-    return sparse.csr_matrix((values.ravel(), columns, starts), shape=(m, d))
 
 
 # --- random features -----------------------------------------------------------------------

@@ -15,10 +15,13 @@ import numpy as np
 from scipy import sparse
 
 from randsvm import files
+from randsvm.arrays import squared_norms
+from randsvm.data.scaling import Scaling
 from randsvm.data.svmlight import LARGEST_INDEX, LabelTable
 from randsvm.errors import DataError, ModelError
-from randsvm.kernels.expansion import Expansion, Kernel, Space, prefers_dense, squared_norms
-from randsvm.kernels.random_features import Prepared, RandomMap, Scaling
+from randsvm.kernels.expansion import Expansion, Space, prefers_dense
+from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.random_features import Prepared, RandomMap
 from randsvm.models import header
 from randsvm.models import liblinear_format as liblinear_model
 from randsvm.models import libsvm_format as libsvm_model

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 import randsvm.svm._solver as _solver
+from randsvm.arrays import squared_norms
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
-from randsvm.kernels.expansion import Expansion, Kernel, Space, gram, prefers_dense, squared_norms
+from randsvm.kernels.expansion import Expansion, Space, gram, prefers_dense
+from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.run import MEGABYTE
 from randsvm.parameters.svm import KERNEL_NAMES, Params
 from randsvm.startup import undisturbed

@@ -14,20 +14,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import Matrix, slices
 from randsvm.data.dataset import CLASS_ROWS, Dataset, Shard, random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Collector, Draw, Draws, Smallest, UniformSample
 from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
-from randsvm.kernels.expansion import (
-    BLOCK_ROWS,
-    Expansion,
-    Kernel,
-    Matrix,
-    Space,
-    prefers_dense,
-    slices,
-)
+from randsvm.kernels.expansion import BLOCK_ROWS, Expansion, Space, prefers_dense
+from randsvm.kernels.kernel import Kernel
 from randsvm.models.model import KernelModel
 from randsvm.parameters.svm import Params
 from randsvm.svm.solution import SV, Bound, Linear

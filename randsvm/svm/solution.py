@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import Matrix
 from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
-from randsvm.kernels.expansion import Kernel, Matrix
+from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Params
 from randsvm.svm.tasks import task_of
 

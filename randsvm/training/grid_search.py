@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, listening, tell
-from randsvm.kernels.expansion import Matrix
 from randsvm.models.metrics import Classified, Counts, Regressed
 from randsvm.parameters.run import Search
 from randsvm.training.run import Job

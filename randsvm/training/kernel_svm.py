@@ -28,7 +28,7 @@ from randsvm.data.sampling import Draws
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
-from randsvm.kernels.expansion import Kernel
+from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.model import KernelModel, Known, LinearModel, Model, load
 from randsvm.parameters.option import command_line

@@ -13,13 +13,15 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import Matrix
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.errors import DataError
 from randsvm.events import Notice, tell
 from randsvm.files import display_name
-from randsvm.kernels.expansion import Expansion, Kernel, Matrix, Space, prefers_dense
+from randsvm.kernels.expansion import Expansion, Space, prefers_dense
+from randsvm.kernels.kernel import Kernel
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.svm import Params
 from randsvm.svm.scan import Certificate

@@ -1,0 +1,38 @@
+"""Small functions of arrays and sparse matrices that several rooms need. Imports none of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+# Rows, as they come: sparse, or an array.
+Matrix: TypeAlias = "sparse.csr_matrix | np.ndarray"
+
+
+def squared_norms(X: Matrix) -> np.ndarray:
+    """|x|^2 of each row. X : (m, d); returns (m,) float64."""
+    if isinstance(X, np.ndarray):
+        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    squares = np.square(X.data, dtype=np.float64)
+    if len(squares) == 0:
+        return np.zeros(X.shape[0])
+    starts = X.indptr[:-1]
+    # reduceat wants starts inside the array and gives a[start] for an empty row.
+    sums = np.add.reduceat(squares, np.minimum(starts, len(squares) - 1))
+    sums[starts == X.indptr[1:]] = 0.0
+    return sums
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """slice(0, size), slice(size, 2 size), ... up to count."""
+    return (slice(at, min(at + size, count)) for at in range(0, count, size))
+
+
+def csr_of_all(values: np.ndarray, m: int, d: int) -> sparse.csr_matrix:
+    """A dense (m, d) array as CSR with every value stored."""
+    columns = np.tile(np.arange(d, dtype=np.int32), m)
+    starts = np.arange(m + 1, dtype=np.int64) * d
+    return sparse.csr_matrix((values.ravel(), columns, starts), shape=(m, d))

@@ -1,0 +1,109 @@
+"""Scaled rows: statistics of features, and what rows become by them.
+
+Knows nothing of files, data sets or learning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.arrays import csr_of_all, squared_norms
+
+# Rows with fewer than this share of their features are sparse: scaling leaves zeros zero.
+SPARSE = 0.5
+
+
+# --- scaling -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of each feature over n rows, those without it counting as 0: least and largest value, mean,
+    sum of squared differences from the mean, each (d,) float64. Those of two parts add up."""
+
+    n: int
+    low: np.ndarray
+    high: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @staticmethod
+    def of(X: sparse.csr_matrix) -> Statistics:
+        m, d = X.shape
+        if X.nnz >= SPARSE * m * d:
+            dense = X.toarray().astype(np.float64)
+            mean = dense.mean(axis=0)
+            squares = np.square(dense - mean).sum(axis=0)
+            return Statistics(m, dense.min(axis=0), dense.max(axis=0), mean, squares)
+        values = X.data.astype(np.float64)
+        low, high = (f(axis=0).toarray().ravel().astype(np.float64) for f in (X.min, X.max))
+        mean = np.bincount(X.indices, values, d) / m
+        zeros = m - np.bincount(X.indices, minlength=d)
+        squares = np.bincount(X.indices, np.square(values - mean[X.indices]), d) + zeros * mean**2
+        return Statistics(m, low, high, mean, squares)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Chan, Golub, LeVeque 1983: nothing is lost where the mean is large."""
+        n = self.n + other.n
+        difference = other.mean - self.mean
+        return Statistics(
+            n,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            self.mean + difference * (other.n / n),
+            self.squares + other.squares + difference**2 * (self.n * other.n / n),
+        )
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x_j becomes (x_j - shift_j) factor_j, or for unit x becomes x / |x|.
+
+    minmax: [-1, 1], as svm-scale; standard: mean 0 and variance 1. shift, factor : (d,) float64;
+    shift None: zeros stay zeros. A feature that never changes has the factor 0. Rows are float32
+    before and after, computed in float64.
+    """
+
+    name: str
+    shift: np.ndarray | None = None
+    factor: np.ndarray | None = None
+
+    @staticmethod
+    def fitted(name: str, found: Statistics, centred: bool) -> Scaling:
+        """centred False: minmax divides by the largest absolute value, standard by the deviation
+        alone."""
+        if name == "minmax":
+            middle = (found.high + found.low) / 2 if centred else None
+            half = np.maximum(np.abs(found.high), np.abs(found.low))
+            half = (found.high - found.low) / 2 if centred else half
+        else:
+            middle = found.mean if centred else None
+            half = np.sqrt(found.squares / found.n)
+        # Not by the deviation: rounding leaves a constant 1e-17 of it.
+        constant = found.high == found.low
+        factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, half))
+        return Scaling(name, middle, factor)
+
+    def apply(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
+        """X : (m, d) CSR float32; returns the same shape, every value stored where there is a
+        shift."""
+        if self.shift is not None:
+            dense = (X.toarray() - self.shift) * self.factor
+            m, d = dense.shape
+            return csr_of_all(dense.astype(np.float32), m, d)
+        if self.factor is not None:
+            values = X.data * self.factor[X.indices]
+        else:
+            norms = np.sqrt(squared_norms(X))
+            values = X.data / np.repeat(np.where(norms > 0, norms, 1.0), np.diff(X.indptr))
+        scaled = X.copy()
+        scaled.data = values.astype(np.float32)
+        return scaled
+
+    def over(self, seen: np.ndarray) -> Scaling:
+        """The same for some of the features. seen : positions, (k,)."""
+        shift, factor = (None if a is None else a[seen] for a in (self.shift, self.factor))
+        return Scaling(self.name, shift, factor)
