@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from randsvm.data.sampling import Draw, Draws, Smallest, UniformSample
+from randsvm.data.sampling import Draw, Draws, Smallest
+from randsvm.svm.collectors import UniformSample
 
 ROWS = 300
 

@@ -22,7 +22,8 @@ from randsvm.algorithms import _sgd
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
-from randsvm.data.dataset import Batch, Reading
+from randsvm.data.batches import Batch
+from randsvm.data.dataset import Reading
 from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.model import LinearModel, load

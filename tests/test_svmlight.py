@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from randsvm.data import svmlight
-from randsvm.data.svmlight import LabelTable, Spelling
+from randsvm.data.labels import LabelTable
+from randsvm.data.svmlight import Spelling
 from randsvm.errors import ContentError, DataError
 from randsvm.events import Progress
 

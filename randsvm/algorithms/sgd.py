@@ -18,7 +18,8 @@ import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
-from randsvm.data.dataset import Batch, Dataset
+from randsvm.data.batches import Batch
+from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell

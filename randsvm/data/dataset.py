@@ -22,8 +22,10 @@ from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import chunks as store
-from randsvm.data.chunks import Header, RawChunk, Reading, Store, joined
+from randsvm.data.batches import Batch
+from randsvm.data.chunks import RawChunk, Store, joined
 from randsvm.data.points import Points
+from randsvm.data.reading import Header, Reading
 from randsvm.data.sampling import Draw, Draws, Permuter, Smallest
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
 from randsvm.errors import DataError, waiting
@@ -59,35 +61,6 @@ class Chunk:
     @property
     def rows(self) -> np.ndarray:
         return np.arange(self.start, self.start + len(self.y))
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows for stochastic gradient steps, in CSR and in the order in which they are learnt.
-
-    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,) float32;
-    targets (m,) float64. columns are empty where every row has every column.
-    """
-
-    starts: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
-    classes: np.ndarray
-    targets: np.ndarray
-    order: np.ndarray
-
-    @staticmethod
-    def of(
-        starts: np.ndarray,
-        columns: np.ndarray,
-        values: np.ndarray,
-        y: np.ndarray,
-        order: np.ndarray,
-    ) -> Batch:
-        """y : (m,) float64, class numbers or targets: who learns knows which."""
-        with np.errstate(invalid="ignore"):  # a target may be beyond int32
-            classes = y.astype(np.int32)
-        return Batch(starts.astype(np.int32), columns, values, classes, y, order)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from scipy import sparse
 
 from randsvm import files
 from randsvm.arrays import squared_norms
+from randsvm.data.labels import LabelTable
 from randsvm.data.scaling import Scaling
-from randsvm.data.svmlight import LARGEST_INDEX, LabelTable
+from randsvm.data.svmlight import LARGEST_INDEX
 from randsvm.errors import DataError, ModelError
 from randsvm.kernels.expansion import Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel

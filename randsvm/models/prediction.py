@@ -16,7 +16,7 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import slices
 from randsvm.data import svmlight
-from randsvm.data.chunks import united
+from randsvm.data.reading import united
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
 from randsvm.models.metrics import (

@@ -17,13 +17,14 @@ from scipy import sparse
 from randsvm.arrays import Matrix, slices
 from randsvm.data.dataset import CLASS_ROWS, Dataset, Shard, random_subset
 from randsvm.data.points import Points
-from randsvm.data.sampling import Collector, Draw, Draws, Smallest, UniformSample
+from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
 from randsvm.kernels.expansion import BLOCK_ROWS, Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.model import KernelModel
 from randsvm.parameters.svm import Params
+from randsvm.svm.collectors import Collector, UniformSample
 from randsvm.svm.solution import SV, Bound, Linear
 from randsvm.svm.tasks import Judge, Task, task_of
 

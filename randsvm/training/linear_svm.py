@@ -17,7 +17,8 @@ from randsvm import __version__
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Steps
 from randsvm.data import dataset, svmlight
-from randsvm.data.dataset import Batch, Dataset, Reading
+from randsvm.data.batches import Batch
+from randsvm.data.dataset import Dataset, Reading
 from randsvm.data.sampling import Draws, Permuter
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError

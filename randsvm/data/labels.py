@@ -1,0 +1,103 @@
+"""Labels: the classes of a file, and what their spellings stand for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from randsvm import files
+from randsvm.data.svmlight import NUMBER, UNLABELLED, Block, Spelling, _bytes, quoted
+from randsvm.errors import DataError
+
+# ---- classes ----------------------------------------------------------------------------------
+
+
+class LabelTable:
+    """The classes of a file (or of a model, by `names`), numbered by first appearance.
+
+    names : as first spelled
+    values : what distinguishes them, int if they are numbers (+1 and 1.0 are one class), else str
+    """
+
+    def __init__(
+        self,
+        path: str,
+        unlabelled: bool = False,
+        names: Sequence[str] = (),
+        closed: bool = False,
+    ) -> None:
+        """closed: names are all that there may be."""
+        self.path = path
+        self.closed = False
+        self.unlabelled = unlabelled
+        self.names: list[str] = []
+        self.values: list[int | str] = []
+        self._numbers: dict[str, float] = {UNLABELLED: np.nan} if unlabelled else {}
+        self._classes: dict[int | str, int] = {}
+        for name in names:
+            self._number(Spelling(name, 0, 0))
+        self.closed = closed
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def numeric(self) -> bool | None:
+        """Whether the labels are numbers; None while there is none."""
+        return isinstance(self.values[0], int) if self.values else None
+
+    def classes(self, block: Block) -> np.ndarray:
+        """(m,) float64 class numbers, nan for `?`; raises DataError at the first bad label."""
+        numbers = np.array([self._number(spelling) for spelling in block.spellings], float)
+        return numbers[block.codes]
+
+    def _number(self, spelling: Spelling) -> float:
+        if spelling.text not in self._numbers:
+            value = self._value(spelling)
+            if value not in self._classes:
+                if self.closed:
+                    raise self._error(spelling, f"one of the labels {', '.join(self.names)}")
+                self._classes[value] = len(self.names)
+                self.names.append(spelling.text)
+                self.values.append(value)
+            self._numbers[spelling.text] = self._classes[value]
+        return self._numbers[spelling.text]
+
+    def _value(self, spelling: Spelling) -> int | str:
+        text = spelling.text
+        number = NUMBER.fullmatch(text)
+        if text == UNLABELLED:
+            raise self._error(spelling, "a label (unlabelled rows are for prediction only)")
+        if self.numeric is not None and self.numeric != bool(number):
+            kind = "a number" if self.numeric else "a name"
+            first = quoted(_bytes(self.names[0]))
+            raise self._error(spelling, f"{kind} like the first label, {first}")
+        if number is None:
+            return text
+        if not math.isfinite(float(text)):
+            raise self._error(spelling, "a finite label")
+        value = whole_number(number)
+        if value is None:
+            raise self._error(spelling, "a whole number as class (or -s svr for regression)")
+        return value
+
+    def _error(self, spelling: Spelling, expected: str) -> DataError:
+        problem = f"expected {expected}, found {quoted(_bytes(spelling.text))}"
+        name = files.display_name(self.path)
+        return DataError(name, spelling.line, spelling.column, problem)
+
+
+def whole_number(number: re.Match[str]) -> int | None:
+    """The exact value of a finite match of NUMBER, None if it is not whole."""
+    sign, before, behind, only_behind, power_sign, power = number.groups(default="")
+    behind = behind or only_behind
+    digits = (before + behind).strip("0")
+    if not digits:
+        return 0
+    zeros = len(before + behind) - len((before + behind).rstrip("0"))
+    # Ten digits of the power do: no token is long enough to make up for more.
+    exponent = int(power_sign + (power.lstrip("0")[:10] or "0")) - len(behind) + zeros
+    return None if exponent < 0 else int(sign + digits) * 10**exponent
