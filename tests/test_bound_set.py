@@ -24,8 +24,8 @@ from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.svm import _solver
 from randsvm.svm import libsvm as solver
-from randsvm.svm.libsvm import svmlearn
 from randsvm.svm.solution import SV, Bound
+from randsvm.svm.subproblem import svmlearn
 
 KERNELS = ("-t 2 -g 1", "-t 0", "-t 1 -g 0.5 -r 1 -d 2")
 PRECISE = 1e-7

@@ -17,7 +17,7 @@ from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
 from randsvm.parameters.svm import Params
-from randsvm.svm.libsvm import svmlearn
+from randsvm.svm.subproblem import svmlearn
 
 NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)
 

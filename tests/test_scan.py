@@ -20,9 +20,9 @@ from randsvm.data.sampling import Draws
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.svm import scan
-from randsvm.svm.libsvm import svmlearn
 from randsvm.svm.scan import evaluate, violators
 from randsvm.svm.solution import SV
+from randsvm.svm.subproblem import svmlearn
 
 SMALL = Reading(chunk_rows=100)
 KERNELS = [

@@ -29,7 +29,7 @@ from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.model import LinearModel, load
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.svm.tasks import LOSSES
+from randsvm.svm.linear import LOSSES
 from randsvm.training import linear_svm as linear
 
 D = 13  # features of the rows that the twins learn

@@ -11,8 +11,8 @@ from scipy import sparse
 
 from randsvm.data.points import Points
 from randsvm.parameters.svm import Params
-from randsvm.svm.libsvm import svmlearn
 from randsvm.svm.solution import SV, Bound
+from randsvm.svm.subproblem import svmlearn
 
 KERNELS = [
     Params(kernel="linear", gamma=1.0, C=0.5),

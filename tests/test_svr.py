@@ -13,7 +13,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.parameters.svm import Params
-from randsvm.svm.libsvm import svmlearn
+from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.tasks import Svr
 
 DECOMPOSED = (

@@ -13,9 +13,9 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw, Draws
 from randsvm.parameters.svm import Params
 from randsvm.svm.collectors import Closest, Collector, First
-from randsvm.svm.libsvm import svmlearn
 from randsvm.svm.scan import Starter, Violators, violators
 from randsvm.svm.solution import SV
+from randsvm.svm.subproblem import svmlearn
 
 
 def decompose(

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params
-from randsvm.svm.libsvm import svmlearn
 from randsvm.svm.scan import Starter, Violators, violators
 from randsvm.svm.solution import SV
+from randsvm.svm.subproblem import svmlearn
 
 
 def randsvm(

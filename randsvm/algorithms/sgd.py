@@ -24,7 +24,7 @@ from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
 from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.svm.solution import Linear
+from randsvm.svm.linear import Linear
 
 # The mean begins anew with these epochs: what was learnt before drags it back.
 RESTARTS = (2, 3, 5, 9, 17)

@@ -14,19 +14,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import Matrix, slices
-from randsvm.data.dataset import CLASS_ROWS, Dataset, Shard, random_subset
+from randsvm.arrays import slices
+from randsvm.data.dataset import Dataset, Shard, random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Smallest
-from randsvm.errors import ModelError
 from randsvm.events import Progress, tell
 from randsvm.kernels.expansion import BLOCK_ROWS, Expansion, Space, prefers_dense
-from randsvm.kernels.kernel import Kernel
-from randsvm.models.model import KernelModel
 from randsvm.parameters.svm import Params
 from randsvm.svm.collectors import Collector, UniformSample
-from randsvm.svm.solution import SV, Bound, Linear
-from randsvm.svm.tasks import Judge, Task, task_of
+from randsvm.svm.solution import SV, Bound
+from randsvm.svm.tasks import Task, task_of
 
 # Rows whose running decision value is kept in float64 as well, and compared after every scan.
 AUDIT_ROWS = 512
@@ -194,58 +191,6 @@ def evaluate(D: Dataset, SV: SV, rng: Draws) -> Violators:
     return violators(D, SV, SV.points[np.flatnonzero(SV.unbounded)], 0, rng, far=far)
 
 
-@dataclass(frozen=True)
-class LinearFindings:
-    """What a pass over the rows says of a linear solution; findings of shards add up.
-
-    loss: sum of the rows' losses, each times its class's weight. violators: rows inside the margin
-    (y f < 1, or beyond the tube). wrong: rows of another class than f says, or the sum of squared
-    errors.
-    """
-
-    rows: int = 0
-    loss: float = 0.0
-    violators: int = 0
-    wrong: float = 0.0
-
-    def __add__(self, other: LinearFindings) -> LinearFindings:
-        return LinearFindings(
-            self.rows + other.rows,
-            self.loss + other.loss,
-            self.violators + other.violators,
-            self.wrong + other.wrong,
-        )
-
-
-def evaluate_linear(D: Dataset, linear: Linear, judge: Judge) -> LinearFindings:
-    """Loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
-    counter = _Counter(D.n)
-
-    def of(shard: Shard) -> LinearFindings:
-        total = LinearFindings()
-        for chunk in D.chunks(shard):
-            total = total + linear_findings(linear, chunk.X, chunk.y, judge)
-            counter.add(len(chunk.y))
-        return total
-
-    total = LinearFindings()
-    for report in D.map(of):
-        counter.tell()
-        total = total + report
-    return total
-
-
-def linear_findings(linear: Linear, X: Matrix, y: np.ndarray, judge: Judge) -> LinearFindings:
-    """The same of some rows. X : (m, d), y : (m,) float64."""
-    verdict = judge.of(y, linear.decision(X))
-    return LinearFindings(
-        len(y),
-        float(verdict.loss.sum()),
-        int(verdict.violating.sum()),
-        float(verdict.wrong.sum()),
-    )
-
-
 # The rows of the first working set, and what is held at its bound beside them.
 Start = tuple[Points, Bound | None]
 Starter = Callable[[Dataset, int, Params, Draws], Start]
@@ -254,105 +199,6 @@ Starter = Callable[[Dataset, int, Params, Draws], Start]
 def cold_start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
     """KBH07's S: a random subset of r rows, nothing held."""
     return random_subset(D, r, rng), None
-
-
-def warm_start(D: Dataset, model: KernelModel) -> Starter:
-    """A start from another model's f on these rows, e.g. yesterday's.
-
-    Rows on the margin or inside (y f <= 1) are its support rows and violators. With a bound set,
-    the r of them closest to the margin are the working set and the others are held at alpha = C,
-    as many of either sign; without one, the working set is a random sample of them.
-    Raises ModelError when the model has other labels.
-    """
-    column, sign = _orientation(D, model)
-
-    def start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
-        inside = _inside_the_margin(D, model, column, sign, params)
-        draw = rng.next()
-        extra = np.empty(0, np.int64)
-        if params.task == "svc":
-            extra = D.sample_of_each_class(draw, CLASS_ROWS)
-        if not params.freeze:
-            rows = inside.rows
-            chosen = Smallest.of(r, rows, draw.keys(0, D.n)[rows]).rows
-            # One-class cannot do with fewer rows than nu n.
-            fill = D.sample(draw, r) if params.total and len(chosen) < r else extra
-            return D.points(np.union1d(chosen, fill)), None
-        W, N = _split_start(inside, r, params)
-        working = D.points(np.union1d(W, np.setdiff1d(extra, N)))
-        held = D.points(N)
-        beta = params.bounds[0] * inside.side[np.searchsorted(inside.rows, N)]
-        dense = prefers_dense(D.n, D.d, D.nnz)
-        space = Space(Kernel.of(params), dense, None, np.float64)
-        u = Expansion(space, held.X, beta).values(working.X)
-        nothing = SV(working.first(0), np.empty(0), sign * float(model.b[column]), params)
-        return replace(working, u=u), Bound(held, beta, nothing)
-
-    return start
-
-
-@dataclass(frozen=True)
-class _Inside:
-    """Rows on the margin or inside, ascending; how far, and the sign of beta that they ask for."""
-
-    rows: np.ndarray
-    distance: np.ndarray
-    side: np.ndarray
-
-
-def _split_start(inside: _Inside, r: int, params: Params) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the working set, the closest to the margin, and a balanced bound set of others."""
-    rows, distance, side = inside.rows, inside.distance, inside.side
-    on_margin = int((distance <= 2 * params.tolerance).sum())
-    order = np.argsort(distance, kind="stable")
-    beyond = order[max(r, int(params.growth * on_margin)) :]
-    half = min(int((side[beyond] > 0).sum()), int((side[beyond] < 0).sum()))
-    held = [beyond[side[beyond] * sign > 0][::-1][:half] for sign in (1, -1)]
-    N = np.sort(rows[np.concatenate(held)])
-    return np.setdiff1d(rows, N), N
-
-
-def _orientation(D: Dataset, model: KernelModel) -> tuple[int, float]:
-    """The model's column that is about D's positive class, and the sign of that class there."""
-    if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
-        return 0, 1.0
-    first = str(D.header.values[int(np.argmax(D.targets))])
-    values = list(map(str, model.values))
-    if sorted(map(str, D.header.values)) != sorted(values):
-        raise ModelError(
-            f"the model to start from has the labels {list(model.values)}, the data "
-            f"{list(D.header.values)}"
-        )
-    place = values.index(first)
-    return (place, 1.0) if len(values) > 2 else (0, 1.0 - 2 * place)
-
-
-def _inside_the_margin(
-    D: Dataset, model: KernelModel, column: int, sign: float, params: Params
-) -> _Inside:
-    """The rows that are not beyond the margin by more than the tolerance under `model`."""
-    task = task_of(params)
-
-    def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        found = []
-        # The model does its own scaling.
-        for chunk in D.original.chunks(shard):
-            X = sparse.csr_matrix(chunk.X)
-            f = model.decision(model.rows(X.indptr, D.header.features[X.indices], X.data))
-            f = sign * f.reshape(len(f), -1)[:, column]
-            violation = task.violation(chunk.y, f, 0)
-            inside = np.flatnonzero(violation >= -params.tolerance)
-            side = task.side(chunk.y, f)[inside]
-            found.append((inside + chunk.start, np.abs(violation[inside]), side))
-        return found
-
-    counter, parts = _Counter(D.n), []
-    for shard, report in zip(D.shards, D.map(of), strict=True):
-        counter.add(shard.stop - shard.start)
-        counter.tell()
-        parts += report
-    rows, distance, side = (np.concatenate([p[i] for p in parts]) for i in range(3))
-    return _Inside(rows, distance, side)
 
 
 def best_offset(D: Dataset, params: Params) -> float:
@@ -427,7 +273,7 @@ def _pass(
     fresh: u = ... instead, but for rows that are `far` beyond the margin.
     """
     expansion = Expansion(running.space, Z, difference)
-    counter = _Counter(D.n)
+    counter = RowCounter(D.n)
 
     def work(shard: Shard) -> Findings:
         u = running.u[shard.number]
@@ -474,7 +320,7 @@ def _ask(
 
 
 @dataclass
-class _Counter:
+class RowCounter:
     """Rows scanned so far, over all threads; told to the listener by the calling thread."""
 
     n: int

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import Matrix
 from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
 from randsvm.kernels.kernel import Kernel
@@ -23,21 +22,6 @@ from randsvm.svm.tasks import task_of
 VIOLATOR_SHARE = 0.7
 # A working set that is too small is raised to this multiple of the rows that have to stay.
 RAISE = 1.5
-
-
-@dataclass(frozen=True)
-class Linear:
-    """f(x) = <w, x> + b, one column for each decision value.
-
-    w : (d, K) float64, b : (K,) float64. K = 1: class 0 is f > 0; else the class is the largest f.
-    """
-
-    w: np.ndarray
-    b: np.ndarray
-
-    def decision(self, X: Matrix) -> np.ndarray:
-        """f of each row, (m, K) float64."""
-        return X @ self.w + self.b
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ Plain functions of one chunk; knows nothing of scans or solvers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -131,90 +130,3 @@ def task_of(params: Params) -> Task:
     if params.task == "svr":
         return Svr(epsilon=params.epsilon)
     return OneClass(params.total) if params.task == "one-class" else Svc()
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is said of m rows: loss (m,) float64, violating (m,) bool, wrong (m,): 0 or 1, or for
-    a regression the squared error."""
-
-    loss: np.ndarray
-    violating: np.ndarray
-    wrong: np.ndarray
-
-
-class Judge:
-    """What a linear solution is asked on each row; f : (m, K), y : (m,) float64."""
-
-    solver: str
-
-    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss of linear models. solver: LIBLINEAR's word in a model file.
-
-    of(z): L of z = y f, elementwise; the compiled steps know it by its place in LOSS_NAMES.
-    """
-
-    solver: str
-    of: Callable[[np.ndarray], np.ndarray]
-
-
-def logistic(z: np.ndarray) -> np.ndarray:
-    """log(1 + exp(-z))."""
-    return np.logaddexp(0.0, -z)
-
-
-LOSSES = {
-    "hinge": Loss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, 1.0 - z)),
-    "squared-hinge": Loss("L2R_L2LOSS_SVC", lambda z: np.square(np.maximum(0.0, 1.0 - z))),
-    "log": Loss("L2R_LR", logistic),
-}
-# The hinge loss of f[class] - max of the others, and the loss of a regression.
-CRAMMER_SINGER = "MCSVM_CS"
-EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"
-
-
-@dataclass(frozen=True)
-class Classes(Judge):
-    """y : class numbers; K = 1: class 0 is f > 0, else the largest f. weights : (classes,)."""
-
-    loss: str
-    weights: np.ndarray
-    crammer_singer: bool = False
-
-    @property
-    def solver(self) -> str:  # type: ignore[override]
-        return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
-
-    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
-        classes, rows = y.astype(np.int64), np.arange(len(y))
-        if f.shape[1] == 1:
-            z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-            said = np.where(f[:, 0] > 0, 0, 1)
-        else:
-            said, own = f.argmax(axis=1), f[rows, classes]
-            z = -f
-            z[rows, classes] = own
-            if self.crammer_singer:
-                others = f.copy()
-                others[rows, classes] = -np.inf
-                z = (own - others.max(axis=1))[:, None]
-        loss = self.weights[classes] * LOSSES[self.loss].of(z).sum(axis=1)
-        return Verdict(loss, (z < 1).any(axis=1), said != classes)
-
-
-@dataclass(frozen=True)
-class Targets(Judge):
-    """y : targets, K = 1."""
-
-    epsilon: float
-    solver = EPSILON_INSENSITIVE
-
-    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
-        task, value = Svr(epsilon=self.epsilon), f[:, 0]
-        loss = task.loss(y, value)
-        return Verdict(loss, loss > 0, (y - value) ** 2)

@@ -36,9 +36,9 @@ from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.svm import libsvm as solver
-from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate, warm_start
+from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
+from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate
 from randsvm.svm.solution import SV
-from randsvm.svm.tasks import EPSILON_INSENSITIVE, LOSSES
 from randsvm.training import grid_search as selection
 from randsvm.training import platt as probability
 from randsvm.training import several_classes as multiclass
@@ -67,6 +67,7 @@ from randsvm.training.stopping import (
     time_limit,
     working_set_full,
 )
+from randsvm.training.warm_start import warm_start
 
 FORMULA_FOR_K = (
     "the formula for k assumes rows of length 1 in feature space, which only the rbf kernel "

@@ -28,9 +28,17 @@ from randsvm.models.model import Known, LinearModel, load
 from randsvm.parameters.option import command_line
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, class_weights
-from randsvm.svm.scan import LinearFindings, evaluate_linear, linear_findings
-from randsvm.svm.solution import Linear
-from randsvm.svm.tasks import CRAMMER_SINGER, LOSSES, Classes, Judge, Targets
+from randsvm.svm.linear import (
+    CRAMMER_SINGER,
+    LOSSES,
+    Classes,
+    Judge,
+    Linear,
+    LinearFindings,
+    Targets,
+    evaluate_linear,
+    linear_findings,
+)
 from randsvm.training import grid_search as selection
 from randsvm.training import platt as probability
 from randsvm.training.grid_search import Decision, Searched, Tried

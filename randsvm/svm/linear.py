@@ -1,0 +1,167 @@
+"""Linear solutions, the losses they are judged by, and one pass over the rows that evaluates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from randsvm.arrays import Matrix
+from randsvm.data.dataset import Dataset, Shard
+from randsvm.svm.scan import RowCounter
+from randsvm.svm.tasks import Svr
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of m rows: loss (m,) float64, violating (m,) bool, wrong (m,): 0 or 1, or for
+    a regression the squared error."""
+
+    loss: np.ndarray
+    violating: np.ndarray
+    wrong: np.ndarray
+
+
+class Judge:
+    """What a linear solution is asked on each row; f : (m, K), y : (m,) float64."""
+
+    solver: str
+
+    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss of linear models. solver: LIBLINEAR's word in a model file.
+
+    of(z): L of z = y f, elementwise; the compiled steps know it by its place in LOSS_NAMES.
+    """
+
+    solver: str
+    of: Callable[[np.ndarray], np.ndarray]
+
+
+def logistic(z: np.ndarray) -> np.ndarray:
+    """log(1 + exp(-z))."""
+    return np.logaddexp(0.0, -z)
+
+
+LOSSES = {
+    "hinge": Loss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, 1.0 - z)),
+    "squared-hinge": Loss("L2R_L2LOSS_SVC", lambda z: np.square(np.maximum(0.0, 1.0 - z))),
+    "log": Loss("L2R_LR", logistic),
+}
+# The hinge loss of f[class] - max of the others, and the loss of a regression.
+CRAMMER_SINGER = "MCSVM_CS"
+EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"
+
+
+@dataclass(frozen=True)
+class Classes(Judge):
+    """y : class numbers; K = 1: class 0 is f > 0, else the largest f. weights : (classes,)."""
+
+    loss: str
+    weights: np.ndarray
+    crammer_singer: bool = False
+
+    @property
+    def solver(self) -> str:  # type: ignore[override]
+        return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
+
+    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
+        classes, rows = y.astype(np.int64), np.arange(len(y))
+        if f.shape[1] == 1:
+            z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
+            said = np.where(f[:, 0] > 0, 0, 1)
+        else:
+            said, own = f.argmax(axis=1), f[rows, classes]
+            z = -f
+            z[rows, classes] = own
+            if self.crammer_singer:
+                others = f.copy()
+                others[rows, classes] = -np.inf
+                z = (own - others.max(axis=1))[:, None]
+        loss = self.weights[classes] * LOSSES[self.loss].of(z).sum(axis=1)
+        return Verdict(loss, (z < 1).any(axis=1), said != classes)
+
+
+@dataclass(frozen=True)
+class Targets(Judge):
+    """y : targets, K = 1."""
+
+    epsilon: float
+    solver = EPSILON_INSENSITIVE
+
+    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
+        task, value = Svr(epsilon=self.epsilon), f[:, 0]
+        loss = task.loss(y, value)
+        return Verdict(loss, loss > 0, (y - value) ** 2)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """f(x) = <w, x> + b, one column for each decision value.
+
+    w : (d, K) float64, b : (K,) float64. K = 1: class 0 is f > 0; else the class is the largest f.
+    """
+
+    w: np.ndarray
+    b: np.ndarray
+
+    def decision(self, X: Matrix) -> np.ndarray:
+        """f of each row, (m, K) float64."""
+        return X @ self.w + self.b
+
+
+@dataclass(frozen=True)
+class LinearFindings:
+    """What a pass over the rows says of a linear solution; findings of shards add up.
+
+    loss: sum of the rows' losses, each times its class's weight. violators: rows inside the margin
+    (y f < 1, or beyond the tube). wrong: rows of another class than f says, or the sum of squared
+    errors.
+    """
+
+    rows: int = 0
+    loss: float = 0.0
+    violators: int = 0
+    wrong: float = 0.0
+
+    def __add__(self, other: LinearFindings) -> LinearFindings:
+        return LinearFindings(
+            self.rows + other.rows,
+            self.loss + other.loss,
+            self.violators + other.violators,
+            self.wrong + other.wrong,
+        )
+
+
+def evaluate_linear(D: Dataset, linear: Linear, judge: Judge) -> LinearFindings:
+    """Loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
+    counter = RowCounter(D.n)
+
+    def of(shard: Shard) -> LinearFindings:
+        total = LinearFindings()
+        for chunk in D.chunks(shard):
+            total = total + linear_findings(linear, chunk.X, chunk.y, judge)
+            counter.add(len(chunk.y))
+        return total
+
+    total = LinearFindings()
+    for report in D.map(of):
+        counter.tell()
+        total = total + report
+    return total
+
+
+def linear_findings(linear: Linear, X: Matrix, y: np.ndarray, judge: Judge) -> LinearFindings:
+    """The same of some rows. X : (m, d), y : (m,) float64."""
+    verdict = judge.of(y, linear.decision(X))
+    return LinearFindings(
+        len(y),
+        float(verdict.loss.sum()),
+        int(verdict.violating.sum()),
+        float(verdict.wrong.sum()),
+    )
