@@ -22,7 +22,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, listening
-from randsvm.models.model import load
+from randsvm.models.load import load
 from randsvm.parameters.rounds import OsunaParams, StopParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import SgdParams

@@ -14,8 +14,9 @@ from scipy import sparse
 
 from randsvm.errors import DataError, InputError, ModelError
 from randsvm.kernels.kernel import Kernel
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.load import load
 from randsvm.models.metrics import said
-from randsvm.models.model import KernelModel, load
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"

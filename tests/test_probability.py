@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 
 from randsvm import api
 from randsvm.errors import ModelError, ParameterError
-from randsvm.models.model import load
+from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params

@@ -19,7 +19,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Standa
 
 from randsvm.data.scaling import Scaling, Statistics
 from randsvm.errors import ModelError, RandsvmError
-from randsvm.models.model import load
+from randsvm.models.load import load
 
 DENSE = {
     "minmax": lambda: MinMaxScaler((-1, 1)),

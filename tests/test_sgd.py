@@ -26,7 +26,8 @@ from randsvm.data.batches import Batch
 from randsvm.data.dataset import Reading
 from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
-from randsvm.models.model import LinearModel, load
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.svm.linear import LOSSES

@@ -21,7 +21,7 @@ from libsvm import svmutil
 
 from randsvm.cli import signals
 from randsvm.errors import Interrupted, waiting
-from randsvm.models.model import load
+from randsvm.models.load import load
 
 SECONDS = 2.0 * SLOWNESS
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

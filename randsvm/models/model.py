@@ -14,51 +14,20 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
-from randsvm import files
-from randsvm.arrays import squared_norms
 from randsvm.data.labels import LabelTable
 from randsvm.data.scaling import Scaling
 from randsvm.data.svmlight import LARGEST_INDEX
 from randsvm.errors import DataError, ModelError
-from randsvm.kernels.expansion import Expansion, Space, prefers_dense
-from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.random_features import Prepared, RandomMap
 from randsvm.models import header
-from randsvm.models import liblinear_format as liblinear_model
-from randsvm.models import libsvm_format as libsvm_model
 from randsvm.models.header import FOREIGN, FOREIGN_VERSION
-from randsvm.models.liblinear_format import LiblinearModel
-from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.parameters.run import SCALINGS
 
-LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
-KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}
-# Models of LIBSVM's nu forms predict as those of its C forms do.
-TASKS = {
-    "c_svc": "svc",
-    "nu_svc": "svc",
-    "one_class": "one-class",
-    "epsilon_svr": "svr",
-    "nu_svr": "svr",
-}
-SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
 # What a one-class model says of a row.
 ONE_CLASS_LABELS = ("1", "-1")
 ONE_CLASS_VALUES = (1, -1)
 FOREIGN_LINE = f"{FOREIGN} {FOREIGN_VERSION}"
-
-# A linear model with more than SPARSEST rows of zeros for one of w (and SPARE_ROWS besides) is
-# written in our own layout: one index of 2147483647 must not make a file of 8 GB.
-SPARSEST = 20
-SPARE_ROWS = 100_000
-# LIBLINEAR's logistic regressions: its programs predict probabilities with them, 1/(1 + exp(-f)).
-LOGISTIC = ("L2R_LR", "L1R_LR", "L2R_LR_DUAL")
 # No class is ever certain or impossible: LIBSVM's bound.
 LEAST_SHARE = 1e-7
-# Rounding of a sum of 1,024 float32 products, in last places.
-ROUNDED = 128
-# Where rounding may reach further than this, too many rows would be computed twice.
-WORTHWHILE = 0.2
 # Runs of known features are short to write: what counts them takes no more at their word.
 MOST_FEATURES = 1 << 22
 
@@ -232,236 +201,6 @@ class Model:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelModel(Model):
-    """f(x) = sum_i beta_i K(z_i, x) + b; one column for two classes, f > 0 being the first label
-    and else the second; of more classes the largest of one column for each, against the rest.
-
-    task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels: f is it).
-    Z : (m, d) CSR float32, the support vectors over the d distinct features they have; beta :
-    (m, K) float64, b : (K,) float64.
-    """
-
-    task: str
-    kernel: Kernel
-    Z: sparse.csr_matrix
-    beta: np.ndarray
-    b: np.ndarray
-
-    @property
-    def _named(self) -> bool:
-        return self.task == "svc"
-
-    @cached_property
-    def _expansion(self) -> Expansion:
-        # float64: labels near the hyperplane come out as svm-predict's do.
-        return self._expansion_of(np.float64)
-
-    @cached_property
-    def _rough_expansion(self) -> Expansion:
-        return self._expansion_of(np.float32)
-
-    def _expansion_of(self, dtype: type) -> Expansion:
-        m, d = self.Z.shape
-        dense = prefers_dense(m, d, self.Z.nnz)
-        return Expansion(Space(self.kernel, dense, None, dtype), self.Z, self.beta)
-
-    @cached_property
-    def _norm(self) -> float:
-        """The largest |z|^2."""
-        return float(squared_norms(self.Z).max(initial=0.0))
-
-    def decision(self, rows: TestRows, rough: bool = False) -> np.ndarray:
-        """Costs m * len(beta) kernel values, a block at a time. rough: in float32 where that
-        changes no label."""
-        if rough and self.task != "svr" and self.kernel.name == "rbf":
-            return self._rough_decision(rows)
-        return self._exact_decision(rows)
-
-    def _exact_decision(self, rows: TestRows) -> np.ndarray:
-        return _flat(self._expansion.values(rows.X, rows.extra) + self.b)
-
-    def _rough_decision(self, rows: TestRows) -> np.ndarray:
-        """f in float32, and in float64 for rows that are nearer to another label than the rounding
-        may reach.
-
-        An exponent is a sum of d + 2 products that are 2 g (|x|^2 + |z|^2) together at the most, a
-        block a sum of 1,024 products with K <= 1; each step, and each of what goes in, is rounded
-        to 24 bits.
-        """
-        norms = squared_norms(rows.X) + rows.extra
-        exponents = 2 * self.kernel.gamma * (norms + self._norm)
-        scale = np.abs(self.beta).sum(axis=0).max(initial=0.0)
-        error = 2.0**-24 * (ROUNDED + (6 + self.Z.shape[1]) * exponents) * scale
-        if not error.min(initial=np.inf) < WORTHWHILE:
-            return self._exact_decision(rows)
-        f = self._rough_expansion.values(rows.X, rows.extra) + self.b
-        if f.shape[1] == 1:
-            margin = np.abs(f[:, 0])
-        else:
-            least, most = np.partition(f, -2, axis=1)[:, -2:].T
-            margin = (most - least) / 2
-        near = np.flatnonzero(~(margin > error))
-        f[near] = self._expansion.values(rows.X[near], rows.extra[near]) + self.b
-        return _flat(f)
-
-    def save(self, path: str) -> None:
-        kernel, Z, beta = self.kernel, self.Z, self.beta
-        nr_sv = None
-        numbers = self._numbers if self.task == "svc" else None
-        if self.task == "svc" and beta.shape[1] == 1:
-            # LIBSVM has them grouped by class.
-            positive = beta[:, 0] > 0
-            order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
-            Z, beta = Z[order], beta[order]
-            nr_sv = (int(positive.sum()), int((~positive).sum())) if numbers else None
-        sigmoid = (None, None) if self.sigmoid is None else tuple(map(tuple, self.sigmoid.tolist()))
-        body = LibsvmModel(
-            svm_type=SVM_TYPES[self.task],
-            kernel_type=LIBSVM_KERNELS[kernel.name],
-            degree=kernel.degree,
-            gamma=kernel.gamma,
-            coef0=kernel.coef0,
-            rho=tuple((0.0 - self.b).tolist()),  # no -0.0
-            label=numbers,
-            nr_sv=nr_sv,
-            coefficients=beta,
-            indptr=Z.indptr.astype(np.int64),
-            indices=self.features[Z.indices],
-            values=Z.data,
-            probA=sigmoid[0],
-            probB=sigmoid[1],
-            nr_class=len(self.labels) if self.task == "svc" else 2,
-        )
-        foreign = (self.task == "svc" and not numbers) or len(self.b) > 1 or self.scaling
-        libsvm_model.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
-
-    @staticmethod
-    def parse(content: bytes, name: str) -> KernelModel:
-        body, trailer = libsvm_model.parse(content, name)
-        task = TASKS[body.svm_type]
-        if task == "one-class":
-            common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
-            common["values"] = ONE_CLASS_VALUES
-        else:
-            common = _common(name, trailer, body.label, body.nr_class if task == "svc" else 0)
-            if task == "svc" and body.probA and body.probB:
-                common["sigmoid"] = np.array([body.probA, body.probB])
-        features, columns = np.unique(body.indices, return_inverse=True)
-        m = len(body.coefficients)
-        return KernelModel(
-            task=task,
-            kernel=Kernel(
-                KERNELS[body.kernel_type],
-                1.0 if body.gamma is None else body.gamma,
-                0.0 if body.coef0 is None else body.coef0,
-                3 if body.degree is None else body.degree,
-            ),
-            Z=sparse.csr_matrix((body.values, columns, body.indptr), shape=(m, len(features))),
-            features=features.astype(np.int32),
-            beta=body.coefficients,
-            b=-np.array(body.rho),
-            **common,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearModel(Model):
-    """f = <w, x> + b; one column for two classes (as KernelModel), else one for each class.
-
-    w : (d, K) float64, b : (K,) float64. solver: LIBLINEAR's word for how it was trained.
-    mapping: the random features that w belongs to instead of the rows' own; None: there are none.
-    """
-
-    w: np.ndarray
-    b: np.ndarray
-    solver: str
-    mapping: RandomMap | None = None
-
-    @cached_property
-    def _prepared(self) -> Prepared | None:
-        return None if self.mapping is None else self.mapping.over(self.features)
-
-    def decision(self, rows: TestRows, rough: bool = False) -> np.ndarray:
-        X = rows.X if self._prepared is None else self._prepared.values(rows.X)
-        return _flat(X @ self.w + self.b)
-
-    @property
-    def _sigmoid(self) -> np.ndarray | None:
-        """A logistic regression has probabilities by itself."""
-        if self.sigmoid is None and self.solver in LOGISTIC:
-            return np.repeat([[-1.0], [0.0]], self.w.shape[1], axis=1)
-        return self.sigmoid
-
-    def save(self, path: str) -> None:
-        numbers, w = self._numbers, self.w
-        # LIBLINEAR's file has a row for every index up to the largest, and none for index 0.
-        largest = int(self.features[-1]) if len(self.features) else 0
-        unlike = self.zero_based or self.mapping is not None or self.scaling is not None
-        foreign = unlike or numbers is None or largest > SPARSEST * len(w) + SPARE_ROWS
-        if not foreign:
-            w = np.zeros((largest, w.shape[1]))
-            w[self.features - 1] = self.w
-        body = LiblinearModel(
-            solver_type=self.solver,
-            nr_class=len(self.labels) or 2,
-            label=None if foreign or self.regression else numbers,
-            nr_feature=len(w),
-            bias=1.0,
-            rho=None,
-            w=np.vstack([w, self.b]),
-        )
-        trailer = self._trailer
-        if self.mapping is not None:
-            trailer["map"] = str(self.mapping)
-        if self.sigmoid is not None:
-            trailer |= dict(zip(("probA", "probB"), map(_words, self.sigmoid), strict=True))
-        liblinear_model.write(path, body, trailer, FOREIGN_LINE if foreign else None)
-
-    @staticmethod
-    def parse(content: bytes, name: str) -> LinearModel:
-        body, trailer = liblinear_model.parse(content, name)
-        regression = body.solver_type in liblinear_model.REGRESSIONS
-        if body.nr_class < 2:
-            raise ModelError(f"{name}: expected two classes or more, found {body.nr_class}")
-        if body.solver_type == liblinear_model.ONE_CLASS:
-            common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
-            common["values"] = ONE_CLASS_VALUES
-        else:
-            common = _common(name, trailer, body.label, 0 if regression else body.nr_class)
-        w = body.w[: body.nr_feature]
-        b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
-        if body.rho is not None:
-            b = b - body.rho
-        facts = common["facts"]
-        mapping = _parsed(name, "map", facts, RandomMap.parse)
-        if "probA" in facts:
-            parsed = [_parsed(name, key, facts, _array) for key in ("probA", "probB")]
-            if any(one is None or len(one) != w.shape[1] for one in parsed):
-                raise ModelError(f"{name}: expected probA and probB for each column of w")
-            common["sigmoid"] = np.array(parsed)
-        features, w = _rows_of_w(name, common["known"], w, mapping, content)
-        return LinearModel(
-            w=np.ascontiguousarray(w),
-            b=b,
-            solver=body.solver_type,
-            mapping=mapping,
-            features=features,
-            **common,
-        )
-
-
-def load(path: str) -> Model:
-    """Read a model of ours, of LIBSVM's or of LIBLINEAR's.
-
-    Raises ModelError, DataError, InputError.
-    """
-    content, name = files.read_whole(path), files.display_name(path)
-    if header.kind(content) == "liblinear":
-        return LinearModel.parse(content, name)
-    return KernelModel.parse(content, name)
-
-
 def _common(
     name: str, trailer: Mapping[str, str] | None, label: tuple[int, ...] | None, classes: int
 ) -> dict[str, Any]:
@@ -533,32 +272,6 @@ def _parsed(
         return parse(facts.pop(key)) if key in facts else None
     except ValueError as error:
         raise ModelError(f"{name}: {error}") from error
-
-
-def _rows_of_w(
-    name: str, known: Known | None, w: np.ndarray, mapping: RandomMap | None, content: bytes
-) -> tuple[np.ndarray, np.ndarray]:
-    """The features that a model's rows are laid out over, and w for them.
-
-    LIBLINEAR's layout has a row for every index up to the largest, ours for each known feature.
-    """
-    if known is None:
-        return np.arange(1, len(w) + 1, dtype=np.int32), w
-    if mapping is not None:
-        features = known.indices(MOST_FEATURES)
-        if len(features) > MOST_FEATURES:
-            raise ModelError(f"{name}: expected a random map of at most {MOST_FEATURES} features")
-        if mapping.width(len(features)) != len(w):
-            raise ModelError(f"{name}: expected a row of w for each random feature")
-        return features, w
-    features = known.indices(len(w))
-    if not content.startswith(FOREIGN.encode()):
-        if len(features) and not (features[0] >= 1 and features[-1] <= len(w)):
-            raise ModelError(f"{name}: expected a row of w for each known feature")
-        return features, w[features - 1]
-    if len(features) != len(w):
-        raise ModelError(f"{name}: expected a row of w for each known feature")
-    return features, w
 
 
 def _flat(f: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from randsvm.data import svmlight
 from randsvm.data.reading import united
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
+from randsvm.models.load import load
 from randsvm.models.metrics import (
     ClassificationMetrics,
     Classified,
@@ -28,7 +29,7 @@ from randsvm.models.metrics import (
     RegressionMetrics,
     said,
 )
-from randsvm.models.model import Model, load
+from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
 
 # Rows that one prediction task holds; a block of text is several of them.

@@ -30,7 +30,10 @@ from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.random_features import RandomMap
-from randsvm.models.model import KernelModel, Known, LinearModel, Model, load
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.load import load
+from randsvm.models.model import Known, Model
 from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Resources

@@ -24,7 +24,9 @@ from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Notice, Watch, listening, silent, tell
 from randsvm.kernels.random_features import RandomMap
-from randsvm.models.model import Known, LinearModel, load
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.load import load
+from randsvm.models.model import Known
 from randsvm.parameters.option import command_line
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, class_weights

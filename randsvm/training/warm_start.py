@@ -12,7 +12,7 @@ from randsvm.data.sampling import Draws, Smallest
 from randsvm.errors import ModelError
 from randsvm.kernels.expansion import Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
-from randsvm.models.model import KernelModel
+from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.svm import Params
 from randsvm.svm.scan import RowCounter, Start, Starter
 from randsvm.svm.solution import SV, Bound

@@ -1,0 +1,20 @@
+"""Read a model, whoever wrote it."""
+
+from __future__ import annotations
+
+from randsvm import files
+from randsvm.models import header
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.model import Model
+
+
+def load(path: str) -> Model:
+    """Read a model of ours, of LIBSVM's or of LIBLINEAR's.
+
+    Raises ModelError, DataError, InputError.
+    """
+    content, name = files.read_whole(path), files.display_name(path)
+    if header.kind(content) == "liblinear":
+        return LinearModel.parse(content, name)
+    return KernelModel.parse(content, name)
