@@ -45,7 +45,8 @@ from randsvm.svm.solution import SV
 from randsvm.training import grid_search as selection
 from randsvm.training import platt as probability
 from randsvm.training import several_classes as multiclass
-from randsvm.training.grid_search import Decision, Searched, Tried
+from randsvm.training.cross_validation import Decision
+from randsvm.training.grid_search import Searched, Tried
 from randsvm.training.linear_svm import random_map
 from randsvm.training.run import (
     HEADROOM,

@@ -43,7 +43,8 @@ from randsvm.svm.linear import (
 )
 from randsvm.training import grid_search as selection
 from randsvm.training import platt as probability
-from randsvm.training.grid_search import Decision, Searched, Tried
+from randsvm.training.cross_validation import Decision
+from randsvm.training.grid_search import Searched, Tried
 from randsvm.training.run import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
 from randsvm.training.several_classes import Subject
 from randsvm.training.stopping import TIME_LIMIT

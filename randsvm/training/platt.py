@@ -13,7 +13,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, tell
 from randsvm.parameters.run import Search
-from randsvm.training.grid_search import Crossing, Fit
+from randsvm.training.cross_validation import Crossing, Fit
 from randsvm.training.run import Job
 
 P = TypeVar("P")

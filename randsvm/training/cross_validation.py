@@ -1,0 +1,163 @@
+"""Cross-validation: folds, fits side by side, decision values of held-out rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from randsvm.arrays import Matrix
+from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.sampling import Draw
+from randsvm.errors import ParameterError
+from randsvm.events import Progress, listening, tell
+from randsvm.training.run import Job
+
+P = TypeVar("P")
+Result = TypeVar("Result")
+
+# f of rows, (m, K) float64.
+Decision = Callable[[Matrix], np.ndarray]
+# What is learnt from the rows of a view with these parameters.
+Fit = Callable[[Dataset, P], Decision]
+
+# Draw numbers of folds and of the subset: numbers that no other draw of a run ever reaches.
+FOLDS_DRAW = 2**63 + 1
+SUBSET_DRAW = 2**63 + 2
+
+# How often who waits looks up, in seconds.
+HEARTBEAT = 0.1
+
+
+class _Cancelled(Exception):  # noqa: N818 - nobody's error
+    """Raised out of a fit that nobody waits for any more."""
+
+
+@dataclass(frozen=True)
+class Crossing(Generic[P]):
+    """Cross-validation of machines over D, whose y are places of labels, or targets.
+
+    fold : (n,) number of the part that each row is held out with. fit: see above. at_once: fits
+    side by side.
+    """
+
+    D: Dataset
+    fold: np.ndarray
+    fit: Fit[P]
+    at_once: int
+
+    @staticmethod
+    def of(D: Dataset, folds: int, job: Job, fit: Fit[P]) -> Crossing[P]:
+        """Folds of equal size, each class (if y are classes) spread evenly over them."""
+        if folds > D.n:
+            raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
+        fold = folds_of(D, folds, Draw(job.run.seed, FOLDS_DRAW))
+        return Crossing(D, fold, fit, job.resources.at_once(D.n))
+
+    @property
+    def folds(self) -> range:
+        return range(int(self.fold.max()) + 1)
+
+    def fitted(self, params: P, fold: int) -> tuple[Dataset, Decision]:
+        """The rows held out, and what was learnt from all others."""
+        held = self.D.only(self.fold == fold)
+        return held, self.fit(self.D.only(self.fold != fold), params)
+
+    def decisions(self, params: P, until: float) -> np.ndarray | None:
+        """f of every row by the machine that has not seen it, (n, K) float64; None: not all were
+        done in time."""
+
+        def of(fold: int) -> tuple[int, np.ndarray]:
+            held, decision = self.fitted(params, fold)
+            return fold, np.concatenate([f for _, f in decided(held, decision)])
+
+        tasks = [lambda fold=fold: of(fold) for fold in self.folds]
+        found = dict(_side_by_side(tasks, self.at_once, until, "probabilities"))
+        if len(found) < len(self.folds):
+            return None
+        f = np.empty((self.D.n, found[0].shape[1]))
+        for fold, part in found.items():
+            f[self.fold == fold] = part
+        return f
+
+
+def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
+    """The fold of each row, (n,) int16."""
+    fold = np.empty(D.n, np.int16)
+    keys = draw.keys(0, D.n)
+    y = np.zeros(D.n) if D.targets is None else D.labels()
+    dealt = 0
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        mixed = rows[np.argsort(keys[rows], kind="stable")]
+        fold[mixed] = (np.arange(len(rows)) + dealt) % folds
+        dealt += len(rows)
+    return fold
+
+
+def decided(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """y and f of the rows of D, shard by shard, in order."""
+
+    def of(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
+        parts = [(chunk.y, decision(chunk.X)) for chunk in D.chunks(shard)]
+        y, f = (np.concatenate([part[i] for part in parts]) for i in range(2))
+        return y, f
+
+    for report in D.map(of):
+        tell(Progress("scoring", 0, None, "beat"))
+        yield report
+
+
+def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
+    """A view of so many rows, drawn at random; None: D."""
+    if rows is None or rows >= D.n:
+        return D
+    return D.only(D.rows(D.sample(Draw(seed, SUBSET_DRAW), rows)))
+
+
+def _side_by_side(
+    tasks: Sequence[Callable[[], Result]],
+    at_once: int,
+    until: float,
+    stage: str,
+    enough: Callable[[], bool] = lambda: True,
+) -> Iterator[Result]:
+    """Results of the tasks as they come, several at a time; those not done by `until` are left,
+    once what has come is `enough`."""
+    cancelled = False
+
+    def watch(event: object) -> None:
+        if cancelled:
+            raise _Cancelled
+
+    @contextmanager
+    def pool() -> Iterator[ThreadPoolExecutor]:
+        nonlocal cancelled
+        made = ThreadPoolExecutor(at_once, thread_name_prefix="fold")
+        try:
+            yield made
+        finally:
+            cancelled = True
+            made.shutdown(wait=False, cancel_futures=True)
+
+    def run(task: Callable[[], Result]) -> Result:
+        # What a fit has to say is nobody's business but that it is to end.
+        with listening(watch):
+            return task()
+
+    with pool() as workers:
+        waiting: set[Future[Result]] = {workers.submit(run, task) for task in tasks}
+        done = 0
+        while waiting:
+            ended, waiting = wait(waiting, HEARTBEAT, FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
+            done += len(ended)
+            tell(Progress(stage, done, len(tasks), "fit"))
+            if time.perf_counter() >= until and enough():
+                return
