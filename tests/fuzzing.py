@@ -28,9 +28,7 @@ from randsvm.cli import train as training
 from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import Reading
 from randsvm.errors import DataError, ModelError, ParameterError
-from randsvm.models import liblinear_format as liblinear_model
-from randsvm.models import libsvm_format as libsvm_model
-from randsvm.models import model
+from randsvm.models import liblinear_format, libsvm_format, model
 from randsvm.parameters.run import Resources
 
 # One line that says where, and what was expected.
@@ -304,7 +302,7 @@ def resealed(text: bytes) -> bytes:
 def in_order(content: bytes) -> bool:
     """Whether the keywords stand as their program writes them."""
     found = [line.split(None, 1)[0].decode("latin-1") for line in content.split(b"\n") if line]
-    layouts = (libsvm_model.LAYOUT, liblinear_model.LAYOUT)
+    layouts = (libsvm_format.LAYOUT, liblinear_format.LAYOUT)
     return any(
         [word for word in layout.keywords if word in found] == found[: found.index(layout.end)]
         for layout in layouts

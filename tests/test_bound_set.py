@@ -22,8 +22,7 @@ from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
-from randsvm.svm import _solver
-from randsvm.svm import libsvm as solver
+from randsvm.svm import _solver, libsvm
 from randsvm.svm.solution import SV, Bound
 from randsvm.svm.subproblem import svmlearn
 
@@ -120,7 +119,7 @@ def form(request, monkeypatch):
     """What LIBSVM is given: kernel values, and a C-SVC with a linear term, or the rows of an
     epsilon-SVR, as in large subproblems."""
     if request.param == "rows":
-        monkeypatch.setattr(solver, "GRAM_MOST", 0)
+        monkeypatch.setattr(libsvm, "GRAM_MOST", 0)
     return request.param
 
 
@@ -175,13 +174,13 @@ def test_a_coarse_tolerance_does_not_fall_behind_the_start(words):
 @pytest.mark.parametrize("size", [0.0, 1e-4, 1e5])
 def test_a_linear_term_of_any_size_is_exact(size, form, monkeypatch):
     """The same number in all of it moves b and nothing else: float32 would lose the rest of it."""
-    forms, plain = [], solver._solve
+    forms, plain = [], libsvm._solve
 
     def watched(*arguments, epsilon=None):
         forms.append("rows" if epsilon else "values")
         return plain(*arguments, epsilon=epsilon)
 
-    monkeypatch.setattr(solver, "_solve", watched)
+    monkeypatch.setattr(libsvm, "_solve", watched)
     C, data = 2.0, gaussians(48, 0)
     y, X = data
     K, params = kernel("-t 2 -g 1", X, X), params_of("-t 2 -g 1", C)
@@ -216,16 +215,16 @@ def test_a_more_precise_solve_keeps_the_weights_of_classes(words, weights):
 
 @pytest.mark.parametrize("m", [4, 5])
 def test_what_was_in_memory_before_does_not_matter(m, monkeypatch):
-    monkeypatch.setattr(solver, "_spare", [np.full(100, np.inf)])
+    monkeypatch.setattr(libsvm, "_spare", [np.full(100, np.inf)])
     data = gaussians(m, 0)
-    matrix = solver.Gram.of(points_of(data, np.arange(m)), params_of("-t 2 -g 1"))
+    matrix = libsvm.Gram.of(points_of(data, np.arange(m)), params_of("-t 2 -g 1"))
     beta = np.array([1.0, -1.0, 1.0, -1.0, 0.5])[:m]
     assert matrix.times(beta) == pytest.approx(kernel("-t 2 -g 1", data.X, data.X) @ beta)
 
 
 def test_a_linear_term_beyond_float32_takes_the_other_form():
     points = points_of(gaussians(5, 0), np.arange(5))
-    matrix = solver.Gram.of(points, params_of("-t 2 -g 1"))
+    matrix = libsvm.Gram.of(points, params_of("-t 2 -g 1"))
     before = matrix.times(np.ones(5))
     assert matrix.lean(np.full(5, 1e30)) and not matrix.lean(np.full(5, 1e38))
     assert matrix.times(np.ones(5)).tolist() == before.tolist()
@@ -247,14 +246,14 @@ def test_a_working_set_of_one_class_cannot_move(form):
 
 def test_a_solution_at_its_bounds_takes_few_steps(monkeypatch, form):
     """LIBSVM begins where the last solution is, and not at 0: 200 rows stay at C."""
-    steps, train = [], solver._Library.train
+    steps, train = [], libsvm._Library.train
 
     def counted(*arguments):
         answer = train(*arguments)
         steps.append(_solver.iterations())
         return answer
 
-    monkeypatch.setattr(solver._Library, "train", counted)
+    monkeypatch.setattr(libsvm._Library, "train", counted)
     data = gaussians(400)
     y, X = data
     whole = oracle.libsvm_train(y, X, "-t 2 -g 1 -c 0.01 -e 1e-7")
@@ -270,14 +269,14 @@ def test_a_solution_at_its_bounds_takes_few_steps(monkeypatch, form):
 def test_rows_far_beyond_the_first_width_come_out_right(monkeypatch):
     """y f = 50,000 at one row, where the width M of the epsilon-SVR form is chosen for 1."""
     widths = []
-    plain = solver._solve
+    plain = libsvm._solve
 
     def watched(*arguments, epsilon):
         widths.append(epsilon)
         return plain(*arguments, epsilon=epsilon)
 
-    monkeypatch.setattr(solver, "GRAM_MOST", 0)
-    monkeypatch.setattr(solver, "_solve", watched)
+    monkeypatch.setattr(libsvm, "GRAM_MOST", 0)
+    monkeypatch.setattr(libsvm, "_solve", watched)
     # The frozen rows cancel but for 1e-3, so that u tells nothing of what is to come.
     X = oracle.as_float32(np.array([[1.0], [-1.0], [0.5], [0.4999], [50_000.0]]))
     data = Data(np.array([1.0, -1.0, 1.0, -1.0, 1.0]), X)

@@ -16,9 +16,7 @@ from liblinear import liblinearutil
 
 from randsvm import files
 from randsvm.errors import ModelError
-from randsvm.models import header
-from randsvm.models import liblinear_format as liblinear_model
-from randsvm.models import libsvm_format as libsvm_model
+from randsvm.models import header, liblinear_format
 from randsvm.models.liblinear_format import (
     CLASSIFIERS,
     ONE_CLASS,
@@ -53,7 +51,7 @@ def small_model() -> LiblinearModel:
 
 
 def content_of(model: LiblinearModel, path, trailer=TRAILER, foreign=None) -> bytes:
-    liblinear_model.write(str(path / "m"), model, trailer, foreign)
+    liblinear_format.write(str(path / "m"), model, trailer, foreign)
     return (path / "m").read_bytes()
 
 
@@ -62,7 +60,7 @@ def without_trailer(content: bytes) -> bytes:
 
 
 def read(path) -> tuple[LiblinearModel, dict[str, str] | None]:
-    return liblinear_model.parse(files.read_whole(str(path)), str(path))
+    return liblinear_format.parse(files.read_whole(str(path)), str(path))
 
 
 def assert_same(found: LiblinearModel, expected: LiblinearModel) -> None:
@@ -118,7 +116,7 @@ def test_liblinear_predicts_with_our_file_what_the_formula_says(
 ):
     shape = shape_of_w(solver_type, classes, nr_feature=4, bias=bias)
     model = model_of(rng.normal(size=shape), solver_type, classes, bias)
-    liblinear_model.write(str(tmp_path / "m"), model, TRAILER)
+    liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
     X = rng.normal(size=(7, 4))
     labels, values = predicted_by_liblinear(tmp_path / "m", X)
     rows = np.column_stack([X, np.full(7, bias)]) if bias >= 0 else X
@@ -144,7 +142,7 @@ def w_of(loaded) -> np.ndarray:
 def test_liblinear_reads_every_number_to_the_last_bit(tmp_path):
     numbers = [1 / 3, 5e-324, -1.7976931348623157e308, 2.2250738585072014e-308, -0.0, 1e16, 1e22]
     model = model_of(np.transpose([numbers]), ONE_CLASS, bias=0.1 + 0.2, rho=-1e-310)
-    liblinear_model.write(str(tmp_path / "m"), model, TRAILER)
+    liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
     assert w_of(loaded).tobytes() == model.w.tobytes()
     assert (loaded.bias, loaded.rho) == (model.bias, model.rho)
@@ -152,14 +150,14 @@ def test_liblinear_reads_every_number_to_the_last_bit(tmp_path):
 
 def test_liblinear_reads_our_labels_at_the_ends_of_its_range(tmp_path):
     model = dataclasses.replace(small_model(), label=(-(2**31), 0, 2**31 - 1))
-    liblinear_model.write(str(tmp_path / "m"), model, TRAILER)
+    liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
     assert loaded.get_labels() == list(model.label)
 
 
 def test_liblinear_reads_two_thousand_classes_and_so_do_we(tmp_path, rng):
     model = model_of(rng.normal(size=(3, 2000)), nr_class=2000)
-    found, _ = liblinear_model.parse(content_of(model, tmp_path), "m")
+    found, _ = liblinear_format.parse(content_of(model, tmp_path), "m")
     assert_same(found, model)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
     assert loaded.get_labels() == list(model.label)
@@ -169,7 +167,7 @@ def test_liblinear_reads_two_thousand_classes_and_so_do_we(tmp_path, rng):
 @pytest.mark.parametrize("bias", [-1.0, 1.0])
 def test_liblinear_reads_a_model_without_features(tmp_path, bias):
     model = model_of(np.full((int(bias >= 0), 1), 0.25), bias=bias)
-    assert_same(liblinear_model.parse(content_of(model, tmp_path), "m")[0], model)
+    assert_same(liblinear_format.parse(content_of(model, tmp_path), "m")[0], model)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
     assert (loaded.nr_feature, w_of(loaded).tolist()) == (0, model.w.tolist())
 
@@ -177,7 +175,7 @@ def test_liblinear_reads_a_model_without_features(tmp_path, bias):
 @pytest.mark.parametrize("label", [None, (1, 2, 3)])
 def test_liblinear_refuses_a_model_with_a_foreign_first_line(tmp_path, capfd, label):
     model = dataclasses.replace(small_model(), label=label)
-    liblinear_model.write(str(tmp_path / "m"), model, TRAILER, FOREIGN)
+    liblinear_format.write(str(tmp_path / "m"), model, TRAILER, FOREIGN)
     assert liblinearutil.load_model(str(tmp_path / "m")) is None
     assert "unknown text in model file: [randsvm_model]" in capfd.readouterr().err
     found, trailer = read(tmp_path / "m")
@@ -242,7 +240,7 @@ def test_whole_numbers_are_written_as_liblinear_does(tmp_path):
 
 def test_a_model_with_the_line_ends_of_windows_is_read(tmp_path):
     body = without_trailer(content_of(small_model(), tmp_path))
-    found, _ = liblinear_model.parse(body.replace(b"\n", b"\r\n"), "m")
+    found, _ = liblinear_format.parse(body.replace(b"\n", b"\r\n"), "m")
     assert_same(found, small_model())
 
 
@@ -284,20 +282,20 @@ def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, drawn, traile
     model, foreign = drawn
     path = tmp_path_factory.getbasetemp() / "identity"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(liblinear_model, "BLOCK_NUMBERS", block)
-        patch.setattr(liblinear_model, "BLOCK_BYTES", block)
-        liblinear_model.write(str(path), model, trailer, foreign)
+        patch.setattr(liblinear_format, "BLOCK_NUMBERS", block)
+        patch.setattr(liblinear_format, "BLOCK_BYTES", block)
+        liblinear_format.write(str(path), model, trailer, foreign)
         found, found_trailer = read(path)
     assert_same(found, model)
     assert found_trailer == trailer
 
 
 def test_more_rows_than_a_block_holds_are_written_and_read(tmp_path, rng):
-    w = rng.normal(size=(liblinear_model.BLOCK_NUMBERS, 3)) * 10.0 ** rng.integers(-9, 9, 3)
+    w = rng.normal(size=(liblinear_format.BLOCK_NUMBERS, 3)) * 10.0 ** rng.integers(-9, 9, 3)
     model = model_of(w, nr_class=3)
     content = content_of(model, tmp_path)
-    assert len(content) > 3 * liblinear_model.BLOCK_BYTES
-    assert_same(liblinear_model.parse(content, "m")[0], model)
+    assert len(content) > 3 * liblinear_format.BLOCK_BYTES
+    assert_same(liblinear_format.parse(content, "m")[0], model)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
     assert w_of(loaded).tobytes() == w.tobytes()
 
@@ -311,7 +309,7 @@ def test_numbers_of_numpy_and_any_layout_of_w_are_written_as_numbers(tmp_path):
         nr_feature=np.int32(2),
         w=np.asfortranarray(small_model().w),
     )
-    found, _ = liblinear_model.parse(content_of(model, tmp_path), "m")
+    found, _ = liblinear_format.parse(content_of(model, tmp_path), "m")
     expected = dataclasses.replace(small_model(), bias=0.25, label=(2, -2, 0))
     assert_same(found, expected)
 
@@ -319,8 +317,8 @@ def test_numbers_of_numpy_and_any_layout_of_w_are_written_as_numbers(tmp_path):
 def test_standard_output(monkeypatch):
     out = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr("sys.stdout", out)
-    liblinear_model.write("-", small_model(), TRAILER)
-    found, trailer = liblinear_model.parse(out.buffer.getvalue(), "m")
+    liblinear_format.write("-", small_model(), TRAILER)
+    found, trailer = liblinear_format.parse(out.buffer.getvalue(), "m")
     assert_same(found, small_model())
     assert trailer == TRAILER
 
@@ -357,7 +355,7 @@ def test_a_model_that_could_not_be_read_is_not_written(
     path.write_text("old")
     model = dataclasses.replace(small_model(), **changes)
     with pytest.raises(ModelError) as caught:
-        liblinear_model.write("m", model, TRAILER, foreign)
+        liblinear_format.write("m", model, TRAILER, foreign)
     assert str(caught.value).startswith("m:")
     assert message in str(caught.value)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
@@ -379,7 +377,7 @@ def test_a_model_that_could_not_be_read_is_not_written(
 def test_a_w_of_another_shape_is_a_mistake_of_the_caller(tmp_path, changes):
     model = dataclasses.replace(small_model(), **changes)
     with pytest.raises(ValueError, match="expected w of shape"):
-        liblinear_model.write(str(tmp_path / "m"), model, TRAILER)
+        liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -388,7 +386,7 @@ def test_a_w_of_another_shape_is_a_mistake_of_the_caller(tmp_path, changes):
 
 def refused(content: bytes) -> str:
     with pytest.raises(ModelError) as caught:
-        liblinear_model.parse(content, "m")
+        liblinear_format.parse(content, "m")
     assert caught.value.exit_code == 65
     assert str(caught.value).startswith("m:")
     assert "\n" not in str(caught.value)
@@ -413,7 +411,7 @@ def test_every_cut_is_refused_but_the_one_that_leaves_a_model_of_liblinear(tmp_p
         if size != body or foreign:
             refused(content[:size])
     if foreign is None:
-        assert_same(liblinear_model.parse(content[:body], "m")[0], small_model())
+        assert_same(liblinear_format.parse(content[:body], "m")[0], small_model())
 
 
 def test_without_a_trailer_a_flipped_bit_is_refused_or_read_as_liblinear_does(tmp_path):
@@ -428,7 +426,7 @@ def test_without_a_trailer_a_flipped_bit_is_refused_or_read_as_liblinear_does(tm
 def read_as_liblinear_or_refuse(content: bytes, path) -> None:
     """What is not refused has the meaning that it has for LIBLINEAR."""
     try:
-        model, _ = liblinear_model.parse(content, "m")
+        model, _ = liblinear_format.parse(content, "m")
     except ModelError as error:
         assert str(error).startswith("m:")
         return
@@ -554,7 +552,7 @@ def edited(old: bytes, new: bytes, body: bytes = BODY) -> bytes:
 )  # fmt: skip
 @pytest.mark.parametrize("block", [1, 1 << 20])
 def test_a_bad_model_is_refused_with_its_line(monkeypatch, content, message, block):
-    monkeypatch.setattr(liblinear_model, "BLOCK_BYTES", block)
+    monkeypatch.setattr(liblinear_format, "BLOCK_BYTES", block)
     assert message in refused(content)
 
 
@@ -580,7 +578,7 @@ def test_a_promise_of_two_billion_classes_costs_no_memory_where_no_labels_need_t
     content = content_of(model, tmp_path, foreign=FOREIGN)
     body = without_trailer(content).replace(b"nr_class 3", b"nr_class 2147483647")
     stream = io.BytesIO()
-    sealed = liblinear_model.trailers.Sealed(stream)
+    sealed = liblinear_format.trailers.Sealed(stream)
     sealed.write(body)
     sealed.seal(TRAILER)
     tracemalloc.start()
@@ -594,21 +592,21 @@ def test_a_promise_of_two_billion_classes_costs_no_memory_where_no_labels_need_t
 def test_only_a_foreign_model_may_hold_more_numbers_than_liblinear_counts(tmp_path):
     too_many = model_of(np.zeros((2, 1)), nr_feature=2**31 - 1)
     with pytest.raises(ModelError, match=r"less than 2\^31 numbers of w"):
-        liblinear_model.write(str(tmp_path / "m"), too_many, TRAILER)
+        liblinear_format.write(str(tmp_path / "m"), too_many, TRAILER)
     with pytest.raises(ValueError, match="expected w of shape"):
-        liblinear_model.write(str(tmp_path / "m"), too_many, TRAILER, FOREIGN)
+        liblinear_format.write(str(tmp_path / "m"), too_many, TRAILER, FOREIGN)
 
 
 def test_headers_are_read_in_any_order():
     head, rows = BODY.split(b"w\n")
     lines = head.splitlines(keepends=True)
-    found, _ = liblinear_model.parse(b"".join(lines[::-1]) + b"w\n" + rows, "m")
-    assert_same(found, liblinear_model.parse(BODY, "m")[0])
+    found, _ = liblinear_format.parse(b"".join(lines[::-1]) + b"w\n" + rows, "m")
+    assert_same(found, liblinear_format.parse(BODY, "m")[0])
 
 
 def test_numbers_in_any_decimal_notation_are_read():
     content = edited(b"0.5 0 -1.25 \n", b"\t+.5  00. -125E-2\r\n")
-    assert_same(liblinear_model.parse(content, "m")[0], liblinear_model.parse(BODY, "m")[0])
+    assert_same(liblinear_format.parse(content, "m")[0], liblinear_format.parse(BODY, "m")[0])
 
 
 # Which of the two formats
@@ -617,7 +615,7 @@ LIBSVM_BODY = (
     b"svm_type c_svc\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho 0.5\nlabel 1 -1\n"
     b"nr_sv 1 0\nSV\n0.5 1:1 \n"
 )
-KINDS = {"libsvm": (libsvm_model, LIBSVM_BODY), "liblinear": (liblinear_model, BODY)}
+KINDS = {"libsvm": (libsvm_format, LIBSVM_BODY), "liblinear": (liblinear_format, BODY)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

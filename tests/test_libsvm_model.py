@@ -16,7 +16,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.errors import DataError, ModelError, RandsvmError
-from randsvm.models import libsvm_format as libsvm_model
+from randsvm.models import libsvm_format
 from randsvm.models.libsvm_format import CLASSIFIERS, KERNEL_PARAMETERS, SVM_TYPES, LibsvmModel
 
 FOREIGN = "randsvm_model 1 string-labels"
@@ -52,7 +52,7 @@ def small_model() -> LibsvmModel:
 
 
 def content_of(model: LibsvmModel, path, trailer=TRAILER, foreign=None) -> bytes:
-    libsvm_model.write(str(path / "m"), model, trailer, foreign)
+    libsvm_format.write(str(path / "m"), model, trailer, foreign)
     return (path / "m").read_bytes()
 
 
@@ -120,7 +120,7 @@ def test_libsvm_predicts_with_our_file_what_the_formula_says(
     )
     if svm_type in CLASSIFIERS:
         model = dataclasses.replace(model, label=(-3, 8))
-    libsvm_model.write(str(tmp_path / "m"), model, TRAILER)
+    libsvm_format.write(str(tmp_path / "m"), model, TRAILER)
     X = rng.normal(size=(5, 4))
     labels, values = predicted_by_libsvm(tmp_path / "m", X)
     expected = np.array([decision_by_definition(model, rows, x) for x in X])
@@ -146,7 +146,7 @@ def test_libsvm_reads_every_number_to_the_last_bit(tmp_path):
         rho=-2.2250738585072014e-308,
         gamma=0.1 + 0.2,
     )
-    libsvm_model.write(str(tmp_path / "m"), model, TRAILER)
+    libsvm_format.write(str(tmp_path / "m"), model, TRAILER)
     loaded = svmutil.svm_load_model(str(tmp_path / "m"))
     assert loaded.get_sv_coef() == list(map(tuple, model.coefficients))
     assert loaded.rho[0] == model.rho[0]
@@ -157,10 +157,10 @@ def test_libsvm_reads_every_number_to_the_last_bit(tmp_path):
 
 def test_libsvm_refuses_a_model_with_a_foreign_first_line(tmp_path, capfd):
     model = dataclasses.replace(small_model(), label=None)
-    libsvm_model.write(str(tmp_path / "m"), model, TRAILER, FOREIGN)
+    libsvm_format.write(str(tmp_path / "m"), model, TRAILER, FOREIGN)
     assert svmutil.svm_load_model(str(tmp_path / "m")) is None
     assert "unknown text in model file: [randsvm_model]" in capfd.readouterr().err
-    found, trailer = libsvm_model.read(str(tmp_path / "m"))
+    found, trailer = libsvm_format.read(str(tmp_path / "m"))
     assert_same(found, model)
     assert trailer == TRAILER
 
@@ -210,7 +210,7 @@ def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(tmp_path, rng, svm
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=30) > 0, 4, -7)
     options = f"-s {svm_type} -t {kernel} -g 0.3 -r 0.125 -d 2 -n 0.3"
     truth = trained_by_libsvm(tmp_path / "m", options, y, X)
-    found, trailer = libsvm_model.read(str(tmp_path / "m"))
+    found, trailer = libsvm_format.read(str(tmp_path / "m"))
     assert trailer is None
     assert len(found.coefficients) > 2
     assert_equal_to_libsvm(found, truth)
@@ -218,7 +218,7 @@ def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(tmp_path, rng, svm
 
 def test_a_model_of_libsvm_without_support_vectors_is_read(tmp_path, rng):
     truth = trained_by_libsvm(tmp_path / "m", "-s 3 -t 0 -p 5", [1.5] * 9, rng.normal(size=(9, 2)))
-    found, _ = libsvm_model.read(str(tmp_path / "m"))
+    found, _ = libsvm_format.read(str(tmp_path / "m"))
     assert truth.get_nr_sv() == 0
     assert found.rho == (truth.rho[0],)
     assert [len(found.coefficients), *found.indptr, len(found.values)] == [0, 0, 0]
@@ -233,10 +233,10 @@ def test_probability_parameters_of_libsvm_are_read_and_written(
 ):
     X = rng.normal(size=(60, 2)).round(3)
     trained_by_libsvm(tmp_path / "m", options, np.sign(X[:, 0]), X)
-    found, _ = libsvm_model.read(str(tmp_path / "m"))
+    found, _ = libsvm_format.read(str(tmp_path / "m"))
     fields = (found.probA, found.probB, found.prob_density_marks)
     assert [None if f is None else len(f) for f in fields] == [probA, probB, marks]
-    libsvm_model.write(str(tmp_path / "again"), found, TRAILER)
+    libsvm_format.write(str(tmp_path / "again"), found, TRAILER)
     again = svmutil.svm_load_model(str(tmp_path / "again"))
     for keyword, numbers in zip(("probA", "probB", "prob_density_marks"), fields, strict=True):
         loaded = getattr(again, keyword)
@@ -247,7 +247,7 @@ def test_probability_parameters_of_libsvm_are_read_and_written(
 def test_our_body_is_the_text_that_libsvm_writes_up_to_the_digits(tmp_path, rng):
     X = rng.integers(-4, 5, size=(20, 3)) / 4
     trained_by_libsvm(tmp_path / "libsvm", "-t 1 -g 0.5 -r 0.25", np.sign(X[:, 0] + 0.1), X)
-    found, _ = libsvm_model.read(str(tmp_path / "libsvm"))
+    found, _ = libsvm_format.read(str(tmp_path / "libsvm"))
     ours = re.findall(rb"[^ :\n]+", without_trailer(content_of(found, tmp_path)))
     theirs = re.findall(rb"[^ :\n]+", (tmp_path / "libsvm").read_bytes())
     assert len(ours) == len(theirs)
@@ -257,7 +257,7 @@ def test_our_body_is_the_text_that_libsvm_writes_up_to_the_digits(tmp_path, rng)
 
 def test_a_model_with_the_line_ends_of_windows_is_read(tmp_path):
     body = without_trailer(content_of(small_model(), tmp_path))
-    found, _ = libsvm_model.parse(body.replace(b"\n", b"\r\n"), "m")
+    found, _ = libsvm_format.parse(body.replace(b"\n", b"\r\n"), "m")
     assert_same(found, small_model())
 
 
@@ -304,8 +304,8 @@ def models(draw) -> tuple[LibsvmModel, str | None]:
 def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, drawn, trailer):
     model, foreign = drawn
     path = str(tmp_path_factory.getbasetemp() / "identity")
-    libsvm_model.write(path, model, trailer, foreign)
-    found, found_trailer = libsvm_model.read(path)
+    libsvm_format.write(path, model, trailer, foreign)
+    found, found_trailer = libsvm_format.read(path)
     assert_same(found, model)
     assert found_trailer == trailer
 
@@ -318,7 +318,7 @@ def test_numbers_of_numpy_are_written_as_numbers(tmp_path):
         label=(np.int64(2), np.int32(-2)),
         nr_sv=(np.int64(1), np.int64(2)),
     )
-    found, _ = libsvm_model.parse(content_of(model, tmp_path), "m")
+    found, _ = libsvm_format.parse(content_of(model, tmp_path), "m")
     assert (found.rho, found.gamma, found.label, found.nr_sv) == ((0.5,), 0.25, (2, -2), (1, 2))
 
 
@@ -329,9 +329,9 @@ def test_standard_output_and_input(tmp_path, monkeypatch):
 
     out = Text()
     monkeypatch.setattr("sys.stdout", out)
-    libsvm_model.write("-", small_model(), TRAILER)
+    libsvm_format.write("-", small_model(), TRAILER)
     monkeypatch.setattr("sys.stdin", Text(out.buffer.getvalue()))
-    found, trailer = libsvm_model.read("-")
+    found, trailer = libsvm_format.read("-")
     assert_same(found, small_model())
     assert trailer == TRAILER
 
@@ -339,11 +339,11 @@ def test_standard_output_and_input(tmp_path, monkeypatch):
 def test_messages_name_standard_input_and_the_file_as_given(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
     with pytest.raises(ModelError, match=r"^<stdin>:1: expected"):
-        libsvm_model.read("-")
+        libsvm_format.read("-")
     (tmp_path / "m").write_bytes(b"x\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=r"^m:1: expected"):
-        libsvm_model.read("m")
+        libsvm_format.read("m")
 
 
 # What is refused when writing
@@ -376,7 +376,7 @@ def test_a_model_that_could_not_be_read_is_not_written(tmp_path, changes, foreig
     path = tmp_path / "m"
     path.write_text("old")
     with pytest.raises(ModelError) as caught:
-        libsvm_model.write(
+        libsvm_format.write(
             str(path), dataclasses.replace(small_model(), **changes), TRAILER, foreign
         )
     assert message in str(caught.value)
@@ -396,7 +396,7 @@ def test_a_model_that_could_not_be_read_is_not_written(tmp_path, changes, foreig
 )
 def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
-        libsvm_model.write(
+        libsvm_format.write(
             str(tmp_path / "m"), dataclasses.replace(small_model(), **changes), TRAILER
         )
 
@@ -406,7 +406,7 @@ def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(tmp_path, changes, 
 
 def refused(content: bytes) -> str:
     with pytest.raises((ModelError, DataError)) as caught:
-        libsvm_model.parse(content, "m")
+        libsvm_format.parse(content, "m")
     assert caught.value.exit_code == 65
     assert str(caught.value).startswith("m:")
     assert "\n" not in str(caught.value)
@@ -430,7 +430,7 @@ def test_every_cut_is_refused_but_the_one_that_leaves_a_model_of_libsvm(tmp_path
         if size != body or foreign:
             refused(content[:size])
     if foreign is None:
-        assert_same(libsvm_model.parse(content[:body], "m")[0], small_model())
+        assert_same(libsvm_format.parse(content[:body], "m")[0], small_model())
 
 
 def test_without_a_trailer_a_flipped_bit_is_refused_or_read_but_never_a_traceback(tmp_path):
@@ -444,7 +444,7 @@ def test_without_a_trailer_a_flipped_bit_is_refused_or_read_but_never_a_tracebac
 
 def read_or_refuse(content: bytes) -> None:
     try:
-        model, _ = libsvm_model.parse(content, "m")
+        model, _ = libsvm_format.parse(content, "m")
     except RandsvmError as error:
         assert error.exit_code == 65
     else:
@@ -552,12 +552,12 @@ def test_a_promise_of_two_billion_support_vectors_costs_no_memory():
 def test_headers_are_read_in_any_order():
     head, rows = BODY.split(b"SV\n")
     lines = head.splitlines(keepends=True)
-    found, _ = libsvm_model.parse(b"".join(lines[::-1]) + b"SV\n" + rows, "m")
-    assert_same(found, libsvm_model.parse(BODY, "m")[0])
+    found, _ = libsvm_format.parse(b"".join(lines[::-1]) + b"SV\n" + rows, "m")
+    assert_same(found, libsvm_format.parse(BODY, "m")[0])
 
 
 def test_a_parameter_that_the_kernel_does_not_use_is_left_out(tmp_path):
-    found, _ = libsvm_model.parse(edited(b"rbf", b"linear"), "m")
+    found, _ = libsvm_format.parse(edited(b"rbf", b"linear"), "m")
     assert found.gamma is None
     linear = dataclasses.replace(small_model(), kernel_type="linear", degree=3)
     assert not {b"gamma", b"degree", b"coef0"} & set(content_of(linear, tmp_path).split())

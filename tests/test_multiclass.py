@@ -25,7 +25,7 @@ from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
 from randsvm.parameters.rounds import OsunaParams
 from randsvm.parameters.run import Limits
 from randsvm.parameters.svm import Params
-from randsvm.training import kernel_svm as rounds
+from randsvm.training import kernel_svm
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -378,7 +378,11 @@ class Meddler:
         self.machine, self.deed, self.done = machine, deed, False
 
     def __call__(self, event: object) -> None:
-        if isinstance(event, rounds.Iteration) and event.machine == self.machine and not self.done:
+        if (
+            isinstance(event, kernel_svm.Iteration)
+            and event.machine == self.machine
+            and not self.done
+        ):
             self.done = True
             self.deed()
 
@@ -400,13 +404,13 @@ def assert_two_of_four(model: Path, data: Data, predict, path: Path, stopped: st
 
 def test_time_is_up_in_the_middle_of_the_classes(tmp_path, predict, path, data, monkeypatch):
     late = 0.0
-    clock = rounds.time.perf_counter
+    clock = kernel_svm.time.perf_counter
 
     def jump() -> None:
         nonlocal late
         late = 10_000.0
 
-    monkeypatch.setattr(rounds.time, "perf_counter", lambda: clock() + late)
+    monkeypatch.setattr(kernel_svm.time, "perf_counter", lambda: clock() + late)
     job = api.Job(limits=Limits(time_limit=1000.0))
     second = f"+{in_order(data.y)[1]:g}"
     meddler, model = Meddler(second, jump), tmp_path / "m"

@@ -9,7 +9,7 @@ import oracle
 import pytest
 from learning import Data, answer_of, board, gaussians, kernel, learn, optimum, two_classes
 
-from randsvm.algorithms import osuna as algorithms
+from randsvm.algorithms import osuna
 from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.data.sampling import Draws
@@ -114,14 +114,14 @@ def entrants(data: Data, path, decompose, swap: int):
     params = Params(gamma=1.0, freeze=True)
     seen: list[SV] = []
     sets: list[np.ndarray] = []
-    plain = algorithms.svmlearn
+    plain = osuna.svmlearn
 
     def watched(B, params, bound=None):
         sets.append(B.rows)
         return plain(B, params, bound)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(algorithms, "svmlearn", watched)
+        patch.setattr(osuna, "svmlearn", watched)
         with closing(dataset.load(str(path), Reading(), Resources(jobs=2))) as whole:
             D = two_classes(whole)
             decompose(
@@ -147,7 +147,7 @@ def entrants(data: Data, path, decompose, swap: int):
 @pytest.mark.parametrize("swap", [1, 8])
 def test_osuna_swaps_in_the_first_violators(tmp_path, swap):
     data = gaussians(600)
-    rounds = list(entrants(data, data.save(tmp_path / "data"), algorithms.osuna, swap))
+    rounds = list(entrants(data, data.save(tmp_path / "data"), osuna.osuna, swap))
     assert len(rounds) >= 4
     for wrong, _, entered in rounds:
         assert entered.tolist() == wrong[: len(entered)].tolist()
@@ -157,7 +157,7 @@ def test_osuna_swaps_in_the_first_violators(tmp_path, swap):
 @pytest.mark.parametrize("swap", [1, 8])
 def test_osuna_closest_swaps_in_the_largest_violations(tmp_path, swap):
     data = gaussians(600)
-    rounds = list(entrants(data, data.save(tmp_path / "data"), algorithms.osuna_closest, swap))
+    rounds = list(entrants(data, data.save(tmp_path / "data"), osuna.osuna_closest, swap))
     assert len(rounds) >= 4
     for wrong, shortfall, entered in rounds:
         largest = wrong[np.argsort(-shortfall[wrong], kind="stable")]

@@ -21,8 +21,7 @@ from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
-from randsvm.training import kernel_svm as rounds
-from randsvm.training import platt as probability
+from randsvm.training import kernel_svm, platt
 
 # ---- the sigmoid --------------------------------------------------------------------------------
 
@@ -50,7 +49,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_sigmoid_is_the_best_there_is(case):
     f, positive = CASES[case]
-    found = np.array(probability.fitted(f, positive))
+    found = np.array(platt.fitted(f, positive))
     size = np.abs(f).max() or 1.0
     best = optimize.minimize(
         lambda AB: platts_loss(AB / [size, 1], f, positive), [-1.0, 0.0], method="BFGS", tol=1e-9
@@ -174,7 +173,7 @@ def test_held_out_log_loss_is_libsvms(tmp_path, predict, german, algorithm):
         sign * predict(tmp_path / name, learnt.model, "--scores").scores
         for name in ("train", "test")
     )
-    A, B = probability.fitted(f, y > 0)
+    A, B = platt.fitted(f, y > 0)
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 
@@ -269,13 +268,13 @@ def test_jobs_change_no_byte(tmp_path, algorithm):
 
 
 def test_without_time_there_is_a_model_without_probabilities(tmp_path, monkeypatch):
-    late, events, clock = 0.0, [], rounds.time.perf_counter
-    monkeypatch.setattr(rounds.time, "perf_counter", lambda: clock() + late)
+    late, events, clock = 0.0, [], kernel_svm.time.perf_counter
+    monkeypatch.setattr(kernel_svm.time, "perf_counter", lambda: clock() + late)
 
     def watch(event: object) -> None:
         nonlocal late
         events.append(event)
-        late = 2000.0 if isinstance(event, rounds.Iteration) else late
+        late = 2000.0 if isinstance(event, kernel_svm.Iteration) else late
 
     path = gaussians(200).save(tmp_path / "d")
     job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))

@@ -13,7 +13,7 @@ import oracle
 import pytest
 from learning import SLOWNESS, answer_of, board, gaussians, learn, optimum, read_log
 
-from randsvm.svm import libsvm as solver
+from randsvm.svm import libsvm
 from randsvm.svm.scan import Certificate
 from randsvm.training.stopping import (
     Best,
@@ -218,7 +218,7 @@ def test_a_time_limit_is_a_success_that_says_so_everywhere(command, tmp_path, li
 
 def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
     """LIBSVM takes its time with the third subproblem."""
-    ended, calls, plain = threading.Event(), [], solver._Library.train
+    ended, calls, plain = threading.Event(), [], libsvm._Library.train
 
     def slow(library, *arguments):
         calls.append(arguments)
@@ -226,7 +226,7 @@ def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
             ended.wait(60)
         return plain(library, *arguments)
 
-    monkeypatch.setattr(solver._Library, "train", slow)
+    monkeypatch.setattr(libsvm._Library, "train", slow)
     data = board(2000)
     path, words = data.save(tmp_path / "data"), (*WORDS.split(), "--working-set", 250)
     try:

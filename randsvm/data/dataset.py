@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
-from randsvm.data import chunks as store
+from randsvm.data import cache
 from randsvm.data.batches import Batch
 from randsvm.data.chunks import RawChunk, Store, joined
 from randsvm.data.points import Points
@@ -418,8 +418,8 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
 
 
 def load(path: str, reading: Reading, resources: Resources) -> Dataset:
-    """D, read from `path` or its cache; see store.read for what it raises."""
-    return Dataset(*store.read(path, reading, resources), resources.workers)
+    """D, read from `path` or its cache; see cache.read for what it raises."""
+    return Dataset(*cache.read(path, reading, resources), resources.workers)
 
 
 def scaling_of(D: Dataset, name: str) -> Scaling:

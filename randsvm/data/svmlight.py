@@ -310,7 +310,7 @@ def _text(token: bytes) -> str:
     return token.decode("utf-8", "surrogateescape")
 
 
-def _bytes(text: str) -> bytes:
+def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -412,7 +412,7 @@ def write(
         raise ValueError("expected indptr, indices and values of one CSR matrix, a row per label")
     for start in range(0, len(labels), LABELS_AT_ONCE):
         stop = start + LABELS_AT_ONCE
-        names = _bytes("\n".join([*labels[start:stop], ""]))
+        names = encoded("\n".join([*labels[start:stop], ""]))
         lines = _svmlight.Lines(names, indptr[start : stop + 1], indices, values)
         buffer = np.empty(PIECE_SIZE + len(names), np.uint8)
         while size := lines.fill(buffer):

@@ -11,7 +11,7 @@ from scipy import sparse
 from randsvm.arrays import squared_norms
 from randsvm.kernels.expansion import Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
-from randsvm.models import libsvm_format as libsvm_model
+from randsvm.models import libsvm_format
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.model import (
     FOREIGN_LINE,
@@ -19,8 +19,8 @@ from randsvm.models.model import (
     ONE_CLASS_VALUES,
     Model,
     TestRows,
-    _common,
-    _flat,
+    common_parts,
+    flat,
 )
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
@@ -87,7 +87,7 @@ class KernelModel(Model):
         return self._exact_decision(rows)
 
     def _exact_decision(self, rows: TestRows) -> np.ndarray:
-        return _flat(self._expansion.values(rows.X, rows.extra) + self.b)
+        return flat(self._expansion.values(rows.X, rows.extra) + self.b)
 
     def _rough_decision(self, rows: TestRows) -> np.ndarray:
         """f in float32, and in float64 for rows that are nearer to another label than the rounding
@@ -111,7 +111,7 @@ class KernelModel(Model):
             margin = (most - least) / 2
         near = np.flatnonzero(~(margin > error))
         f[near] = self._expansion.values(rows.X[near], rows.extra[near]) + self.b
-        return _flat(f)
+        return flat(f)
 
     def save(self, path: str) -> None:
         kernel, Z, beta = self.kernel, self.Z, self.beta
@@ -142,17 +142,17 @@ class KernelModel(Model):
             nr_class=len(self.labels) if self.task == "svc" else 2,
         )
         foreign = (self.task == "svc" and not numbers) or len(self.b) > 1 or self.scaling
-        libsvm_model.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
+        libsvm_format.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
 
     @staticmethod
     def parse(content: bytes, name: str) -> KernelModel:
-        body, trailer = libsvm_model.parse(content, name)
+        body, trailer = libsvm_format.parse(content, name)
         task = TASKS[body.svm_type]
         if task == "one-class":
-            common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
+            common = {**common_parts(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
             common["values"] = ONE_CLASS_VALUES
         else:
-            common = _common(name, trailer, body.label, body.nr_class if task == "svc" else 0)
+            common = common_parts(name, trailer, body.label, body.nr_class if task == "svc" else 0)
             if task == "svc" and body.probA and body.probB:
                 common["sigmoid"] = np.array([body.probA, body.probB])
         features, columns = np.unique(body.indices, return_inverse=True)

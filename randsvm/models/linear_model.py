@@ -9,7 +9,7 @@ import numpy as np
 
 from randsvm.errors import ModelError
 from randsvm.kernels.random_features import Prepared, RandomMap
-from randsvm.models import liblinear_format as liblinear_model
+from randsvm.models import liblinear_format
 from randsvm.models.header import FOREIGN
 from randsvm.models.liblinear_format import LiblinearModel
 from randsvm.models.model import (
@@ -20,11 +20,11 @@ from randsvm.models.model import (
     Known,
     Model,
     TestRows,
-    _array,
-    _common,
-    _flat,
-    _parsed,
-    _words,
+    array_of,
+    common_parts,
+    flat,
+    parsed_fact,
+    words_of,
 )
 
 # A linear model with more than SPARSEST rows of zeros for one of w (and SPARE_ROWS besides) is
@@ -54,7 +54,7 @@ class LinearModel(Model):
 
     def decision(self, rows: TestRows, rough: bool = False) -> np.ndarray:
         X = rows.X if self._prepared is None else self._prepared.values(rows.X)
-        return _flat(X @ self.w + self.b)
+        return flat(X @ self.w + self.b)
 
     @property
     def _sigmoid(self) -> np.ndarray | None:
@@ -85,28 +85,28 @@ class LinearModel(Model):
         if self.mapping is not None:
             trailer["map"] = str(self.mapping)
         if self.sigmoid is not None:
-            trailer |= dict(zip(("probA", "probB"), map(_words, self.sigmoid), strict=True))
-        liblinear_model.write(path, body, trailer, FOREIGN_LINE if foreign else None)
+            trailer |= dict(zip(("probA", "probB"), map(words_of, self.sigmoid), strict=True))
+        liblinear_format.write(path, body, trailer, FOREIGN_LINE if foreign else None)
 
     @staticmethod
     def parse(content: bytes, name: str) -> LinearModel:
-        body, trailer = liblinear_model.parse(content, name)
-        regression = body.solver_type in liblinear_model.REGRESSIONS
+        body, trailer = liblinear_format.parse(content, name)
+        regression = body.solver_type in liblinear_format.REGRESSIONS
         if body.nr_class < 2:
             raise ModelError(f"{name}: expected two classes or more, found {body.nr_class}")
-        if body.solver_type == liblinear_model.ONE_CLASS:
-            common = {**_common(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
+        if body.solver_type == liblinear_format.ONE_CLASS:
+            common = {**common_parts(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
             common["values"] = ONE_CLASS_VALUES
         else:
-            common = _common(name, trailer, body.label, 0 if regression else body.nr_class)
+            common = common_parts(name, trailer, body.label, 0 if regression else body.nr_class)
         w = body.w[: body.nr_feature]
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
         if body.rho is not None:
             b = b - body.rho
         facts = common["facts"]
-        mapping = _parsed(name, "map", facts, RandomMap.parse)
+        mapping = parsed_fact(name, "map", facts, RandomMap.parse)
         if "probA" in facts:
-            parsed = [_parsed(name, key, facts, _array) for key in ("probA", "probB")]
+            parsed = [parsed_fact(name, key, facts, array_of) for key in ("probA", "probB")]
             if any(one is None or len(one) != w.shape[1] for one in parsed):
                 raise ModelError(f"{name}: expected probA and probB for each column of w")
             common["sigmoid"] = np.array(parsed)

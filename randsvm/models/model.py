@@ -201,7 +201,7 @@ class Model:
         }
 
 
-def _common(
+def common_parts(
     name: str, trailer: Mapping[str, str] | None, label: tuple[int, ...] | None, classes: int
 ) -> dict[str, Any]:
     """What every model has, out of its trailer."""
@@ -210,7 +210,7 @@ def _common(
     if len(labels) != classes:
         expected = {2: "two"}.get(classes, str(classes))
         raise ModelError(f"{name}: expected {expected} labels in the trailer, found {len(labels)}")
-    known = _parsed(name, "features", facts, Known.parse)
+    known = parsed_fact(name, "features", facts, Known.parse)
     scaling = _scaling_of_lines(name, facts, known)
     values = _values(name, labels)
     if label and values != label:
@@ -233,13 +233,15 @@ def _common(
 def _scaling_lines(scaling: Scaling) -> dict[str, str]:
     """A scaling as lines of the trailer."""
     arrays = {"scale_shift": scaling.shift, "scale_factor": scaling.factor}
-    lines = {key: _words(array) for key, array in arrays.items() if array is not None}
+    lines = {key: words_of(array) for key, array in arrays.items() if array is not None}
     return {"scale": scaling.name, **lines}
 
 
 def _scaling_of_lines(name: str, facts: dict[str, str], known: Known | None) -> Scaling | None:
     """The scaling that the trailer's lines hold, taken out of facts."""
-    shift, factor = (_parsed(name, key, facts, _array) for key in ("scale_shift", "scale_factor"))
+    shift, factor = (
+        parsed_fact(name, key, facts, array_of) for key in ("scale_shift", "scale_factor")
+    )
     scale = facts.pop("scale", None)
     if scale is None:
         return None
@@ -251,20 +253,20 @@ def _scaling_of_lines(name: str, facts: dict[str, str], known: Known | None) -> 
     return Scaling(scale, shift, factor)
 
 
-def _words(numbers: np.ndarray) -> str:
+def words_of(numbers: np.ndarray) -> str:
     """Numbers in their shortest form that reads back to the same bits."""
     return " ".join(map(repr, numbers.tolist()))
 
 
-def _array(text: str) -> np.ndarray:
-    """The inverse of `_words`. Raises ValueError."""
+def array_of(text: str) -> np.ndarray:
+    """The inverse of `words_of`. Raises ValueError."""
     words = text.encode().split()
     if not all(map(header.is_number, words)):
         raise ValueError("expected finite numbers")
     return np.array(list(map(float, words)))
 
 
-def _parsed(
+def parsed_fact(
     name: str, key: str, facts: dict[str, str], parse: Callable[[str], Parsed]
 ) -> Parsed | None:
     """What the trailer's line `key` means, taken out of facts; None where there is none."""
@@ -274,7 +276,7 @@ def _parsed(
         raise ModelError(f"{name}: {error}") from error
 
 
-def _flat(f: np.ndarray) -> np.ndarray:
+def flat(f: np.ndarray) -> np.ndarray:
     """Decision values of one column as (m,)."""
     return f[:, 0] if f.shape[1] == 1 else f
 

@@ -16,6 +16,7 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import slices
 from randsvm.data import svmlight
+from randsvm.data.labels import LabelTable
 from randsvm.data.reading import united
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, Progress, Watch, listening, silent, tell
@@ -132,7 +133,7 @@ class _Reading:
 
     def __init__(self, data: str, model: Model, jobs: int, wanted: Wanted) -> None:
         self.data, self.model, self.jobs, self.wanted = data, model, jobs, wanted
-        self.table = svmlight.LabelTable(data, unlabelled=True, names=model.labels)
+        self.table = LabelTable(data, unlabelled=True, names=model.labels)
         self.count: Counts = Classified()
         if model.regression:
             self.count = Regressed()

@@ -248,7 +248,7 @@ def memory_of(rows: int, nonzeros: float, params: Params) -> int:
     return int(rows * laid_out + min(params.cache * MEGABYTE, 4 * rows * columns))
 
 
-def _solve(
+def solve(
     rows: Nodes | Gram,
     y: np.ndarray,
     params: Params,
@@ -271,7 +271,7 @@ def _solve(
     return beta, b
 
 
-def _check_values(points: Points, params: Params) -> None:
+def check_values(points: Points, params: Params) -> None:
     """Refuse kernel values that LIBSVM would take for infinite, and then go astray."""
     if params.kernel in ("linear", "poly"):
         largest = Kernel.of(params).magnitude(float(squared_norms(points.X).max(initial=0.0)))

@@ -1,4 +1,4 @@
-"""Linear solutions, the losses they are judged by, and one pass over the rows that evaluates them."""
+"""Linear solutions, the losses that judge them, and the pass over the rows that evaluates them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Params
-from randsvm.svm.libsvm import GRAM_MOST, Gram, Nodes, _check_values, _solve
+from randsvm.svm.libsvm import GRAM_MOST, Gram, Nodes, check_values, solve
 from randsvm.svm.solution import SV, Bound, Solve
 from randsvm.svm.tasks import task_of
 
@@ -58,7 +58,7 @@ def _solution(points: Points, beta: np.ndarray, b: float, params: Params, began:
 def _laid_out(points: Points, params: Params, again: bool) -> Iterator[Nodes | Gram]:
     """The rows of a subproblem in LIBSVM's terms. again: it starts from a solution, so that LIBSVM
     is going to need nearly all of its kernel values."""
-    _check_values(points, params)
+    check_values(points, params)
     if not again or len(points) > GRAM_MOST:
         yield Nodes.of(points)
         return
@@ -137,14 +137,14 @@ class _Subproblem:
         targets = W.y - self.g - self.lifted
         C = params.bounds[0]
         if isinstance(self.rows, Gram) and self.rows.lean((side - targets) / C):
-            moved, b = _solve(self.rows, np.append(side, [1.0, -1.0]), params, tolerance)
+            moved, b = solve(self.rows, np.append(side, [1.0, -1.0]), params, tolerance)
             if moved[-2] == C and moved[-1] == -C:
                 return self.start + moved[:-2], b
         # As an epsilon-SVR, of twice as many variables. Exact if and only if |f - y| <= 2 M over
         # W; checked by the signs.
         M = 2.0 ** math.ceil(math.log2(1000 * (1 + np.abs(W.u + self.b).max())))
         while True:
-            moved, b = _solve(self.rows, targets + side * M, params, tolerance, epsilon=M)
+            moved, b = solve(self.rows, targets + side * M, params, tolerance, epsilon=M)
             if (side * moved >= 0).all():
                 return self.start + moved, b
             M *= 16
@@ -166,10 +166,10 @@ def _solve_task(
     """The task as LIBSVM has it; g moves the targets of a regression, elsewhere it is 0."""
     y = W.y
     if params.task == "svr":
-        return _solve(rows, y - g, params, tolerance, epsilon=params.epsilon)
+        return solve(rows, y - g, params, tolerance, epsilon=params.epsilon)
     if params.task == "svc" and np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
-    return _solve(rows, y, params, tolerance)
+    return solve(rows, y, params, tolerance)
 
 
 def _exact_sums(rows: Nodes | Gram, W: Points, beta: np.ndarray, params: Params) -> np.ndarray:

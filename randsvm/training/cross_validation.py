@@ -77,7 +77,7 @@ class Crossing(Generic[P]):
             return fold, np.concatenate([f for _, f in decided(held, decision)])
 
         tasks = [lambda fold=fold: of(fold) for fold in self.folds]
-        found = dict(_side_by_side(tasks, self.at_once, until, "probabilities"))
+        found = dict(side_by_side(tasks, self.at_once, until, "probabilities"))
         if len(found) < len(self.folds):
             return None
         f = np.empty((self.D.n, found[0].shape[1]))
@@ -120,7 +120,7 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
     return D.only(D.rows(D.sample(Draw(seed, SUBSET_DRAW), rows)))
 
 
-def _side_by_side(
+def side_by_side(
     tasks: Sequence[Callable[[], Result]],
     at_once: int,
     until: float,

@@ -15,7 +15,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, tell
 from randsvm.models.metrics import Classified, Counts, Regressed
 from randsvm.parameters.run import Search
-from randsvm.training.cross_validation import Crossing, Fit, P, _side_by_side, decided, subset_of
+from randsvm.training.cross_validation import Crossing, Fit, P, decided, side_by_side, subset_of
 from randsvm.training.run import Job
 
 
@@ -145,7 +145,7 @@ def compared(
         for fold in crossing.folds
     ]
     # The folds of several candidates are under way at once: one of them has to be whole.
-    done = _side_by_side(
+    done = side_by_side(
         tasks, crossing.at_once, until, "cross-validation", enough=lambda: bool(tried)
     )
     for place, fold, counts in done:

@@ -38,13 +38,11 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
-from randsvm.svm import libsvm as solver
+from randsvm.svm import libsvm
 from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
 from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate
 from randsvm.svm.solution import SV
-from randsvm.training import grid_search as selection
-from randsvm.training import platt as probability
-from randsvm.training import several_classes as multiclass
+from randsvm.training import grid_search, platt, several_classes
 from randsvm.training.cross_validation import Decision
 from randsvm.training.grid_search import Searched, Tried
 from randsvm.training.linear_svm import random_map
@@ -348,7 +346,7 @@ def _train(
                 pass_bytes=whole.store.nbytes,
                 place=whole.store.place,
                 working_set=rows,
-                solve_bytes=solver.memory_of(rows, problem.D.nnz / problem.D.n, params),
+                solve_bytes=libsvm.memory_of(rows, problem.D.nnz / problem.D.n, params),
             )
         )
         for text in [*_peculiarities(whole, params), *plan.notices]:
@@ -361,7 +359,7 @@ def _train(
 
         searched = None
         if job.search.wanted:
-            searched = selection.searched(
+            searched = grid_search.searched(
                 training.D, params, training.fit, job, configuration, progress.middle
             )
             params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
@@ -407,7 +405,7 @@ class _Trial:
         training, progress = self.training, self.progress
         D = training.D
         progress.spare(self.params.probability)
-        left = multiclass.count(D, self.params)
+        left = several_classes.count(D, self.params)
         try:
             for problem, plan in training.plans(D, self.params):
                 progress.begin(problem, left)
@@ -421,7 +419,7 @@ class _Trial:
             return self.save()
         except Interrupted as signal:
             if not self.saved and (progress.best.solution is not None or self.solved):
-                if len(self.solved) < multiclass.count(D, self.params):
+                if len(self.solved) < several_classes.count(D, self.params):
                     self._keep_best(str(signal))
                     self._leave_rest(str(signal))
                 self.save(str(signal))
@@ -466,7 +464,7 @@ class _Trial:
     def _fit_sigmoid(self) -> None:
         """Probabilities, if there is time for them: the machines are trained already."""
         training, end = self.training, self.progress.end
-        self.sigmoid = probability.cross_validated(
+        self.sigmoid = platt.cross_validated(
             training.D, self.params, training.fit, training.job, end
         )
 

@@ -19,6 +19,7 @@ from randsvm.algorithms.sgd import BIAS_RATE, Learner, Steps
 from randsvm.data import dataset, svmlight
 from randsvm.data.batches import Batch
 from randsvm.data.dataset import Dataset, Reading
+from randsvm.data.labels import LabelTable
 from randsvm.data.sampling import Draws, Permuter
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
@@ -41,8 +42,7 @@ from randsvm.svm.linear import (
     evaluate_linear,
     linear_findings,
 )
-from randsvm.training import grid_search as selection
-from randsvm.training import platt as probability
+from randsvm.training import grid_search, platt
 from randsvm.training.cross_validation import Decision
 from randsvm.training.grid_search import Searched, Tried
 from randsvm.training.run import LATE, PROBABILITY_TIME, Job, Started, TimeLimitError, check_paths
@@ -262,7 +262,7 @@ def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) ->
 
         searched = None
         if job.search.wanted:
-            searched = selection.searched(
+            searched = grid_search.searched(
                 training.subject.D, params, training.fit, job, configuration, clock.middle
             )
             params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
@@ -417,7 +417,7 @@ class _Trial:
             found = evaluate_linear(learning.D, learning.answer, learning.task.judge)
             if fits_sigmoid:
                 D, job = training.subject.D, training.job
-                self.sigmoid = probability.cross_validated(D, self.params, training.fit, job, end)
+                self.sigmoid = platt.cross_validated(D, self.params, training.fit, job, end)
             return self.save(learning, found, learning.reason)
         except Interrupted as signal:
             clock.armed = False
@@ -544,7 +544,7 @@ def _update(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -
             prompt=True,
             watch=tell,
         )
-        table = svmlight.LabelTable(data, names=old.labels, closed=not steps.origin)
+        table = LabelTable(data, names=old.labels, closed=not steps.origin)
         with closing(blocks):
             for block in blocks:
                 stream.learn(block, _targets(block, table, steps))
@@ -595,7 +595,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
     ), t
 
 
-def _targets(block: svmlight.Block, table: svmlight.LabelTable, steps: Steps) -> np.ndarray:
+def _targets(block: svmlight.Block, table: LabelTable, steps: Steps) -> np.ndarray:
     """y of each row, (m,) float64: targets, class numbers, or nothing for novelty detection."""
     if steps.epsilon is not None:
         return block.y
