@@ -16,7 +16,7 @@ from liblinear import liblinearutil
 
 from randsvm import files
 from randsvm.errors import ModelError
-from randsvm.models import header, liblinear_format
+from randsvm.models import header, liblinear_format, libsvm_format
 from randsvm.models.liblinear_format import (
     CLASSIFIERS,
     ONE_CLASS,

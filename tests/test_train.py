@@ -19,14 +19,15 @@ import oracle
 import pytest
 
 from randsvm.cli import train as training
-from randsvm.parameters import svm as params
+from randsvm.parameters import option, rounds, run, sgd, svm
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
 COMMANDS = sorted(training.train.commands)
 GROUPS = [
     group
-    for group in vars(params).values()
-    if isinstance(group, type) and dataclasses.is_dataclass(group) and [*params.options(group)]
+    for module in (svm, rounds, sgd, run)
+    for group in vars(module).values()
+    if isinstance(group, type) and dataclasses.is_dataclass(group) and [*option.options(group)]
 ]
 
 
@@ -71,7 +72,7 @@ def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group
     users = [name for name in COMMANDS if set(fields_of(group)) <= set(declared(name))]
     assert users
     for name in users:
-        for field, spec in params.options(group):
+        for field, spec in option.options(group):
             assert all(flag in helps[name] for flag in spec.flags)
             assert declared(name)[field.name].default == field.default
             plain = spec.kind in ("int", "float") or isinstance(spec.kind, tuple)
@@ -82,7 +83,7 @@ def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group
 
 
 def fields_of(group: type) -> list[str]:
-    return [field.name for field, _ in params.options(group)]
+    return [field.name for field, _ in option.options(group)]
 
 
 def declared(name: str) -> dict:
