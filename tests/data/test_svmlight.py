@@ -26,7 +26,7 @@ from randsvm.data.svmlight import Spelling
 from randsvm.errors import ContentError, DataError
 from randsvm.events import Progress
 
-DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[1] / "../shared/data"))
+DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[2] / "../shared/data"))
 
 
 def parse(text, labels="class", **options):
