@@ -1,7 +1,8 @@
-"""What a running job tells whoever listens. Plain records, and one place to send them.
+"""Everything that a run tells whoever listens: records of plain numbers and words, and one place
+to send them.
 
 The library itself never prints: cli/report.py draws these as bars and lines. By default nobody
-listens.
+listens. Fields stand in the order in which JSON has them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,175 @@ class Notice:
 
     text: str
 
+
+# ---- every training ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Started:
+    """Everything that was left open is resolved; reading is over, where it comes before learning
+    (else n, d, nnz, C and what follows are not known).
+
+    pass_bytes: what each pass over the rows reads, and from where. working_set: rows of the first
+    subproblem, solve_bytes: the memory that LIBSVM may take for it; None: there are none.
+    """
+
+    algorithm: str
+    configuration: list[str]
+    n: int | None
+    d: int | None
+    nnz: int | None
+    C: float | None
+    lambda_: float
+    seconds: float
+    pass_bytes: int | None = None
+    place: str | None = None
+    working_set: int | None = None
+    solve_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one combination of parameters was worth.
+
+    values: of the parameters that the grid varies. configuration: the command line of this
+    combination alone, digest: of the data; together they tell a log's line from another's. scores:
+    of each fold; score: of all its rows together, of the kind score_name. resumed: found in
+    --log. number, of: how many combinations are done.
+    """
+
+    values: dict[str, float]
+    configuration: str
+    digest: str
+    scores: list[float]
+    score: float
+    score_name: str
+    rows: int
+    number: int
+    of: int
+    resumed: bool = False
+    details: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """All that was tried, best first: the first is trained on all rows."""
+
+    tried: list[Tried]
+    seconds: float
+
+
+# ---- training in rounds -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One solve and the scan after it.
+
+    bound: rows held at their bound outside of the working set. changed, scan_seconds: coefficients
+    that the scan brought in, and its time. primal, dual: of this solution for the whole data set;
+    gap: of the best solution so far, nan where nothing is certified. machine: the class that is
+    told from all others; empty where there is only one problem.
+    """
+
+    number: int
+    seconds: float
+    solve_seconds: float
+    working_set: int
+    bound: int
+    support_vectors: int
+    bounded: int
+    violators: int
+    changed: int
+    scan_seconds: float
+    gap: float
+    bytes_read: int
+    machine: str
+    primal: float
+    dual: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How training ended; primal, dual and gap are of the model as written, of several classes the
+    sum over their problems. bounded: at C in any. gap: nan where nothing is certified.
+
+    J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
+    (after a signal) stems from the running values of the scans. violators None: not counted then.
+    cross_validation: of the parameters that were taken, if there was any.
+    """
+
+    model: str
+    iterations: int
+    support_vectors: int
+    bounded: int
+    violators: int | None
+    J: float
+    evaluated: bool
+    cross_validation: Tried | None
+    stopped: str
+    solve_seconds: float
+    seconds: float
+    primal: float
+    dual: float
+    gap: float
+
+
+# ---- training step by step --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the rows. loss, errors: of each row before it was learnt (progressive), their
+    mean. held_out: mean loss of the held-out rows afterwards, None where there are none."""
+
+    number: int
+    seconds: float
+    rows: int
+    loss: float
+    errors: float | None
+    held_out: float | None
+
+
+@dataclass(frozen=True)
+class Taught:
+    """Rows learnt so far by --update; loss, errors: means over the `last` of them, each row's
+    before it was learnt."""
+
+    seconds: float
+    rows: int
+    last: int
+    loss: float
+    errors: float | None
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """How learning ended.
+
+    rows: steps made, learning: the seconds they took. progressive_loss, progressive_errors: of the
+    rows before they were learnt, in the last epoch or the whole update. primal P = 1/2 |w|^2 +
+    C sum loss, J = P/(C n), violators (y f < 1, or beyond the tube), error (share of rows) and for
+    a regression squared_error (mean) are of all rows; None where an update has not kept them, or
+    a signal left no time. cross_validation: of the parameters that were taken, if there was any.
+    """
+
+    model: str
+    rows: int
+    progressive_loss: float
+    progressive_errors: float | None
+    primal: float | None
+    J: float | None
+    violators: int | None
+    error: float | None
+    squared_error: float | None
+    cross_validation: Tried | None
+    stopped: str
+    learning: float
+    seconds: float
+
+
+# ---- telling and listening --------------------------------------------------------------------
 
 Watch = Callable[[object], None]
 

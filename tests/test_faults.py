@@ -21,13 +21,13 @@ from randsvm.data import chunks as store
 from randsvm.data import dataset
 from randsvm.data.dataset import Reading
 from randsvm.errors import InputError, OutputError, TransferError
-from randsvm.events import Progress, listening
+from randsvm.events import Progress, Started, listening
 from randsvm.models.load import load
 from randsvm.parameters.rounds import OsunaParams, StopParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
-from randsvm.training.run import Job, Started
+from randsvm.training.run import Job
 
 OLD = "the old file\n"
 

@@ -21,17 +21,23 @@ import click
 
 from randsvm.cli import signals
 from randsvm.errors import OutputError, TransferError
-from randsvm.events import Notice, Progress
+from randsvm.events import (
+    Epoch,
+    Iteration,
+    Learnt,
+    Notice,
+    Progress,
+    Searched,
+    Started,
+    Taught,
+    Trained,
+    Tried,
+)
 from randsvm.files import STANDARD, check_output
 from randsvm.startup import undisturbed
 
 if TYPE_CHECKING:
     from randsvm.models.prediction import Predicted
-    from randsvm.svm.scan import Certificate
-    from randsvm.training.grid_search import Searched, Tried
-    from randsvm.training.kernel_svm import Iteration, Trained
-    from randsvm.training.linear_svm import Epoch, Learnt, Taught
-    from randsvm.training.run import Started
 
 # Stage of work -> what its bar counts in.
 UNITS: dict[str, dict[str, Any]] = {
@@ -175,7 +181,7 @@ class Report:
         self.say(
             f"{event.number:4d}  {event.seconds:7.2f} s  {machine}B {event.working_set:,}{held}  "
             f"|SV| {event.support_vectors:,} ({event.bounded:,} at C)  |V| {event.violators:,}  "
-            f"{_objectives(event.certificate)}"
+            f"{_objectives(event.primal, event.dual, not math.isnan(event.gap))}"
         )
 
     def _trained(self, outcome: Trained) -> None:
@@ -187,9 +193,10 @@ class Report:
         )
         violators = "" if outcome.violators is None else f"{outcome.violators:,} violators, "
         running = "" if outcome.evaluated else " (from running values)"
+        objectives = _objectives(outcome.primal, outcome.dual, not math.isnan(outcome.gap))
         self.say(
             f"{outcome.model}: {outcome.support_vectors:,} support vectors "
-            f"({outcome.bounded:,} at C), {violators}{_objectives(outcome.certificate)}{running}, "
+            f"({outcome.bounded:,} at C), {violators}{objectives}{running}, "
             f"J = P/(C n) = {outcome.J:.6g}"
         )
 
@@ -351,13 +358,8 @@ def _score(outcome: Predicted) -> list[str]:
 
 
 def _plain(event: Any) -> Any:
-    """An event as JSON has it: P, D and gap beside the other numbers, null for nan."""
-    fields = asdict(event)
-    if "certificate" in fields:
-        certificate = fields.pop("certificate")
-        fields |= {"primal": certificate["primal"], "dual": certificate["dual"]}
-        fields.setdefault("gap", event.certificate.gap)
-    return _finite(fields)
+    """An event as JSON has it."""
+    return _finite(asdict(event))
 
 
 def _finite(value: Any) -> Any:
@@ -369,9 +371,10 @@ def _finite(value: Any) -> Any:
     return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _objectives(certificate: Certificate) -> str:
-    if not certificate.certified:
-        return f"P {certificate.primal:.6g}  gap not certified"
+def _objectives(primal: float, dual: float, certified: bool) -> str:
+    if not certified:
+        return f"P {primal:.6g}  gap not certified"
+    scale = max(abs(primal), abs(dual))
     # Rounding may leave D above P by its last bit: no "-0.000%".
-    gap = max(certificate.gap, 0.0)
-    return f"P {certificate.primal:.6g}  D {certificate.dual:.6g}  gap {gap:.3%}"
+    gap = max((primal - dual) / scale, 0.0) if scale else 0.0
+    return f"P {primal:.6g}  D {dual:.6g}  gap {gap:.3%}"

@@ -7,56 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, isnan, nan
 from typing import Any, Generic
 
 from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, tell
+from randsvm.events import Notice, Searched, Tried, tell
 from randsvm.models.metrics import Classified, Counts, Regressed
 from randsvm.parameters.run import Search
 from randsvm.training.cross_validation import Crossing, Fit, P, decided, side_by_side, subset_of
 from randsvm.training.run import Job
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What one combination of parameters was worth.
-
-    values: of the parameters that the grid varies. configuration: the command line of this
-    combination alone, digest: of the data; together they tell a log's line from another's. scores:
-    of each fold; score: of all its rows together, of the kind score_name. resumed: known from
-    --log. number, of: how many combinations are done.
-    """
-
-    values: dict[str, float]
-    configuration: str
-    digest: str
-    scores: list[float]
-    score: float
-    score_name: str
-    rows: int
-    number: int
-    of: int
-    resumed: bool = False
-    details: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Searched:
-    """All that was tried, best first: the first is trained on all rows."""
-
-    tried: list[Tried]
-    seconds: float
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What a model's trailer says of it: the score of its parameters, and what was searched."""
-        best = self.tried[0]
-        return {
-            "cross_validation": f"{best.score_name} {best.score!r}",
-            **({"searched": str(best.of)} if best.of > 1 else {}),
-        }
 
 
 @dataclass(frozen=True)
@@ -199,3 +159,15 @@ def _with_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_nan(one) for name, one in value.items()}
     return nan if value is None else value
+
+
+def facts(found: Searched | None) -> dict[str, str]:
+    """What a model's trailer says of a search: the score of its parameters, and how many were
+    searched."""
+    if found is None:
+        return {}
+    best = found.tried[0]
+    return {
+        "cross_validation": f"{best.score_name} {best.score!r}",
+        **({"searched": str(best.of)} if best.of > 1 else {}),
+    }

@@ -27,7 +27,17 @@ from randsvm.data.dataset import Dataset, Reading
 from randsvm.data.sampling import Draws
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
-from randsvm.events import Notice, Watch, listening, silent, tell
+from randsvm.events import (
+    Iteration,
+    Notice,
+    Searched,
+    Started,
+    Trained,
+    Watch,
+    listening,
+    silent,
+    tell,
+)
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.kernel_model import KernelModel
@@ -44,14 +54,12 @@ from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evalua
 from randsvm.svm.solution import SV
 from randsvm.training import grid_search, platt, several_classes
 from randsvm.training.cross_validation import Decision
-from randsvm.training.grid_search import Searched, Tried
 from randsvm.training.linear_svm import random_map
 from randsvm.training.run import (
     HEADROOM,
     LATE,
     PROBABILITY_TIME,
     Job,
-    Started,
     TimeLimitError,
     check_paths,
 )
@@ -77,55 +85,6 @@ FORMULA_FOR_K = (
 )
 
 GAP_FOR_K = "--gap decides when to end: -k is not used"
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """One solve and the scan after it.
-
-    changed, scan_seconds: coefficients that the scan brought in, and its time. certificate: of
-    this solution for the whole data set. gap: of the best solution so far.
-    machine: the class that is told from all others; empty where there is one machine.
-    """
-
-    number: int
-    seconds: float
-    solve_seconds: float
-    working_set: int
-    bound: int
-    support_vectors: int
-    bounded: int
-    violators: int
-    changed: int
-    scan_seconds: float
-    certificate: Certificate
-    gap: float
-    bytes_read: int
-    machine: str = ""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """How training ended; the certificate is of the model as written, of several classes the sum
-    over their machines. bounded: at C in any.
-
-    J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
-    (after a signal) stems from the running values of the scans. violators None: not counted then.
-    cross_validation: of the parameters that were taken, if there was any.
-    """
-
-    model: str
-    iterations: int
-    support_vectors: int
-    bounded: int
-    violators: int | None
-    certificate: Certificate
-    J: float
-    evaluated: bool
-    cross_validation: Tried | None
-    stopped: str
-    solve_seconds: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -337,12 +296,17 @@ def _train(
         common = command_line(job.stop, job.run, job.search)
         words = command_line(params, grid=job.search.grid)
         repeat = [*words, *plan.configuration, *common, *command_line(job.limits)]
-        scales = params.C, _lambda(whole.n, params)
         rows = min(plan.rows, whole.n)
-        started = Started(plan.name, repeat, whole.n, whole.d, whole.nnz, *scales, progress.seconds)
         tell(
-            replace(
-                started,
+            Started(
+                algorithm=plan.name,
+                configuration=repeat,
+                n=whole.n,
+                d=whole.d,
+                nnz=whole.nnz,
+                C=params.C,
+                lambda_=_lambda(whole.n, params),
+                seconds=progress.seconds,
                 pass_bytes=whole.store.nbytes,
                 place=whole.store.place,
                 working_set=rows,
@@ -478,18 +442,20 @@ class _Trial:
         counted = [one.violators for one in every if one.violators is not None]
         bounded = [one.SV.points.rows[~one.SV.unbounded] for one in every]
         outcome = Trained(
-            self.model,
-            progress.count,
-            len(machine.points),
-            len(np.unique(np.concatenate(bounded))),
-            sum(counted) if len(counted) == len(every) else None,
-            certificate,
-            primal * _lambda(n, self.params),
-            all(one.evaluated for one in every),
-            None if self.searched is None else self.searched.tried[0],
-            reason or _joined([one.stopped for one in every]),
-            progress.solve_seconds,
-            progress.seconds,
+            model=self.model,
+            iterations=progress.count,
+            support_vectors=len(machine.points),
+            bounded=len(np.unique(np.concatenate(bounded))),
+            violators=sum(counted) if len(counted) == len(every) else None,
+            J=primal * _lambda(n, self.params),
+            evaluated=all(one.evaluated for one in every),
+            cross_validation=None if self.searched is None else self.searched.tried[0],
+            stopped=reason or _joined([one.stopped for one in every]),
+            solve_seconds=progress.solve_seconds,
+            seconds=progress.seconds,
+            primal=primal,
+            dual=dual,
+            gap=certificate.gap,
         )
         self._model(machine, self._facts(outcome)).save(self.model)
         self.saved = True
@@ -499,7 +465,7 @@ class _Trial:
 
     def _facts(self, outcome: Trained) -> dict[str, str]:
         """What the model's trailer says of its making. Nothing that differs between equal works."""
-        D, certificate = self.training.D, outcome.certificate
+        D = self.training.D
         facts = {
             "version": __version__,
             "configuration": " ".join(self.configuration),
@@ -510,14 +476,14 @@ class _Trial:
             "digest": D.header.digest,
             "C": repr(self.params.C),
             "lambda": repr(_lambda(D.n, self.params)),
-            "primal": repr(certificate.primal),
-            "dual": repr(certificate.dual),
-            "gap": repr(certificate.gap),
+            "primal": repr(outcome.primal),
+            "dual": repr(outcome.dual),
+            "gap": repr(outcome.gap),
             "certificate": "evaluated" if outcome.evaluated else "running",
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
             "stopped": outcome.stopped,
         }
-        return facts | ({} if self.searched is None else self.searched.facts)
+        return facts | grid_search.facts(self.searched)
 
     def _model(self, machine: Machine, facts: dict[str, str]) -> Model:
         """The machines as a model of its own: over the features that their support vectors have;
@@ -638,20 +604,21 @@ class _Progress:
         self.best.see(SV, V)
         assert self.problem is not None
         event = Iteration(
-            self.count,
-            self.seconds,
-            SV.solve.seconds,
-            SV.solve.rows,
-            SV.solve.frozen,
-            len(SV),
-            SV.bounded_count,
-            V.count,
-            V.changed,
-            V.scanned,
-            V.certificate,
-            self.best.certificate.gap,
-            self.problem.D.bytes_read,
-            self.problem.name,
+            number=self.count,
+            seconds=self.seconds,
+            solve_seconds=SV.solve.seconds,
+            working_set=SV.solve.rows,
+            bound=SV.solve.frozen,
+            support_vectors=len(SV),
+            bounded=SV.bounded_count,
+            violators=V.count,
+            changed=V.changed,
+            scan_seconds=V.scanned,
+            gap=self.best.certificate.gap,
+            bytes_read=self.problem.D.bytes_read,
+            machine=self.problem.name,
+            primal=V.certificate.primal,
+            dual=V.certificate.dual,
         )
         # Not through `tell`: the deadline is the stop rule's business at the end of a round.
         self.watch(event)

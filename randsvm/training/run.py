@@ -29,29 +29,6 @@ class Job:
     search: Search = field(default_factory=Search)
 
 
-@dataclass(frozen=True)
-class Started:
-    """Everything that was left open is resolved; reading is over, where it comes before learning
-    (else n, d, nnz, C and what follows are not known).
-
-    pass_bytes: what each pass over the rows reads, and from where. working_set: rows of the first
-    subproblem, solve_bytes: the memory that LIBSVM may take for it; None: there are none.
-    """
-
-    algorithm: str
-    configuration: list[str]
-    n: int | None
-    d: int | None
-    nnz: int | None
-    C: float | None
-    lambda_: float
-    seconds: float
-    pass_bytes: int | None = None
-    place: str | None = None
-    working_set: int | None = None
-    solve_bytes: int | None = None
-
-
 class TimeLimitError(Exception):
     """The time for rounds is over; raised out of whatever is under way."""
 

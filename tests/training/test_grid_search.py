@@ -26,6 +26,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, Reading
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
+from randsvm.events import Tried
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources, Search
 from randsvm.parameters.svm import Params
@@ -454,7 +455,7 @@ def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, saved, mo
     def watch(event: object) -> None:
         nonlocal late
         events.append(event)
-        late = 600.0 if isinstance(event, grid_search.Tried) else late
+        late = 600.0 if isinstance(event, Tried) else late
 
     grid = (("C", (1.0, 0.001, 10.0)),)
     job = api.Job(

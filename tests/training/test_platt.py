@@ -17,6 +17,7 @@ from sklearn.metrics import log_loss
 
 from randsvm import api
 from randsvm.errors import ModelError, ParameterError
+from randsvm.events import Iteration
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources
@@ -274,7 +275,7 @@ def test_without_time_there_is_a_model_without_probabilities(tmp_path, monkeypat
     def watch(event: object) -> None:
         nonlocal late
         events.append(event)
-        late = 2000.0 if isinstance(event, kernel_svm.Iteration) else late
+        late = 2000.0 if isinstance(event, Iteration) else late
 
     path = gaussians(200).save(tmp_path / "d")
     job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))

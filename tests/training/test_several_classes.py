@@ -22,6 +22,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from randsvm import api
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
+from randsvm.events import Iteration
 from randsvm.parameters.rounds import OsunaParams
 from randsvm.parameters.run import Limits
 from randsvm.parameters.svm import Params
@@ -378,11 +379,7 @@ class Meddler:
         self.machine, self.deed, self.done = machine, deed, False
 
     def __call__(self, event: object) -> None:
-        if (
-            isinstance(event, kernel_svm.Iteration)
-            and event.machine == self.machine
-            and not self.done
-        ):
+        if isinstance(event, Iteration) and event.machine == self.machine and not self.done:
             self.done = True
             self.deed()
 
