@@ -197,6 +197,61 @@ class Learnt:
     seconds: float
 
 
+# ---- prediction -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassMetrics:
+    """Scores of one class; nan where there is nothing to divide by. rows: that truly are of it."""
+
+    label: str
+    rows: int
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True)
+class ClassificationMetrics:
+    """labels: the model's, then those that only the rows have. confusion: a row for each true label
+    (in the order of labels), a column for each predicted one (the model's labels). mean: over the
+    model's classes that can be scored. auc: area under the ROC curve of two classes, ties counting
+    half; None for more."""
+
+    labels: tuple[str, ...]
+    confusion: list[list[int]]
+    classes: list[ClassMetrics]
+    mean: ClassMetrics
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class RegressionMetrics:
+    mean_absolute_error: float
+    determination: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A file was predicted. rows: of the file; labelled: those of them that had a label.
+
+    Over the labelled rows: correct and accuracy in percent, or for a regression squared_error
+    (mean) and squared_correlation; nan without labelled rows, None where the model is of the other
+    kind. metrics: where they were asked for. to_stdout: whether the predictions went there.
+    """
+
+    rows: int
+    labelled: int
+    correct: int | None
+    accuracy: float | None
+    squared_error: float | None
+    squared_correlation: float | None
+    unseen_features: int
+    seconds: float
+    metrics: ClassificationMetrics | RegressionMetrics | None
+    to_stdout: bool
+
+
 # ---- telling and listening --------------------------------------------------------------------
 
 Watch = Callable[[object], None]

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
@@ -26,6 +26,7 @@ from randsvm.events import (
     Iteration,
     Learnt,
     Notice,
+    Predicted,
     Progress,
     Searched,
     Started,
@@ -35,9 +36,6 @@ from randsvm.events import (
 )
 from randsvm.files import STANDARD, check_output
 from randsvm.startup import undisturbed
-
-if TYPE_CHECKING:
-    from randsvm.models.prediction import Predicted
 
 # Stage of work -> what its bar counts in.
 UNITS: dict[str, dict[str, Any]] = {

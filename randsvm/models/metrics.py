@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from math import nan
 from typing import TypeVar
 
 import numpy as np
+
+from randsvm.events import ClassificationMetrics, ClassMetrics
 
 Own = TypeVar("Own", bound="Counts")
 
@@ -125,37 +126,6 @@ class Regressed(Counts):
         error, y, _, yy, *_ = self.sums.tolist()
         spread = yy - y * y / self.labelled if self.labelled else 0.0
         return 1 - error / spread if spread > 0 else nan
-
-
-@dataclass(frozen=True)
-class ClassMetrics:
-    """Of one class; nan where nothing is to be divided by. rows: that truly are of it."""
-
-    label: str
-    rows: int
-    precision: float
-    recall: float
-    f1: float
-
-
-@dataclass(frozen=True)
-class ClassificationMetrics:
-    """labels: the model's, then those that only the rows have. confusion: rows of each true label
-    (in the order of labels) by what was said of them (the model's labels). mean: over the model's
-    classes that can be scored. auc: area under the ROC curve of two classes, ties counting half;
-    None for more."""
-
-    labels: tuple[str, ...]
-    confusion: list[list[int]]
-    classes: list[ClassMetrics]
-    mean: ClassMetrics
-    auc: float | None
-
-
-@dataclass(frozen=True)
-class RegressionMetrics:
-    mean_absolute_error: float
-    determination: float
 
 
 class Detailed(Classified):

@@ -19,43 +19,24 @@ from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import united
 from randsvm.errors import ModelError, ParameterError
-from randsvm.events import Notice, Progress, Watch, listening, silent, tell
-from randsvm.models.load import load
-from randsvm.models.metrics import (
+from randsvm.events import (
     ClassificationMetrics,
-    Classified,
-    Counts,
-    Detailed,
-    Regressed,
+    Notice,
+    Predicted,
+    Progress,
     RegressionMetrics,
-    said,
+    Watch,
+    listening,
+    silent,
+    tell,
 )
+from randsvm.models.load import load
+from randsvm.models.metrics import Classified, Counts, Detailed, Regressed, said
 from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
 
 # Rows that one prediction task holds; a block of text is several of them.
 PREDICT_ROWS = 1024
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """How prediction went; rows include the unlabelled.
-
-    Of the labelled rows: correct and accuracy in percent, or for a regression squared_error (mean)
-    and squared_correlation; nan without labelled rows, None where it is the other kind of model.
-    metrics: where they were asked for. to_stdout: whether the lines went there.
-    """
-
-    rows: int
-    labelled: int
-    correct: int | None
-    accuracy: float | None
-    squared_error: float | None
-    squared_correlation: float | None
-    unseen_features: int
-    seconds: float
-    metrics: ClassificationMetrics | RegressionMetrics | None
-    to_stdout: bool
 
 
 @dataclass(frozen=True)
@@ -185,16 +166,16 @@ class _Reading:
         classified = count if isinstance(count, Classified) else None
         regressed = count if isinstance(count, Regressed) else None
         return Predicted(
-            count.rows,
-            count.labelled,
-            classified.correct if classified else None,
-            classified.score if classified else None,
-            regressed.score if regressed else None,
-            regressed.squared_correlation if regressed else None,
-            len(self.unseen),
-            seconds,
-            self._metrics(),
-            to_stdout,
+            rows=count.rows,
+            labelled=count.labelled,
+            correct=classified.correct if classified else None,
+            accuracy=classified.score if classified else None,
+            squared_error=regressed.score if regressed else None,
+            squared_correlation=regressed.squared_correlation if regressed else None,
+            unseen_features=len(self.unseen),
+            seconds=seconds,
+            metrics=self._metrics(),
+            to_stdout=to_stdout,
         )
 
     def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
