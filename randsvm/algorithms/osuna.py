@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw, Draws
-from randsvm.parameters.svm import Params
+from randsvm.parameters.problem import Problem
 from randsvm.svm.collectors import Closest, Collector, First
-from randsvm.svm.scan import Starter, Violators, violators
+from randsvm.svm.scan import Scan, Starter, Stop, Violators
 from randsvm.svm.solution import SV
 from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.working_set import WorkingSet
 
 
 def decompose(
-    D: Dataset,
-    size: int,
-    stop: Callable[[SV, Violators], bool],
-    params: Params,
+    scan: Scan,
+    W: WorkingSet,
+    stop: Stop,
+    problem: Problem,
     rng: Draws,
     watch: Callable[[SV, Violators], None],
     start: Starter,
@@ -35,17 +35,17 @@ def decompose(
     Rows with alpha = 0 leave B first; when there are none, support vectors with alpha = C are
     held there outside of B (the bound set).
     """
-    B, bound = start(D, size, params, rng)
-    SV = svmlearn(B, params, bound)
-    V = violators(D, SV, outside=B, keep=SV.room(size), rng=rng, choose=choose)
+    B, bound = start(scan.D, W, problem, rng)
+    SV = svmlearn(B, problem, bound)
+    SV, V = scan.violators(SV, outside=B, keep=W.room(SV), rng=rng, choose=choose)
     watch(SV, V)
     while V.count > 0 and not stop(SV, V):
-        R = V.draw(min(swap or V.count, SV.room(size)))
-        active, bound = SV.split(size, R)
+        R = V.draw(min(swap or V.count, W.room(SV)))
+        active, bound = W.split(SV, R, stop.precision)
         idle = V.refreshed(B.without(SV.points.rows).without(R.rows))
-        B = active + R + idle.first(SV.size(size) - len(active) - len(R))
-        SV = svmlearn(B, params, bound)
-        V = violators(D, SV, outside=B, keep=SV.room(size), rng=rng, choose=choose)
+        B = active + R + idle.first(W.size(SV) - len(active) - len(R))
+        SV = svmlearn(B, problem, bound)
+        SV, V = scan.violators(SV, outside=B, keep=W.room(SV), rng=rng, choose=choose)
         watch(SV, V)
     return SV
 

@@ -19,19 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draws
-from randsvm.parameters.svm import Params
-from randsvm.svm.scan import Starter, Violators, violators
+from randsvm.parameters.problem import Problem
+from randsvm.svm.scan import Scan, Starter, Stop, Violators
 from randsvm.svm.solution import SV
 from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.working_set import WorkingSet
 
 
 def randsvm(
-    D: Dataset,
-    r: int,
-    stop: Callable[[SV, Violators], bool],
-    params: Params,
+    scan: Scan,
+    W: WorkingSet,
+    stop: Stop,
+    problem: Problem,
     rng: Draws,
     watch: Callable[[SV, Violators], None],
     start: Starter,
@@ -41,14 +41,14 @@ def randsvm(
 
     Where n <= r, S is all of D: one LIBSVM solve and the scan that certifies it.
     """
-    S, bound = start(D, r, params, rng)  # KBH07: a random subset of r rows, nothing bound
-    SV = svmlearn(S, params, bound)
-    V = violators(D, SV, outside=S, keep=SV.room(r), rng=rng)
+    S, bound = start(scan.D, W, problem, rng)  # KBH07: a random subset of r rows, nothing bound
+    SV = svmlearn(S, problem, bound)
+    SV, V = scan.violators(SV, outside=S, keep=W.room(SV), rng=rng)
     watch(SV, V)
     while V.count > 0 and not stop(SV, V):
-        R = V.draw(SV.room(r))  # r - |SV| in KBH07
-        active, bound = SV.split(r, R)  # KBH07: everything is active and bound is empty
-        SV = svmlearn(active + R, params, bound)
-        V = violators(D, SV, outside=active + R, keep=SV.room(r), rng=rng)
+        R = V.draw(W.room(SV))  # r - |SV| in KBH07
+        active, bound = W.split(SV, R, stop.precision)  # KBH07: all are active, none is bound
+        SV = svmlearn(active + R, problem, bound)
+        SV, V = scan.violators(SV, outside=active + R, keep=W.room(SV), rng=rng)
         watch(SV, V)
     return SV

@@ -114,11 +114,9 @@ class Dataset:
         self.chosen: np.ndarray | None = None
         self.scaling: Scaling | None = None
         self.mapping: Prepared | None = None
-        # Running decision values; made and owned by scan.py, one per view of D.
-        self.running: Any = None
 
     def relabel(self, targets: np.ndarray) -> Dataset:
-        """A view whose y is targets[class]; shares the data, not the running values."""
+        """A view whose y is targets[class]; shares the data."""
         return self._view(targets=np.asarray(targets, float))
 
     def only(self, mine: np.ndarray) -> Dataset:
@@ -158,7 +156,7 @@ class Dataset:
 
     def _view(self, **own: Any) -> Dataset:
         view = object.__new__(Dataset)
-        view.__dict__ = {**self.__dict__, "running": None, **own}
+        view.__dict__ = {**self.__dict__, **own}
         return view
 
     def labels(self) -> np.ndarray:

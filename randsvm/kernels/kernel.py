@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.parameters.svm import Params
+from randsvm.parameters.problem import Problem
 
 # Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
 LARGE_NORM = 2.0**40
@@ -38,9 +38,8 @@ class Kernel:
     degree: int = 3
 
     @staticmethod
-    def of(params: Params) -> Kernel:
-        assert params.gamma is not None, "params.resolved(d) comes first"
-        return Kernel(params.kernel, params.gamma, params.coef0, params.degree)
+    def of(problem: Problem) -> Kernel:
+        return Kernel(problem.kernel, problem.gamma, problem.coef0, problem.degree)
 
     @property
     def scale(self) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from randsvm.parameters.option import BALANCED, Option, option, require, shared
+from randsvm.parameters.problem import Problem, positive_semidefinite
 
 # LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
 KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid")
@@ -151,19 +152,6 @@ class Params:
     )
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
     probability: bool = shared(False, PROBABILITY)
-    # Weights of y = +1 and y = -1, see `weighted`.
-    class_weights: tuple[float, float] = (1.0, 1.0)
-    # sum beta of every solution: nu n for one-class, see `resolved`.
-    total: float = 0.0
-    # Size of LIBSVM's kernel cache in MB. No option here: `Resources` decides, as it does not
-    # change what is trained.
-    cache: float = 100.0
-    # How working sets grow; the algorithm decides. freeze: bounded support vectors may be held
-    # outside. growth: factor over the support vectors that have to be inside (0: the size is
-    # fixed). most: rows that a working set may have at all.
-    freeze: bool = False
-    growth: float = 0.0
-    most: int = 2**31
 
     def __post_init__(self) -> None:
         require(
@@ -189,44 +177,56 @@ class Params:
         check_cost(self.C, self.weights)
         require(0 < self.tolerance < 1, f"tolerance must be > 0 and < 1, got {self.tolerance}")
 
-    def weighted(self, names: Sequence[str], counts: Sequence[int]) -> Params:
-        """The same with the weights given to the class y = +1 and the class y = -1, in that order.
-
-        See `class_weights`.
-        """
+    def side_weights(self, names: Sequence[str], counts: Sequence[int]) -> tuple[float, float]:
+        """Weights of the class y = +1 and the class y = -1 of two; see `class_weights`."""
         positive, negative = class_weights(self.weights, names, counts)
-        return replace(self, class_weights=(positive, negative))
+        return positive, negative
 
-    def against_the_rest(self, place: int, names: Sequence[str], counts: Sequence[int]) -> Params:
-        """The same with the weights of the class at `place` and of all others together: as in
-        LIBLINEAR the rest weighs 1, and as much as the class where it is BALANCED."""
-        rest = sum(counts) - counts[place]
-        positive = class_weights(self.weights, names, counts)[place]
+    def one_vs_rest_weights(
+        self, index: int, names: Sequence[str], counts: Sequence[int]
+    ) -> tuple[float, float]:
+        """Weights of the class at `index` and of all others together: as in LIBLINEAR the rest
+        weighs 1, and as much as the class where it is BALANCED."""
+        rest = sum(counts) - counts[index]
+        positive = class_weights(self.weights, names, counts)[index]
         if BALANCED not in [label for label, _ in self.weights]:
-            return replace(self, class_weights=(positive, 1.0))
+            return positive, 1.0
         own = [(label, weight) for label, weight in self.weights if label != BALANCED]
-        even = class_weights(((BALANCED, 1.0),), ("", "rest"), (counts[place], rest))
-        named = any(same_label(label, names[place]) for label, _ in own)
-        return replace(self, class_weights=(positive if named else even[0], even[1]))
+        even = class_weights(((BALANCED, 1.0),), ("", "rest"), (counts[index], rest))
+        named = any(same_label(label, names[index]) for label, _ in own)
+        return positive if named else even[0], even[1]
+
+    def resolved(self, d: int) -> Params:
+        """The same with gamma = 1/d (LIBSVM's default) where it was left open, for d features."""
+        return replace(self, gamma=1.0 / max(d, 1) if self.gamma is None else self.gamma)
+
+    def problem(
+        self, n: int, weights: tuple[float, float] = (1.0, 1.0), kernel_cache: float = 100.0
+    ) -> Problem:
+        """What is solved over n rows, whose two sides have these weights; resolved(d) comes first.
+
+        One-class in LIBSVM's scale: 0 <= alpha <= 1, sum alpha = nu n.
+        """
+        assert self.gamma is not None, "params.resolved(d) comes first"
+        one_class = self.task == "one-class"
+        return Problem(
+            task=self.task,
+            kernel=self.kernel,
+            degree=self.degree,
+            gamma=self.gamma,
+            coef0=self.coef0,
+            bounds=(self.cost * weights[0], self.cost * weights[1]),
+            epsilon=self.epsilon,
+            total=self.nu * n if one_class else 0.0,
+            tolerance=self.tolerance,
+            shrinking=self.shrinking,
+            kernel_cache=kernel_cache,
+        )
 
     @property
-    def bounds(self) -> tuple[float, float]:
-        """C where beta > 0 and where it is < 0: of the class y = +1 and of the class y = -1."""
-        return self.C * self.class_weights[0], self.C * self.class_weights[1]
-
-    @property
-    def one_bound(self) -> bool:
-        """Whether bounded support vectors can be frozen: all rows have the same C, and LIBSVM has
-        a form with a linear term (not for one-class)."""
-        return self.bounds[0] == self.bounds[1] and self.task != "one-class"
-
-    def resolved(self, n: int, d: int) -> Params:
-        """The same for n rows of d features: gamma = 1/d where it was left open (LIBSVM's default),
-        and in LIBSVM's scale of one-class 0 <= alpha <= 1, sum alpha = nu n."""
-        gamma = 1.0 / max(d, 1) if self.gamma is None else self.gamma
-        if self.task == "one-class":
-            return replace(self, gamma=gamma, C=1.0, total=self.nu * n)
-        return replace(self, gamma=gamma)
+    def cost(self) -> float:
+        """C, or the 1 that stands for it in LIBSVM's scale of one-class."""
+        return 1.0 if self.task == "one-class" else self.C
 
     def uses(self, name: str) -> bool:
         """Whether the field `name` has a meaning beside the others."""
@@ -235,4 +235,4 @@ class Params:
     @property
     def positive_semidefinite(self) -> bool:
         """Whether the kernel is: only then D <= optimum <= P holds."""
-        return self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
+        return positive_semidefinite(self.kernel, self.coef0)

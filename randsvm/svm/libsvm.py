@@ -20,8 +20,9 @@ from randsvm.errors import ParameterError, RandsvmError, waiting
 from randsvm.events import Notice, Progress, tell, tell_once
 from randsvm.kernels.expansion import Space, gram, prefers_dense
 from randsvm.kernels.kernel import Kernel
+from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
-from randsvm.parameters.svm import KERNEL_NAMES, Params
+from randsvm.parameters.svm import KERNEL_NAMES
 from randsvm.startup import undisturbed
 from randsvm.svm.tasks import task_of
 
@@ -100,7 +101,7 @@ class Gram:
     pointers: np.ndarray
 
     @staticmethod
-    def of(points: Points, params: Params) -> Gram:
+    def of(points: Points, problem: Problem) -> Gram:
         X, m = points.X, len(points) + 2
         pairs = -(-m // 2)
         size = 1 + pairs * (m + 1) * 2
@@ -116,7 +117,7 @@ class Gram:
             values[-1, :, 1] = 0.0  # nobody's row, but `times` goes over it
         matrix = Gram(buffer, values, starts.astype(np.uint64))
         dense = prefers_dense(m, X.shape[1], X.nnz)
-        for i, j, block in gram(Space(Kernel.of(params), dense, None, np.float64), X):
+        for i, j, block in gram(Space(Kernel.of(problem), dense, None, np.float64), X):
             matrix._fill(i, j, block)
             if i != j:
                 matrix._fill(j, i, block.T)
@@ -171,55 +172,56 @@ class _Library:
         self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
         self.hear = svm.PRINT_STRING_FUN(_solver.HEAR)
 
-    def parameter(self, params: Params, tolerance: float, epsilon: float | None, m: int) -> Any:
+    def parameter(self, problem: Problem, tolerance: float, epsilon: float | None, m: int) -> Any:
         """epsilon None: the task itself, over m rows; else epsilon-SVR with this epsilon."""
         # Not by its constructor: that changes for all threads where LIBSVM prints.
         parameter = self.svm.svm_parameter.__new__(self.svm.svm_parameter)
-        parameter.svm_type = task_of(params).svm_type if epsilon is None else EPSILON_SVR
-        parameter.kernel_type = KERNEL_NAMES.index(params.kernel)
-        parameter.degree = params.degree
-        parameter.gamma = params.gamma
-        parameter.coef0 = params.coef0
-        # In the form of an epsilon-SVR there is one C; there are no frozen rows with two.
-        parameter.C = params.C if epsilon is None else params.bounds[0]
+        parameter.svm_type = task_of(problem).svm_type if epsilon is None else EPSILON_SVR
+        parameter.kernel_type = KERNEL_NAMES.index(problem.kernel)
+        parameter.degree = problem.degree
+        parameter.gamma = problem.gamma
+        parameter.coef0 = problem.coef0
+        # A bound is weight times C. In the form of an epsilon-SVR there is one: no rows are
+        # frozen where there are two.
+        parameter.C = 1.0 if epsilon is None else problem.bounds[0]
         if epsilon is None:
             parameter.nr_weight = 2
             parameter.weight_label = (ctypes.c_int * 2)(1, -1)
-            parameter.weight = (ctypes.c_double * 2)(*params.class_weights)
+            parameter.weight = (ctypes.c_double * 2)(*problem.bounds)
         parameter.p = epsilon or 0.0
         # The bound on alpha is 1 / (nu n) for the whole data set, whatever the subset.
-        parameter.nu = min(1.0, params.total / m) if params.total else 0.5
-        parameter.cache_size = params.cache
+        parameter.nu = min(1.0, problem.total / m) if problem.total else 0.5
+        parameter.cache_size = problem.kernel_cache
         parameter.eps = tolerance
-        parameter.shrinking = int(params.shrinking)
+        parameter.shrinking = int(problem.shrinking)
         return parameter
 
-    def problem(self, nodes: Nodes | Gram, targets: np.ndarray) -> Any:
+    def rows(self, nodes: Nodes | Gram, targets: np.ndarray) -> Any:
         # The bindings' constructor walks the rows in Python; this sets the same three fields.
-        problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
-        problem.l = len(targets)
-        problem.y = targets.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
-        rows = ctypes.POINTER(ctypes.POINTER(self.svm.svm_node))
-        problem.x = nodes.pointers.ctypes.data_as(rows)
-        return problem
+        data = self.svm.svm_problem.__new__(self.svm.svm_problem)
+        data.l = len(targets)
+        data.y = targets.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+        row = ctypes.POINTER(ctypes.POINTER(self.svm.svm_node))
+        data.x = nodes.pointers.ctypes.data_as(row)
+        return data
 
-    def train(self, problem: Any, parameter: Any) -> tuple[np.ndarray, float, bool]:
+    def train(self, data: Any, parameter: Any) -> tuple[np.ndarray, float, bool]:
         """Returns beta (m,) float64, zero where a row is no support vector, b = -rho, and whether
         LIBSVM came to an end before its most iterations."""
         # The setting is of the calling thread. LIBSVM's loops over one kernel column are too
         # short for OpenMP: where the other cores are busy, its spinning threads cost a factor 10.
         if self.one_thread is not None:
             self.one_thread(1)
-        complaint = self.svm.libsvm.svm_check_parameter(problem, parameter)
+        complaint = self.svm.libsvm.svm_check_parameter(data, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
         # Where it prints is global in LIBSVM: left alone it prints to stdout, where results go.
         self.svm.libsvm.svm_set_print_string_function(self.hear)
-        handle = self.svm.libsvm.svm_train(problem, parameter)
-        variables = problem.l * (2 if parameter.svm_type == EPSILON_SVR else 1)
+        handle = self.svm.libsvm.svm_train(data, parameter)
+        variables = data.l * (2 if parameter.svm_type == EPSILON_SVR else 1)
         ended = _solver.iterations() < max(MOST_ITERATIONS, MOST_FOR_EACH * variables)
         try:
-            model, beta = handle.contents, np.zeros(problem.l)
+            model, beta = handle.contents, np.zeros(data.l)
             assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
             if model.l:
                 # 1-based, grouped by class.
@@ -240,18 +242,18 @@ def _load_library() -> _Library:
     return _library
 
 
-def memory_of(rows: int, nonzeros: float, params: Params) -> int:
+def memory_of(rows: int, nonzeros: float, problem: Problem) -> int:
     """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most: the
     rows as LIBSVM reads them, and its kernel cache."""
     laid_out = 8 * rows if rows <= GRAM_MOST else NODE.itemsize * (nonzeros + 1)
-    columns = rows if params.task == "svr" else 2 * rows
-    return int(rows * laid_out + min(params.cache * MEGABYTE, 4 * rows * columns))
+    columns = rows if problem.task == "svr" else 2 * rows
+    return int(rows * laid_out + min(problem.kernel_cache * MEGABYTE, 4 * rows * columns))
 
 
 def solve(
     rows: Nodes | Gram,
     y: np.ndarray,
-    params: Params,
+    problem: Problem,
     tolerance: float,
     epsilon: float | None = None,
 ) -> tuple[np.ndarray, float]:
@@ -259,11 +261,11 @@ def solve(
     `epsilon`. Returns beta (len(y),) and b."""
     library = _load_library()
     y = np.ascontiguousarray(y, np.float64)
-    problem = library.problem(rows, y)
-    parameter = library.parameter(params, tolerance, epsilon, len(y))
+    data = library.rows(rows, y)
+    parameter = library.parameter(problem, tolerance, epsilon, len(y))
     if isinstance(rows, Gram):
         parameter.kernel_type = PRECOMPUTED
-    beta, b, ended = _in_daemon_thread(lambda: library.train(problem, parameter), (rows, y))
+    beta, b, ended = _in_daemon_thread(lambda: library.train(data, parameter), (rows, y))
     if not ended:
         tell_once("iterations of LIBSVM", Notice(NOT_SOLVED))
     if not (np.isfinite(beta).all() and math.isfinite(b)):
@@ -271,13 +273,13 @@ def solve(
     return beta, b
 
 
-def check_values(points: Points, params: Params) -> None:
+def check_values(points: Points, problem: Problem) -> None:
     """Refuse kernel values that LIBSVM would take for infinite, and then go astray."""
-    if params.kernel in ("linear", "poly"):
-        largest = Kernel.of(params).magnitude(float(squared_norms(points.X).max(initial=0.0)))
+    if problem.kernel in ("linear", "poly"):
+        largest = Kernel.of(problem).magnitude(float(squared_norms(points.X).max(initial=0.0)))
         if not largest <= LARGEST_VALUE:
             raise ParameterError(
-                f"values of the {params.kernel} kernel reach {largest:.1e} on this data, more "
+                f"values of the {problem.kernel} kernel reach {largest:.1e} on this data, more "
                 f"than the float32 that LIBSVM keeps: scale the features"
             )
 

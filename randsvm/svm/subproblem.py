@@ -13,7 +13,7 @@ import numpy as np
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.svm import Params
+from randsvm.parameters.problem import Problem
 from randsvm.svm.libsvm import GRAM_MOST, Gram, Nodes, check_values, solve
 from randsvm.svm.solution import SV, Bound, Solve
 from randsvm.svm.tasks import task_of
@@ -24,8 +24,8 @@ SLACK = 1e-6
 TRIES = 3
 
 
-def svmlearn(points: Points, params: Params, bound: Bound | None = None) -> SV:
-    """Solve the SVM over `points`, to half of params.tolerance; labels are -1/+1.
+def svmlearn(points: Points, problem: Problem, bound: Bound | None = None) -> SV:
+    """Solve the SVM over `points`, to half of problem.tolerance; labels are -1/+1.
 
     Without a bound set alpha = 0 outside of `points`. With one, its rows stay at alpha = C and
     enter as the linear term g_i = sum_{j in N} beta_j K_ij; points then carry u of the
@@ -33,36 +33,34 @@ def svmlearn(points: Points, params: Params, bound: Bound | None = None) -> SV:
     A class that is missing altogether makes the solution empty: f = b = the class that is there.
     """
     began = time.perf_counter()
-    with _laid_out(points, params, again=bound is not None) as rows:
+    with _laid_out(points, problem, again=bound is not None) as rows:
         if bound is None:
-            beta, b = _solve_task(rows, points, params, params.tolerance / 2)
-            return _solution(points, beta, b, params, began)
-        beta, b = _Subproblem.of(rows, points, params, bound).solve()
-    SV = _solution(points, beta, b, params, began)
-    if len(bound.points):
-        held = Points.concatenate([SV.points, bound.points])
-        order = np.argsort(held.rows, kind="stable")
-        SV.points, SV.beta = held[order], np.concatenate([SV.beta, bound.beta])[order]
-    SV.solve = replace(SV.solve, frozen=len(bound.points))
-    SV.precision = bound.before.precision
-    return SV
+            beta, b = _solve_task(rows, points, problem, problem.tolerance / 2)
+            return _solution(points, beta, b, problem, began)
+        beta, b = _Subproblem.of(rows, points, problem, bound).solve()
+    SV = _solution(points, beta, b, problem, began)
+    both = Points.concatenate([SV.points, bound.points])
+    order = np.argsort(both.rows, kind="stable")
+    beta = np.concatenate([SV.beta, bound.beta])[order]
+    solve = replace(SV.solve, frozen=len(bound.points))
+    return replace(SV, points=both[order], beta=beta, solve=solve)
 
 
-def _solution(points: Points, beta: np.ndarray, b: float, params: Params, began: float) -> SV:
+def _solution(points: Points, beta: np.ndarray, b: float, problem: Problem, began: float) -> SV:
     at = np.flatnonzero(beta)
     solve = Solve(len(points), 0, time.perf_counter() - began)
-    return SV(replace(points[at], u=None), beta[at], b, params, solve)
+    return SV(replace(points[at], u=None), beta[at], b, problem, solve)
 
 
 @contextlib.contextmanager
-def _laid_out(points: Points, params: Params, again: bool) -> Iterator[Nodes | Gram]:
+def _laid_out(points: Points, problem: Problem, again: bool) -> Iterator[Nodes | Gram]:
     """The rows of a subproblem in LIBSVM's terms. again: it starts from a solution, so that LIBSVM
     is going to need nearly all of its kernel values."""
-    check_values(points, params)
+    check_values(points, problem)
     if not again or len(points) > GRAM_MOST:
         yield Nodes.of(points)
         return
-    matrix = Gram.of(points, params)
+    matrix = Gram.of(points, problem)
     yield matrix
     # Not where a solve was broken off: LIBSVM still reads it.
     matrix.close()
@@ -81,78 +79,79 @@ class _Subproblem:
 
     rows: Nodes | Gram
     W: Points
-    params: Params
+    problem: Problem
     g: np.ndarray
     before: np.ndarray
     products: np.ndarray
     start: np.ndarray
     lifted: np.ndarray
     scale: float
-    precision: float
+    tolerance: float
     b: float
 
     @staticmethod
-    def of(rows: Nodes | Gram, W: Points, params: Params, bound: Bound) -> _Subproblem:
+    def of(rows: Nodes | Gram, W: Points, problem: Problem, bound: Bound) -> _Subproblem:
         assert W.u is not None, "with a bound set, u of the working set must be known"
         SV = bound.before
         before = np.zeros(len(W))
         before[np.searchsorted(W.rows, SV.points.rows)] = SV.beta
-        products = _exact_sums(rows, W, before, params)
+        products = _exact_sums(rows, W, before, problem)
         frozen = len(bound.points) > 0
         g = W.u - products if frozen else np.zeros(len(W))
         start = lifted = np.zeros(len(W))
-        if params.task == "svc" and params.one_bound:
-            start = _at_bound(before, params)
+        if problem.task == "svc" and problem.one_bound:
+            start = _at_bound(before, problem)
         if start.any():
-            lifted = products - _exact_sums(rows, W, before - start, params)
+            lifted = products - _exact_sums(rows, W, before - start, problem)
         scale = np.abs(before).sum() + np.abs(bound.beta).sum()
+        tolerance = problem.tolerance / 2 * bound.precision
         return _Subproblem(
-            rows, W, params, g, before, products, start, lifted, scale, SV.precision, SV.b
+            rows, W, problem, g, before, products, start, lifted, scale, tolerance, SV.b
         )
 
     def dual(self, beta: np.ndarray, products: np.ndarray) -> float:
         """The part of D that W can change."""
-        return task_of(self.params).reward(self.W.y - self.g, beta) - float(products @ beta) / 2
+        return task_of(self.problem).reward(self.W.y - self.g, beta) - float(products @ beta) / 2
 
     def solve(self) -> tuple[np.ndarray, float]:
         """A solution that does not fall behind `before`; tighter tolerances if it does."""
-        tolerance = self.params.tolerance / 2 * self.precision
+        tolerance = self.tolerance
         floor = self.dual(self.before, self.products) - SLACK * self.scale
         for _ in range(TRIES):
             beta, b = self._attempt(tolerance)
-            products = _exact_sums(self.rows, self.W, beta, self.params)
-            if not self.params.positive_semidefinite or self.dual(beta, products) >= floor:
+            products = _exact_sums(self.rows, self.W, beta, self.problem)
+            if not self.problem.positive_semidefinite or self.dual(beta, products) >= floor:
                 return beta, b
             tolerance /= 10
         return self.before, self.b
 
     def _attempt(self, tolerance: float) -> tuple[np.ndarray, float]:
-        W, params = self.W, self.params
+        W, problem = self.W, self.problem
         assert W.u is not None
-        if params.task != "svc" or not (self.g.any() or self.start.any()):
-            return _solve_task(self.rows, W, params, tolerance, self.g)
+        if problem.task != "svc" or not (self.g.any() or self.start.any()):
+            return _solve_task(self.rows, W, problem, tolerance, self.g)
         # LIBSVM begins at 0, so it is asked for the distance from `start`, which goes towards
         # `side` only: min 1/2 a' Q a - sum_i side_i targets_i a_i, 0 <= a <= C, sum side_i a_i = 0.
         side = np.where(self.start == 0, W.y, -W.y)
         targets = W.y - self.g - self.lifted
-        C = params.bounds[0]
+        C = problem.bounds[0]
         if isinstance(self.rows, Gram) and self.rows.lean((side - targets) / C):
-            moved, b = solve(self.rows, np.append(side, [1.0, -1.0]), params, tolerance)
+            moved, b = solve(self.rows, np.append(side, [1.0, -1.0]), problem, tolerance)
             if moved[-2] == C and moved[-1] == -C:
                 return self.start + moved[:-2], b
         # As an epsilon-SVR, of twice as many variables. Exact if and only if |f - y| <= 2 M over
         # W; checked by the signs.
         M = 2.0 ** math.ceil(math.log2(1000 * (1 + np.abs(W.u + self.b).max())))
         while True:
-            moved, b = solve(self.rows, targets + side * M, params, tolerance, epsilon=M)
+            moved, b = solve(self.rows, targets + side * M, problem, tolerance, epsilon=M)
             if (side * moved >= 0).all():
                 return self.start + moved, b
             M *= 16
 
 
-def _at_bound(beta: np.ndarray, params: Params) -> np.ndarray:
+def _at_bound(beta: np.ndarray, problem: Problem) -> np.ndarray:
     """beta where it is at C, for as many rows of either sign; elsewhere 0. (m,) float64."""
-    sides = [np.flatnonzero(sign * beta >= params.bounds[0]) for sign in (1, -1)]
+    sides = [np.flatnonzero(sign * beta >= problem.bounds[0]) for sign in (1, -1)]
     balanced = min(map(len, sides))
     start = np.zeros(len(beta))
     for side in sides:
@@ -161,22 +160,22 @@ def _at_bound(beta: np.ndarray, params: Params) -> np.ndarray:
 
 
 def _solve_task(
-    rows: Nodes | Gram, W: Points, params: Params, tolerance: float, g: np.ndarray | float = 0.0
+    rows: Nodes | Gram, W: Points, problem: Problem, tolerance: float, g: np.ndarray | float = 0.0
 ) -> tuple[np.ndarray, float]:
     """The task as LIBSVM has it; g moves the targets of a regression, elsewhere it is 0."""
     y = W.y
-    if params.task == "svr":
-        return solve(rows, y - g, params, tolerance, epsilon=params.epsilon)
-    if params.task == "svc" and np.all(y == y[0]):
+    if problem.task == "svr":
+        return solve(rows, y - g, problem, tolerance, epsilon=problem.epsilon)
+    if problem.task == "svc" and np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
-    return solve(rows, y, params, tolerance)
+    return solve(rows, y, problem, tolerance)
 
 
-def _exact_sums(rows: Nodes | Gram, W: Points, beta: np.ndarray, params: Params) -> np.ndarray:
+def _exact_sums(rows: Nodes | Gram, W: Points, beta: np.ndarray, problem: Problem) -> np.ndarray:
     """sum_j beta_j K(w_j, w_i) in float64; (|W|,)."""
     if isinstance(rows, Gram):
         return rows.times(beta)
     dense = prefers_dense(len(W), W.X.shape[1], W.X.nnz)
-    space = Space(Kernel.of(params), dense, None, np.float64)
+    space = Space(Kernel.of(problem), dense, None, np.float64)
     used = np.flatnonzero(beta)
     return Expansion(space, W.X[used], beta[used]).values(W.X)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from randsvm.parameters.svm import Params
+from randsvm.parameters.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class OneClass(Task):
         return 0.0
 
 
-def task_of(params: Params) -> Task:
-    """The row of the table that `params` names."""
-    if params.task == "svr":
-        return Svr(epsilon=params.epsilon)
-    return OneClass(params.total) if params.task == "one-class" else Svc()
+def task_of(problem: Problem) -> Task:
+    """The row of the table that `problem` names."""
+    if problem.task == "svr":
+        return Svr(epsilon=problem.epsilon)
+    return OneClass(problem.total) if problem.task == "one-class" else Svc()

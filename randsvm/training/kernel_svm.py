@@ -45,13 +45,15 @@ from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.models.model import Known, Model
 from randsvm.parameters.option import command_line
+from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.svm import libsvm
 from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
-from randsvm.svm.scan import Certificate, Starter, Violators, cold_start, evaluate
+from randsvm.svm.scan import Certificate, Scan, Starter, Violators, cold_start
 from randsvm.svm.solution import SV
+from randsvm.svm.working_set import WorkingSet
 from randsvm.training import grid_search, platt, several_classes
 from randsvm.training.cross_validation import Decision
 from randsvm.training.linear_svm import random_map
@@ -63,7 +65,7 @@ from randsvm.training.run import (
     TimeLimitError,
     check_paths,
 )
-from randsvm.training.several_classes import Machine, Problem, Subject, problems
+from randsvm.training.several_classes import Machine, Subject, Subtask, subtasks
 from randsvm.training.stopping import (
     NO_VIOLATORS,
     TIME_LIMIT,
@@ -91,15 +93,14 @@ GAP_FOR_K = "--gap decides when to end: -k is not used"
 class _Plan:
     """An algorithm with its own parameters filled in.
 
-    run: the algorithm but for D and what every algorithm gets. rows: of the first subproblem.
+    run: the algorithm but for D and what every algorithm gets. W: its working sets.
     rules: what ends it besides V = 0 and Job. configuration: its own options, resolved. notices:
     what the user should know.
     """
 
     name: str
     run: Callable[..., SV]
-    rows: int
-    params: Params
+    W: WorkingSet
     rules: list[Rule]
     configuration: list[str]
     notices: list[str]
@@ -121,19 +122,18 @@ def train_randsvm(
     """
     job = job or Job()
 
-    def plan(D: Dataset, params: Params) -> _Plan:
-        if job.stop.gap is None and params.task != "one-class":
+    def plan(D: Dataset, problem: Problem) -> _Plan:
+        if job.stop.gap is None and problem.task != "one-class":
             own = algorithm.resolved(D.n)
             assert own.support_bound and own.sample_size
-            r, rules = own.sample_size, [support_bound(own.support_bound)]
-            notices = [] if params.kernel == "rbf" else [FORMULA_FOR_K]
+            W, rules = WorkingSet(own.sample_size), [support_bound(own.support_bound)]
+            notices = [] if problem.kernel == "rbf" else [FORMULA_FOR_K]
         else:
             own = algorithm
-            r, params, rules, notices = _working_set(own.sample_size, D, params, job.resources)
+            W, rules, notices = _working_set(own.sample_size, D, problem, job.resources)
             if own.support_bound is not None and job.stop.gap is not None:
                 own, notices = replace(own, support_bound=None), [*notices, GAP_FOR_K]
-        run = partial(randsvm, r=r)
-        return _Plan("randsvm", run, r, params, rules, command_line(own), notices)
+        return _Plan("randsvm", randsvm, W, rules, command_line(own), notices)
 
     return _train(data, model, params, plan, job, watch)
 
@@ -154,45 +154,44 @@ def train_osuna(
     """
     job = job or Job()
 
-    def plan(D: Dataset, params: Params) -> _Plan:
+    def plan(D: Dataset, problem: Problem) -> _Plan:
         own = algorithm
-        size, params, rules, notices = _working_set(own.working_set, D, params, job.resources)
+        W, rules, notices = _working_set(own.working_set, D, problem, job.resources)
         name, decompose = ("osuna-closest", osuna_closest) if closest else ("osuna", osuna)
-        run = partial(decompose, size=size, swap=own.swap)
-        return _Plan(name, run, size, params, rules, command_line(own), notices)
+        run = partial(decompose, swap=own.swap)
+        return _Plan(name, run, W, rules, command_line(own), notices)
 
     return _train(data, model, params, plan, job, watch)
 
 
 def _working_set(
-    size: int | None, D: Dataset, params: Params, resources: Resources
-) -> tuple[int, Params, list[Rule], list[str]]:
-    """The size of the first working set, how it grows, and what ends a run that cannot grow.
+    size: int | None, D: Dataset, problem: Problem, resources: Resources
+) -> tuple[WorkingSet, list[Rule], list[str]]:
+    """The working sets, what ends a run that cannot make them larger, and what to say of them.
 
-    Bounded support vectors are held outside of it, except with class weights: LIBSVM has no form
-    for two bounds with a linear term, so there every support vector must be inside.
+    Bounded support vectors are frozen outside of them, except with class weights: LIBSVM has no
+    form for two bounds with a linear term, so there every support vector must be inside.
     """
     first = size or OsunaParams.smallest(D.n, D.nnz / D.n)
-    if params.one_bound:
+    if problem.one_bound:
         growth = 0.0 if size else OsunaParams.GROWTH
-        return first, replace(params, freeze=True, growth=growth), [], []
+        return WorkingSet(first, freeze=True, growth=growth), [], []
     room, why = resources.rows_in_a_solve(D.nnz / D.n), "with class weights"
-    if params.task == "one-class":
+    if problem.task == "one-class":
         # sum alpha = nu n with alpha <= 1 takes more rows than nu n.
-        first, why = max(first, math.ceil(OsunaParams.ONE_CLASS * params.total)), "for one-class"
+        first, why = max(first, math.ceil(OsunaParams.ONE_CLASS * problem.total)), "for one-class"
         first = min(first, D.n)
         if first > room:
             raise ParameterError(
                 f"one-class needs a working set of {first} rows ({OsunaParams.ONE_CLASS:g} nu n), "
                 f"which this --memory does not hold: give more, lower -n, or use sgd"
             )
-    most = max(first, room)
+    W = WorkingSet(first, growth=OsunaParams.INSIDE_GROWTH, most=max(first, room))
     notice = (
         f"{why} the working set holds every support vector: it begins with {first} rows and may "
-        f"grow to {min(most, D.n)} in this --memory"
+        f"grow to {min(W.most, D.n)} in this --memory"
     )
-    params = replace(params, growth=OsunaParams.INSIDE_GROWTH, most=most)
-    return first, params, [working_set_full(first)], [notice]
+    return W, [working_set_full(W)], [notice]
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ class _Training:
     """What is to be trained, and how parameters become machines."""
 
     subject: Subject
-    plan_for: Callable[[Dataset, Params], _Plan]
+    plan_for: Callable[[Dataset, Problem], _Plan]
     job: Job
 
     @property
@@ -210,21 +209,24 @@ class _Training:
     def map_of(self, params: Params) -> RandomMap | None:
         return random_map(params, len(self.D.header.features), self.job.run.seed)
 
-    def plans(self, D: Dataset, params: Params) -> Iterator[tuple[Problem, _Plan]]:
-        """The problems of D or of a view of it, each with its plan."""
+    def plans(
+        self, D: Dataset, params: Params, at_once: int = 1
+    ) -> Iterator[tuple[Subtask, _Plan]]:
+        """The subtasks of D or of a view of it, each with its plan; at_once: how many such views
+        share LIBSVM's cache."""
         mapping = self.map_of(params)
-        params = params.resolved(D.n, len(D.header.features))
+        params = params.resolved(len(D.header.features))
         if mapping is not None:
             D, params = D.mapped(mapping), replace(params, kernel="linear", components=None)
-        for problem in problems(D, params):
-            yield problem, self.plan_for(problem.D, problem.params)
+        for subtask in subtasks(D, params, self.job.resources.libsvm_megabytes / at_once):
+            yield subtask, self.plan_for(subtask.D, subtask.problem)
 
     def fit(self, D: Dataset, params: Params) -> Decision:
         """What is learnt from a view of D; for scores, without a closing evaluation."""
-        solutions, params = [], replace(params, cache=params.cache / self.at_once)
-        for problem, plan in self.plans(D, params):
-            best = Best()
-            solutions.append(_solve(problem, plan, self.job, best, best.see)[0])
+        solutions = []
+        for subtask, plan in self.plans(D, params, self.at_once):
+            best, scan = Best(), Scan(subtask.D)
+            solutions.append(_solve(subtask, plan, self.job, scan, best, best.see)[0])
         machine, mapping = Machine.of(solutions), self.map_of(params)
         if mapping is None:
             return machine.decision
@@ -238,26 +240,23 @@ class _Training:
 
 
 def _solve(
-    problem: Problem,
+    subtask: Subtask,
     plan: _Plan,
     job: Job,
+    scan: Scan,
     best: Best,
     watch: Callable[[SV, Violators], None],
     rules: Sequence[Rule] = (),
     start: Starter = cold_start,
 ) -> tuple[SV, str]:
-    """One algorithm on one problem: its answer, and what ended it."""
+    """One algorithm on one subtask: its answer, and what ended it."""
     limits = job.stop
     own = [] if limits.gap is None else [gap_reached(best, limits.gap)]
     own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
     stop = Stop([*plan.rules, *own, *rules, no_progress()])
+    rng = Draws(job.run.seed)
     last = plan.run(
-        problem.D,
-        stop=stop,
-        params=plan.params,
-        rng=Draws(job.run.seed),
-        watch=watch,
-        start=start,
+        scan, plan.W, stop=stop, problem=subtask.problem, rng=rng, watch=watch, start=start
     )
     # A solution without violators is the answer; else the one of lowest P is the best.
     SV = last if stop.reason == NO_VIOLATORS else best.solution
@@ -269,7 +268,7 @@ def _train(
     data: str,
     model: str,
     params: Params,
-    plan_for: Callable[[Dataset, Params], _Plan],
+    plan_for: Callable[[Dataset, Problem], _Plan],
     job: Job,
     watch: Watch,
 ) -> Trained:
@@ -285,18 +284,17 @@ def _train(
     progress = _Progress(began, job.limits.time_limit, watch)
     with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
         subject = Subject.of(whole, data, params.task)
-        params = replace(params, cache=job.resources.libsvm_megabytes)
         training = _Training(subject, plan_for, job)
         if (mapping := training.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
-        params = params.resolved(whole.n, whole.d)
-        problem, plan = next(training.plans(subject.D, params))
+        params = params.resolved(whole.d)
+        subtask, plan = next(training.plans(subject.D, params))
         if old is not None:
-            warm_start(problem.D, old)  # which refuses other labels before hours of work
+            warm_start(subtask.D, old)  # which refuses other labels before hours of work
         common = command_line(job.stop, job.run, job.search)
         words = command_line(params, grid=job.search.grid)
         repeat = [*words, *plan.configuration, *common, *command_line(job.limits)]
-        rows = min(plan.rows, whole.n)
+        rows = min(plan.W.r, whole.n)
         tell(
             Started(
                 algorithm=plan.name,
@@ -310,7 +308,7 @@ def _train(
                 pass_bytes=whole.store.nbytes,
                 place=whole.store.place,
                 working_set=rows,
-                solve_bytes=libsvm.memory_of(rows, problem.D.nnz / problem.D.n, params),
+                solve_bytes=libsvm.memory_of(rows, subtask.D.nnz / subtask.D.n, subtask.problem),
             )
         )
         for text in [*_peculiarities(whole, params), *plan.notices]:
@@ -341,7 +339,7 @@ def _to_start_from(path: str) -> KernelModel:
 
 @dataclass(frozen=True)
 class _Solved:
-    """The answer to one problem. violators None: not counted; see Trained."""
+    """The answer to one subtask. violators None: not counted; see Trained."""
 
     SV: SV
     certificate: Certificate
@@ -371,9 +369,9 @@ class _Trial:
         progress.spare(self.params.probability)
         left = several_classes.count(D, self.params)
         try:
-            for problem, plan in training.plans(D, self.params):
-                progress.begin(problem, left)
-                self.solved.append(self._solve(problem, plan))
+            for subtask, plan in training.plans(D, self.params):
+                progress.begin(subtask, left)
+                self.solved.append(self._solve(subtask, plan))
                 left -= 1
                 if left and progress.over:
                     self._leave_rest(TIME_LIMIT)
@@ -389,19 +387,21 @@ class _Trial:
                 self.save(str(signal))
             raise
 
-    def _solve(self, problem: Problem, plan: _Plan) -> _Solved:
-        progress, job = self.progress, self.training.job
-        start = cold_start if self.old is None else warm_start(problem.D, self.old)
+    def _solve(self, subtask: Subtask, plan: _Plan) -> _Solved:
+        progress, job, scan = self.progress, self.training.job, Scan(subtask.D)
+        start = cold_start if self.old is None else warm_start(subtask.D, self.old)
         rules = [] if job.limits.time_limit is None else [time_limit(lambda: progress.deadline)]
         try:
-            SV, reason = _solve(problem, plan, job, progress.best, progress.iteration, rules, start)
+            SV, reason = _solve(
+                subtask, plan, job, scan, progress.best, progress.iteration, rules, start
+            )
         except TimeLimitError:
             if progress.best.solution is None:
-                return self._nothing(problem, TIME_LIMIT)
+                return self._nothing(subtask, TIME_LIMIT)
             SV, reason = progress.best.solution, TIME_LIMIT
         if not progress.time_to_evaluate():
             return self._running(SV, reason)
-        V = evaluate(problem.D, SV, Draws(job.run.seed))
+        V = scan.evaluate(SV, Draws(job.run.seed))
         # Any round's D bounds the optimum from below.
         dual = max(progress.best.dual, V.certificate.dual)
         return _Solved(SV, replace(V.certificate, dual=dual), V.count, True, reason)
@@ -410,8 +410,8 @@ class _Trial:
         """The best solution so far with the certificate of the running values."""
         return _Solved(SV, self.progress.best.certificate, None, False, reason)
 
-    def _nothing(self, problem: Problem, reason: str) -> _Solved:
-        SV, certificate = problem.nothing()
+    def _nothing(self, subtask: Subtask, reason: str) -> _Solved:
+        SV, certificate = subtask.nothing()
         return _Solved(SV, certificate, None, False, reason)
 
     def _keep_best(self, reason: str) -> None:
@@ -422,8 +422,8 @@ class _Trial:
     def _leave_rest(self, reason: str) -> None:
         """Classes that were never begun have f = -1: said only where all others are below."""
         plans = self.training.plans(self.training.D, self.params)
-        for problem, _ in itertools.islice(plans, len(self.solved), None):
-            self.solved.append(self._nothing(problem, reason))
+        for subtask, _ in itertools.islice(plans, len(self.solved), None):
+            self.solved.append(self._nothing(subtask, reason))
 
     def _fit_sigmoid(self) -> None:
         """Probabilities, if there is time for them: the machines are trained already."""
@@ -474,7 +474,7 @@ class _Trial:
             "d": str(D.original.d),
             "nnz": str(D.header.nnz),
             "digest": D.header.digest,
-            "C": repr(self.params.C),
+            "C": repr(self.params.cost),
             "lambda": repr(_lambda(D.n, self.params)),
             "primal": repr(outcome.primal),
             "dual": repr(outcome.dual),
@@ -512,7 +512,7 @@ class _Trial:
         used, columns = np.unique(X.indices, return_inverse=True)
         return KernelModel(
             task=task,
-            kernel=Kernel.of(machine.params),
+            kernel=Kernel.of(machine.problem),
             Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(X.shape[0], len(used))),
             features=features[used],
             beta=machine.beta,
@@ -551,7 +551,7 @@ class _Progress:
         self.closing = False
         # What a scan of all support vectors takes.
         self.scan_seconds = 0.0
-        self.problem: Problem | None = None
+        self.subtask: Subtask | None = None
 
     @property
     def middle(self) -> float:
@@ -564,11 +564,11 @@ class _Progress:
         now = time.perf_counter()
         self.trained = now + (self.end - now) / (1 + PROBABILITY_TIME * probability)
 
-    def begin(self, problem: Problem, left: int) -> None:
+    def begin(self, subtask: Subtask, left: int) -> None:
         """The first of `left` problems begins: it has its share of the time that is left."""
         now = time.perf_counter()
         self.ends = now + (self.trained - now) / left
-        self.problem, self.begun, self.closing = problem, self.begun + 1, False
+        self.subtask, self.begun, self.closing = subtask, self.begun + 1, False
         self.best, self.scan_seconds = Best(), 0.0
 
     @property
@@ -591,18 +591,18 @@ class _Progress:
 
     def __call__(self, event: object) -> None:
         self.watch(event)
-        if self.problem is None or self.closing:
+        if self.subtask is None or self.closing:
             return
         late = self.deadline if self.best.solution else self.trained - LATE
         if (self.best.solution or self.begun > 1) and time.perf_counter() >= late:
             raise TimeLimitError
 
     def iteration(self, SV: SV, V: Violators) -> None:
-        self.scan_seconds = V.seconds
+        self.scan_seconds = V.full_scan_seconds
         self.count += 1
         self.solve_seconds += SV.solve.seconds
         self.best.see(SV, V)
-        assert self.problem is not None
+        assert self.subtask is not None
         event = Iteration(
             number=self.count,
             seconds=self.seconds,
@@ -613,10 +613,10 @@ class _Progress:
             bounded=SV.bounded_count,
             violators=V.count,
             changed=V.changed,
-            scan_seconds=V.scanned,
+            scan_seconds=V.seconds,
             gap=self.best.certificate.gap,
-            bytes_read=self.problem.D.bytes_read,
-            machine=self.problem.name,
+            bytes_read=self.subtask.D.bytes_read,
+            machine=self.subtask.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,
         )
@@ -636,4 +636,4 @@ def _peculiarities(D: Dataset, params: Params) -> list[str]:
 
 def _lambda(n: int, params: Params) -> float:
     """lambda = 1/(C n): the same scale of regularisation as CS246, Pegasos and scikit-learn."""
-    return 1 / (params.C * n)
+    return 1 / (params.cost * n)

@@ -23,6 +23,7 @@ from randsvm.files import display_name
 from randsvm.kernels.expansion import Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
+from randsvm.parameters.problem import Problem
 from randsvm.parameters.svm import Params
 from randsvm.svm.scan import Certificate
 from randsvm.svm.solution import SV
@@ -35,13 +36,13 @@ MOST_CLASSES = 1000
 
 
 @dataclass(frozen=True)
-class Problem:
+class Subtask:
     """What one solution is for: D with y = -1/+1 (a regression's targets, novelty detection's 0),
-    and params with the weights of its two sides. name: the class that is y = +1; empty where there
-    is no other problem."""
+    and the problem with the bounds of its two sides. name: the class that is y = +1; empty where
+    there is no other subtask."""
 
     D: Dataset
-    params: Params
+    problem: Problem
     name: str = ""
 
     def nothing(self) -> tuple[SV, Certificate]:
@@ -51,9 +52,9 @@ class Problem:
         assert D.targets is not None
         rows = int(np.array(D.header.counts) @ (D.targets > 0))
         empty = Points(np.empty(0, np.int64), sparse.csr_matrix((0, D.d), dtype=np.float32), EMPTY)
-        primal = 2.0 * self.params.bounds[0] * rows
-        return SV(empty, EMPTY, -1.0, self.params), Certificate(
-            primal, 0.0, self.params.positive_semidefinite
+        primal = 2.0 * self.problem.bounds[0] * rows
+        return SV(empty, EMPTY, -1.0, self.problem), Certificate(
+            primal, 0.0, self.problem.positive_semidefinite
         )
 
 
@@ -98,28 +99,33 @@ class Subject:
         return replace(self, D=self.D.scaled(scaling))
 
 
-def problems(D: Dataset, params: Params) -> Iterator[Problem]:
-    """The problems of D, whose y are places of labels (`dataset.labelled_classes`), targets, or
+def subtasks(D: Dataset, params: Params, kernel_cache: float) -> Iterator[Subtask]:
+    """The subtasks of D, whose y are places of labels (`dataset.labelled_classes`), targets, or
     for novelty detection anything. Made one after the other: each has running values of its own."""
+
+    def problem(weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
+        return params.problem(D.n, weights, kernel_cache)
+
     if params.task == "svr":
-        yield Problem(D, params)
+        yield Subtask(D, problem())
         return
     if params.task == "one-class":
-        yield Problem(dataset.one_class(D), params)
+        yield Subtask(dataset.one_class(D), problem())
         return
     assert D.targets is not None
     order = np.argsort(D.targets).tolist()
     names, counts = [D.header.names[i] for i in order], [D.header.counts[i] for i in order]
     if len(names) == 2:
-        yield Problem(dataset.against_the_rest(D, 0), params.weighted(names, counts))
+        weights = params.side_weights(names, counts)
+        yield Subtask(dataset.against_the_rest(D, 0), problem(weights))
         return
     for place, name in enumerate(names):
-        weighted = params.against_the_rest(place, names, counts)
-        yield Problem(dataset.against_the_rest(D, place), weighted, name)
+        weights = params.one_vs_rest_weights(place, names, counts)
+        yield Subtask(dataset.against_the_rest(D, place), problem(weights), name)
 
 
 def count(D: Dataset, params: Params) -> int:
-    """How many `problems` there are."""
+    """How many `subtasks` there are."""
     classes = len(D.header.names) if params.task == "svc" else 1
     return classes if classes > 2 else 1
 
@@ -134,7 +140,7 @@ class Machine:
     points: Points
     beta: np.ndarray
     b: np.ndarray
-    params: Params
+    problem: Problem
 
     @staticmethod
     def of(solutions: Sequence[SV]) -> Machine:
@@ -144,7 +150,7 @@ class Machine:
         for column, one in enumerate(solutions):
             beta[np.searchsorted(rows, one.points.rows), column] = one.beta
         b = np.array([one.b for one in solutions])
-        return Machine(every[first], beta, b, solutions[0].params)
+        return Machine(every[first], beta, b, solutions[0].problem)
 
     def decision(self, X: Matrix) -> np.ndarray:
         """f of each row, (m, K) float64."""
@@ -154,4 +160,4 @@ class Machine:
     def _expansion(self) -> Expansion:
         Z = self.points.X
         dense = prefers_dense(len(self.points), Z.shape[1], Z.nnz)
-        return Expansion(Space(Kernel.of(self.params), dense, None, np.float64), Z, self.beta)
+        return Expansion(Space(Kernel.of(self.problem), dense, None, np.float64), Z, self.beta)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from randsvm.svm.scan import Certificate, Violators
 from randsvm.svm.solution import SV
+from randsvm.svm.working_set import WorkingSet
 
 Rule = Callable[[SV, Violators], str]
 
@@ -64,11 +65,11 @@ def support_bound(k: int) -> Rule:
     return rule
 
 
-def working_set_full(first: int) -> Rule:
+def working_set_full(W: WorkingSet) -> Rule:
     """There is no room left for a violator beside the support vectors."""
 
     def rule(SV: SV, V: Violators) -> str:
-        return "" if SV.room(first) else f"working set full with {len(SV)} support vectors"
+        return "" if W.room(SV) else f"working set full with {len(SV)} support vectors"
 
     return rule
 
@@ -100,6 +101,11 @@ def time_limit(ends: Callable[[], float]) -> Rule:
     return rule
 
 
+# The answer of a rule that asks for more precise solves instead of the end of the run.
+SOLVE_MORE_PRECISELY = "solve more precisely"
+PRECISION = 0.1
+
+
 def no_progress() -> Rule:
     """Two rounds without progress: solve more precisely once, then give up."""
     dual, count, idle, sharpened = float("-inf"), math.inf, 0, False
@@ -114,22 +120,27 @@ def no_progress() -> Rule:
             return ""
         if sharpened:
             return "no progress"
-        SV.precision, idle, sharpened = 0.1, 0, True
-        return ""
+        idle, sharpened = 0, True
+        return SOLVE_MORE_PRECISELY
 
     return rule
 
 
 @dataclass
 class Stop:
-    """The rules of a run, in order; remembers the reason of the first that answered."""
+    """The rules of a run, in order; remembers the reason of the first that answered. precision:
+    factor on the tolerance of the solves from here on."""
 
     rules: list[Rule]
     reason: str = field(default=NO_VIOLATORS, init=False)
+    precision: float = field(default=1.0, init=False)
 
     def __call__(self, SV: SV, V: Violators) -> bool:
         # Every rule is asked every time: some count.
         answers = [answer for rule in self.rules if (answer := rule(SV, V))]
+        if SOLVE_MORE_PRECISELY in answers:
+            self.precision = PRECISION
+            answers.remove(SOLVE_MORE_PRECISELY)
         if answers:
             self.reason = answers[0]
         return bool(answers)

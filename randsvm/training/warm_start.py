@@ -13,10 +13,11 @@ from randsvm.errors import ModelError
 from randsvm.kernels.expansion import Expansion, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
-from randsvm.parameters.svm import Params
+from randsvm.parameters.problem import Problem
 from randsvm.svm.scan import RowCounter, Start, Starter
 from randsvm.svm.solution import SV, Bound
 from randsvm.svm.tasks import task_of
+from randsvm.svm.working_set import WorkingSet
 
 
 def warm_start(D: Dataset, model: KernelModel) -> Starter:
@@ -29,26 +30,26 @@ def warm_start(D: Dataset, model: KernelModel) -> Starter:
     """
     column, sign = _orientation(D, model)
 
-    def start(D: Dataset, r: int, params: Params, rng: Draws) -> Start:
-        inside = _inside_the_margin(D, model, column, sign, params)
+    def start(D: Dataset, W: WorkingSet, problem: Problem, rng: Draws) -> Start:
+        inside = _inside_the_margin(D, model, column, sign, problem)
         draw = rng.next()
         extra = np.empty(0, np.int64)
-        if params.task == "svc":
+        if problem.task == "svc":
             extra = D.sample_of_each_class(draw, CLASS_ROWS)
-        if not params.freeze:
+        if not W.freeze:
             rows = inside.rows
-            chosen = Smallest.of(r, rows, draw.keys(0, D.n)[rows]).rows
+            chosen = Smallest.of(W.r, rows, draw.keys(0, D.n)[rows]).rows
             # One-class cannot do with fewer rows than nu n.
-            fill = D.sample(draw, r) if params.total and len(chosen) < r else extra
+            fill = D.sample(draw, W.r) if problem.total and len(chosen) < W.r else extra
             return D.points(np.union1d(chosen, fill)), None
-        W, N = _split_start(inside, r, params)
-        working = D.points(np.union1d(W, np.setdiff1d(extra, N)))
+        near, N = _split_start(inside, W, problem)
+        working = D.points(np.union1d(near, np.setdiff1d(extra, N)))
         held = D.points(N)
-        beta = params.bounds[0] * inside.side[np.searchsorted(inside.rows, N)]
+        beta = problem.bounds[0] * inside.side[np.searchsorted(inside.rows, N)]
         dense = prefers_dense(D.n, D.d, D.nnz)
-        space = Space(Kernel.of(params), dense, None, np.float64)
+        space = Space(Kernel.of(problem), dense, None, np.float64)
         u = Expansion(space, held.X, beta).values(working.X)
-        nothing = SV(working.first(0), np.empty(0), sign * float(model.b[column]), params)
+        nothing = SV(working.first(0), np.empty(0), sign * float(model.b[column]), problem)
         return replace(working, u=u), Bound(held, beta, nothing)
 
     return start
@@ -63,12 +64,12 @@ class _Inside:
     side: np.ndarray
 
 
-def _split_start(inside: _Inside, r: int, params: Params) -> tuple[np.ndarray, np.ndarray]:
+def _split_start(inside: _Inside, W: WorkingSet, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the working set, the closest to the margin, and a balanced bound set of others."""
     rows, distance, side = inside.rows, inside.distance, inside.side
-    on_margin = int((distance <= 2 * params.tolerance).sum())
+    on_margin = int((distance <= 2 * problem.tolerance).sum())
     order = np.argsort(distance, kind="stable")
-    beyond = order[max(r, int(params.growth * on_margin)) :]
+    beyond = order[max(W.r, int(W.growth * on_margin)) :]
     half = min(int((side[beyond] > 0).sum()), int((side[beyond] < 0).sum()))
     held = [beyond[side[beyond] * sign > 0][::-1][:half] for sign in (1, -1)]
     N = np.sort(rows[np.concatenate(held)])
@@ -91,10 +92,10 @@ def _orientation(D: Dataset, model: KernelModel) -> tuple[int, float]:
 
 
 def _inside_the_margin(
-    D: Dataset, model: KernelModel, column: int, sign: float, params: Params
+    D: Dataset, model: KernelModel, column: int, sign: float, problem: Problem
 ) -> _Inside:
     """The rows that are not beyond the margin by more than the tolerance under `model`."""
-    task = task_of(params)
+    task = task_of(problem)
 
     def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         found = []
@@ -104,7 +105,7 @@ def _inside_the_margin(
             f = model.decision(model.rows(X.indptr, D.header.features[X.indices], X.data))
             f = sign * f.reshape(len(f), -1)[:, column]
             violation = task.violation(chunk.y, f, 0)
-            inside = np.flatnonzero(violation >= -params.tolerance)
+            inside = np.flatnonzero(violation >= -problem.tolerance)
             side = task.side(chunk.y, f)[inside]
             found.append((inside + chunk.start, np.abs(violation[inside]), side))
         return found

@@ -1,0 +1,43 @@
+"""Problem: what is solved, with every open value filled in. All that svm/ and algorithms/ know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One machine with one decision function, over the rows of one D.
+
+    bounds: of |beta| where beta > 0 and where it is < 0 (C of the class y = +1 and of the class
+    y = -1; 1 for one-class, LIBSVM's scale). epsilon: half width of the tube of a regression.
+    total: sum beta of every solution, nu n for one-class and else 0. tolerance: of the KKT
+    conditions. kernel_cache: size of LIBSVM's, in MB; changes no result, only the time.
+    """
+
+    task: str
+    kernel: str
+    degree: int
+    gamma: float
+    coef0: float
+    bounds: tuple[float, float]
+    epsilon: float
+    total: float
+    tolerance: float
+    shrinking: bool
+    kernel_cache: float = 100.0
+
+    @property
+    def one_bound(self) -> bool:
+        """Whether bounded support vectors can be frozen: all rows have the same C, and LIBSVM has
+        a form with a linear term (not for one-class)."""
+        return self.bounds[0] == self.bounds[1] and self.task != "one-class"
+
+    @property
+    def positive_semidefinite(self) -> bool:
+        """Whether the kernel is: only then D <= optimum <= P holds."""
+        return positive_semidefinite(self.kernel, self.coef0)
+
+
+def positive_semidefinite(kernel: str, coef0: float) -> bool:
+    return kernel in ("linear", "rbf") or (kernel == "poly" and coef0 >= 0)
