@@ -13,11 +13,11 @@ from pathlib import Path
 
 def read(path: str) -> None:
     """With our reader, in one thread; prints what was read, and the seconds without imports."""
-    from randsvm.data.dataset import Reading, load
+    from randsvm.data.dataset import ParseOptions, load
     from randsvm.parameters.run import Resources
 
     began = time.perf_counter()
-    D = load(path, Reading(), Resources(jobs=1))
+    D = load(path, ParseOptions(), Resources(jobs=1))
     print(f"seconds {time.perf_counter() - began}")
     values = [chunk.X.data for shard in D.shards for chunk in D.chunks(shard)]
     print(f"rows {D.n}\nnonzeros {sum(map(len, values))}")

@@ -26,7 +26,7 @@ from scipy import sparse
 from randsvm.arrays import squared_norms
 from randsvm.cli import train as training
 from randsvm.data import dataset, svmlight
-from randsvm.data.dataset import Reading
+from randsvm.data.dataset import ParseOptions
 from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.models import liblinear_format, libsvm_format, model
 from randsvm.parameters.run import Resources
@@ -346,12 +346,12 @@ class Caches:
         return "accepted"
 
     def _load(self) -> list[Any]:
-        reading, resources = Reading(chunk_rows=25), Resources(cache=str(self.cache), jobs=1)
-        with closing(dataset.load(str(self.path), reading, resources)) as D:
+        options, resources = ParseOptions(chunk_rows=25), Resources(cache=str(self.cache), jobs=1)
+        with closing(dataset.load(str(self.path), options, resources)) as D:
             chunks = [D.store.read(number) for number in range(len(D.stored) - 1)]
             arrays = [array.tobytes() for chunk in chunks for array in vars(chunk).values()]
-            header = {**vars(D.header), "features": D.header.features.tolist()}
-            return [header, arrays]
+            summary = {**vars(D.summary), "features": D.summary.features.tolist()}
+            return [summary, arrays]
 
 
 # ---- all three ----------------------------------------------------------------------------------

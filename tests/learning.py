@@ -12,7 +12,7 @@ import numpy as np
 import oracle
 
 from randsvm.cli import train as training
-from randsvm.data import dataset
+from randsvm.data.classes import against_the_rest, labelled_classes
 from randsvm.data.dataset import Dataset
 
 # How many times slower than a desktop this machine may be: for tests that promise seconds.
@@ -48,7 +48,7 @@ MAKERS = {"gaussians": gaussians, "board": board}
 
 def two_classes(whole: Dataset) -> Dataset:
     """The view of a data set with y = +1 for the first label of its model, -1 for the other."""
-    return dataset.against_the_rest(dataset.labelled_classes(whole, "")[0], 0)
+    return against_the_rest(labelled_classes(whole, "")[0], 0)
 
 
 # ---- the optimum ------------------------------------------------------------------------------

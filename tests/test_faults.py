@@ -19,7 +19,7 @@ from learning import board, learn
 from randsvm import api, files
 from randsvm.data import chunks as store
 from randsvm.data import dataset
-from randsvm.data.dataset import Reading
+from randsvm.data.dataset import ParseOptions
 from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, Started, listening
 from randsvm.models.load import load
@@ -205,7 +205,7 @@ def once(kind: type, act: Callable[[], object]) -> Callable[[object], None]:
 
 
 def read(path: Path, resources: Resources | None = None) -> list[list]:
-    with closing(dataset.load(str(path), Reading(), resources or Resources(jobs=1))) as D:
+    with closing(dataset.load(str(path), ParseOptions(), resources or Resources(jobs=1))) as D:
         return [
             [chunk.y.tolist(), chunk.X.toarray().tolist()]
             for shard in D.shards
@@ -321,7 +321,7 @@ def test_a_cache_that_another_run_replaces_at_once_is_used_as_written(
     """Between the moment when it gets its name and the first reading of it."""
     path, cache = folder / "data", Resources(cache=str(folder / "c"))
     expected = read(path)
-    other = Reading(zero_based=zero_based)
+    other = ParseOptions(zero_based=zero_based)
 
     def meanwhile(_: Path) -> None:
         monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 from learning import board, learn
 
 from randsvm.data import dataset, svmlight
-from randsvm.data.dataset import Reading
+from randsvm.data.dataset import ParseOptions
 from randsvm.parameters.run import Resources
 
 # Way of training -> the set, the command.
@@ -42,7 +42,7 @@ TRAININGS = {
 @pytest.fixture(autouse=True)
 def many_shards(monkeypatch):
     """Small sets have what large ones have: several blocks of text, chunks, shards, batches."""
-    monkeypatch.setattr(Reading.__init__, "__defaults__", ("class", False, 100, 1 << 20))
+    monkeypatch.setattr(ParseOptions.__init__, "__defaults__", ("class", False, 100, 1 << 20))
     defaults = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 10_000}
     monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
     monkeypatch.setattr(dataset, "BATCH_ROWS", 300)

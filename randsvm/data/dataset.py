@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -25,12 +25,10 @@ from randsvm.data import cache
 from randsvm.data.batches import Batch
 from randsvm.data.chunks import RawChunk, Store, joined
 from randsvm.data.points import Points
-from randsvm.data.reading import Header, Reading
+from randsvm.data.reading import ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Permuter, Smallest
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
-from randsvm.errors import DataError, waiting
-from randsvm.files import display_name
-from randsvm.kernels.random_features import Prepared, RandomMap
+from randsvm.errors import waiting
 from randsvm.parameters.run import Resources
 from randsvm.startup import undisturbed
 
@@ -76,6 +74,17 @@ class Shard:
         return slice(*np.searchsorted(rows, (self.start, self.stop)))
 
 
+class FeatureMap(Protocol):
+    """What computes other features, such as random ones, from the features of rows."""
+
+    @property
+    def width(self) -> int:
+        """How many there are."""
+
+    def values(self, X: sparse.csr_matrix) -> np.ndarray:
+        """X : (m, d); returns (m, width) float32, C-contiguous."""
+
+
 # --- D -------------------------------------------------------------------------------------
 
 
@@ -100,9 +109,9 @@ class Dataset:
     become when they are read (see `scaled`, `mapped`).
     """
 
-    def __init__(self, header: Header, sizes: np.ndarray, store: Store, jobs: int) -> None:
-        self.header = header
-        self.n, self.nnz, self.d = header.n, header.nnz, len(header.features)
+    def __init__(self, summary: Summary, sizes: np.ndarray, store: Store, jobs: int) -> None:
+        self.summary = summary
+        self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
         self.jobs = jobs
         self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
@@ -113,7 +122,7 @@ class Dataset:
         self.targets: np.ndarray | None = None
         self.chosen: np.ndarray | None = None
         self.scaling: Scaling | None = None
-        self.mapping: Prepared | None = None
+        self.mapping: FeatureMap | None = None
 
     def relabel(self, targets: np.ndarray) -> Dataset:
         """A view whose y is targets[class]; shares the data."""
@@ -144,15 +153,14 @@ class Dataset:
             scaling=scaling, nnz=self.nnz if scaling.shift is None else self.n * self.d
         )
 
-    def mapped(self, mapping: RandomMap) -> Dataset:
-        """A view whose rows are random features of the rows, computed whenever they are read."""
-        prepared = mapping.over(self.header.features)
-        return self._view(mapping=prepared, d=prepared.width, nnz=self.n * prepared.width)
+    def mapped(self, mapping: FeatureMap) -> Dataset:
+        """A view whose rows are features computed from the rows whenever they are read."""
+        return self._view(mapping=mapping, d=mapping.width, nnz=self.n * mapping.width)
 
     @property
     def original(self) -> Dataset:
         """A view of the same rows and labels as they are in the file."""
-        return self._view(scaling=None, mapping=None, d=len(self.header.features))
+        return self._view(scaling=None, mapping=None, d=len(self.summary.features))
 
     def _view(self, **own: Any) -> Dataset:
         view = object.__new__(Dataset)
@@ -185,7 +193,7 @@ class Dataset:
     @cached_property
     def _columns(self) -> np.ndarray | int:
         """How an index becomes a column: an offset, or a table by index."""
-        features = self.header.features
+        features = self.summary.features
         d = len(features)
         if d == 0 or features[-1] - features[0] == d - 1:
             return int(features[0]) if d else 0
@@ -201,7 +209,7 @@ class Dataset:
         if isinstance(how, np.ndarray):
             return how[indices]
         if how < 0:
-            return np.searchsorted(self.header.features, indices).astype(np.int32)
+            return np.searchsorted(self.summary.features, indices).astype(np.int32)
         return indices - np.int32(how)
 
     def chunk(self, number: int) -> Chunk:
@@ -227,7 +235,7 @@ class Dataset:
         Reads one batch ahead in another thread.
         """
         random = draw.stream()
-        count = math.ceil(max(self.stored[-1] / BATCH_ROWS, self.header.nnz / BATCH_NONZEROS))
+        count = math.ceil(max(self.stored[-1] / BATCH_ROWS, self.summary.nnz / BATCH_NONZEROS))
         pieces = self._pieces() if count > 1 else self._whole_chunks()
         groups = np.array_split(random.permutation(len(pieces)), count)
         batches = (self._batch([pieces[i] for i in group], random) for group in groups)
@@ -239,9 +247,9 @@ class Dataset:
             ahead = self.pool.submit(next, batches, None)
             yield batch
 
-    def _mapped(self, batches: Iterator[Batch], mapping: Prepared) -> Iterator[Batch]:
+    def _mapped(self, batches: Iterator[Batch], mapping: FeatureMap) -> Iterator[Batch]:
         """The same steps on random features, few rows at a time, computed ahead by all workers."""
-        width, d = mapping.width, len(self.header.features)
+        width, d = mapping.width, len(self.summary.features)
 
         def mapped(batch: Batch, X: sparse.csr_matrix, rows: np.ndarray) -> Batch:
             m = len(rows)
@@ -304,7 +312,7 @@ class Dataset:
         )
 
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
-        X = sparse.csr_matrix((len(raw.y), len(self.header.features)), dtype=np.float32)
+        X = sparse.csr_matrix((len(raw.y), len(self.summary.features)), dtype=np.float32)
         # Set directly: the constructor would check every index of every chunk on every pass.
         X.data, X.indices = raw.values, self.columns(raw.indices)
         X.indptr = raw.indptr.astype(np.int32) if len(raw.values) < 2**31 else raw.indptr
@@ -415,9 +423,9 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
     return D.points(rows)
 
 
-def load(path: str, reading: Reading, resources: Resources) -> Dataset:
+def load(path: str, options: ParseOptions, resources: Resources) -> Dataset:
     """D, read from `path` or its cache; see cache.read for what it raises."""
-    return Dataset(*cache.read(path, reading, resources), resources.workers)
+    return Dataset(*cache.read(path, options, resources), resources.workers)
 
 
 def scaling_of(D: Dataset, name: str) -> Scaling:
@@ -431,28 +439,3 @@ def scaling_of(D: Dataset, name: str) -> Scaling:
 
     found = functools.reduce(operator.add, filter(None, D.map(of)))
     return Scaling.fitted(name, found, centred=D.nnz >= SPARSE * D.n * D.d)
-
-
-def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
-    """The view of D with y = place of the label in the model, and the places' class numbers.
-
-    Of two labels LIBSVM's first comes first (see `two_classes`), of more the first in the file.
-    Raises DataError when there is only one.
-    """
-    values, names = D.header.values, D.header.names
-    if len(values) == 1:
-        found = f"expected two classes, found only the label {names[0]}"
-        raise DataError(display_name(path), 1, 1, found)
-    order = [1, 0] if tuple(values) == (-1, 1) else list(range(len(values)))
-    return D.relabel(np.argsort(order).astype(float)), order
-
-
-def against_the_rest(D: Dataset, place: int) -> Dataset:
-    """The view of a view of `labelled_classes` with y = +1 for one class, -1 for all others."""
-    assert D.targets is not None
-    return D.relabel(np.where(D.targets == place, 1.0, -1.0))
-
-
-def one_class(D: Dataset) -> Dataset:
-    """The view of D whose labels say nothing: y = 0."""
-    return D.relabel(np.zeros(len(D.header.values)))

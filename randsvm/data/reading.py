@@ -45,7 +45,7 @@ class Digest:
 
 
 @dataclass(frozen=True)
-class Header:
+class Summary:
     """What the first pass learns of the data, besides the chunks.
 
     features : (d,) int32, the distinct indices, sorted, as written in the file.
@@ -64,7 +64,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParseOptions:
     """The options that change what is parsed, and how D is cut. `labels`: class or number."""
 
     labels: Labels = "class"
@@ -73,11 +73,13 @@ class Reading:
     chunk_nonzeros: int = CHUNK_NONZEROS
 
 
-def first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[Header, np.ndarray]:
-    """Parse and validate everything once into `store`; returns the header and the rows of each
+def first_pass(
+    path: str, options: ParseOptions, store: Store, jobs: int
+) -> tuple[Summary, np.ndarray]:
+    """Parse and validate everything once into `store`; returns the summary and the rows of each
     chunk, (chunks,) int64."""
     table, digest = LabelTable(path), Digest()
-    cutter = ChunkCutter(reading.chunk_rows, reading.chunk_nonzeros)
+    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
     features = np.empty(0, np.int32)
     sizes: list[int] = []
     counts = np.zeros(0, np.int64)
@@ -89,10 +91,10 @@ def first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[He
         sizes.append(len(chunk.y))
 
     blocks = read_blocks(
-        path, labels=reading.labels, zero_based=reading.zero_based, jobs=jobs, watch=tell
+        path, labels=options.labels, zero_based=options.zero_based, jobs=jobs, watch=tell
     )
     for block in blocks:
-        if reading.labels == "class":
+        if options.labels == "class":
             y = table.classes(block)
             more = np.bincount(y.astype(np.int64), minlength=len(table))
             counts = more + np.pad(counts, (0, len(table) - len(counts)))
@@ -108,7 +110,7 @@ def first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[He
         keep(cutter.cut())
     if not sizes:
         raise DataError(display_name(path), 1, 1, "expected a row, found an empty file")
-    header = Header(
+    summary = Summary(
         sum(sizes),
         nnz,
         features,
@@ -118,4 +120,4 @@ def first_pass(path: str, reading: Reading, store: Store, jobs: int) -> tuple[He
         queries,
         digest.hexdigest(table.names),
     )
-    return header, np.array(sizes, np.int64)
+    return summary, np.array(sizes, np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
-from randsvm.kernels.expansion import Expansion, Space, prefers_dense
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import libsvm_format
 from randsvm.models.libsvm_format import LibsvmModel
@@ -63,16 +63,11 @@ class KernelModel(Model):
     @cached_property
     def _expansion(self) -> Expansion:
         # float64: labels near the hyperplane come out as svm-predict's do.
-        return self._expansion_of(np.float64)
+        return Expansion.of(self.kernel, self.Z, self.beta)
 
     @cached_property
     def _rough_expansion(self) -> Expansion:
-        return self._expansion_of(np.float32)
-
-    def _expansion_of(self, dtype: type) -> Expansion:
-        m, d = self.Z.shape
-        dense = prefers_dense(m, d, self.Z.nnz)
-        return Expansion(Space(self.kernel, dense, None, dtype), self.Z, self.beta)
+        return Expansion.of(self.kernel, self.Z, self.beta, np.float32)
 
     @cached_property
     def _norm(self) -> float:

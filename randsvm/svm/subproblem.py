@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from randsvm.data.points import Points
-from randsvm.kernels.expansion import Expansion, Space, prefers_dense
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 from randsvm.svm.libsvm import GRAM_MOST, Gram, Nodes, check_values, solve
@@ -175,7 +175,5 @@ def _exact_sums(rows: Nodes | Gram, W: Points, beta: np.ndarray, problem: Proble
     """sum_j beta_j K(w_j, w_i) in float64; (|W|,)."""
     if isinstance(rows, Gram):
         return rows.times(beta)
-    dense = prefers_dense(len(W), W.X.shape[1], W.X.nnz)
-    space = Space(Kernel.of(problem), dense, None, np.float64)
     used = np.flatnonzero(beta)
-    return Expansion(space, W.X[used], beta[used]).values(W.X)
+    return Expansion.of(Kernel.of(problem), W.X[used], beta[used]).values(W.X)

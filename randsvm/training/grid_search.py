@@ -64,7 +64,7 @@ def compared(
     until: the perf_counter() from when on it makes do with what is done, if anything is.
     """
     began = time.perf_counter()
-    digest = crossing.D.header.digest
+    digest = crossing.D.summary.digest
     logged = {
         (line["configuration"], line["digest"]): {name: _with_nan(line[name]) for name in RESULT}
         for line in known.tried

@@ -23,7 +23,7 @@ from randsvm import __version__
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm
 from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, Reading
+from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.data.svmlight import Labels
 from randsvm.errors import Interrupted, ModelError, ParameterError
@@ -207,7 +207,7 @@ class _Training:
         return self.subject.D
 
     def map_of(self, params: Params) -> RandomMap | None:
-        return random_map(params, len(self.D.header.features), self.job.run.seed)
+        return random_map(params, len(self.D.summary.features), self.job.run.seed)
 
     def plans(
         self, D: Dataset, params: Params, at_once: int = 1
@@ -215,9 +215,10 @@ class _Training:
         """The subtasks of D or of a view of it, each with its plan; at_once: how many such views
         share LIBSVM's cache."""
         mapping = self.map_of(params)
-        params = params.resolved(len(D.header.features))
+        params = params.resolved(len(D.summary.features))
         if mapping is not None:
-            D, params = D.mapped(mapping), replace(params, kernel="linear", components=None)
+            D = D.mapped(mapping.over(D.summary.features))
+            params = replace(params, kernel="linear", components=None)
         for subtask in subtasks(D, params, self.job.resources.libsvm_megabytes / at_once):
             yield subtask, self.plan_for(subtask.D, subtask.problem)
 
@@ -230,7 +231,7 @@ class _Training:
         machine, mapping = Machine.of(solutions), self.map_of(params)
         if mapping is None:
             return machine.decision
-        prepared = mapping.over(D.header.features)
+        prepared = mapping.over(D.summary.features)
         return lambda X: machine.decision(prepared.values(X))
 
     @property
@@ -280,9 +281,9 @@ def _train(
         raise ParameterError("--warm-start goes with a kernel, not with --components")
     old = _to_start_from(job.warm_start) if job.warm_start else None
     labels: Labels = "number" if params.task == "svr" else "class"
-    reading = Reading(labels, job.run.zero_based)
+    options = ParseOptions(labels, job.run.zero_based)
     progress = _Progress(began, job.limits.time_limit, watch)
-    with listening(progress), closing(dataset.load(data, reading, job.resources)) as whole:
+    with listening(progress), closing(dataset.load(data, options, job.resources)) as whole:
         subject = Subject.of(whole, data, params.task)
         training = _Training(subject, plan_for, job)
         if (mapping := training.map_of(params)) is not None:
@@ -472,8 +473,8 @@ class _Trial:
             "seed": str(self.training.job.run.seed),
             "n": str(D.n),
             "d": str(D.original.d),
-            "nnz": str(D.header.nnz),
-            "digest": D.header.digest,
+            "nnz": str(D.summary.nnz),
+            "digest": D.summary.digest,
             "C": repr(self.params.cost),
             "lambda": repr(_lambda(D.n, self.params)),
             "primal": repr(outcome.primal),
@@ -489,7 +490,7 @@ class _Trial:
         """The machines as a model of its own: over the features that their support vectors have;
         of random features as w."""
         training, X = self.training, machine.points.X
-        features, task = training.D.header.features, self.params.task
+        features, task = training.D.summary.features, self.params.task
         common: dict[str, Any] = {
             "labels": training.subject.labels,
             "values": training.subject.values,
@@ -627,8 +628,8 @@ class _Progress:
 def _peculiarities(D: Dataset, params: Params) -> list[str]:
     """What is unusual about this data and kernel."""
     notices = []
-    if D.header.queries:
-        notices.append(f"qid: of {D.header.queries} rows ignored")
+    if D.summary.queries:
+        notices.append(f"qid: of {D.summary.queries} rows ignored")
     if not params.positive_semidefinite:
         notices.append("this kernel is not positive semidefinite: P and D certify nothing")
     return notices

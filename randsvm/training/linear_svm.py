@@ -18,7 +18,8 @@ from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Steps
 from randsvm.data import dataset, svmlight
 from randsvm.data.batches import Batch
-from randsvm.data.dataset import Dataset, Reading
+from randsvm.data.classes import one_class
+from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.labels import LabelTable
 from randsvm.data.sampling import Draws, Permuter
 from randsvm.data.svmlight import Labels
@@ -155,7 +156,7 @@ class _Task:
             weights = np.array([(D.n + 1) / (2 * D.n)])
             return _Task(weights, Classes(params.loss, weights), origin=float(weights[0]))
         assert D.targets is not None
-        counts = tuple(D.header.counts[i] for i in np.argsort(D.targets))
+        counts = tuple(D.summary.counts[i] for i in np.argsort(D.targets))
         weights = np.array(class_weights(params.weights, labels, counts))
         crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
         return _Task(weights, Classes(params.loss, weights, crammer_singer), counts=counts)
@@ -181,15 +182,15 @@ class _Training:
     job: Job
 
     def map_of(self, params: SgdParams) -> RandomMap | None:
-        return random_map(params, len(self.subject.D.header.features), self.job.run.seed)
+        return random_map(params, len(self.subject.D.summary.features), self.job.run.seed)
 
     def learning(self, D: Dataset, params: SgdParams, clock: _Clock) -> _Learning:
         """From the subject's rows or a view of them."""
         task, mapping = _Task.of(D, self.subject.labels, params), self.map_of(params)
         if params.task == "one-class":
-            D = dataset.one_class(D)
+            D = one_class(D)
         if mapping is not None:
-            D = D.mapped(mapping)
+            D = D.mapped(mapping.over(D.summary.features))
         began = time.perf_counter()
         R2 = algorithm.mean_squared_norm(D)
         clock.ends -= EVALUATION * (time.perf_counter() - began)
@@ -203,15 +204,15 @@ class _Training:
         linear, mapping = learning.answer, self.map_of(params)
         if mapping is None:
             return linear.decision
-        prepared = mapping.over(D.header.features)
+        prepared = mapping.over(D.summary.features)
         return lambda X: linear.decision(prepared.values(X))
 
 
 def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) -> Learnt:
     labels: Labels = "number" if params.task == "svr" else "class"
-    reading = Reading(labels, job.run.zero_based)
+    options = ParseOptions(labels, job.run.zero_based)
     job = replace(job, search=job.search.resolved())
-    with closing(dataset.load(data, reading, job.resources)) as whole:
+    with closing(dataset.load(data, options, job.resources)) as whole:
         params = params.resolved(whole.n)
         # Weights and their sums are 16 bytes for each feature and class.
         most = min(MOST_CLASSES, max(2, job.resources.memory // (16 * max(whole.d, 1))))
@@ -236,8 +237,8 @@ def _train(data: str, model: str, params: SgdParams, job: Job, clock: _Clock) ->
                 place=whole.store.place,
             )
         )
-        if whole.header.queries:
-            tell(Notice(f"qid: of {whole.header.queries} rows ignored"))
+        if whole.summary.queries:
+            tell(Notice(f"qid: of {whole.summary.queries} rows ignored"))
         training = replace(training, subject=training.subject.scaled(job.run.scale))
 
         def configuration(params: SgdParams) -> list[str]:
@@ -446,9 +447,9 @@ class _Trial:
             "configuration": " ".join(self.configuration),
             "seed": str(seed),
             "n": str(D.n),
-            "d": str(len(D.header.features)),
-            "nnz": str(D.header.nnz),
-            "digest": D.header.digest,
+            "d": str(len(D.summary.features)),
+            "nnz": str(D.summary.nnz),
+            "digest": D.summary.digest,
             "C": repr(C),
             "primal": "unknown" if primal is None else repr(primal),
             "violators": "unknown" if found is None else str(found.violators),
@@ -463,11 +464,11 @@ class _Trial:
             b=linear.b,
             solver=task.judge.solver,
             mapping=self.training.map_of(self.params),
-            features=D.header.features,
+            features=D.summary.features,
             labels=self.training.subject.labels,
             values=self.training.subject.values,
             zero_based=self.training.job.run.zero_based,
-            known=Known.of(D.header.features),
+            known=Known.of(D.summary.features),
             scaling=D.scaling,
             sigmoid=self.sigmoid,
             facts=facts,

@@ -15,12 +15,13 @@ from scipy import sparse
 
 from randsvm.arrays import Matrix
 from randsvm.data import dataset
+from randsvm.data.classes import against_the_rest, labelled_classes, one_class
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.errors import DataError
 from randsvm.events import Notice, tell
 from randsvm.files import display_name
-from randsvm.kernels.expansion import Expansion, Space, prefers_dense
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.problem import Problem
@@ -50,7 +51,7 @@ class Subtask:
         each row of the class has lost 2."""
         D = self.D
         assert D.targets is not None
-        rows = int(np.array(D.header.counts) @ (D.targets > 0))
+        rows = int(np.array(D.summary.counts) @ (D.targets > 0))
         empty = Points(np.empty(0, np.int64), sparse.csr_matrix((0, D.d), dtype=np.float32), EMPTY)
         primal = 2.0 * self.problem.bounds[0] * rows
         return SV(empty, EMPTY, -1.0, self.problem), Certificate(
@@ -73,20 +74,22 @@ class Subject:
         """Raises DataError when there is only one class to tell apart, or more than `most`."""
         if task == "svr":
             return Subject(whole, (), ())
-        header = whole.header
+        summary = whole.summary
         if task == "one-class":
             places = {str(value): place for place, value in enumerate(ONE_CLASS_VALUES)}
             nowhere = len(places)
-            found = [places.get(str(value), nowhere) for value in header.values]
+            found = [places.get(str(value), nowhere) for value in summary.values]
             D = whole.relabel(np.array(found, float))
             return Subject(D, ONE_CLASS_LABELS, ONE_CLASS_VALUES)
-        D, order = dataset.labelled_classes(whole, path)
+        D, order = labelled_classes(whole, path)
         if len(order) > most:
             problem = f"expected at most {most:,} classes, found {len(order):,}"
-            hint = " (-s svr takes numbers as targets)" if isinstance(header.values[0], int) else ""
+            hint = (
+                " (-s svr takes numbers as targets)" if isinstance(summary.values[0], int) else ""
+            )
             raise DataError(display_name(path), 1, 1, problem + hint)
-        names = tuple(header.names[i] for i in order)
-        return Subject(D, names, tuple(header.values[i] for i in order))
+        names = tuple(summary.names[i] for i in order)
+        return Subject(D, names, tuple(summary.values[i] for i in order))
 
     def scaled(self, name: str | None) -> Subject:
         """The same with its features scaled as --scale says."""
@@ -100,7 +103,7 @@ class Subject:
 
 
 def subtasks(D: Dataset, params: Params, kernel_cache: float) -> Iterator[Subtask]:
-    """The subtasks of D, whose y are places of labels (`dataset.labelled_classes`), targets, or
+    """The subtasks of D, whose y are places of labels (`labelled_classes`), targets, or
     for novelty detection anything. Made one after the other: each has running values of its own."""
 
     def problem(weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
@@ -110,23 +113,23 @@ def subtasks(D: Dataset, params: Params, kernel_cache: float) -> Iterator[Subtas
         yield Subtask(D, problem())
         return
     if params.task == "one-class":
-        yield Subtask(dataset.one_class(D), problem())
+        yield Subtask(one_class(D), problem())
         return
     assert D.targets is not None
     order = np.argsort(D.targets).tolist()
-    names, counts = [D.header.names[i] for i in order], [D.header.counts[i] for i in order]
+    names, counts = [D.summary.names[i] for i in order], [D.summary.counts[i] for i in order]
     if len(names) == 2:
         weights = params.side_weights(names, counts)
-        yield Subtask(dataset.against_the_rest(D, 0), problem(weights))
+        yield Subtask(against_the_rest(D, 0), problem(weights))
         return
     for place, name in enumerate(names):
         weights = params.one_vs_rest_weights(place, names, counts)
-        yield Subtask(dataset.against_the_rest(D, place), problem(weights), name)
+        yield Subtask(against_the_rest(D, place), problem(weights), name)
 
 
 def count(D: Dataset, params: Params) -> int:
     """How many `subtasks` there are."""
-    classes = len(D.header.names) if params.task == "svc" else 1
+    classes = len(D.summary.names) if params.task == "svc" else 1
     return classes if classes > 2 else 1
 
 
@@ -158,6 +161,4 @@ class Machine:
 
     @cached_property
     def _expansion(self) -> Expansion:
-        Z = self.points.X
-        dense = prefers_dense(len(self.points), Z.shape[1], Z.nnz)
-        return Expansion(Space(Kernel.of(self.problem), dense, None, np.float64), Z, self.beta)
+        return Expansion.of(Kernel.of(self.problem), self.points.X, self.beta)

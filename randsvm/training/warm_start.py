@@ -10,7 +10,7 @@ from scipy import sparse
 from randsvm.data.dataset import CLASS_ROWS, Dataset, Shard
 from randsvm.data.sampling import Draws, Smallest
 from randsvm.errors import ModelError
-from randsvm.kernels.expansion import Expansion, Space, prefers_dense
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.problem import Problem
@@ -46,9 +46,7 @@ def warm_start(D: Dataset, model: KernelModel) -> Starter:
         working = D.points(np.union1d(near, np.setdiff1d(extra, N)))
         held = D.points(N)
         beta = problem.bounds[0] * inside.side[np.searchsorted(inside.rows, N)]
-        dense = prefers_dense(D.n, D.d, D.nnz)
-        space = Space(Kernel.of(problem), dense, None, np.float64)
-        u = Expansion(space, held.X, beta).values(working.X)
+        u = Expansion.of(Kernel.of(problem), held.X, beta).values(working.X)
         nothing = SV(working.first(0), np.empty(0), sign * float(model.b[column]), problem)
         return replace(working, u=u), Bound(held, beta, nothing)
 
@@ -80,12 +78,12 @@ def _orientation(D: Dataset, model: KernelModel) -> tuple[int, float]:
     """The model's column that is about D's positive class, and the sign of that class there."""
     if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
         return 0, 1.0
-    first = str(D.header.values[int(np.argmax(D.targets))])
+    first = str(D.summary.values[int(np.argmax(D.targets))])
     values = list(map(str, model.values))
-    if sorted(map(str, D.header.values)) != sorted(values):
+    if sorted(map(str, D.summary.values)) != sorted(values):
         raise ModelError(
             f"the model to start from has the labels {list(model.values)}, the data "
-            f"{list(D.header.values)}"
+            f"{list(D.summary.values)}"
         )
     place = values.index(first)
     return (place, 1.0) if len(values) > 2 else (0, 1.0 - 2 * place)
@@ -102,7 +100,7 @@ def _inside_the_margin(
         # The model does its own scaling.
         for chunk in D.original.chunks(shard):
             X = sparse.csr_matrix(chunk.X)
-            f = model.decision(model.rows(X.indptr, D.header.features[X.indices], X.data))
+            f = model.decision(model.rows(X.indptr, D.summary.features[X.indices], X.data))
             f = sign * f.reshape(len(f), -1)[:, column]
             violation = task.violation(chunk.y, f, 0)
             inside = np.flatnonzero(violation >= -problem.tolerance)

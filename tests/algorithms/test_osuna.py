@@ -11,7 +11,7 @@ from learning import Data, answer_of, board, gaussians, kernel, learn, optimum, 
 
 from randsvm.algorithms import osuna
 from randsvm.data import dataset
-from randsvm.data.dataset import Reading
+from randsvm.data.dataset import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.parameters.rounds import OsunaParams
 from randsvm.parameters.run import Resources
@@ -122,7 +122,7 @@ def entrants(data: Data, path, decompose, swap: int):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(osuna, "svmlearn", watched)
-        with closing(dataset.load(str(path), Reading(), Resources(jobs=2))) as whole:
+        with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=2))) as whole:
             D = two_classes(whole)
             decompose(
                 D,

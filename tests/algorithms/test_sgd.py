@@ -23,7 +23,8 @@ from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
 from randsvm.data.batches import Batch
-from randsvm.data.dataset import Reading
+from randsvm.data.classes import labelled_classes
+from randsvm.data.dataset import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.linear_model import LinearModel
@@ -261,8 +262,8 @@ def test_the_logistic_loss_overflows_nowhere(z):
 
 def passes(path: Path, seed: int, epochs: int):
     """The rows of each epoch in the order in which they are learnt: pairs of x (d,) and class."""
-    with closing(dataset.load(str(path), Reading(), Resources(jobs=2))) as whole:
-        view, _ = dataset.labelled_classes(whole, str(path))
+    with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=2))) as whole:
+        view, _ = labelled_classes(whole, str(path))
         batches = algorithm.from_dataset(view, Draws(seed))
         for _ in range(epochs):
             rows = []

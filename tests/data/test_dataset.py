@@ -16,12 +16,13 @@ from learning import two_classes
 
 from randsvm.data import chunks as store
 from randsvm.data import dataset, svmlight
-from randsvm.data.dataset import Reading, labelled_classes, random_subset
+from randsvm.data.classes import labelled_classes
+from randsvm.data.dataset import ParseOptions, random_subset
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.parameters.run import MEGABYTE, Resources
 
-SMALL = Reading(chunk_rows=64, chunk_nonzeros=512)
+SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
 
 
 class LittleMemory(Resources):
@@ -30,8 +31,8 @@ class LittleMemory(Resources):
     data_bytes = 0
 
 
-def load(path: Path, reading: Reading = SMALL, resources: Resources | None = None):
-    return closing(dataset.load(str(path), reading, resources or Resources(jobs=2)))
+def load(path: Path, options: ParseOptions = SMALL, resources: Resources | None = None):
+    return closing(dataset.load(str(path), options, resources or Resources(jobs=2)))
 
 
 def contents(D) -> list[tuple]:
@@ -77,7 +78,7 @@ def test_ram_spill_and_cache_give_the_rows_of_the_file(source, tmp_path):
         with load(source, SMALL, resources) as D:
             assert (D.n, D.d, D.nnz) == (900, used.sum(), np.count_nonzero(X))
             assert (rows_of(D) == X[:, used]).all()
-            assert D.header.features.tolist() == (np.flatnonzero(used) + 1).tolist()
+            assert D.summary.features.tolist() == (np.flatnonzero(used) + 1).tolist()
 
 
 def test_ram_spill_and_cache_agree_on_chunks_digest_points_and_samples(source, tmp_path):
@@ -89,7 +90,7 @@ def test_ram_spill_and_cache_agree_on_chunks_digest_points_and_samples(source, t
             seen.append(
                 (
                     contents(D),
-                    D.header.digest,
+                    D.summary.digest,
                     D.sample(Draw(1, 1), 40).tolist(),
                     (points.rows.tolist(), points.X.toarray().tolist(), points.y.tolist()),
                 )
@@ -120,7 +121,7 @@ def test_cuts_depend_on_the_rows_alone(tmp_path_factory, lengths, rows, nonzeros
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(svmlight.read_blocks, "__kwdefaults__", kwdefaults(block_size))
         for resources in (Resources(jobs=1), LittleMemory(jobs=2)):
-            with load(path, Reading(chunk_rows=rows, chunk_nonzeros=nonzeros), resources) as D:
+            with load(path, ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros), resources) as D:
                 starts = [start for start, *_ in contents(D)]
                 assert starts == expected[:-1]
                 assert [int(x.sum()) for x in rows_of(D)] == lengths
@@ -133,7 +134,7 @@ def kwdefaults(block_size: int) -> dict[str, object]:
 def test_the_digest_is_of_labels_indices_and_values_not_of_their_spelling(small):
     def digest(text: str) -> str:
         with load(small(text)) as D:
-            return D.header.digest
+            return D.summary.digest
 
     plain = digest("+1 1:0.5 3:2\n-1 2:1\n")
     assert digest("# comment\n+1\t1:5e-1 3:2.0\r\n\n-1 2:1 # end") == plain
@@ -170,17 +171,17 @@ def cached(tmp_path):
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     oracle.write_svmlight(path, *oracle.two_gaussians(300))
 
-    def features(reading: Reading = SMALL) -> list:
-        with load(path, reading, resources) as D:
-            return [D.header.features.tolist(), contents(D)]
+    def features(options: ParseOptions = SMALL) -> list:
+        with load(path, options, resources) as D:
+            return [D.summary.features.tolist(), contents(D)]
 
     features()
     return path, Path(str(resources.cache)), features
 
 
-def uncached(path: Path, reading: Reading = SMALL) -> list:
-    with load(path, reading) as D:
-        return [D.header.features.tolist(), contents(D)]
+def uncached(path: Path, options: ParseOptions = SMALL) -> list:
+    with load(path, options) as D:
+        return [D.summary.features.tolist(), contents(D)]
 
 
 def test_a_cache_is_used_while_its_source_is_the_same(cached, monkeypatch):
@@ -213,18 +214,18 @@ def test_a_touched_source_is_read_again(cached, monkeypatch):
 
 def test_a_cache_of_other_options_is_rebuilt(cached):
     path, _, features = cached
-    assert features(Reading(zero_based=True)) == uncached(path, Reading(zero_based=True))
-    assert features(Reading(labels="number")) == uncached(path, Reading(labels="number"))
+    assert features(ParseOptions(zero_based=True)) == uncached(path, ParseOptions(zero_based=True))
+    assert features(ParseOptions(labels="number")) == uncached(path, ParseOptions(labels="number"))
     assert features() == uncached(path)
 
 
 def test_zero_based_text_is_not_read_from_a_one_based_cache_nor_the_other_way(tmp_path):
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     path.write_text("+1 0:1 2:3\n-1 1:1\n")
-    with load(path, Reading(zero_based=True), resources) as D:
-        assert D.header.features.tolist() == [0, 1, 2]
+    with load(path, ParseOptions(zero_based=True), resources) as D:
+        assert D.summary.features.tolist() == [0, 1, 2]
     with pytest.raises(DataError, match=r"a\.svm:1:4: expected an index of 1 or more"):
-        load(path, Reading(), resources)
+        load(path, ParseOptions(), resources)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99, -1])
@@ -251,7 +252,7 @@ def test_a_cache_of_another_source_is_not_used(cached, tmp_path):
     status = path.stat()
     os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
     with load(other, SMALL, Resources(cache=str(cache))) as D:
-        assert [D.header.features.tolist(), contents(D)] == uncached(other)
+        assert [D.summary.features.tolist(), contents(D)] == uncached(other)
 
 
 def test_a_file_that_is_no_cache_is_not_read_as_one(cached):
@@ -487,7 +488,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
     tail = " ".join(f"{j}:1" for j in range(1, nonzeros + 1)) + "\n"
     path = tmp_path / "a"
     path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
-    with load(path, Reading()) as whole:
+    with load(path, ParseOptions()) as whole:
         D, _ = labelled_classes(whole, str(path))
         batches = [batch.classes[batch.order] for batch in D.shuffled(Draw(0, draw))]
     assert len(batches) > 1
@@ -534,7 +535,7 @@ def test_places_in_a_model_begin_with_libsvms_first_label(small, labels, places)
     with load(path) as whole:
         D, order = labelled_classes(whole, str(path))
         assert D.points(np.arange(D.n)).y.tolist() == places
-        names = [whole.header.names[i] for i in order]
+        names = [whole.summary.names[i] for i in order]
         assert [names[place] for place in places] == labels.split()
 
 

@@ -14,7 +14,7 @@ from learning import two_classes
 from scipy import sparse
 
 from randsvm.data import dataset
-from randsvm.data.dataset import Reading
+from randsvm.data.dataset import ParseOptions
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.parameters.run import Resources
@@ -24,7 +24,7 @@ from randsvm.svm.scan import evaluate, violators
 from randsvm.svm.solution import SV
 from randsvm.svm.subproblem import svmlearn
 
-SMALL = Reading(chunk_rows=100)
+SMALL = ParseOptions(chunk_rows=100)
 KERNELS = [
     Params(kernel="linear", gamma=1.0, C=0.5),
     Params(kernel="poly", gamma=0.3, coef0=1.0, degree=3, C=0.1),
@@ -74,10 +74,10 @@ class Case:
 
 
 @contextmanager
-def case(path: Path, y, X, params: Params, reading: Reading = SMALL):
+def case(path: Path, y, X, params: Params, options: ParseOptions = SMALL):
     """D holds the columns that the file has; X may have others that are all zero."""
     X = X[:, X.any(axis=0)]
-    with closing(dataset.load(str(path), reading, Resources(jobs=2))) as whole:
+    with closing(dataset.load(str(path), options, Resources(jobs=2))) as whole:
         D = two_classes(whole)
         D = D if (D.points(np.arange(D.n)).y == y).all() else whole.relabel(np.array([-1.0, 1.0]))
         yield Case(D, y, X, params)
@@ -230,9 +230,9 @@ def test_a_final_evaluation_forgets_what_was_advanced(made):
 @given(st.integers(20, 450), st.integers(20, 2000))
 def test_the_size_of_chunks_changes_only_rounding(made, rows, nonzeros):
     path, y, X = made("two_gaussians", 450)
-    reading = Reading(chunk_rows=rows, chunk_nonzeros=nonzeros)
+    options = ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros)
     params = Params(gamma=0.8)
-    with case(path, y, X, params) as one, case(path, y, X, params, reading) as other:
+    with case(path, y, X, params) as one, case(path, y, X, params, options) as other:
         SV, expected = one.some(3), one.scan(one.some(3))
         V = other.scan(SV)
         assert V.sample.rows.tolist() == expected.sample.rows.tolist()
@@ -344,7 +344,7 @@ def test_a_part_of_the_rows_may_leave_a_chunk_without_any(tmp_path, scaling):
     """Folds and --subset do, where the last chunk is short."""
     y, X = oracle.two_gaussians(101)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
-    with closing(dataset.load(str(path), Reading(chunk_rows=100), Resources())) as whole:
+    with closing(dataset.load(str(path), ParseOptions(chunk_rows=100), Resources())) as whole:
         D = two_classes(whole).only(np.arange(101) < 100)
         if scaling:
             D = D.scaled(dataset.scaling_of(D, scaling))

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from randsvm.algorithms.osuna import osuna
 from randsvm.data import dataset
-from randsvm.data.dataset import Reading
+from randsvm.data.dataset import ParseOptions
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.parameters.run import Resources
@@ -356,7 +356,9 @@ def test_rows_frozen_by_mistake_return_and_leave(tmp_path: Path):
         held = Bound(D.points(N), y[N], SV(D.points(W[:0]), np.empty(0), 0.0, params))
         return points_of(data, W, g), held
 
-    with closing(dataset.load(str(data.save(tmp_path / "d")), Reading(), Resources(jobs=1))) as D:
+    with closing(
+        dataset.load(str(data.save(tmp_path / "d")), ParseOptions(), Resources(jobs=1))
+    ) as D:
         watch = partial(lambda SV, V: scans.append((SV, V)))
         found = osuna(
             two_classes(D),

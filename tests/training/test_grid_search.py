@@ -23,7 +23,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 from randsvm import api
 from randsvm.cli import train as training
 from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, Reading
+from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import Tried
@@ -87,8 +87,8 @@ def saved(tmp_path):
 def opened(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
     """D as it is cross-validated."""
     task = kind if kind in ("svr", "one-class") else "svc"
-    reading = Reading("number" if kind == "svr" else "class", False)
-    with closing(dataset.load(str(path), reading, Resources(jobs=jobs))) as whole:
+    options = ParseOptions("number" if kind == "svr" else "class", False)
+    with closing(dataset.load(str(path), options, Resources(jobs=jobs))) as whole:
         yield Subject.of(whole, str(path), task).D
 
 
