@@ -18,7 +18,7 @@ import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
-from randsvm.data.batches import Batch
+from randsvm.data.batches import Batch, shuffled
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
@@ -177,7 +177,7 @@ def sgd(
 
 
 def from_dataset(D: Dataset, rng: Draws) -> Pass:
-    return lambda: D.shuffled(rng.next())
+    return lambda: shuffled(D, rng.next())
 
 
 def from_points(points: Points, rng: Draws) -> Pass:

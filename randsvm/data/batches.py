@@ -1,18 +1,38 @@
-"""Rows in random order, batch by batch, for stochastic gradient steps."""
+"""Rows of D in random order, batch by batch, for stochastic gradient steps.
+
+Knows nothing of the steps.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
+
+from randsvm.arrays import slices
+from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, Piece
+from randsvm.data.sampling import Draw, Permuter
+
+# A batch stays in the cache. It is made of pieces of chunks from all over D, so that a file sorted
+# by class is mixed as well.
+PIECE_ROWS = 256
+PIECE_NONZEROS = 1 << 14
+LEAST_PIECES = 1024
+BATCH_ROWS = 1 << 16
+BATCH_NONZEROS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows for stochastic gradient steps, in CSR and in the order in which they are learnt.
+    """Rows in CSR, and the order in which they are learnt.
 
     starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,) float32;
-    targets (m,) float64. columns are empty where every row has every column.
+    targets (m,) float64. columns is empty where every row has every column.
     """
 
     starts: np.ndarray
@@ -30,7 +50,78 @@ class Batch:
         y: np.ndarray,
         order: np.ndarray,
     ) -> Batch:
-        """y : (m,) float64, class numbers or targets: who learns knows which."""
+        """y : (m,) float64, class indices or targets: whoever learns from them knows which."""
         with np.errstate(invalid="ignore"):  # a target may be beyond int32
             classes = y.astype(np.int32)
         return Batch(starts.astype(np.int32), columns, values, classes, y, order)
+
+
+def shuffled(D: Dataset, draw: Draw) -> Iterator[Batch]:
+    """Every row of D once, in random order, batch by batch.
+
+    Reads one batch ahead in another thread.
+    """
+    random = draw.stream()
+    count = math.ceil(max(D.stored[-1] / BATCH_ROWS, D.summary.nnz / BATCH_NONZEROS))
+    pieces = _pieces(D) if count > 1 else _whole_chunks(D)
+    groups = np.array_split(random.permutation(len(pieces)), count)
+    batches = (_batch(D, [pieces[i] for i in group], random) for group in groups)
+    if D.mapping is not None:
+        yield from _mapped(D, batches, D.mapping)
+        return
+    ahead = D.pool.submit(next, batches, None)
+    while (batch := ahead.result()) is not None:
+        ahead = D.pool.submit(next, batches, None)
+        yield batch
+
+
+def _whole_chunks(D: Dataset) -> list[Piece]:
+    """For a single batch: its rows are permuted anyway."""
+    return [(number, 0, rows) for number, rows in enumerate(np.diff(D.stored).tolist())]
+
+
+def _pieces(D: Dataset) -> list[Piece]:
+    """Every row, in pieces of few rows and nonzeros.
+
+    The smaller the file, the smaller the pieces, so that there are always many of them to mix.
+    """
+    pieces = []
+    for number, rows in enumerate(np.diff(D.stored).tolist()):
+        wide = rows * PIECE_NONZEROS // max(D.store.nonzeros(number), 1)
+        size = max(1, min(PIECE_ROWS, wide, int(D.stored[-1]) // LEAST_PIECES))
+        pieces += [(number, at.start, at.stop) for at in slices(rows, size)]
+    return pieces
+
+
+def _batch(D: Dataset, pieces: Sequence[Piece], random: Permuter) -> Batch:
+    X, y, rows = D.pieces(pieces)
+    order = rows[random.permutation(len(rows))].astype(np.int32)
+    return Batch.of(X.indptr, X.indices.astype(np.int32, copy=False), X.data, y, order)
+
+
+def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterator[Batch]:
+    """The same rows with the features of `mapping`, a few rows a batch, computed ahead by all
+    workers."""
+    width, d = mapping.width, len(D.summary.features)
+
+    def mapped(batch: Batch, X: sparse.csr_matrix, rows: np.ndarray) -> Batch:
+        m = len(rows)
+        return Batch(
+            np.arange(m + 1, dtype=np.int32) * np.int32(width),
+            np.empty(0, np.int32),
+            mapping.values(X[rows]).ravel(),
+            batch.classes[rows],
+            batch.targets[rows],
+            np.arange(m, dtype=np.int32),
+        )
+
+    ahead: deque[Future[Batch]] = deque()
+    for batch in batches:
+        shape = (len(batch.starts) - 1, d)
+        X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape=shape)
+        for at in slices(len(batch.order), max(1, MAPPED_VALUES // width)):
+            ahead.append(D.pool.submit(mapped, batch, X, batch.order[at]))
+            if len(ahead) > D.jobs:
+                yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()

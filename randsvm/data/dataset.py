@@ -9,24 +9,22 @@ import functools
 import itertools
 import math
 import operator
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import cache
-from randsvm.data.batches import Batch
 from randsvm.data.chunks import RawChunk, Store, joined
 from randsvm.data.points import Points
 from randsvm.data.reading import ParseOptions, Summary
-from randsvm.data.sampling import Draw, Draws, Permuter, Smallest
+from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
 from randsvm.errors import waiting
 from randsvm.parameters.run import Resources
@@ -34,13 +32,6 @@ from randsvm.startup import undisturbed
 
 Report = TypeVar("Report")
 
-# Rows in random order come in batches that stay in the cache: a batch is pieces of chunks from all
-# over D, so that a file sorted by class is mixed as well.
-PIECE_ROWS = 256
-PIECE_NONZEROS = 1 << 14
-LEAST_PIECES = 1024
-BATCH_ROWS = 1 << 16
-BATCH_NONZEROS = 1 << 20
 # Random features are computed for so many values at a time: they stay in the L3 cache.
 MAPPED_VALUES = 1 << 21
 # Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
@@ -72,6 +63,10 @@ class Shard:
     def within(self, rows: np.ndarray) -> slice:
         """The part of a sorted array of row numbers that lies in this shard."""
         return slice(*np.searchsorted(rows, (self.start, self.stop)))
+
+
+# Rows of a stored chunk: its number, the first row and the one after the last, counted in it.
+Piece: TypeAlias = tuple[int, int, int]
 
 
 class FeatureMap(Protocol):
@@ -229,87 +224,21 @@ class Dataset:
     def _scaled(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
         return X if self.scaling is None else self.scaling.apply(X)
 
-    def shuffled(self, draw: Draw) -> Iterator[Batch]:
-        """Every row once, in random order, batch by batch; y must be class numbers.
-
-        Reads one batch ahead in another thread.
-        """
-        random = draw.stream()
-        count = math.ceil(max(self.stored[-1] / BATCH_ROWS, self.summary.nnz / BATCH_NONZEROS))
-        pieces = self._pieces() if count > 1 else self._whole_chunks()
-        groups = np.array_split(random.permutation(len(pieces)), count)
-        batches = (self._batch([pieces[i] for i in group], random) for group in groups)
-        if self.mapping is not None:
-            yield from self._mapped(batches, self.mapping)
-            return
-        ahead = self.pool.submit(next, batches, None)
-        while (batch := ahead.result()) is not None:
-            ahead = self.pool.submit(next, batches, None)
-            yield batch
-
-    def _mapped(self, batches: Iterator[Batch], mapping: FeatureMap) -> Iterator[Batch]:
-        """The same steps on random features, few rows at a time, computed ahead by all workers."""
-        width, d = mapping.width, len(self.summary.features)
-
-        def mapped(batch: Batch, X: sparse.csr_matrix, rows: np.ndarray) -> Batch:
-            m = len(rows)
-            return Batch(
-                np.arange(m + 1, dtype=np.int32) * np.int32(width),
-                np.empty(0, np.int32),
-                mapping.values(X[rows]).ravel(),
-                batch.classes[rows],
-                batch.targets[rows],
-                np.arange(m, dtype=np.int32),
-            )
-
-        waiting: deque[Future[Batch]] = deque()
-        for batch in batches:
-            shape = (len(batch.starts) - 1, d)
-            X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape=shape)
-            for at in slices(len(batch.order), max(1, MAPPED_VALUES // width)):
-                waiting.append(self.pool.submit(mapped, batch, X, batch.order[at]))
-                if len(waiting) > self.jobs:
-                    yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-    def _whole_chunks(self) -> list[tuple[int, int, int]]:
-        """For one batch, which is mixed row by row."""
-        return [(number, 0, rows) for number, rows in enumerate(np.diff(self.stored).tolist())]
-
-    def _pieces(self) -> list[tuple[int, int, int]]:
-        """Every row, in pieces of few rows and nonzeros: the chunk, and begin, end in it.
-
-        The smaller the file, the smaller the pieces: a pass over few cannot do with large ones.
-        """
-        pieces = []
-        for number, rows in enumerate(np.diff(self.stored).tolist()):
-            wide = rows * PIECE_NONZEROS // max(self.store.nonzeros(number), 1)
-            size = max(1, min(PIECE_ROWS, wide, int(self.stored[-1]) // LEAST_PIECES))
-            pieces += [(number, at.start, at.stop) for at in slices(rows, size)]
-        return pieces
-
-    def _batch(self, pieces: list[tuple[int, int, int]], random: Permuter) -> Batch:
+    def pieces(self, pieces: Sequence[Piece]) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
+        """Pieces of stored chunks, one after the other, without `mapping`: X and y of all their
+        rows, and the positions of those rows that this view has."""
         parts, chosen, rows = [], [], 0
         for number, begin, end in pieces:
-            part = self.store.part(number, begin, end)
             some = np.arange(end - begin)
             if self.chosen is not None:
                 first = self.stored[number]
                 some = np.flatnonzero(self.chosen[first + begin : first + end])
             chosen.append(some + rows)
-            parts.append(part)
-            rows += len(part.y)
-        raw, steps = joined(parts), np.concatenate(chosen)
+            parts.append(self.store.part(number, begin, end))
+            rows += end - begin
+        raw = joined(parts)
         self.traffic.add(raw.nbytes)
-        X = self._scaled(self._matrix(raw))
-        return Batch.of(
-            X.indptr,
-            X.indices.astype(np.int32, copy=False),
-            X.data,
-            self._labels(raw.y),
-            steps[random.permutation(len(steps))].astype(np.int32),
-        )
+        return self._scaled(self._matrix(raw)), self._labels(raw.y), np.concatenate(chosen)
 
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
         X = sparse.csr_matrix((len(raw.y), len(self.summary.features)), dtype=np.float32)

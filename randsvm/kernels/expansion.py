@@ -134,7 +134,8 @@ class Expansion:
         kernel: Kernel, Z: sparse.csr_matrix, beta: np.ndarray, dtype: type = np.float64
     ) -> Expansion:
         """In the layout that suits Z, of rows as they are."""
-        return Expansion(Space(kernel, prefers_dense(*Z.shape, Z.nnz), None, dtype), Z, beta)
+        m, d = Z.shape
+        return Expansion(Space(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in

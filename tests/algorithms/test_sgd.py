@@ -21,7 +21,7 @@ from scipy import sparse
 from randsvm.algorithms import _sgd
 from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import Learner, Steps
-from randsvm.data import dataset
+from randsvm.data import batches, dataset
 from randsvm.data.batches import Batch
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import ParseOptions
@@ -720,8 +720,8 @@ BYTES = ("--epochs", 3)
 @pytest.fixture
 def base(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
     """A file of two chunks and its model, in batches so small that an epoch has many."""
-    monkeypatch.setattr(dataset, "BATCH_ROWS", 300)
-    monkeypatch.setattr(dataset, "PIECE_ROWS", 50)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 300)
+    monkeypatch.setattr(batches, "PIECE_ROWS", 50)
     path, _, _ = made("clouds", 5000, 0, 3)
     return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import two_classes
 
-from randsvm.data import chunks as store
-from randsvm.data import dataset, svmlight
+from randsvm.data import batches, dataset, reading, svmlight
+from randsvm.data.batches import shuffled
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import ParseOptions, random_subset
 from randsvm.data.sampling import Draw, Draws
@@ -187,7 +187,7 @@ def uncached(path: Path, options: ParseOptions = SMALL) -> list:
 def test_a_cache_is_used_while_its_source_is_the_same(cached, monkeypatch):
     path, _, features = cached
     expected = uncached(path)
-    monkeypatch.setattr(store, "read_blocks", None)
+    monkeypatch.setattr(reading, "read_blocks", None)
     assert features() == expected
 
 
@@ -207,7 +207,7 @@ def test_a_cache_of_an_older_text_is_rebuilt(cached):
 def test_a_touched_source_is_read_again(cached, monkeypatch):
     path, _, features = cached
     os.utime(path, ns=(1, 1))
-    monkeypatch.setattr(store, "read_blocks", None)
+    monkeypatch.setattr(reading, "read_blocks", None)
     with pytest.raises(TypeError):
         features()
 
@@ -404,7 +404,7 @@ PIECES = {"PIECE_ROWS": 20, "BATCH_ROWS": 130}
 @pytest.fixture
 def pieces(monkeypatch):
     for name, rows in PIECES.items():
-        monkeypatch.setattr(dataset, name, rows)
+        monkeypatch.setattr(batches, name, rows)
 
 
 @pytest.fixture
@@ -417,7 +417,7 @@ def numbered(small) -> Path:
 def passed(D, draw: Draw) -> list[list[int]]:
     """Row numbers in the order of a pass, batch by batch; labels and columns are checked."""
     found = []
-    for batch in D.shuffled(draw):
+    for batch in shuffled(D, draw):
         rows = []
         for i in batch.order:
             at = slice(batch.starts[i], batch.starts[i + 1])
@@ -475,7 +475,7 @@ def test_dense_rows_of_a_spill_file_are_passed_as_those_in_memory(tmp_path, piec
             seen.append(
                 [
                     [array.tolist() for array in vars(batch).values() if array is not None]
-                    for batch in D.shuffled(Draw(1, 1))
+                    for batch in shuffled(D, Draw(1, 1))
                 ]
             )
     assert seen[0] == seen[1]
@@ -490,9 +490,9 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
     path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
     with load(path, ParseOptions()) as whole:
         D, _ = labelled_classes(whole, str(path))
-        batches = [batch.classes[batch.order] for batch in D.shuffled(Draw(0, draw))]
-    assert len(batches) > 1
-    for classes in batches:
+        found = [batch.classes[batch.order] for batch in shuffled(D, Draw(0, draw))]
+    assert len(found) > 1
+    for classes in found:
         assert 0.1 < classes.mean() < 0.9
         changes = np.flatnonzero(np.diff(classes))
         assert np.diff(changes).max() < 100
@@ -501,7 +501,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
 def test_a_pass_that_is_broken_off_leaves_the_set_usable(numbered, pieces):
     with load(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
-        next(iter(D.shuffled(Draw(1, 1))))
+        next(iter(shuffled(D, Draw(1, 1))))
         assert sorted(flat(passed(D, Draw(1, 2)))) == list(range(900))
 
 
