@@ -17,8 +17,7 @@ import pytest
 from learning import board, learn
 
 from randsvm import api, files
-from randsvm.data import chunks as store
-from randsvm.data import dataset
+from randsvm.data import dataset, reading
 from randsvm.data.dataset import ParseOptions
 from randsvm.errors import InputError, OutputError, TransferError
 from randsvm.events import Progress, Started, listening
@@ -330,7 +329,7 @@ def test_a_cache_that_another_run_replaces_at_once_is_used_as_written(
     monkeypatch.setattr(files, "_sync_folder", meanwhile)
     assert read(path, cache) == expected
     # What stands there now is a whole cache: the other's.
-    monkeypatch.setattr(store, "read_blocks", None)
+    monkeypatch.setattr(reading, "read_blocks", None)
     with closing(dataset.load(str(path), other, cache)) as D:
         assert D.n == 2000
 
@@ -355,7 +354,7 @@ def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(command, folder
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from randsvm.models.model import load
+from randsvm.models.load import load
 
 models = [load("one"), load("other")]
 for _ in range(50):

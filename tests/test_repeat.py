@@ -11,7 +11,7 @@ import oracle
 import pytest
 from learning import board, learn
 
-from randsvm.data import dataset, svmlight
+from randsvm.data import batches, svmlight
 from randsvm.data.dataset import ParseOptions
 from randsvm.parameters.run import Resources
 
@@ -45,8 +45,8 @@ def many_shards(monkeypatch):
     monkeypatch.setattr(ParseOptions.__init__, "__defaults__", ("class", False, 100, 1 << 20))
     defaults = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 10_000}
     monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
-    monkeypatch.setattr(dataset, "BATCH_ROWS", 300)
-    monkeypatch.setattr(dataset, "PIECE_ROWS", 50)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 300)
+    monkeypatch.setattr(batches, "PIECE_ROWS", 50)
 
 
 @pytest.fixture(scope="module")
