@@ -8,30 +8,64 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from randsvm.data.chunks import FileStore, SpillStore, Store
+from randsvm.data.chunks import FileStore, Spilling, Store
 from randsvm.data.reading import ParseOptions, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError
 from randsvm.files import STANDARD, check_apart, create_output, open_input
 from randsvm.parameters.run import Resources
 
-CACHE_MAGIC = b"randsvm cache 3\n"
+# Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
+# the sha256 of all from the features to the footer, the bytes of both arrays, those of the footer.
+MAGIC = b"randsvm cache 3\n"
+DIGEST, LENGTH = 32, 8
+TAIL = DIGEST + 2 * LENGTH
+# Of the source, this much of its head and of its tail is compared.
+END = 1 << 16
 
 
-# --- the cache file ------------------------------------------------------------------------
+def read(path: str, options: ParseOptions, resources: Resources) -> tuple[Summary, Store]:
+    """Parse `path`, or open its cache: what was learnt, and the chunks.
+
+    Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
+    """
+    if resources.cache is not None:
+        return _read_through_cache(path, options, resources.cache, resources.workers)
+    spilling = Spilling(resources.data_bytes, resources.tmpdir)
+    try:
+        summary = first_pass(path, options, spilling.append, resources.workers)
+        spilling.store.finish()
+    except BaseException:
+        spilling.store.close()
+        raise
+    return summary, spilling.store
 
 
-def _source_identity(path: str, options: ParseOptions) -> dict[str, Any]:
+def _read_through_cache(
+    path: str, options: ParseOptions, cache: str, jobs: int
+) -> tuple[Summary, FileStore]:
+    if path == STANDARD:
+        raise ParameterError("--cache needs a named file: standard input cannot be checked")
+    for name in (path, cache):
+        if name == STANDARD or Path(name).is_fifo() or Path(name).is_char_device():
+            raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
+    check_apart({"--cache": cache}, {"TRAIN_FILE": path})
+    with open_input(path):
+        pass  # a source that cannot be opened is refused, even if there is a cache of it
+    return _opened(path, options, cache, jobs) or _written(path, options, cache, jobs)
+
+
+def _identity(path: str, options: ParseOptions) -> dict[str, Any]:
     """What must be unchanged for a cache to stand for `path`: size, time, both ends, options."""
     try:
         with Path(path).open("rb") as stream:
             status = os.fstat(stream.fileno())
-            head = stream.read(1 << 16)
-            stream.seek(max(0, status.st_size - (1 << 16)))
-            ends = hashlib.sha256(head + stream.read(1 << 16)).hexdigest()
+            head = stream.read(END)
+            stream.seek(max(0, status.st_size - END))
+            ends = hashlib.sha256(head + stream.read(END)).hexdigest()
     except OSError as error:
         raise InputError(f"cannot open {path}: {error.strerror}") from error
     return {
@@ -42,19 +76,13 @@ def _source_identity(path: str, options: ParseOptions) -> dict[str, Any]:
     }
 
 
-def _write_cache(
-    path: str, options: ParseOptions, cache: str, jobs: int
-) -> tuple[Summary, np.ndarray, FileStore]:
-    """Parse `path` into the cache file, whole or not at all; its content, as `_open_cache` has it.
-
-    Layout: magic, chunks, features, chunk sizes and table, a JSON footer with its own sha256,
-    the footer's place.
-    """
-    identity = _source_identity(path, options)
+def _written(path: str, options: ParseOptions, cache: str, jobs: int) -> tuple[Summary, FileStore]:
+    """Parse `path` into the cache file, whole or not at all; its content, as `_opened` has it."""
+    identity = _identity(path, options)
     with create_output(cache) as stream:
-        stream.write(CACHE_MAGIC)
+        stream.write(MAGIC)
         store = FileStore(stream, cache)
-        summary, sizes = first_pass(path, options, store, jobs)
+        summary = first_pass(path, options, store.append, jobs)
         table = np.array(store.entries, np.int64)
         arrays = summary.features.tobytes() + table.tobytes()
         footer = {
@@ -65,17 +93,18 @@ def _write_cache(
         text = json.dumps(footer).encode()
         stream.write(arrays + text)
         stream.write(hashlib.sha256(arrays + text).digest())
-        stream.write(len(arrays).to_bytes(8, "little") + len(text).to_bytes(8, "little"))
-        if _source_identity(path, options) != identity:
+        for part in (arrays, text):
+            stream.write(len(part).to_bytes(LENGTH, "little"))
+        if _identity(path, options) != identity:
             raise TransferError(f"{path} changed while it was read into {cache}")
-        # Not by its name: another run may put a cache of its own there.
+        # Not opened again by its name: another run may put a cache of its own there.
         written = os.fdopen(os.dup(stream.fileno()), "rb")
-    return summary, sizes, FileStore(written, cache, table)
+    return summary, FileStore(written, cache, table)
 
 
-def _open_cache(
+def _opened(
     path: str, options: ParseOptions, cache: str, jobs: int
-) -> tuple[Summary, np.ndarray, FileStore] | None:
+) -> tuple[Summary, FileStore] | None:
     """The content of a cache that stands for `path` as it is now; None: missing, stale, damaged."""
     try:
         stream = Path(cache).open("rb")  # noqa: SIM115 - the store keeps it open
@@ -83,68 +112,35 @@ def _open_cache(
         return None
     with ExitStack() as stack:
         stack.enter_context(stream)
-        ends = len(CACHE_MAGIC) + 48
-        size = os.fstat(stream.fileno()).st_size
-        if size < ends or stream.read(len(CACHE_MAGIC)) != CACHE_MAGIC:
+        found = _footer(stream)
+        if found is None or found[0]["source"] != _identity(path, options):
             return None
-        stream.seek(size - 48)
-        tail = stream.read(48)
-        lengths = int.from_bytes(tail[32:40], "little"), int.from_bytes(tail[40:], "little")
-        if sum(lengths) > size - ends:
-            return None
-        stream.seek(size - 48 - sum(lengths))
-        arrays, text = stream.read(lengths[0]), stream.read(lengths[1])
-        if hashlib.sha256(arrays + text).digest() != tail[:32]:
-            return None
-        footer = json.loads(text)
-        if footer["source"] != json.loads(json.dumps(_source_identity(path, options))):
-            return None
-        d = footer["header"]["features"]
-        features = np.frombuffer(arrays, np.int32, d).copy()
+        footer, arrays = found
+        learnt = footer["header"]
+        d = learnt["features"]
         table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 5)
         store = FileStore(stream, cache, table)
         with ThreadPoolExecutor(jobs) as pool:
             if not all(pool.map(store.intact, range(len(table)))):
                 return None
-        named = {k: tuple(footer["header"][k]) for k in ("names", "values", "counts")}
-        summary = Summary(**{**footer["header"], **named, "features": features})
+        learnt |= {key: tuple(learnt[key]) for key in ("names", "values", "counts")}
+        learnt["features"] = np.frombuffer(arrays, np.int32, d).copy()
         stack.pop_all()
-        return summary, table[:, 1].copy(), store
+        return Summary(**learnt), store
 
 
-# --- the door ------------------------------------------------------------------------------
-
-
-def read(
-    path: str, options: ParseOptions, resources: Resources
-) -> tuple[Summary, np.ndarray, Store]:
-    """Parse `path`, or open its cache: what was learnt, the rows of each chunk (chunks,) int64, and
-    the chunks.
-
-    Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
-    """
-    if resources.cache is not None:
-        return _read_through_cache(path, options, resources.cache, resources.workers)
-    store = SpillStore(resources.data_bytes, resources.tmpdir)
-    try:
-        summary, sizes = first_pass(path, options, store, resources.workers)
-        store.finish()
-    except BaseException:
-        store.close()
-        raise
-    return summary, sizes, store
-
-
-def _read_through_cache(
-    path: str, options: ParseOptions, cache: str, jobs: int
-) -> tuple[Summary, np.ndarray, FileStore]:
-    if path == STANDARD:
-        raise ParameterError("--cache needs a named file: standard input cannot be checked")
-    for name in (path, cache):
-        if name == STANDARD or Path(name).is_fifo() or Path(name).is_char_device():
-            raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
-    check_apart({"--cache": cache}, {"TRAIN_FILE": path})
-    with open_input(path):
-        pass  # a file that cannot be opened is known before its cache is
-    found = _open_cache(path, options, cache, jobs)
-    return found or _write_cache(path, options, cache, jobs)
+def _footer(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+    """The footer of a cache and the arrays before it; None: no cache, or a damaged one."""
+    size = os.fstat(stream.fileno()).st_size
+    if size < len(MAGIC) + TAIL or stream.read(len(MAGIC)) != MAGIC:
+        return None
+    stream.seek(size - TAIL)
+    digest = stream.read(DIGEST)
+    lengths = [int.from_bytes(stream.read(LENGTH), "little") for _ in range(2)]
+    if sum(lengths) > size - TAIL - len(MAGIC):
+        return None
+    stream.seek(size - TAIL - sum(lengths))
+    arrays, text = map(stream.read, lengths)
+    if hashlib.sha256(arrays + text).digest() != digest:
+        return None
+    return json.loads(text), arrays

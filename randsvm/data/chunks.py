@@ -1,14 +1,13 @@
-"""Parsed rows as chunks: read once from text, then from RAM, a spill file or a cache file.
+"""Parsed rows as chunks, and where they live: in RAM, in a spill file or in a cache file.
 
-Cuts depend on the rows alone, never on memory, jobs or compression. Knows nothing of what a row
-stands for.
+Knows nothing of text, nor of what a row stands for.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import local
@@ -17,18 +16,16 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.data.svmlight import Block
 from randsvm.errors import OutputError, TransferError
-
-# A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
-CHUNK_ROWS = 8192
-CHUNK_NONZEROS = 1 << 20
 
 
 @dataclass(frozen=True)
 class RawChunk:
-    """Consecutive rows as parsed: y (m,) float64 (class numbers, or target values), indptr
-    (m+1,) int64, indices (nnz,) int32 as written in the file, values (nnz,) float32."""
+    """Consecutive rows as parsed.
+
+    y : (m,) float64, class numbers or target values; indptr : (m + 1,) int64; indices : (nnz,)
+    int32, as written in the file; values : (nnz,) float32.
+    """
 
     y: np.ndarray
     indptr: np.ndarray
@@ -38,6 +35,27 @@ class RawChunk:
     @property
     def nbytes(self) -> int:
         return self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+    def part(self, begin: int, end: int) -> RawChunk:
+        """Rows begin .. end - 1, as views of the same memory."""
+        first, last = self.indptr[begin], self.indptr[end]
+        return RawChunk(
+            self.y[begin:end],
+            self.indptr[begin : end + 1] - first,
+            self.indices[first:last],
+            self.values[first:last],
+        )
+
+
+def joined(parts: Sequence[RawChunk]) -> RawChunk:
+    """One after the other, in memory of their own."""
+    lengths = np.concatenate([np.diff(p.indptr) for p in parts])
+    return RawChunk(
+        np.concatenate([p.y for p in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        np.concatenate([p.indices for p in parts]),
+        np.concatenate([p.values for p in parts]),
+    )
 
 
 # --- where chunks live ---------------------------------------------------------------------
@@ -56,6 +74,11 @@ class RamStore:
         self.chunks.append(chunk)
         self.nbytes += chunk.nbytes
 
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each chunk, (chunks,) int64."""
+        return np.array([len(chunk.y) for chunk in self.chunks], np.int64)
+
     def read(self, number: int) -> RawChunk:
         return self.chunks[number]
 
@@ -63,31 +86,22 @@ class RamStore:
         return len(self.chunks[number].values)
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
-        chunk = self.chunks[number]
-        first, last = chunk.indptr[begin], chunk.indptr[end]
-        return RawChunk(
-            chunk.y[begin:end],
-            chunk.indptr[begin : end + 1] - first,
-            chunk.indices[first:last],
-            chunk.values[first:last],
-        )
+        return self.chunks[number].part(begin, end)
 
     def finish(self) -> None:
-        pass
+        """Nothing is left to do."""
 
     def close(self) -> None:
         self.chunks.clear()
 
 
 class FileStore:
-    """Chunks one after the other in a file, read with pread into buffers that each thread reuses.
+    """Chunks one after the other in a file, read with pread into buffers that each thread reuses:
+    a chunk is valid until its thread reads the next. (Mapped pages would count as resident memory.)
 
-    A chunk read is valid until its thread reads the next. Mapped pages would count as resident
-    memory. place: what kind of file it is. table : (chunks, 5) int64: offset, rows, nonzeros,
-    stored indices, crc32.
+    A chunk whose rows all have the same indices (dense data) stores them once. place: what kind of
+    file it is. table : (chunks, 5) int64: offset, rows, nonzeros, stored indices, crc32.
     """
-
-    # A chunk whose rows all have the same indices (dense data) stores them once.
 
     def __init__(
         self,
@@ -120,6 +134,11 @@ class FileStore:
         except OSError as error:
             raise TransferError(f"writing {self.name}: {error.strerror}") from error
         self.entries.append((offset, m, nnz, len(indices), crc))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each chunk, (chunks,) int64."""
+        return np.array([rows for _, rows, *_ in self.entries], np.int64)
 
     def read(self, number: int) -> RawChunk:
         _, m, nnz, stored, _ = self.entries[number]
@@ -183,32 +202,36 @@ class FileStore:
             done += count
 
     def finish(self) -> None:
-        """All chunks are in: what is still on its way to the file goes there."""
+        """All chunks are in: write what is still in the stream's buffer."""
         try:
             self.stream.flush()
         except OSError as error:
             raise TransferError(f"writing {self.name}: {error.strerror}") from error
 
     def close(self) -> None:
-        # What a full disk did not take has nowhere to go: its failure was told.
+        # A write that failed has raised already: the error of closing says nothing new.
         with suppress(OSError):
             self.stream.close()
 
 
-class SpillStore:
-    """RAM while the chunks fit `limit` bytes, then a file in `folder` that has no name."""
+Store = RamStore | FileStore
+
+
+class Spilling:
+    """Takes in chunks: in RAM while they fit `limit` bytes, then in a file in `folder` that has no
+    name. store: where they are now."""
 
     def __init__(self, limit: int, folder: str | None) -> None:
         self.limit = limit
         self.folder = folder
-        self.inner: RamStore | FileStore = RamStore()
+        self.store: Store = RamStore()
 
     def append(self, chunk: RawChunk) -> None:
-        self.inner.append(chunk)
-        if isinstance(self.inner, RamStore) and self.inner.nbytes > self.limit:
-            ram, self.inner = self.inner, self._file()
+        self.store.append(chunk)
+        if isinstance(self.store, RamStore) and self.store.nbytes > self.limit:
+            ram, self.store = self.store, self._file()
             for each in ram.chunks:
-                self.inner.append(each)
+                self.store.append(each)
 
     def _file(self) -> FileStore:
         try:
@@ -217,82 +240,3 @@ class SpillStore:
             where = self.folder or tempfile.gettempdir()
             raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
         return FileStore(stream, "the spill file", place="a spill file")
-
-    @property
-    def nbytes(self) -> int:
-        return self.inner.nbytes
-
-    @property
-    def place(self) -> str:
-        return self.inner.place
-
-    def read(self, number: int) -> RawChunk:
-        return self.inner.read(number)
-
-    def nonzeros(self, number: int) -> int:
-        return self.inner.nonzeros(number)
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        return self.inner.part(number, begin, end)
-
-    def finish(self) -> None:
-        self.inner.finish()
-
-    def close(self) -> None:
-        self.inner.close()
-
-
-Store = RamStore | FileStore | SpillStore
-
-
-# --- the first pass ------------------------------------------------------------------------
-
-
-class ChunkCutter:
-    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
-
-    def __init__(self, chunk_rows: int, chunk_nonzeros: int) -> None:
-        self.chunk_rows = chunk_rows
-        self.chunk_nonzeros = chunk_nonzeros
-        self.parts: list[RawChunk] = []
-        self.rows = self.nonzeros = 0
-
-    def add(self, y: np.ndarray, block: Block) -> Iterator[RawChunk]:
-        """Take in a block's rows with labels y; yield the chunks that are full."""
-        at, m = 0, len(y)
-        while at < m:
-            # The chunk closes with the row that reaches either bound.
-            enough = block.indptr[at] + self.chunk_nonzeros - self.nonzeros
-            by_nonzeros = int(np.searchsorted(block.indptr[at + 1 :], enough)) + at + 1
-            to = min(m, at + self.chunk_rows - self.rows, by_nonzeros)
-            begin, end = block.indptr[at], block.indptr[to]
-            self.parts.append(
-                RawChunk(
-                    y[at:to],
-                    block.indptr[at : to + 1] - begin,
-                    block.indices[begin:end],
-                    block.values[begin:end],
-                )
-            )
-            self.rows += to - at
-            self.nonzeros += int(end - begin)
-            if self.rows >= self.chunk_rows or self.nonzeros >= self.chunk_nonzeros:
-                yield self.cut()
-            at = to
-
-    def cut(self) -> RawChunk:
-        """The rows held now as one chunk (copied: a block's memory is let go)."""
-        chunk = joined(self.parts)
-        self.parts.clear()
-        self.rows = self.nonzeros = 0
-        return chunk
-
-
-def joined(parts: Sequence[RawChunk]) -> RawChunk:
-    lengths = np.concatenate([np.diff(p.indptr) for p in parts])
-    return RawChunk(
-        np.concatenate([p.y for p in parts]),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
-        np.concatenate([p.indices for p in parts]),
-        np.concatenate([p.values for p in parts]),
-    )

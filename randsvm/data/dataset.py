@@ -104,14 +104,14 @@ class Dataset:
     become when they are read (see `scaled`, `mapped`).
     """
 
-    def __init__(self, summary: Summary, sizes: np.ndarray, store: Store, jobs: int) -> None:
+    def __init__(self, summary: Summary, store: Store, jobs: int) -> None:
         self.summary = summary
         self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
         self.jobs = jobs
         self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
         # Where chunks begin among the rows stored, and among the rows of this view.
-        self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         self._count_from(self.stored)
         self.traffic = _Traffic()
         self.targets: np.ndarray | None = None

@@ -1,31 +1,40 @@
-"""The first pass: text to chunks, and what it learns of the data."""
+"""The first pass: text to chunks, and what it learns of the data.
+
+Where chunks are cut depends on the rows alone, never on memory, jobs or compression. Knows nothing
+of where chunks are kept.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.data.chunks import CHUNK_NONZEROS, CHUNK_ROWS, ChunkCutter, RawChunk, Store
+from randsvm.data.chunks import RawChunk, joined
 from randsvm.data.labels import LabelTable
-from randsvm.data.svmlight import Labels, read_blocks
+from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import tell
 from randsvm.files import display_name
 
+# A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
+CHUNK_ROWS = 8192
+CHUNK_NONZEROS = 1 << 20
+
 
 def united(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The distinct values of both, ascending. numpy's union1d hashes whole numbers: ten times
-    slower than to sort these."""
+    """The distinct values of both, ascending. numpy's union1d hashes integers, which is ten times
+    slower than sorting these."""
     both = np.sort(np.concatenate([indices, others]), kind="stable")
     return both[np.diff(both, prepend=both[:1] - 1) != 0]
 
 
 class Digest:
-    """sha256 over labels, row lengths, indices and values in file order, however chunks are cut."""
+    """sha256 over labels, row lengths, indices and values in file order, however chunks are
+    cut."""
 
     def __init__(self) -> None:
         self.hashes = [hashlib.sha256() for _ in range(4)]
@@ -73,51 +82,90 @@ class ParseOptions:
     chunk_nonzeros: int = CHUNK_NONZEROS
 
 
+class ChunkCutter:
+    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
+
+    def __init__(self, chunk_rows: int, chunk_nonzeros: int) -> None:
+        self.chunk_rows = chunk_rows
+        self.chunk_nonzeros = chunk_nonzeros
+        self.parts: list[RawChunk] = []
+        self.rows = self.nonzeros = 0
+
+    def add(self, y: np.ndarray, block: Block) -> Iterator[RawChunk]:
+        """Take in a block's rows with labels y; yield the chunks that are full."""
+        rows = RawChunk(y, block.indptr, block.indices, block.values)
+        at, m = 0, len(y)
+        while at < m:
+            # The chunk closes with the row that reaches either bound.
+            enough = block.indptr[at] + self.chunk_nonzeros - self.nonzeros
+            by_nonzeros = int(np.searchsorted(block.indptr[at + 1 :], enough)) + at + 1
+            to = min(m, at + self.chunk_rows - self.rows, by_nonzeros)
+            self.parts.append(rows.part(at, to))
+            self.rows += to - at
+            self.nonzeros += len(self.parts[-1].values)
+            if self.rows >= self.chunk_rows or self.nonzeros >= self.chunk_nonzeros:
+                yield self.cut()
+            at = to
+
+    def cut(self) -> RawChunk:
+        """The rows held now as one chunk, copied, so that the memory of their blocks is freed."""
+        chunk = joined(self.parts)
+        self.parts.clear()
+        self.rows = self.nonzeros = 0
+        return chunk
+
+
+class _Classes:
+    """The labels of a file as class numbers, and how many rows have each."""
+
+    def __init__(self, path: str) -> None:
+        self.table = LabelTable(path)
+        self.counts = np.zeros(0, np.int64)
+
+    def of(self, block: Block) -> np.ndarray:
+        y = self.table.classes(block)
+        more = np.bincount(y.astype(np.int64), minlength=len(self.table))
+        self.counts = more + np.pad(self.counts, (0, len(self.table) - len(self.counts)))
+        return y
+
+
 def first_pass(
-    path: str, options: ParseOptions, store: Store, jobs: int
-) -> tuple[Summary, np.ndarray]:
-    """Parse and validate everything once into `store`; returns the summary and the rows of each
-    chunk, (chunks,) int64."""
-    table, digest = LabelTable(path), Digest()
+    path: str, options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
+) -> Summary:
+    """Parse and validate everything once; keep: called with each chunk, in order."""
+    classes, digest = _Classes(path), Digest()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
     features = np.empty(0, np.int32)
-    sizes: list[int] = []
-    counts = np.zeros(0, np.int64)
-    nnz = queries = 0
+    n = nnz = queries = 0
 
-    def keep(chunk: RawChunk) -> None:
+    def take(chunk: RawChunk) -> None:
         digest.add(chunk)
-        store.append(chunk)
-        sizes.append(len(chunk.y))
+        keep(chunk)
 
     blocks = read_blocks(
         path, labels=options.labels, zero_based=options.zero_based, jobs=jobs, watch=tell
     )
     for block in blocks:
-        if options.labels == "class":
-            y = table.classes(block)
-            more = np.bincount(y.astype(np.int64), minlength=len(table))
-            counts = more + np.pad(counts, (0, len(table) - len(counts)))
-        else:
-            y = block.y
+        y = classes.of(block) if options.labels == "class" else block.y
         if not np.array_equal(features, block.features):
             features = united(features, block.features)
+        n += len(block)
         nnz += len(block.values)
         queries += block.queries
         for chunk in cutter.add(y, block):
-            keep(chunk)
+            take(chunk)
     if cutter.rows:
-        keep(cutter.cut())
-    if not sizes:
+        take(cutter.cut())
+    if not n:
         raise DataError(display_name(path), 1, 1, "expected a row, found an empty file")
-    summary = Summary(
-        sum(sizes),
-        nnz,
-        features,
-        tuple(table.names),
-        tuple(table.values),
-        tuple(counts.tolist()),
-        queries,
-        digest.hexdigest(table.names),
+    names = classes.table.names
+    return Summary(
+        n=n,
+        nnz=nnz,
+        features=features,
+        names=tuple(names),
+        values=tuple(classes.table.values),
+        counts=tuple(classes.counts.tolist()),
+        queries=queries,
+        digest=digest.hexdigest(names),
     )
-    return summary, np.array(sizes, np.int64)
