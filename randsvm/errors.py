@@ -8,6 +8,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+LONGEST_QUOTE = 40  # bytes of a token that a message shows
+
+
+def quoted(token: str | bytes) -> str:
+    """A token for a message: in quotes, shortened, what cannot be printed escaped."""
+    return f"'{shortened(token)}'"
+
+
+def shortened(token: str | bytes) -> str:
+    """The start of a token, what cannot be printed escaped."""
+    content = token.encode("utf-8", "surrogateescape") if isinstance(token, str) else token
+    text = content[:LONGEST_QUOTE].decode("utf-8", "backslashreplace")
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text + "..." if len(content) > LONGEST_QUOTE else text
+
 
 class RandsvmError(Exception):
     """Root of the family: a sentence for the user and the exit code of the process."""

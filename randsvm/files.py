@@ -51,6 +51,15 @@ def display_name(path: str) -> str:
     return "<stdin>" if path == STANDARD else path
 
 
+def encoded(text: str) -> bytes:
+    """Text as files hold it; `decoded` is the inverse, whatever bytes there are."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
 @contextlib.contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
     """A binary stream of the decompressed content of `path` (`-`: standard input).

@@ -196,7 +196,7 @@ def from_points(points: Points, rng: Draws) -> Pass:
 def mean_squared_norm(D: Dataset) -> float:
     """R2: the mean of |x|^2 over D (over a sample where rows are computed), 1 where that is 0."""
     if D.mapping is not None and D.n > SAMPLE:
-        return mean_squared_norm(D.only(D.rows(D.sample(Draw(0, 0), SAMPLE))))
+        return mean_squared_norm(D.only(D.mask(D.sample(Draw(0, 0), SAMPLE))))
     sums = D.map(
         lambda shard: sum(float(squared_norms(chunk.X).sum()) for chunk in D.chunks(shard))
     )

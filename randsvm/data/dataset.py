@@ -1,6 +1,6 @@
 """D: the training set in chunks, and its views.
 
-Cuts depend on the rows alone, never on memory, jobs or compression. Knows no task.
+Knows no task, and nothing of what features are computed with.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from randsvm.startup import undisturbed
 
 Report = TypeVar("Report")
 
-# Random features are computed for so many values at a time: they stay in the L3 cache.
+# So many values of computed features at a time: they stay in the L3 cache.
 MAPPED_VALUES = 1 << 21
 # Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
 CLASS_ROWS = 10
@@ -40,16 +40,14 @@ CLASS_ROWS = 10
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows start .. start + m - 1 of D. y : (m,) float64, X : (m, d) float32, CSR, or an array
-    where they are random features."""
+    """Rows start .. start + m - 1 of D.
+
+    X : (m, d) float32, CSR, or an array where a `mapping` computed it; y : (m,) float64.
+    """
 
     start: int
     X: Matrix
     y: np.ndarray
-
-    @property
-    def rows(self) -> np.ndarray:
-        return np.arange(self.start, self.start + len(self.y))
 
 
 @dataclass(frozen=True)
@@ -123,21 +121,21 @@ class Dataset:
         """A view whose y is targets[class]; shares the data."""
         return self._view(targets=np.asarray(targets, float))
 
-    def only(self, mine: np.ndarray) -> Dataset:
-        """A view with some of this view's rows, numbered anew from 0. mine : (n,) bool."""
-        chosen = mine
+    def only(self, mask: np.ndarray) -> Dataset:
+        """A view of the rows where `mask` is true, numbered anew from 0. mask : (n,) bool."""
+        chosen = mask
         if self.chosen is not None:
             chosen = self.chosen.copy()
-            chosen[chosen] = mine
-        n = int(mine.sum())
+            chosen[chosen] = mask
+        n = int(mask.sum())
         view = self._view(chosen=chosen, n=n, nnz=round(self.nnz * n / self.n))
         ends = zip(self.stored[:-1], self.stored[1:], strict=True)
         counts = [np.count_nonzero(chosen[begin:end]) for begin, end in ends]
         view._count_from(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
         return view
 
-    def rows(self, rows: np.ndarray) -> np.ndarray:
-        """A mask of the rows with these numbers, (n,) bool."""
+    def mask(self, rows: np.ndarray) -> np.ndarray:
+        """(n,) bool: which rows have these numbers."""
         mask = np.zeros(self.n, bool)
         mask[rows] = True
         return mask
@@ -175,7 +173,7 @@ class Dataset:
         return self._chosen(shard.number, y)
 
     def _count_from(self, starts: np.ndarray) -> None:
-        """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row."""
+        """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row, and n."""
         self.starts, firsts = starts, starts.tolist()
         self.shards = [
             Shard(number, *rows) for number, rows in enumerate(itertools.pairwise(firsts))
@@ -186,8 +184,8 @@ class Dataset:
         return self.traffic.bytes
 
     @cached_property
-    def _columns(self) -> np.ndarray | int:
-        """How an index becomes a column: an offset, or a table by index."""
+    def _column_rule(self) -> np.ndarray | int | None:
+        """How an index becomes a column: by an offset, by a table, or (None) by search."""
         features = self.summary.features
         d = len(features)
         if d == 0 or features[-1] - features[0] == d - 1:
@@ -196,14 +194,14 @@ class Dataset:
             table = np.zeros(int(features[-1]) + 1, np.int32)
             table[features] = np.arange(d, dtype=np.int32)
             return table
-        return -1
+        return None
 
-    def columns(self, indices: np.ndarray) -> np.ndarray:
-        """Columns of known indices. indices : (nnz,) int32; returns (nnz,) int32."""
-        how = self._columns
+    def _columns(self, indices: np.ndarray) -> np.ndarray:
+        """Columns of the features with these indices. indices : (nnz,) int32; returns the same."""
+        how = self._column_rule
         if isinstance(how, np.ndarray):
             return how[indices]
-        if how < 0:
+        if how is None:
             return np.searchsorted(self.summary.features, indices).astype(np.int32)
         return indices - np.int32(how)
 
@@ -216,7 +214,7 @@ class Dataset:
         return Chunk(int(self.starts[number]), self._scaled(X), y)
 
     def _chosen(self, number: int, rows: Any) -> Any:
-        """Those of a stored chunk's rows that this view has."""
+        """Of a stored chunk's rows, or labels, those that this view has."""
         if self.chosen is None:
             return rows
         return rows[np.flatnonzero(self.chosen[self.stored[number] : self.stored[number + 1]])]
@@ -243,7 +241,7 @@ class Dataset:
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
         X = sparse.csr_matrix((len(raw.y), len(self.summary.features)), dtype=np.float32)
         # Set directly: the constructor would check every index of every chunk on every pass.
-        X.data, X.indices = raw.values, self.columns(raw.indices)
+        X.data, X.indices = raw.values, self._columns(raw.indices)
         X.indptr = raw.indptr.astype(np.int32) if len(raw.values) < 2**31 else raw.indptr
         X.has_sorted_indices = X.has_canonical_format = True
         return X
@@ -252,7 +250,7 @@ class Dataset:
         return y.copy() if self.targets is None else self.targets[y.astype(np.int64)]
 
     def chunks(self, shard: Shard) -> Iterator[Chunk]:
-        """The rows of a shard in order; of random features few at a time."""
+        """The rows of a shard in order; few at a time where they are computed by a `mapping`."""
         chunk = self.chunk(shard.number)
         if self.mapping is None:
             yield chunk
@@ -262,7 +260,7 @@ class Dataset:
             yield Chunk(chunk.start + at.start, values, chunk.y[at])
 
     def _features(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
-        """X in this view's features: random ones, if it has a `mapping`."""
+        """X in this view's features: those of its `mapping`, if it has one."""
         if self.mapping is None:
             return X
         values = self.mapping.values(X)
@@ -336,7 +334,7 @@ class Dataset:
         return np.sort(np.concatenate([kept.rows for kept in merged.values()]))
 
     def close(self) -> None:
-        """Threads of a scan that was broken off end with their chunk; nobody waits for them."""
+        """Waits for no thread: those of a scan that was broken off end with their chunk."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.store.close()
 
@@ -358,7 +356,7 @@ def load(path: str, options: ParseOptions, resources: Resources) -> Dataset:
 
 
 def scaling_of(D: Dataset, name: str) -> Scaling:
-    """The scaling `name` fitted to the rows of D. Sparse rows stay sparse: they are not centred."""
+    """The scaling `name`, fitted to the rows of D; sparse data is not centred and stays sparse."""
     if name == "unit":
         return Scaling(name)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from randsvm import files
-from randsvm.data.svmlight import NUMBER, UNLABELLED, Block, Spelling, encoded, quoted
-from randsvm.errors import DataError
+from randsvm.data.svmlight import NUMBER, UNLABELLED, Block, Spelling
+from randsvm.errors import DataError, quoted
 
 # ---- classes ----------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class LabelTable:
             raise self._error(spelling, "a label (unlabelled rows are for prediction only)")
         if self.numeric is not None and self.numeric != bool(number):
             kind = "a number" if self.numeric else "a name"
-            first = quoted(encoded(self.names[0]))
+            first = quoted(self.names[0])
             raise self._error(spelling, f"{kind} like the first label, {first}")
         if number is None:
             return text
@@ -85,7 +85,7 @@ class LabelTable:
         return value
 
     def _error(self, spelling: Spelling, expected: str) -> DataError:
-        problem = f"expected {expected}, found {quoted(encoded(spelling.text))}"
+        problem = f"expected {expected}, found {quoted(spelling.text)}"
         name = files.display_name(self.path)
         return DataError(name, spelling.line, spelling.column, problem)
 

@@ -20,7 +20,14 @@ import numpy as np
 
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
-from randsvm.errors import DataError, RandsvmError, TransferError, waiting
+from randsvm.errors import (
+    DataError,
+    RandsvmError,
+    TransferError,
+    quoted,
+    shortened,
+    waiting,
+)
 from randsvm.events import Progress, Watch, silent
 from randsvm.startup import undisturbed
 
@@ -300,18 +307,10 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
 def _placed(piece: _Piece, first_line: int) -> Block:
     """The piece's block, its spellings with their lines in the file."""
     piece.block.spellings.extend(
-        Spelling(_text(token), first_line + line - 1, column)
+        Spelling(files.decoded(token), first_line + line - 1, column)
         for token, line, column in piece.spellings
     )
     return piece.block
-
-
-def _text(token: bytes) -> str:
-    return token.decode("utf-8", "surrogateescape")
-
-
-def encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 # ---- what is wrong with a token ---------------------------------------------------------------
@@ -332,7 +331,7 @@ def _fault(rows: _svmlight.Rows, dialect: _Dialect) -> _Fault | None:
 
 
 def _label_problem(token: bytes, dialect: _Dialect) -> str:
-    text = _text(token)
+    text = files.decoded(token)
     if ":" in text:
         expected = "a label"
     elif "," in text:
@@ -367,7 +366,7 @@ def _feature_problem(token: bytes, previous: int, dialect: _Dialect) -> str:
 
 
 def _value_problem(digits: bytes, value: bytes) -> str:
-    text = _text(value)
+    text = files.decoded(value)
     if NOT_FINITE.fullmatch(text):
         expected = "a finite value"
     elif NUMBER.fullmatch(text):
@@ -375,18 +374,6 @@ def _value_problem(digits: bytes, value: bytes) -> str:
     else:
         expected = f"a number after {shortened(digits)}:"
     return f"expected {expected}, found {quoted(value)}"
-
-
-def quoted(token: bytes) -> str:
-    """The token for a message: in quotes, shortened, what cannot be printed escaped."""
-    return f"'{shortened(token)}'"
-
-
-def shortened(token: bytes) -> str:
-    """The first 40 bytes of a token, what cannot be printed escaped."""
-    text = token[:40].decode("utf-8", "backslashreplace")
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text + "..." if len(token) > 40 else text
 
 
 # ---- writing ----------------------------------------------------------------------------------
@@ -412,7 +399,7 @@ def write(
         raise ValueError("expected indptr, indices and values of one CSR matrix, a row per label")
     for start in range(0, len(labels), LABELS_AT_ONCE):
         stop = start + LABELS_AT_ONCE
-        names = encoded("\n".join([*labels[start:stop], ""]))
+        names = files.encoded("\n".join([*labels[start:stop], ""]))
         lines = _svmlight.Lines(names, indptr[start : stop + 1], indices, values)
         buffer = np.empty(PIECE_SIZE + len(names), np.uint8)
         while size := lines.fill(buffer):

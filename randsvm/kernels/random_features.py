@@ -1,6 +1,4 @@
-"""What rows become before they are learnt from: scaled rows, and random features.
-
-Random feature maps: rows x become z(x) with E <z(x), z(y)> = K(x, y) over the choice of the map.
+"""Random feature maps: rows x become z(x) with E <z(x), z(y)> = K(x, y) over the choice of the map.
 
 A linear model of z(x) then stands for a kernel model; the error of <z(x), z(y)> falls like
 1 / sqrt(N) with the number N of components.
@@ -8,9 +6,8 @@ A linear model of z(x) then stands for a kernel model; the error of <z(x), z(y)>
     rbf    random Fourier features      z_j(x) = sqrt(2 / N) cos(<w_j, x> + b_j)
     poly   random Maclaurin features    z_j(x) = sqrt(a_m / (q_m N)) prod_{i = 1 .. m} <w_ij, x>
 
-Every random number has an address (seed, purpose, component, feature, factor) and is made of the
-raw Philox bits there by operations that IEEE 754 rounds exactly: it depends neither on the other
-features and components nor on any library's version. Knows nothing of files, data sets or learning.
+Each random number depends on (seed, component, feature, factor) alone, see random_numbers.py.
+Knows nothing of files, data sets or learning.
 
 Rahimi and Recht, "Random Features for Large-Scale Kernel Machines", NIPS 2007. Kar and Karnick,
 "Random Feature Maps for Dot Product Kernels", AISTATS 2012. MADlib design document, chapter SVM:
@@ -22,7 +19,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,6 +28,15 @@ from scipy import sparse
 
 from randsvm.arrays import slices
 from randsvm.errors import ParameterError
+from randsvm.kernels.random_numbers import (
+    DEGREES,
+    NORMALS,
+    PHASES,
+    SIGNS,
+    normals,
+    uniform,
+    words_at,
+)
 
 # Values of a block: 1 MB of float32 stays in the L2 cache from the product to the cosine. Blocks
 # are rows of all components: cut by components too, they are no longer contiguous in the result
@@ -39,9 +44,6 @@ from randsvm.errors import ParameterError
 BLOCK = 1 << 18
 # A dense product of fewer rows is slower.
 LEAST_ROWS = 16
-
-# Purposes of random bits. They are a part of the Philox counter; 0 there is collectors.Draw.
-PHASES, DEGREES, NORMALS, SIGNS = 1, 2, 3, 4
 
 # Raw words that become numbers at a time: they and what comes between stay in the cache.
 WORDS = 8192
@@ -179,7 +181,11 @@ class RandomMap:
         # The last sum, 1 but for rounding, is left out: no number may lie beyond it.
         last = np.flatnonzero(self.probabilities)[-1]
         sums = np.cumsum(self.probabilities)[:last]
-        return np.searchsorted(sums, _uniform(self.seed, DEGREES, self.components), side="right")
+        return np.searchsorted(
+            sums,
+            uniform(self.seed, DEGREES, self.components),
+            side="right",
+        )
 
     @cached_property
     def scales(self) -> np.ndarray:
@@ -244,60 +250,7 @@ def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
     return np.array([rounded(m) for m in range(degree + 1)])
 
 
-# --- random numbers ----------------------------------------------------------------------------
-
-
-def _words(seed: int, purpose: int, count: int, feature: int = 0, group: int = 0) -> np.ndarray:
-    """The first `count` words at this address, (count,) uint64; more never change the first."""
-    bits = np.random.Philox(
-        key=np.array([seed, feature], np.uint64),
-        counter=np.array([0, group, purpose, 0], np.uint64),
-    )
-    return bits.random_raw(count)
-
-
-def _uniform(seed: int, purpose: int, count: int) -> np.ndarray:
-    """One number in [0, 1) for each component, (count,) float64."""
-    return (_words(seed, purpose, count) >> np.uint64(11)) * 2.0**-53
-
-
-# artanh t = t sum_k ARTANH[k] t^2k; sin t = t sum_k SIN[k] t^2k.
-ARTANH = [1 / (2 * k + 1) for k in range(8)]
-SIN = [(-1) ** k / math.factorial(2 * k + 1) for k in range(8)]
-LN2 = 0.6931471805599453
-
-
-def _series(x: np.ndarray, coefficients: Sequence[float]) -> np.ndarray:
-    """sum_k coefficients[k] x^k by Horner's rule."""
-    total = np.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total *= x
-        total += coefficient
-    return total
-
-
-def normals(words: np.ndarray) -> np.ndarray:
-    """Two normal numbers of every word. words : (..., n) uint64; returns (..., 2n) float32.
-
-    Box and Muller: sqrt(-2 ln u) (cos v, sin v), with u in (0, 1) of the upper half of a word and
-    v in (-pi, pi) of the lower. ln and sin are series, right to 1e-12: the last bits of a
-    library's differ from version to version and from one processor to the other.
-    """
-    # u = 2^-32 mantissa 2^exponent, ln mantissa = 2 artanh t - ln 2 / 2, |t| < 0.172.
-    mantissa, exponent = np.frexp((words >> np.uint64(32)) + 0.5)
-    t = (mantissa - math.sqrt(0.5)) / (mantissa + math.sqrt(0.5))
-    radius = np.sqrt((65 - 2.0 * exponent) * LN2 - 4 * t * _series(t * t, ARTANH))
-    # v / 4 is at most pi / 4; twice the double angle leads back to v.
-    quarter = ((words & np.uint64(2**32 - 1)) - (2.0**31 - 0.5)) * (math.pi / 2**33)
-    sine = quarter * _series(quarter * quarter, SIN)
-    sine, cosine = 2 * sine * np.sqrt(1 - sine * sine), 1 - 2 * sine * sine
-    out = np.empty((*words.shape, 2), np.float32)
-    out[..., 0] = radius * (1 - 2 * sine * sine)
-    out[..., 1] = radius * (2 * sine * cosine)
-    return out.reshape(*words.shape[:-1], -1)
-
-
-# --- maps over known features ------------------------------------------------------------------
+# --- maps over given features ------------------------------------------------------------------
 
 
 def _dense(X: Any) -> np.ndarray:
@@ -326,10 +279,10 @@ class _Waves:
         N = given.components
         W, words = np.empty((len(features), N), np.float32), (N + 1) // 2
         for rows in slices(len(features), max(1, WORDS // words)):
-            bits = [_words(given.seed, NORMALS, words, feature) for feature in features[rows]]
+            bits = [words_at(given.seed, NORMALS, words, feature) for feature in features[rows]]
             W[rows] = normals(np.array(bits))[:, :N]
             W[rows] *= np.float32(math.sqrt(2 * given.gamma))
-        b = (2 * math.pi * _uniform(given.seed, PHASES, N)).astype(np.float32)
+        b = (2 * math.pi * uniform(given.seed, PHASES, N)).astype(np.float32)
         return _Waves(W, b, np.float32(math.sqrt(2 / N)))
 
     def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
@@ -363,7 +316,7 @@ class _Products:
         for rows in slices(len(features), max(1, WORDS // N)):
             for factors in slices(len(having), 64):
                 group = factors.start // 64
-                bits = np.array([_words(given.seed, SIGNS, N, f, group) for f in features[rows]])
+                bits = np.array([words_at(given.seed, SIGNS, N, f, group) for f in features[rows]])
                 for bit, i in enumerate(range(factors.start, factors.stop)):
                     odd = bits[:, having[i]] & np.uint64(1 << bit) != 0
                     W[i][rows] = np.where(odd, -length, length)
@@ -381,7 +334,7 @@ class _Products:
 
 
 class Prepared:
-    """A map for rows of d known features. Safe to share between threads.
+    """A map for rows of d given features. Safe to share between threads.
 
     width : columns of z(x): the N components in their order and after them, of an exact map,
     sqrt(a_0) and sqrt(a_1) x, one column for each feature (each only if its a_m > 0).

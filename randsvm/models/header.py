@@ -16,9 +16,8 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from randsvm.errors import ModelError
+from randsvm.errors import ModelError, quoted
 from randsvm.models import trailer as trailers
-from randsvm.models.trailer import shown
 
 # First word of a model that LIBSVM's and LIBLINEAR's programs must refuse; the second word is
 # the version.
@@ -141,7 +140,7 @@ class Header:
         return line
 
     def error(self, number: int, expected: str, found: bytes | str) -> ModelError:
-        what = found if isinstance(found, str) else shown(found.strip())
+        what = found if isinstance(found, str) else quoted(found.strip())
         return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
 
     def _check_version(self, words: list[bytes]) -> None:

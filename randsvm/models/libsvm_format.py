@@ -14,13 +14,12 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
-from randsvm.errors import DataError, ModelError
+from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
 from randsvm.models.header import FOREIGN as FOREIGN
 from randsvm.models.header import FOREIGN_VERSION as FOREIGN_VERSION
 from randsvm.models.header import Header, Layout, is_number
-from randsvm.models.trailer import shown
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 SVM_TYPES = (*CLASSIFIERS, "one_class", "epsilon_svr", "nu_svr")
@@ -280,5 +279,5 @@ def _check_plain_rows(text: bytes, header: Header) -> None:
                 header.name,
                 header.rows_at + line,
                 column,
-                f"expected a support vector, found {shown(text[at : at + 1])}",
+                f"expected a support vector, found {quoted(text[at : at + 1])}",
             )

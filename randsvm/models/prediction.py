@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def predict(
     with listening(watch):
         with files.create_output(output) as stream:
             if wanted.probabilities:
-                stream.write(" ".join(["labels", *loaded.labels]).encode(**ENCODING) + b"\n")
+                stream.write(files.encoded(" ".join(["labels", *loaded.labels]) + "\n"))
             for answer in reading.answers():
                 stream.write(_lines(answer, loaded, wanted))
         if reading.unseen_values:
@@ -187,10 +186,6 @@ class _Reading:
         return None
 
 
-# Names are written as they were read.
-ENCODING: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape"}
-
-
 def _lines(answer: _Answer, model: Model, wanted: Wanted) -> bytes:
     if wanted.scores or model.regression:
         rows = answer.f.reshape(len(answer.f), -1).tolist()
@@ -200,4 +195,4 @@ def _lines(answer: _Answer, model: Model, wanted: Wanted) -> bytes:
         # As many digits as svm-predict writes.
         shares = [" ".join([f"{share:.6g}" for share in row]) for row in answer.shares.tolist()]
         names = [f"{name} {row}" for name, row in zip(names, shares, strict=True)]
-    return "".join([name + "\n" for name in names]).encode(**ENCODING)
+    return files.encoded("".join([name + "\n" for name in names]))

@@ -9,15 +9,14 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from randsvm.errors import ModelError
-from randsvm.files import Sink
+from randsvm.errors import ModelError, quoted
+from randsvm.files import Sink, decoded, encoded
 
 FORMAT = 1  # of the trailer and of all it says about the model; raise it when old readers would err
 
 PREFIX = b"# randsvm "
 FIRST = PREFIX + b"format "
 SEAL = PREFIX + b"sha256 "
-ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}  # as label names were read
 
 # A value must stay on its line, and LIBSVM's reader stops at a NUL.
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
@@ -48,7 +47,7 @@ def _line(key: str, value: str) -> bytes:
     if not re.fullmatch(r"[!-~]+", key) or key in ("format", "sha256"):
         raise ValueError(f"expected one free ASCII word as trailer key, got {key!r}")
     escaped = "".join(ESCAPES.get(character, character) for character in value)
-    return PREFIX + f"{key} {escaped}\n".encode(**ENCODING)
+    return PREFIX + encoded(f"{key} {escaped}\n")
 
 
 def split(content: bytes, name: str) -> tuple[int, dict[str, str] | None]:
@@ -71,7 +70,7 @@ def split(content: bytes, name: str) -> tuple[int, dict[str, str] | None]:
 
 def _check_format(line: bytes, where: str) -> None:
     if not line.startswith(FIRST):
-        raise ModelError(f"{where}: expected '{FIRST.decode()}{FORMAT}', found {shown(line)}")
+        raise ModelError(f"{where}: expected '{FIRST.decode()}{FORMAT}', found {quoted(line)}")
     version = line.removeprefix(FIRST)
     if re.fullmatch(rb"[1-9][0-9]{0,8}", version) and int(version) > FORMAT:
         raise ModelError(
@@ -79,7 +78,7 @@ def _check_format(line: bytes, where: str) -> None:
             f"a newer version of randsvm wrote this model"
         )
     if version != b"%d" % FORMAT:
-        raise ModelError(f"{where}: expected model format {FORMAT}, found {shown(version)}")
+        raise ModelError(f"{where}: expected model format {FORMAT}, found {quoted(version)}")
 
 
 def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) -> None:
@@ -94,17 +93,17 @@ def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) 
     after = b"\n".join(lines[sealed[0] + 1 :])
     if len(lines) == sealed[0] + 1:
         raise ModelError(
-            f"{where}: expected a newline at the end, found {shown(line)} (truncated?)"
+            f"{where}: expected a newline at the end, found {quoted(line)} (truncated?)"
         )
     if after:
         raise ModelError(
-            f"{where}: expected the end of the file after the sha256, found {shown(after)}"
+            f"{where}: expected the end of the file after the sha256, found {quoted(after)}"
         )
     covered = memoryview(content)[: len(content) - len(line) - 1]
     digest = hashlib.sha256(covered).hexdigest()
     if line != SEAL + digest.encode():
         raise ModelError(
-            f"{where}: expected sha256 {digest}, found {shown(line.removeprefix(SEAL))}: "
+            f"{where}: expected sha256 {digest}, found {quoted(line.removeprefix(SEAL))}: "
             f"the model was altered or damaged after it was written"
         )
 
@@ -112,17 +111,11 @@ def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) 
 def _items(lines: list[bytes], name: str, first_line: int) -> dict[str, str]:
     items: dict[str, str] = {}
     for number, line in enumerate(lines, first_line):
-        key, _, value = line.removeprefix(PREFIX).decode(**ENCODING).partition(" ")
+        key, _, value = decoded(line.removeprefix(PREFIX)).partition(" ")
         if not line.startswith(PREFIX) or not key or key in items:
             raise ModelError(
                 f"{name}:{number}: expected '# randsvm key value' and each key once, "
-                f"found {shown(line)}"
+                f"found {quoted(line)}"
             )
         items[key] = re.sub(r"\\.", lambda found: UNESCAPES.get(found[0], found[0]), value)
     return items
-
-
-def shown(text: bytes, longest: int = 40) -> str:
-    """`text` for a message: quoted, cut, on one line, whatever bytes it holds."""
-    cut = text[:longest].decode("utf-8", "backslashreplace")
-    return repr(cut) + ("..." if len(text) > longest else "")

@@ -117,7 +117,7 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
     """A view of so many rows, drawn at random; None: D."""
     if rows is None or rows >= D.n:
         return D
-    return D.only(D.rows(D.sample(Draw(seed, SUBSET_DRAW), rows)))
+    return D.only(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
 
 
 def side_by_side(

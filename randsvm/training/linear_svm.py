@@ -483,7 +483,7 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     """The rows to learn from, and those held out: a share of D, drawn at random."""
     if share is None:
         return D, None
-    held = D.rows(D.sample(rng.next(), min(max(1, round(share * D.n)), D.n - 1)))
+    held = D.mask(D.sample(rng.next(), min(max(1, round(share * D.n)), D.n - 1)))
     return D.only(~held), D.only(held)
 
 

@@ -367,11 +367,11 @@ def test_a_view_of_some_rows_is_a_set_of_its_own(source, wanted, spilt, data):
     rows = np.array(sorted(wanted), np.int64)
     with load(source, SMALL, LittleMemory() if spilt else None) as whole:
         D = two_classes(whole)
-        view = D.only(D.rows(rows))
+        view = D.only(D.mask(rows))
         assert_is(view, y[rows], X[rows])
         again = np.array(sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1))))
-        assert_is(view.only(view.rows(again)), y[rows][again], X[rows][again])
-        assert_is(whole.only(whole.rows(rows)).relabel(D.targets), y[rows], X[rows])
+        assert_is(view.only(view.mask(again)), y[rows][again], X[rows][again])
+        assert_is(whole.only(whole.mask(rows)).relabel(D.targets), y[rows], X[rows])
         # The whole set is what it was.
         assert_is(D, y, X)
 
@@ -381,7 +381,7 @@ def assert_is(D, y: np.ndarray, X: np.ndarray) -> None:
     assert (D.n, D.d) == X.shape
     assert (rows_of(D) == X).all()
     chunks = [chunk for shard in D.shards for chunk in D.chunks(shard)]
-    assert np.concatenate([chunk.rows for chunk in chunks]).tolist() == list(range(m))
+    assert [c.start + i for c in chunks for i in range(len(c.y))] == list(range(m))
     assert np.concatenate([chunk.y for chunk in chunks]).tolist() == y.tolist()
     bounds = [(shard.start, shard.stop) for shard in D.shards]
     assert [start for start, _ in bounds] + [m] == [0] + [stop for _, stop in bounds]
@@ -438,7 +438,7 @@ def test_a_pass_has_every_row_once_in_an_order_of_its_own(numbered, pieces, some
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
     with load(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
-        D = D.only(D.rows(kept)) if some else D
+        D = D.only(D.mask(kept)) if some else D
         one, two, other = (passed(D, Draw(*key)) for key in ((3, 1), (3, 2), (4, 1)))
         assert len(one) > 5
         for batches in (one, two, other):

@@ -16,7 +16,8 @@ from scipy import sparse, stats
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.kernels import random_features as features
-from randsvm.kernels.random_features import DEGREES, NORMALS, PHASES, SIGNS, RandomMap, normals
+from randsvm.kernels.random_features import RandomMap
+from randsvm.kernels.random_numbers import DEGREES, NORMALS, PHASES, SIGNS, normals, words_at
 
 RBF = RandomMap("rbf", 64, 0.7)
 POLY = RandomMap("poly", 64, 0.5, 1.0, 3)
@@ -186,9 +187,9 @@ def test_a_component_does_not_depend_on_the_other_features(m):
 
 
 def test_no_two_addresses_share_their_bits():
-    """Seeds, purposes, features and groups of factors, and the draws of collectors."""
+    """Seeds, purposes, features and groups of factors, and the draws of sampling."""
     streams = [
-        features._words(seed, purpose, 50, feature, group)
+        words_at(seed, purpose, 50, feature, group)
         for seed in (0, 1)
         for purpose in (PHASES, DEGREES, NORMALS, SIGNS)
         for feature in (0, 1, 2)
@@ -200,7 +201,7 @@ def test_no_two_addresses_share_their_bits():
 
 def test_numbers_are_the_same_in_every_version():
     """A model names its map by seed alone: these bytes are a promise to models in use."""
-    words = features._words(7, NORMALS, 20000, 123)
+    words = words_at(7, NORMALS, 20000, 123)
     assert words[:2].tolist() == [12085240788280795838, 8397352118459087744]
     assert normals(words)[:2].tolist() == [0.8699365258216858, -0.2983560264110565]
     assert digest(normals(words), "<f4").startswith("49bc90743257bd38")
@@ -225,7 +226,7 @@ def test_normals_are_those_of_box_and_muller():
 
 
 def test_the_weights_of_a_fourier_map_are_normal():
-    x = normals(features._words(0, NORMALS, 50000, 1)).astype(np.float64)
+    x = normals(words_at(0, NORMALS, 50000, 1)).astype(np.float64)
     assert stats.kstest(x, "norm").pvalue > 0.01
     assert abs(stats.pearsonr(x[::2] ** 2, x[1::2] ** 2).statistic) < 0.02
 
