@@ -28,7 +28,11 @@ from randsvm.cli import train as training
 from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import ParseOptions
 from randsvm.errors import DataError, ModelError, ParameterError
-from randsvm.models import liblinear_format, libsvm_format, model
+from randsvm.models import liblinear_format, libsvm_format
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.load import load
+from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
 
 # One line that says where, and what was expected.
@@ -232,7 +236,7 @@ class Models:
     def check(self, content: bytes, chance: random.Random) -> str:
         self.path.write_bytes(content)
         try:
-            loaded = model.load(str(self.path))
+            loaded = load(str(self.path))
         except (ModelError, DataError) as error:
             assert error.exit_code == 65
             assert SAID.fullmatch(str(error)), error
@@ -246,7 +250,7 @@ class Models:
         self._compare(content, loaded)
         return "accepted"
 
-    def _predict(self, loaded: model.Model) -> np.ndarray | None:
+    def _predict(self, loaded: Model) -> np.ndarray | None:
         """Decision values of TEST_ROWS, (rows, columns); None: they leave float64."""
         indptr = np.cumsum([0, *map(len, TEST_ROWS)])
         pairs = [pair for row in TEST_ROWS for pair in row]
@@ -258,14 +262,14 @@ class Models:
             return None
         return f.reshape(len(TEST_ROWS), -1)
 
-    def _compare(self, content: bytes, loaded: model.Model) -> None:
+    def _compare(self, content: bytes, loaded: Model) -> None:
         """The values of LIBSVM's and LIBLINEAR's libraries on the same file, where they read it."""
         f, size = self._predict(loaded), size_of(loaded)
         # LIBSVM and LIBLINEAR read memory that is not theirs where their keywords change places.
         if f is None or not size < 1e30 or not in_order(content):
             return
         assert np.isfinite(f).all()
-        kernel = isinstance(loaded, model.KernelModel)
+        kernel = isinstance(loaded, KernelModel)
         theirs = self._by_libsvm() if kernel else self._by_liblinear()
         if theirs is not None:
             assert np.abs(f - theirs).max() <= 1e-6 * size, (f, theirs)
@@ -310,12 +314,12 @@ def in_order(content: bytes) -> bool:
     )
 
 
-def size_of(loaded: model.Model) -> float:
+def size_of(loaded: Model) -> float:
     """Of what float32 and float64 round on the way to a decision value of TEST_ROWS."""
     with np.errstate(over="ignore"):
-        if isinstance(loaded, model.LinearModel):
+        if isinstance(loaded, LinearModel):
             return 1 + float(np.abs(loaded.w).sum() + np.abs(loaded.b).sum())
-        assert isinstance(loaded, model.KernelModel)
+        assert isinstance(loaded, KernelModel)
         norm = max(10.0, float(squared_norms(loaded.Z).max(initial=0.0)))
         values = 1 + loaded.kernel.magnitude(norm)
         total = 1 + float(np.abs(loaded.beta).sum())

@@ -29,7 +29,8 @@ from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
 from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, RandsvmError
-from randsvm.models import header, model
+from randsvm.models import header
+from randsvm.models.load import load
 
 MEGABYTE = 1 << 20
 
@@ -202,7 +203,7 @@ def test_a_file_that_changes_while_it_is_read_gives_whole_rows_or_one_line(
         assert caught.value.exit_code == 74
     else:
         training.train.main(arguments, standalone_mode=False)
-        model.load(str(tmp_path / "m"))
+        load(str(tmp_path / "m"))
 
 
 # ---- models -------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ KINDS = ("kernel", "foreign kernel", "linear", "foreign linear", "map")
 def refused(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     with pytest.raises((ModelError, DataError)) as caught:
-        model.load(str(path))
+        load(str(path))
     assert re.fullmatch(rf"{re.escape(str(path))}(:[0-9]+)*: expected [^\n]*", str(caught.value))
     return str(caught.value)
 
@@ -254,7 +255,7 @@ def test_every_cut_of_a_model_as_trained_is_refused(ours, tmp_path, kind):
     """But the one that leaves a model of LIBSVM's or LIBLINEAR's own: it has no seal to miss."""
     content = ours[kind]
     body = content.index(b"# randsvm ")
-    plain = not content.startswith(header.FOREIGN.encode())
+    plain = not content.startswith(header.OWN_LAYOUT.encode())
     for size in range(len(content)):
         if not (plain and size == body):
             refused(tmp_path / "m", content[:size])
@@ -266,7 +267,7 @@ def test_a_model_of_a_newer_version_is_refused_with_both_versions(ours, tmp_path
     newer = content.replace(b"# randsvm format 1\n", b"# randsvm format 3\n# randsvm new 1\n")
     said = refused(tmp_path / "m", newer)
     assert "expected model format 1, found 3: a newer version of randsvm" in said
-    if content.startswith(header.FOREIGN.encode()):
+    if content.startswith(header.OWN_LAYOUT.encode()):
         said = refused(tmp_path / "m", resealed(content.replace(b"_model 1\n", b"_model 9\n", 1)))
         assert ":1: expected randsvm_model 1, found randsvm_model 9: a newer version" in said
 
@@ -317,7 +318,7 @@ def test_a_promise_of_two_billion_features_costs_no_memory(ours, tmp_path, kind)
     tracemalloc.start()
     try:
         if kind == "kernel":  # its rows lie over the features of its support vectors
-            model.load(str(tmp_path / "m"))
+            load(str(tmp_path / "m"))
         else:
             refused(tmp_path / "m", resealed(content))
         assert tracemalloc.get_traced_memory()[1] < 8 * MEGABYTE
@@ -392,7 +393,7 @@ def test_no_path_in_data_or_model_is_opened(tmp_path, ours, path, opened, monkey
     opened.clear()
     training.train.main(["randsvm", "-q", "data", "m"], standalone_mode=False)
     predicting.predict.main(["data", "m", "out"], standalone_mode=False)
-    model.load("model")
+    load("model")
     assert "data" in opened
     assert [name for name in opened if "outside" in name or "passwd" in name] == []
     assert {found.name for found in Path().iterdir()} == {"data", "model", "m", "out"}

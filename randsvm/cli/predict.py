@@ -9,6 +9,7 @@ import click
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.report import Report
+from randsvm.parameters.prediction import PredictParams
 from randsvm.parameters.run import Resources
 
 COMMAND = "randsvm-predict"
@@ -58,10 +59,10 @@ def predict(
     from randsvm import api
 
     resources = Resources(jobs=jobs)
-    wanted = api.Wanted(scores, probability, metrics)
+    params = PredictParams(scores, probability, metrics)
     with Report(COMMAND, [], [], given) as report:
         api.predict(
-            test_file, model_file, output_file, wanted=wanted, resources=resources, watch=report
+            test_file, model_file, output_file, params=params, resources=resources, watch=report
         )
 
 

@@ -1,7 +1,7 @@
-"""What LIBSVM's and LIBLINEAR's model formats share: header lines of a keyword and its words.
+"""What the model formats of LIBSVM and LIBLINEAR share: header lines of a keyword and its words.
 
-Checks lines, words and numbers; which keywords must stand there, and what they mean, is the
-business of the two formats.
+Checks lines, words and numbers. Which keywords there must be, and what they mean, is known by
+libsvm_format.py and liblinear_format.py.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ import numpy as np
 from randsvm.errors import ModelError, quoted
 from randsvm.models import trailer as trailers
 
-# First word of a model that LIBSVM's and LIBLINEAR's programs must refuse; the second word is
-# the version.
-FOREIGN = "randsvm_model"
-FOREIGN_VERSION = 1
+# A model in our own layout says what LIBSVM's and LIBLINEAR's formats cannot: labels that are
+# names, scaling, several classes one against the rest. Its first line is this word and a version,
+# so that their programs refuse the file instead of misreading it.
+OWN_LAYOUT = "randsvm_model"
+OWN_VERSION = 1
 
-# Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
+# Each digit can match in one way only: other patterns take n^2 steps to refuse n digits.
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
-MOST_LINES = 16  # of a header in either format, a foreign first line included
+MOST_LINES = 16  # of a header in either format, the line of our own layout included
 
 N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What tells the header of one format from that of the other.
+    """How the header of one format differs from that of the other.
 
     program: whose format it is; keywords: in that program's order; end: the header's last line
     """
@@ -46,11 +47,11 @@ class Layout:
     longest_line: int
 
 
-def kind(content: bytes) -> Literal["libsvm", "liblinear"] | None:
+def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
     """Whose format the model in `content` has; None: it is no model.
 
-    The programs accept their header lines in any order, so the telling keyword is looked for in
-    as many lines as a header has.
+    The programs accept their header lines in any order, so the keyword that tells is looked for in
+    as many lines as a header may have.
     """
     for line in itertools.islice(io.BytesIO(content), MOST_LINES):
         match line.split(None, 1)[:1]:
@@ -62,15 +63,13 @@ def kind(content: bytes) -> Literal["libsvm", "liblinear"] | None:
 
 
 def render(
-    layout: Layout,
-    entries: Mapping[str, tuple[object, ...] | None],
-    foreign_first_line: str | None,
+    layout: Layout, entries: Mapping[str, tuple[object, ...] | None], own_layout: bool
 ) -> bytes:
     """The header's lines; entries that are None are left out.
 
     repr of a float is its shortest form that reads back to the same bits.
     """
-    lines = [] if foreign_first_line is None else [foreign_first_line]
+    lines = [f"{OWN_LAYOUT} {OWN_VERSION}"] if own_layout else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
     ]
@@ -85,22 +84,22 @@ def _text(entry: object) -> str:
 def read(content: bytes, name: str, layout: Layout) -> tuple[Header, dict[str, str] | None]:
     """The header of the model in `content`, which messages call `name`, and its trailer.
 
-    Raises ModelError; one with a foreign first line must have a trailer.
+    Raises ModelError. A model in our own layout must have a trailer.
     """
     end, trailer = trailers.split(content, name)
     header = Header(content, end, name, layout)
-    if header.foreign and trailer is None:
+    if header.own_layout and trailer is None:
         raise ModelError(
-            f"{name}: expected '# randsvm' lines at the end of a {FOREIGN} file, found none "
+            f"{name}: expected '# randsvm' lines at the end of a {OWN_LAYOUT} file, found none "
             f"(truncated?)"
         )
     return header, trailer
 
 
 class Header:
-    """The lines of content[:end] up to the layout's last.
+    """The lines of content[:end] up to the last one of the header.
 
-    foreign: whether the first line is one that the layout's program refuses
+    own_layout: whether the first line says so
     size: bytes up to and with the last line; rows_at: number of the line after it
     """
 
@@ -108,7 +107,7 @@ class Header:
         self.content = content
         self.end = end
         self.name = name
-        self.foreign = False
+        self.own_layout = False
         self.size = 0
         self._layout = layout
         self._found: dict[str, tuple[int, list[bytes]]] = {}
@@ -116,9 +115,9 @@ class Header:
             line = self._line(number)
             self.size += len(line)
             word, *rest = line.split() or [b""]
-            if number == 1 and word == FOREIGN.encode():
+            if number == 1 and word == OWN_LAYOUT.encode():
                 self._check_version(rest)
-                self.foreign = True
+                self.own_layout = True
             elif line.rstrip() == layout.end.encode():
                 self.rows_at = number + 1
                 break
@@ -145,14 +144,14 @@ class Header:
 
     def _check_version(self, words: list[bytes]) -> None:
         version = b"".join(words[:1])
-        if INTEGER.fullmatch(version) and int(version) > FOREIGN_VERSION:
+        if INTEGER.fullmatch(version) and int(version) > OWN_VERSION:
             raise self.error(
                 1,
-                f"{FOREIGN} {FOREIGN_VERSION}",
-                f"{FOREIGN} {int(version)}: a newer version of randsvm wrote this model",
+                f"{OWN_LAYOUT} {OWN_VERSION}",
+                f"{OWN_LAYOUT} {int(version)}: a newer version of randsvm wrote this model",
             )
-        if version != b"%d" % FOREIGN_VERSION:
-            raise self.error(1, f"{FOREIGN} {FOREIGN_VERSION}", version)
+        if version != b"%d" % OWN_VERSION:
+            raise self.error(1, f"{OWN_LAYOUT} {OWN_VERSION}", version)
 
     def _add(self, number: int, word: bytes, rest: list[bytes], line: bytes) -> None:
         keyword = word.decode("ascii", "replace")

@@ -12,16 +12,9 @@ from randsvm.arrays import squared_norms
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import libsvm_format
+from randsvm.models.facts import Facts
 from randsvm.models.libsvm_format import LibsvmModel
-from randsvm.models.model import (
-    FOREIGN_LINE,
-    ONE_CLASS_LABELS,
-    ONE_CLASS_VALUES,
-    Model,
-    TestRows,
-    common_parts,
-    flat,
-)
+from randsvm.models.model import Model, ModelRows, fields_of_any_model
 
 LIBSVM_KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid"}
 KERNELS = {name: ours for ours, name in LIBSVM_KERNELS.items()}
@@ -34,18 +27,18 @@ TASKS = {
     "nu_svr": "svr",
 }
 SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
-# Rounding of a sum of 1,024 float32 products, in last places.
-ROUNDED = 128
-# Where rounding may reach further than this, too many rows would be computed twice.
-WORTHWHILE = 0.2
+# Rounding errors of a sum of 1,024 float32 products, in units of 2^-24.
+SUM_ERRORS = 128
+# If even the smallest error bound is above this, most rows would be computed twice.
+LARGEST_ERROR = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelModel(Model):
-    """f(x) = sum_i beta_i K(z_i, x) + b; one column for two classes, f > 0 being the first label
-    and else the second; of more classes the largest of one column for each, against the rest.
+    """f(x) = sum_i beta_i K(z_i, x) + b. Two classes have one column, f > 0 for the first label;
+    more classes have a column each, one against the rest.
 
-    task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels: f is it).
+    task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels).
     Z : (m, d) CSR float32, the support vectors over the d distinct features they have; beta :
     (m, K) float64, b : (K,) float64.
     """
@@ -57,7 +50,7 @@ class KernelModel(Model):
     b: np.ndarray
 
     @property
-    def _named(self) -> bool:
+    def _labels_from_data(self) -> bool:
         return self.task == "svc"
 
     @cached_property
@@ -66,58 +59,57 @@ class KernelModel(Model):
         return Expansion.of(self.kernel, self.Z, self.beta)
 
     @cached_property
-    def _rough_expansion(self) -> Expansion:
+    def _float32_expansion(self) -> Expansion:
         return Expansion.of(self.kernel, self.Z, self.beta, np.float32)
 
     @cached_property
-    def _norm(self) -> float:
+    def _largest_norm(self) -> float:
         """The largest |z|^2."""
         return float(squared_norms(self.Z).max(initial=0.0))
 
-    def decision(self, rows: TestRows, rough: bool = False) -> np.ndarray:
-        """Costs m * len(beta) kernel values, a block at a time. rough: in float32 where that
-        changes no label."""
-        if rough and self.task != "svr" and self.kernel.name == "rbf":
-            return self._rough_decision(rows)
-        return self._exact_decision(rows)
+    def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
+        """Costs m * len(beta) kernel values, a block at a time."""
+        if labels_only and self.task != "svr" and self.kernel.name == "rbf":
+            error = self._float32_error(rows)
+            if error.min(initial=np.inf) < LARGEST_ERROR:
+                return self._mostly_float32(rows, error)
+        return self._expansion.values(rows.X, rows.extra) + self.b
 
-    def _exact_decision(self, rows: TestRows) -> np.ndarray:
-        return flat(self._expansion.values(rows.X, rows.extra) + self.b)
+    def _float32_error(self, rows: ModelRows) -> np.ndarray:
+        """How far f of each row may be off where RBF is computed in float32, (m,).
 
-    def _rough_decision(self, rows: TestRows) -> np.ndarray:
-        """f in float32, and in float64 for rows that are nearer to another label than the rounding
-        may reach.
-
-        An exponent is a sum of d + 2 products that are 2 g (|x|^2 + |z|^2) together at the most, a
-        block a sum of 1,024 products with K <= 1; each step, and each of what goes in, is rounded
-        to 24 bits.
+        An exponent is a sum of d + 2 products that are 2 g (|x|^2 + |z|^2) together at the most; a
+        block is a sum of 1,024 products with K <= 1. Each step and each number that goes in is
+        rounded to 24 bits.
         """
         norms = squared_norms(rows.X) + rows.extra
-        exponents = 2 * self.kernel.gamma * (norms + self._norm)
+        exponents = 2 * self.kernel.gamma * (norms + self._largest_norm)
         scale = np.abs(self.beta).sum(axis=0).max(initial=0.0)
-        error = 2.0**-24 * (ROUNDED + (6 + self.Z.shape[1]) * exponents) * scale
-        if not error.min(initial=np.inf) < WORTHWHILE:
-            return self._exact_decision(rows)
-        f = self._rough_expansion.values(rows.X, rows.extra) + self.b
+        return 2.0**-24 * (SUM_ERRORS + (6 + self.Z.shape[1]) * exponents) * scale
+
+    def _mostly_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
+        """f in float32, and in float64 for rows whose label the error could change."""
+        f = self._float32_expansion.values(rows.X, rows.extra) + self.b
         if f.shape[1] == 1:
             margin = np.abs(f[:, 0])
         else:
-            least, most = np.partition(f, -2, axis=1)[:, -2:].T
-            margin = (most - least) / 2
+            second, largest = np.partition(f, -2, axis=1)[:, -2:].T
+            margin = (largest - second) / 2
         near = np.flatnonzero(~(margin > error))
         f[near] = self._expansion.values(rows.X[near], rows.extra[near]) + self.b
-        return flat(f)
+        return f
 
     def save(self, path: str) -> None:
         kernel, Z, beta = self.kernel, self.Z, self.beta
+        label = self._c_labels if self.task == "svc" else None
         nr_sv = None
-        numbers = self._numbers if self.task == "svc" else None
         if self.task == "svc" and beta.shape[1] == 1:
-            # LIBSVM has them grouped by class.
+            # LIBSVM groups support vectors by class.
             positive = beta[:, 0] > 0
             order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
             Z, beta = Z[order], beta[order]
-            nr_sv = (int(positive.sum()), int((~positive).sum())) if numbers else None
+            nr_sv = (int(positive.sum()), int((~positive).sum())) if label else None
+        beyond_libsvm = (self.task == "svc" and not label) or len(self.b) > 1 or self.scaling
         sigmoid = (None, None) if self.sigmoid is None else tuple(map(tuple, self.sigmoid.tolist()))
         body = LibsvmModel(
             svm_type=SVM_TYPES[self.task],
@@ -126,7 +118,7 @@ class KernelModel(Model):
             gamma=kernel.gamma,
             coef0=kernel.coef0,
             rho=tuple((0.0 - self.b).tolist()),  # no -0.0
-            label=numbers,
+            label=label,
             nr_sv=nr_sv,
             coefficients=beta,
             indptr=Z.indptr.astype(np.int64),
@@ -135,21 +127,18 @@ class KernelModel(Model):
             probA=sigmoid[0],
             probB=sigmoid[1],
             nr_class=len(self.labels) if self.task == "svc" else 2,
+            own_layout=bool(beyond_libsvm),
         )
-        foreign = (self.task == "svc" and not numbers) or len(self.b) > 1 or self.scaling
-        libsvm_format.write(path, body, self._trailer, FOREIGN_LINE if foreign else None)
+        libsvm_format.write(path, body, self._trailer)
 
     @staticmethod
     def parse(content: bytes, name: str) -> KernelModel:
+        """Raises ModelError and DataError, which call the file `name`."""
         body, trailer = libsvm_format.parse(content, name)
         task = TASKS[body.svm_type]
-        if task == "one-class":
-            common = {**common_parts(name, trailer, None, 0), "labels": ONE_CLASS_LABELS}
-            common["values"] = ONE_CLASS_VALUES
-        else:
-            common = common_parts(name, trailer, body.label, body.nr_class if task == "svc" else 0)
-            if task == "svc" and body.probA and body.probB:
-                common["sigmoid"] = np.array([body.probA, body.probB])
+        fields = fields_of_any_model(Facts(name, trailer), task, body.label, body.nr_class)
+        if task == "svc" and body.probA and body.probB:
+            fields["sigmoid"] = np.array([body.probA, body.probB])
         features, columns = np.unique(body.indices, return_inverse=True)
         m = len(body.coefficients)
         return KernelModel(
@@ -164,5 +153,5 @@ class KernelModel(Model):
             features=features.astype(np.int32),
             beta=body.coefficients,
             b=-np.array(body.rho),
-            **common,
+            **fields,
         )

@@ -1,6 +1,6 @@
 """LIBLINEAR's text model format and its checks.
 
-Holds what the file holds and nothing more: what a model means is the business of model.py.
+Knows what the file holds and nothing more; linear_model.py knows what it means.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ BLOCK_BYTES = 1 << 20  # of text, read at once
 class LiblinearModel:
     """f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, as LIBLINEAR writes it.
 
-    label : of the classes, None for regression and one-class, and where a foreign one lacks it
+    label : of the classes, None for regression and one-class
     bias : the value of the feature that follows the last; < 0: there is none
     rho : of one-class, else None
     w : (nr_feature + 1 with a bias, columns) float64, C-contiguous; see shape_of_w
+    own_layout : not for LIBLINEAR, which refuses it; may then lack label
     """
 
     solver_type: str
@@ -56,6 +57,7 @@ class LiblinearModel:
     bias: float
     rho: float | None
     w: np.ndarray
+    own_layout: bool = False
 
 
 def shape_of_w(solver_type: str, nr_class: int, nr_feature: int, bias: float) -> tuple[int, int]:
@@ -67,19 +69,12 @@ def shape_of_w(solver_type: str, nr_class: int, nr_feature: int, bias: float) ->
 # Writing
 
 
-def write(
-    path: str,
-    model: LiblinearModel,
-    trailer: Mapping[str, str],
-    foreign_first_line: str | None = None,
-) -> None:
+def write(path: str, model: LiblinearModel, trailer: Mapping[str, str]) -> None:
     """Write `model`, the trailer's items and their seal to `path`, whole or not at all.
 
-    foreign_first_line: 'randsvm_model 1 ...' makes LIBLINEAR's programs refuse a model that they
-    would misread; it may then lack `label`.
     Raises ModelError, before `path` is touched, for a model that `parse` would refuse.
     """
-    header = _render_header(model, foreign_first_line)
+    header = _render_header(model)
     _, shape = _fields(Header(header, len(header), path, LAYOUT))
     if model.w.shape != shape:
         raise ValueError(f"expected w of shape {shape}, got {model.w.shape}")
@@ -93,8 +88,8 @@ def write(
         sealed.seal(trailer)
 
 
-def _render_header(model: LiblinearModel, foreign_first_line: str | None) -> bytes:
-    """The lines up to 'w', each where LIBLINEAR has it."""
+def _render_header(model: LiblinearModel) -> bytes:
+    """The lines up to 'w', in LIBLINEAR's order."""
     entries: dict[str, tuple[object, ...] | None] = {
         "solver_type": (model.solver_type,),
         "nr_class": (model.nr_class,),
@@ -103,7 +98,7 @@ def _render_header(model: LiblinearModel, foreign_first_line: str | None) -> byt
         "bias": (_shortest(model.bias),),
         "rho": None if model.rho is None else (_shortest(model.rho),),
     }
-    return headers.render(LAYOUT, entries, foreign_first_line)
+    return headers.render(LAYOUT, entries, model.own_layout)
 
 
 def _shortest(number: float) -> str:
@@ -136,7 +131,7 @@ def parse(content: bytes, name: str) -> tuple[LiblinearModel, dict[str, str] | N
 
 
 def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
-    """What LiblinearModel holds beside w, and the shape of w."""
+    """What LiblinearModel holds besides w, and the shape of w."""
     solver_type = header.choice("solver_type", SOLVER_TYPES)
     nr_class = _nr_class(header, solver_type)
     nr_feature = header.not_negative("nr_feature", header.integers)
@@ -150,6 +145,7 @@ def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
         "nr_feature": nr_feature,
         "bias": bias,
         "rho": _rho(header, solver_type),
+        "own_layout": header.own_layout,
     }, shape
 
 
@@ -163,11 +159,11 @@ def _nr_class(header: Header, solver_type: str) -> int:
 
 
 def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] | None:
-    """One whole number a class: of classifiers only, and a foreign one may go without."""
+    """A whole number for each class: of classifiers only, which in our own layout may lack it."""
     if solver_type not in CLASSIFIERS:
         header.check_absent("label", solver_type, ["a classifier"])
         return None
-    if header.foreign and "label" not in header:
+    if header.own_layout and "label" not in header:
         return None
     label = header.integers("label", nr_class)
     most_common, times = Counter(label).most_common(1)[0]
@@ -184,7 +180,7 @@ def _rho(header: Header, solver_type: str) -> float | None:
 
 
 def _check_size(header: Header, rows: int, columns: int) -> None:
-    if not header.foreign and max(rows, rows * columns) >= INT_LIMIT:
+    if not header.own_layout and max(rows, rows * columns) >= INT_LIMIT:
         raise header.error(
             header.at("nr_feature"),
             "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",
@@ -193,7 +189,7 @@ def _check_size(header: Header, rows: int, columns: int) -> None:
 
 
 def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
-    """w: as many lines as promised, a number a column in each, nothing else.
+    """w: as many lines as promised, a number for each column in each, nothing else.
 
     Memory follows the text: nothing is sized by `rows` and `columns`.
     """

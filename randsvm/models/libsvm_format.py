@@ -1,6 +1,6 @@
 """LIBSVM's text model format and its checks.
 
-Holds what the file holds and nothing more: what a model means is the business of model.py.
+Knows what the file holds and nothing more; kernel_model.py knows what it means.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
-from randsvm.models.header import FOREIGN as FOREIGN
-from randsvm.models.header import FOREIGN_VERSION as FOREIGN_VERSION
 from randsvm.models.header import Header, Layout, is_number
 
 CLASSIFIERS = ("c_svc", "nu_svc")
@@ -30,8 +28,7 @@ KERNEL_PARAMETERS = {
     "sigmoid": ("gamma", "coef0"),
 }
 NO_KERNELS = {"precomputed": "'precomputed': such a model holds row numbers, not support vectors"}
-# In LIBSVM's order. Two classes, regression and one-class all have nr_class 2 and one rho; more
-# classes, one against the rest, are foreign to LIBSVM and have a rho and a coefficient for each.
+# In LIBSVM's order. Two classes, regression and one-class all have nr_class 2.
 KEYWORDS = (
     "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho",
     "label", "probA", "probB", "prob_density_marks", "nr_sv",
@@ -42,14 +39,13 @@ LAYOUT = Layout("LIBSVM", KEYWORDS, end="SV", longest_line=1 << 20)
 
 @dataclass(frozen=True)
 class LibsvmModel:
-    """f_c(x) = sum_i coefficients_ic K(SV_i, x) - rho_c, as LIBSVM writes it for one column.
+    """f_c(x) = sum_i coefficients_ic K(SV_i, x) - rho_c, as LIBSVM writes it for one column c.
 
-    rho : (columns,); columns is 1, but nr_class for more than two classes, which LIBSVM refuses
     label, nr_sv : of the classes, None for regression and one-class; nr_sv of two classes only
-    coefficients : (m, columns) float64
+    coefficients : (m, columns) float64; rho : one number for each of them, see `_columns`
     indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 : the SVs' rows
-    probA, probB, prob_density_marks : columns, columns and 10 numbers where probabilities were
-    fitted
+    probA, probB : as many as rho, prob_density_marks : 10 numbers; where probabilities were fitted
+    own_layout : not for LIBSVM, which refuses it; may then lack label and nr_sv
     """
 
     svm_type: str
@@ -68,39 +64,45 @@ class LibsvmModel:
     probB: tuple[float, ...] | None = None  # noqa: N815
     prob_density_marks: tuple[float, ...] | None = None
     nr_class: int = 2
+    own_layout: bool = False
+
+
+class Columns(NamedTuple):
+    """How many coefficients each support vector has, and how many decision values a row."""
+
+    coefficients: int
+    decisions: int
+
+
+def _columns(nr_class: int) -> Columns:
+    """One each for two classes; more are one against the rest, which only our own layout has."""
+    return Columns(1, 1) if nr_class == 2 else Columns(nr_class, nr_class)
 
 
 # Writing
 
 
-def write(
-    path: str,
-    model: LibsvmModel,
-    trailer: Mapping[str, str],
-    foreign_first_line: str | None = None,
-) -> None:
+def write(path: str, model: LibsvmModel, trailer: Mapping[str, str]) -> None:
     """Write `model`, the trailer's items and their seal to `path`, whole or not at all.
 
-    foreign_first_line: 'randsvm_model 1 ...' makes LIBSVM's programs refuse a model that they
-    would misread; it may then lack `label` and `nr_sv`.
-    Raises ModelError, before `path` is touched, for a model that `read` would refuse.
+    Raises ModelError, before `path` is touched, for a model that `parse` would refuse.
     """
-    header = _render_header(model, foreign_first_line)
+    header = _render_header(model)
     _fields(Header(header, len(header), path, LAYOUT))
     _check_arrays(model, path)
     with files.create_output(path) as stream:
         sealed = trailers.Sealed(stream)
         sealed.write(header)
-        # Support vectors are svmlight rows with the coefficient in the label's place.
+        # Support vectors are svmlight rows with the coefficients in the label's place.
         coefficients = [" ".join(map(repr, row)) for row in model.coefficients.tolist()]
         svmlight.write(sealed, coefficients, model.indptr, model.indices, model.values)
         sealed.seal(trailer)
 
 
-def _render_header(model: LibsvmModel, foreign_first_line: str | None) -> bytes:
-    """The lines up to 'SV'; parameters that the kernel does not use are left out, as LIBSVM does.
+def _render_header(model: LibsvmModel) -> bytes:
+    """The lines up to 'SV'. Parameters that the kernel does not use are left out, as by LIBSVM.
 
-    repr of a float has at most 24 characters where LIBSVM's reader takes 80.
+    repr of a float has at most 24 characters; LIBSVM's reader takes 80.
     """
     used = KERNEL_PARAMETERS.get(model.kernel_type, ())
     entries: dict[str, tuple[object, ...] | None] = {
@@ -116,7 +118,7 @@ def _render_header(model: LibsvmModel, foreign_first_line: str | None) -> bytes:
         "prob_density_marks": model.prob_density_marks,
         "nr_sv": model.nr_sv,
     }
-    return headers.render(LAYOUT, entries, foreign_first_line)
+    return headers.render(LAYOUT, entries, model.own_layout)
 
 
 def _one(number: float | None) -> tuple[float] | None:
@@ -124,10 +126,11 @@ def _one(number: float | None) -> tuple[float] | None:
 
 
 def _check_arrays(model: LibsvmModel, path: str) -> None:
-    """Refuse rows that `read` would refuse: numbers not finite, indices not ascending."""
+    """Refuse rows that `parse` would refuse: numbers not finite, indices not ascending."""
     indices, indptr = model.indices, model.indptr
-    if model.coefficients.shape[1:] != (len(model.rho),):
-        raise ValueError("expected a column of coefficients for each rho")
+    columns = _columns(model.nr_class).coefficients
+    if model.coefficients.shape[1:] != (columns,):
+        raise ValueError(f"expected {columns} columns of coefficients")
     if not (
         len(indptr) == len(model.coefficients) + 1
         and indptr[0] == 0
@@ -147,11 +150,6 @@ def _check_arrays(model: LibsvmModel, path: str) -> None:
 # Reading
 
 
-def read(path: str) -> tuple[LibsvmModel, dict[str, str] | None]:
-    """The model in `path` (`-`: standard input) and its trailer; None for LIBSVM's own files."""
-    return parse(files.read_whole(path), files.display_name(path))
-
-
 def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None]:
     """The model in `content`, which messages call `name`, and its trailer.
 
@@ -162,11 +160,11 @@ def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None
 
 
 def _fields(header: Header) -> dict[str, Any]:
-    """What LibsvmModel holds beside the support vectors."""
+    """What LibsvmModel holds besides the support vectors."""
     svm_type = header.choice("svm_type", SVM_TYPES)
     kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS, NO_KERNELS)
     nr_class = _nr_class(header, svm_type)
-    columns = _columns(nr_class)
+    decisions = _columns(nr_class).decisions
     label, nr_sv = (_of_classes(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
     twice = [one for one, count in Counter(label or ()).items() if count > 1]
     if twice:
@@ -183,13 +181,14 @@ def _fields(header: Header) -> dict[str, Any]:
         "degree": header.not_negative("degree", header.integers) if "degree" in used else None,
         "gamma": header.not_negative("gamma", header.numbers) if "gamma" in used else None,
         "coef0": header.numbers("coef0", 1)[0] if "coef0" in used else None,
-        "rho": header.numbers("rho", columns),
+        "rho": header.numbers("rho", decisions),
         "label": label,
         "nr_sv": nr_sv,
-        "probA": header.optional_numbers("probA", columns),
-        "probB": header.optional_numbers("probB", columns),
+        "probA": header.optional_numbers("probA", decisions),
+        "probB": header.optional_numbers("probB", decisions),
         "prob_density_marks": header.optional_numbers("prob_density_marks", 10),
         "nr_class": nr_class,
+        "own_layout": header.own_layout,
     }
 
 
@@ -197,14 +196,9 @@ def _total_sv(header: Header) -> int:
     return header.not_negative("total_sv", header.integers)
 
 
-def _columns(nr_class: int) -> int:
-    """Decision values of a row: one for two classes, else one for each."""
-    return 1 if nr_class == 2 else nr_class
-
-
 def _nr_class(header: Header, svm_type: str) -> int:
     classes = header.integers("nr_class", 1)[0]
-    if classes > 2 and not header.foreign:
+    if classes > 2 and not header.own_layout:
         raise header.error(
             header.at("nr_class"),
             "a model of two classes",
@@ -218,11 +212,11 @@ def _nr_class(header: Header, svm_type: str) -> int:
 def _of_classes(
     header: Header, keyword: str, svm_type: str, nr_class: int
 ) -> tuple[int, ...] | None:
-    """A whole number for each class: of classifiers only, and a foreign one may go without."""
+    """A whole number for each class: of classifiers only, which in our own layout may lack it."""
     if svm_type not in CLASSIFIERS:
         header.check_absent(keyword, svm_type, CLASSIFIERS)
         return None
-    if header.foreign and keyword not in header:
+    if header.own_layout and keyword not in header:
         return None
     return header.integers(keyword, nr_class)
 
@@ -233,7 +227,7 @@ def _parse_rows(header: Header) -> dict[str, Any]:
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
     _check_plain_rows(text, header)
-    columns = _columns(header.integers("nr_class", 1)[0])
+    columns = _columns(header.integers("nr_class", 1)[0]).coefficients
     others, text = _first_coefficients(text, columns - 1, header)
     block = svmlight.parse(
         text, name=header.name, labels="number", zero_based=True, first_line=header.rows_at
@@ -252,7 +246,7 @@ def _parse_rows(header: Header) -> dict[str, Any]:
 def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[np.ndarray], bytes]:
     """The first `count` coefficients of each row, a column each, and the text without them.
 
-    They leave blanks behind: errors in the rest name its column.
+    Blanks take their place, so that errors in the rest name the right column.
     """
     if count == 0:
         return [], text
@@ -266,12 +260,13 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
     return list(np.array(found).reshape(-1, count).T), b"\n".join([*lines, b""])
 
 
-# A row of LIBSVM holds none of these, though svmlight text may: comments, qid, unlabelled rows.
-FOREIGN_TO_ROWS = (b"#", b"q", b"?", b"\xef")
+# Marks of what svmlight text may have and LIBSVM's rows may not: comments, qid, unlabelled rows, a
+# byte order mark.
+SVMLIGHT_MARKS = (b"#", b"q", b"?", b"\xef")
 
 
 def _check_plain_rows(text: bytes, header: Header) -> None:
-    for mark in FOREIGN_TO_ROWS:
+    for mark in SVMLIGHT_MARKS:
         at = text.find(mark)
         if at >= 0:
             line, column = text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at)

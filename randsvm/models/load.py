@@ -15,6 +15,6 @@ def load(path: str) -> Model:
     Raises ModelError, DataError, InputError.
     """
     content, name = files.read_whole(path), files.display_name(path)
-    if header.kind(content) == "liblinear":
+    if header.format_of(content) == "liblinear":
         return LinearModel.parse(content, name)
     return KernelModel.parse(content, name)

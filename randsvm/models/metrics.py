@@ -13,90 +13,89 @@ from typing import TypeVar
 import numpy as np
 
 from randsvm.events import ClassificationMetrics, ClassMetrics
+from randsvm.models.decisions import predicted_classes
 
-Own = TypeVar("Own", bound="Counts")
-
-
-def said(f: np.ndarray) -> np.ndarray:
-    """The class of each row, (m,) int64, by its decision values: (m,), class 0 being f > 0, or
-    (m, classes), the largest."""
-    return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
+AnyMetric = TypeVar("AnyMetric", bound="Metric")
 
 
-class Counts:
-    """What is counted over all rows, and over the labelled ones."""
+class Metric:
+    """Counts over rows, of which `score` follows. Those of two parts add up with +.
 
-    # What the score is, and whether more of it is better; what adds up.
+    score_name: what the score is; sign: 1 if more of it is better, else -1. summed: names of the
+    attributes that add up, besides the numbers of rows.
+    """
+
     score_name: str
     sign: int
-    sums_of: tuple[str, ...]
+    summed: tuple[str, ...]
 
     def __init__(self) -> None:
         self.rows = self.labelled = 0
 
-    def add(self, y: np.ndarray, f: np.ndarray, chosen: np.ndarray | None = None) -> None:
-        """y : (m,) class numbers or targets, nan where there is none; f : decision values. chosen:
-        (m,) the classes that were said, where f does not decide."""
+    def add(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray | None = None) -> None:
+        """y : (m,) class indices or targets, nan where there is none; f : decision values.
+        predicted : (m,) class indices, where f alone does not decide."""
         labelled = ~np.isnan(y)
         self.rows += len(f)
         self.labelled += int(labelled.sum())
-        chosen = self._said(f) if chosen is None else chosen
-        self.compare(y[labelled], f[labelled], chosen[labelled])
+        predicted = self._predicted(f) if predicted is None else predicted
+        self._compare(y[labelled], f[labelled], predicted[labelled])
 
-    def _said(self, f: np.ndarray) -> np.ndarray:
-        return said(f)
+    def _predicted(self, f: np.ndarray) -> np.ndarray:
+        return predicted_classes(f)
 
-    def compare(self, y: np.ndarray, f: np.ndarray, chosen: np.ndarray) -> None:
+    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
+        """Count labelled rows."""
         raise NotImplementedError
 
     @property
     def score(self) -> float:
+        """nan without labelled rows."""
         raise NotImplementedError
 
     @property
     def details(self) -> dict[str, float]:
-        """What is told beside the score."""
+        """What is told besides the score."""
         return {}
 
-    def __add__(self: Own, other: Own) -> Own:
+    def __add__(self: AnyMetric, other: AnyMetric) -> AnyMetric:
         both = copy(self)
-        for name in ("rows", "labelled", *self.sums_of):
+        for name in ("rows", "labelled", *self.summed):
             setattr(both, name, getattr(self, name) + getattr(other, name))
         return both
 
 
-class Classified(Counts):
-    """correct: labelled rows of the class that was said."""
+class Accuracy(Metric):
+    """In percent. correct: labelled rows of the predicted class."""
 
     score_name = "accuracy"
     sign = 1
-    sums_of = ("correct",)
+    summed = ("correct",)
     correct = 0
 
-    def compare(self, y: np.ndarray, f: np.ndarray, chosen: np.ndarray) -> None:
-        self.correct += int((y == chosen).sum())
+    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
+        self.correct += int((y == predicted).sum())
 
     @property
     def score(self) -> float:
-        """Accuracy in percent."""
         return 100 * self.correct / self.labelled if self.labelled else nan
 
 
-class Regressed(Counts):
-    """Sums of e^2, y, f, y^2, f^2, y f, |e| with e = f - y."""
+class RegressionErrors(Metric):
+    """sums: of e^2, y, f, y^2, f^2, y f, |e|, where e = f - y."""
 
     score_name = "mean squared error"
     sign = -1
-    sums_of = ("sums",)
+    summed = ("sums",)
 
     def __init__(self) -> None:
         super().__init__()
         self.sums = np.zeros(7)
 
-    def _said(self, f: np.ndarray) -> np.ndarray:
+    def _predicted(self, f: np.ndarray) -> np.ndarray:
         return f
 
-    def compare(self, y: np.ndarray, f: np.ndarray, chosen: np.ndarray) -> None:
+    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
         error = f - y
         self.sums += [error @ error, y.sum(), f.sum(), y @ y, f @ f, y @ f, np.abs(error).sum()]
 
@@ -128,27 +127,28 @@ class Regressed(Counts):
         return 1 - error / spread if spread > 0 else nan
 
 
-class Detailed(Classified):
-    """Keeps the confusion matrix, and of two classes every decision value (9 bytes a row)."""
+class ConfusionMatrix(Accuracy):
+    """Precision, recall and F1 besides. For ROC AUC of two classes every decision value is kept: 9
+    bytes a row."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.classes = classes
         self.confusion = np.zeros((classes, classes), np.int64)
         self.values: list[np.ndarray] = []
-        self.first: list[np.ndarray] = []
+        self.is_first: list[np.ndarray] = []
 
-    def compare(self, y: np.ndarray, f: np.ndarray, chosen: np.ndarray) -> None:
-        super().compare(y, f, chosen)
+    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
+        super()._compare(y, f, predicted)
         true, K = y.astype(np.int64), self.classes
         size = max(len(self.confusion), int(true.max(initial=-1)) + 1)
-        found = np.bincount(true * K + chosen, minlength=size * K).reshape(size, K)
+        found = np.bincount(true * K + predicted, minlength=size * K).reshape(size, K)
         self.confusion = found + np.pad(self.confusion, ((0, size - len(self.confusion)), (0, 0)))
         if K == 2:
-            known = true < K
-            # Crammer and Singer's machine has a value for each of the two.
-            self.values.append(f[known] if f.ndim == 1 else f[known, 0] - f[known, 1])
-            self.first.append(true[known] == 0)
+            of_model = true < K
+            # A model of Crammer and Singer's has a value for each of the two.
+            self.values.append(f[of_model] if f.ndim == 1 else f[of_model, 0] - f[of_model, 1])
+            self.is_first.append(true[of_model] == 0)
 
     @property
     def auc(self) -> float | None:
@@ -156,7 +156,7 @@ class Detailed(Classified):
             return None
         if not self.values:
             return nan
-        f, first = np.concatenate(self.values), np.concatenate(self.first)
+        f, first = np.concatenate(self.values), np.concatenate(self.is_first)
         positive, negative = f[first], np.sort(f[~first])
         below = np.searchsorted(negative, positive, "left").sum(dtype=float)
         not_above = np.searchsorted(negative, positive, "right").sum(dtype=float)
@@ -164,7 +164,7 @@ class Detailed(Classified):
         return float(below + not_above) / 2 / pairs if pairs else nan
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
-        """labels: of all rows of the confusion matrix, the model's first."""
+        """labels: of all true classes, the model's first."""
         hits = np.diagonal(self.confusion).astype(float)
         K, rows = self.classes, self.confusion.sum(axis=1)
         with np.errstate(invalid="ignore"):
@@ -175,8 +175,8 @@ class Detailed(Classified):
             ClassMetrics(label, int(count), *numbers)
             for label, count, numbers in zip(labels, rows, scores.tolist(), strict=False)
         ]
-        known = [column[~np.isnan(column)] for column in scores.T]
-        means = [float(column.mean()) if len(column) else nan for column in known]
+        defined = [column[~np.isnan(column)] for column in scores.T]
+        means = [float(column.mean()) if len(column) else nan for column in defined]
         mean = ClassMetrics("mean", int(rows.sum()), *means)
         shown = tuple(labels[: len(self.confusion)])
         return ClassificationMetrics(shown, self.confusion.tolist(), classes, mean, self.auc)

@@ -17,7 +17,7 @@ from randsvm.arrays import slices
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import united
-from randsvm.errors import ModelError, ParameterError
+from randsvm.errors import ModelError
 from randsvm.events import (
     ClassificationMetrics,
     Notice,
@@ -30,29 +30,13 @@ from randsvm.events import (
     tell,
 )
 from randsvm.models.load import load
-from randsvm.models.metrics import Classified, Counts, Detailed, Regressed, said
+from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
+from randsvm.parameters.prediction import PredictParams
 from randsvm.parameters.run import Resources
 
-# Rows that one prediction task holds; a block of text is several of them.
-PREDICT_ROWS = 1024
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is written and counted besides labels. scores: decision values instead of them;
-    probabilities: of the classes, after a label that has the largest; metrics: see metrics.py."""
-
-    scores: bool = False
-    probabilities: bool = False
-    metrics: bool = False
-
-    def __post_init__(self) -> None:
-        if self.scores and self.probabilities:
-            raise ParameterError("give one of --scores and -b 1, not both")
-
-
-LABELS = Wanted()
+# Rows that a worker thread predicts at once; a block of text has several times as many.
+ROWS_AT_ONCE = 1024
 
 
 def predict(
@@ -60,117 +44,115 @@ def predict(
     model: str,
     output: str,
     *,
-    wanted: Wanted = LABELS,
+    params: PredictParams | None = None,
     resources: Resources | None = None,
     watch: Watch = silent,
 ) -> Predicted:
     """Predict the rows of the svmlight file `data` in input order; one line each into `output`.
 
-    Labels as they were spelled in training, or what else is `wanted`. Memory does not grow with
+    Labels as they were spelled in training, or what `params` ask for. Memory does not grow with
     the file, but by 9 bytes a row for the metrics of two classes. Raises the errors of
     randsvm.errors; on any error `output` is untouched.
     """
     began = time.perf_counter()
+    params = params or PredictParams()
     files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": data, "MODEL_FILE": model})
     files.check_output(output)
     loaded = load(model)
-    jobs = (resources or Resources()).workers
-    if wanted.probabilities and loaded.probabilities(np.zeros(1)) is None:
+    if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
-    reading = _Reading(data, loaded, jobs, wanted)
+    prediction = _Prediction(data, loaded, (resources or Resources()).workers, params)
     with listening(watch):
         with files.create_output(output) as stream:
-            if wanted.probabilities:
+            if params.probabilities:
                 stream.write(files.encoded(" ".join(["labels", *loaded.labels]) + "\n"))
-            for answer in reading.answers():
-                stream.write(_lines(answer, loaded, wanted))
-        if reading.unseen_values:
-            which = f"{reading.unseen_values} values of {len(reading.unseen)} features"
+            for rows in prediction.blocks():
+                stream.write(_lines(rows, loaded, params))
+        if prediction.unseen_values:
+            which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
             tell(Notice(f"ignored {which} that training never saw"))
-        outcome = reading.outcome(time.perf_counter() - began, output == files.STANDARD)
+        outcome = prediction.outcome(time.perf_counter() - began, output == files.STANDARD)
         tell(outcome)
         return outcome
 
 
-def _predicting(read: object) -> None:
-    """To who reads, the text that is read is the progress of the prediction."""
+def _tell_predicting(read: object) -> None:
+    """Reading the text is most of the way: its progress is that of the prediction."""
     assert isinstance(read, Progress)
     tell(replace(read, stage="predicting"))
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What a model says of some rows: f decision values, said (m,) classes (of a regression f
-    itself), shares (m, classes) probabilities or None."""
+class _PredictedRows:
+    """f : decision values; predicted : (m,) class indices (of a regression f itself);
+    probabilities : (m, classes) or None; unseen : as in ModelRows."""
 
     f: np.ndarray
-    said: np.ndarray
-    shares: np.ndarray | None
+    predicted: np.ndarray
+    probabilities: np.ndarray | None
+    unseen: np.ndarray
 
 
-class _Reading:
-    """The rows of a file on their way through a model; counts what is right."""
+class _Prediction:
+    """The rows of one file on their way through a model, and what is counted over them."""
 
-    def __init__(self, data: str, model: Model, jobs: int, wanted: Wanted) -> None:
-        self.data, self.model, self.jobs, self.wanted = data, model, jobs, wanted
+    def __init__(self, data: str, model: Model, jobs: int, params: PredictParams) -> None:
+        self.data, self.model, self.jobs, self.params = data, model, jobs, params
         self.table = LabelTable(data, unlabelled=True, names=model.labels)
-        self.count: Counts = Classified()
+        self.metric: Metric = Accuracy()
         if model.regression:
-            self.count = Regressed()
-        elif wanted.metrics:
-            self.count = Detailed(len(model.labels))
-        # Whether decision values matter beyond the labels.
-        self.rough = not (wanted.scores or wanted.probabilities or wanted.metrics)
+            self.metric = RegressionErrors()
+        elif params.metrics:
+            self.metric = ConfusionMatrix(len(model.labels))
+        self.labels_only = not (params.scores or params.probabilities or params.metrics)
         self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
 
-    def answers(self) -> Iterator[_Answer]:
-        """Of consecutive blocks of rows."""
+    def blocks(self) -> Iterator[_PredictedRows]:
+        """Of consecutive rows."""
         blocks = svmlight.read_blocks(
             self.data,
             labels="number" if self.model.regression else "class",
             zero_based=self.model.zero_based,
             unlabelled=True,
             jobs=self.jobs,
-            watch=_predicting,
+            watch=_tell_predicting,
         )
         with ThreadPoolExecutor(self.jobs) as pool:
             for block in blocks:
                 y = block.y if self.model.regression else self.table.classes(block)
-                parts = list(slices(len(y), PREDICT_ROWS))
-                found = pool.map(self._answer, [block] * len(parts), parts)
-                for at, (answer, unseen) in zip(parts, found, strict=True):
-                    self.count.add(y[at], answer.f, answer.said)
-                    if len(unseen):
-                        self.unseen_values += len(unseen)
-                        self.unseen = united(self.unseen, unseen)
-                    yield answer
+                parts = list(slices(len(y), ROWS_AT_ONCE))
+                found = pool.map(self._predict, [block] * len(parts), parts)
+                for part, rows in zip(parts, found, strict=True):
+                    self.metric.add(y[part], rows.f, rows.predicted)
+                    if len(rows.unseen):
+                        self.unseen_values += len(rows.unseen)
+                        self.unseen = united(self.unseen, rows.unseen)
+                    yield rows
 
-    def _answer(self, block: svmlight.Block, at: slice) -> tuple[_Answer, np.ndarray]:
+    def _predict(self, block: svmlight.Block, part: slice) -> _PredictedRows:
         model = self.model
-        indptr = block.indptr[at.start : at.stop + 1]
+        indptr = block.indptr[part.start : part.stop + 1]
         values = slice(indptr[0], indptr[-1])
         rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
-        f = model.decision(rows, self.rough)
-        if model.regression:
-            return _Answer(f, f, None), rows.unseen
-        shares = model.probabilities(f) if self.wanted.probabilities else None
-        if shares is None:
-            return _Answer(f, said(f), None), rows.unseen
-        # What is said never contradicts the probabilities beside it.
-        return _Answer(f, shares.argmax(axis=1), shares), rows.unseen
+        f = model.decision(rows, self.labels_only)
+        if not self.params.probabilities:
+            return _PredictedRows(f, model.predicted(f), None, rows.unseen)
+        probabilities = model.probabilities(f)
+        # The label never contradicts the probabilities beside it.
+        return _PredictedRows(f, probabilities.argmax(axis=1), probabilities, rows.unseen)
 
     def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
-        count = self.count
-        classified = count if isinstance(count, Classified) else None
-        regressed = count if isinstance(count, Regressed) else None
+        metric = self.metric
+        accuracy = metric if isinstance(metric, Accuracy) else None
+        errors = metric if isinstance(metric, RegressionErrors) else None
         return Predicted(
-            rows=count.rows,
-            labelled=count.labelled,
-            correct=classified.correct if classified else None,
-            accuracy=classified.score if classified else None,
-            squared_error=regressed.score if regressed else None,
-            squared_correlation=regressed.squared_correlation if regressed else None,
+            rows=metric.rows,
+            labelled=metric.labelled,
+            correct=accuracy.correct if accuracy else None,
+            accuracy=accuracy.score if accuracy else None,
+            squared_error=errors.score if errors else None,
+            squared_correlation=errors.squared_correlation if errors else None,
             unseen_features=len(self.unseen),
             seconds=seconds,
             metrics=self._metrics(),
@@ -178,21 +160,21 @@ class _Reading:
         )
 
     def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
-        count = self.count
-        if isinstance(count, Detailed):
-            return count.metrics(self.table.names)
-        if isinstance(count, Regressed) and self.wanted.metrics:
-            return RegressionMetrics(count.mean_absolute_error, count.determination)
+        metric = self.metric
+        if isinstance(metric, ConfusionMatrix):
+            return metric.metrics(self.table.names)
+        if isinstance(metric, RegressionErrors) and self.params.metrics:
+            return RegressionMetrics(metric.mean_absolute_error, metric.determination)
         return None
 
 
-def _lines(answer: _Answer, model: Model, wanted: Wanted) -> bytes:
-    if wanted.scores or model.regression:
-        rows = answer.f.reshape(len(answer.f), -1).tolist()
-        return "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
-    names = [model.labels[place] for place in answer.said.tolist()]
-    if answer.shares is not None:
+def _lines(rows: _PredictedRows, model: Model, params: PredictParams) -> bytes:
+    if params.scores or model.regression:
+        values = rows.f.reshape(len(rows.f), -1).tolist()
+        return "".join(" ".join(map(repr, row)) + "\n" for row in values).encode()
+    lines = [model.labels[index] for index in rows.predicted.tolist()]
+    if rows.probabilities is not None:
         # As many digits as svm-predict writes.
-        shares = [" ".join([f"{share:.6g}" for share in row]) for row in answer.shares.tolist()]
-        names = [f"{name} {row}" for name, row in zip(names, shares, strict=True)]
-    return files.encoded("".join([name + "\n" for name in names]))
+        numbers = [" ".join([f"{p:.6g}" for p in row]) for row in rows.probabilities.tolist()]
+        lines = [f"{label} {row}" for label, row in zip(lines, numbers, strict=True)]
+    return files.encoded("".join([line + "\n" for line in lines]))

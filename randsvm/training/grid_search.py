@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, Searched, Tried, tell
-from randsvm.models.metrics import Classified, Counts, Regressed
+from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
 from randsvm.parameters.run import Search
 from randsvm.training.cross_validation import Crossing, Fit, P, decided, side_by_side, subset_of
 from randsvm.training.run import Job
@@ -47,14 +47,14 @@ def searched(
         Candidate(values, own, " ".join(configuration(own)))
         for values, own in search.candidates(params)
     ]
-    count = Regressed if params.task == "svr" else Classified  # type: ignore[attr-defined]
+    count = RegressionErrors if params.task == "svr" else Accuracy  # type: ignore[attr-defined]
     return compared(crossing, candidates, count, search, until)
 
 
 def compared(
     crossing: Crossing[P],
     candidates: Sequence[Candidate[P]],
-    count: Callable[[], Counts],
+    count: Callable[[], Metric],
     known: Search,
     until: float = inf,
 ) -> Searched:
@@ -71,7 +71,7 @@ def compared(
         if _whole(line)
     }
     tried: dict[int, Tried] = {}
-    parts: dict[int, dict[int, Counts]] = {}
+    parts: dict[int, dict[int, Metric]] = {}
 
     def note(place: int, **found: Any) -> None:
         candidate, done = candidates[place], len(tried) + 1
@@ -85,7 +85,7 @@ def compared(
         )
         tell(tried[place])
 
-    def scored(place: int, fold: int) -> tuple[int, int, Counts]:
+    def scored(place: int, fold: int) -> tuple[int, int, Metric]:
         held, decision = crossing.fitted(candidates[place].params, fold)
         counts = count()
         for y, f in decided(held, decision):

@@ -43,7 +43,8 @@ from randsvm.kernels.random_features import RandomMap
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
-from randsvm.models.model import Known, Model
+from randsvm.models.model import Model
+from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import command_line
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
@@ -495,7 +496,7 @@ class _Trial:
             "labels": training.subject.labels,
             "values": training.subject.values,
             "zero_based": training.job.run.zero_based,
-            "known": Known.of(features),
+            "seen": SeenFeatures.of(features),
             "scaling": training.D.scaling,
             "sigmoid": self.sigmoid,
             "facts": facts,

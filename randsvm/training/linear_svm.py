@@ -39,7 +39,7 @@ from randsvm.events import (
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
-from randsvm.models.model import Known
+from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import command_line
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, class_weights
@@ -468,7 +468,7 @@ class _Trial:
             labels=self.training.subject.labels,
             values=self.training.subject.values,
             zero_based=self.training.job.run.zero_based,
-            known=Known.of(D.summary.features),
+            seen=SeenFeatures.of(D.summary.features),
             scaling=D.scaling,
             sigmoid=self.sigmoid,
             facts=facts,
@@ -710,7 +710,7 @@ class _Stream:
             w=linear.w[self.places],
             b=linear.b,
             features=self.features,
-            known=Known.of(self.features),
+            seen=SeenFeatures.of(self.features),
             facts=facts,
         ).save(self.model)
 

@@ -15,12 +15,12 @@ from scipy import sparse
 from sklearn import metrics as peers
 
 from randsvm import api
-from randsvm.models.metrics import Classified, Counts, Detailed, Regressed
+from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 
 # ---- counts -------------------------------------------------------------------------------------
 
 
-def counted(count: Counts, y: np.ndarray, f: np.ndarray, pieces: int) -> Counts:
+def counted(count: Metric, y: np.ndarray, f: np.ndarray, pieces: int) -> Metric:
     """Block by block, as rows are read."""
     for block in zip(np.array_split(y, pieces), np.array_split(f, pieces), strict=True):
         count.add(*block)
@@ -51,7 +51,7 @@ def scores(y: np.ndarray, said: np.ndarray, classes: int) -> np.ndarray:
 def test_of_classes(classes, pieces):
     y, f = decisions(500, classes)
     said = f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
-    count = counted(Detailed(classes), y, f, pieces)
+    count = counted(ConfusionMatrix(classes), y, f, pieces)
     found = count.metrics([str(number) for number in range(classes)])
     assert found.confusion == peers.confusion_matrix(y, said).tolist()
     expected = scores(y, said, classes)
@@ -71,8 +71,8 @@ def test_of_classes(classes, pieces):
 def test_rows_without_a_label_are_left_out():
     y, f = decisions(300, 2)
     some = np.arange(300) % 3 == 0
-    count = counted(Detailed(2), np.where(some, np.nan, y), f, 4)
-    rest = counted(Detailed(2), y[~some], f[~some], 1)
+    count = counted(ConfusionMatrix(2), np.where(some, np.nan, y), f, 4)
+    rest = counted(ConfusionMatrix(2), y[~some], f[~some], 1)
     assert count.metrics(["a", "b"]) == rest.metrics(["a", "b"])
     assert (count.rows, count.labelled) == (300, 200)
 
@@ -81,7 +81,7 @@ def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
     """They are wrong whatever is said, and no part of the ROC curve."""
     y, f = decisions(300, 2)
     y[200:] = 2 + np.arange(100) % 2
-    found = counted(Detailed(2), y, f, 5).metrics(["a", "b", "c", "d"])
+    found = counted(ConfusionMatrix(2), y, f, 5).metrics(["a", "b", "c", "d"])
     assert found.labels == ("a", "b", "c", "d")
     said = np.where(f > 0, 0, 1)
     assert found.confusion == peers.confusion_matrix(y, said)[:, :2].tolist()
@@ -96,7 +96,7 @@ def test_one_class_only_in_the_test_file(classes):
     """No recall of the others, no ROC curve: not 0, which would be a bad score."""
     _, f = decisions(50, classes)
     y, said = np.zeros(50), f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
-    found = counted(Detailed(classes), y, f, 2).metrics(["a", "b", "c"][:classes])
+    found = counted(ConfusionMatrix(classes), y, f, 2).metrics(["a", "b", "c"][:classes])
     mine = np.array([[one.precision, one.recall, one.f1] for one in found.classes])
     assert mine == pytest.approx(scores(y, said, classes), nan_ok=True)
     assert np.isnan(mine[1:, 1]).all()
@@ -110,7 +110,7 @@ def test_of_a_regression(mean, pieces):
     rng = np.random.default_rng(51)
     y = rng.normal(size=400) + mean
     f = 0.7 * (y - mean) + mean + 0.3 * rng.normal(size=400)
-    count = counted(Regressed(), y, f, pieces)
+    count = counted(RegressionErrors(), y, f, pieces)
     assert count.score == pytest.approx(peers.mean_squared_error(y, f))
     assert count.mean_absolute_error == pytest.approx(peers.mean_absolute_error(y, f))
     assert count.determination == pytest.approx(peers.r2_score(y, f), abs=1e-3)
@@ -118,18 +118,18 @@ def test_of_a_regression(mean, pieces):
 
 
 def test_of_nothing_there_is_no_score():
-    for count in (Classified(), Detailed(2), Regressed()):
+    for count in (Accuracy(), ConfusionMatrix(2), RegressionErrors()):
         count.add(np.full(3, np.nan), np.zeros(3))
         assert (count.rows, count.labelled) == (3, 0)
         assert np.isnan(count.score)
-    targets = Regressed()
+    targets = RegressionErrors()
     targets.add(np.ones(3), np.arange(3.0))
     assert np.isnan(targets.determination)
-    assert np.isnan(Regressed().mean_absolute_error)
-    assert np.isnan(Detailed(2).metrics(["a", "b"]).auc)
+    assert np.isnan(RegressionErrors().mean_absolute_error)
+    assert np.isnan(ConfusionMatrix(2).metrics(["a", "b"]).auc)
 
 
-@pytest.mark.parametrize("made", [Classified, Regressed])
+@pytest.mark.parametrize("made", [Accuracy, RegressionErrors])
 def test_two_parts_add_up(made):
     y, f = decisions(90, 2)
     parts = [counted(made(), y[part], f[part], 1) for part in (slice(30), slice(30, None))]
@@ -214,7 +214,7 @@ def test_two_classes_have_an_area(tmp_path, predict, words):
     predicted = predict(path, learnt.model, "--metrics", *probability)
     assert f"ROC AUC = {area:.6f}" in predicted.out
     found = api.predict(
-        str(path), str(learnt.model), str(tmp_path / "o"), wanted=api.Wanted(metrics=True)
+        str(path), str(learnt.model), str(tmp_path / "o"), params=api.PredictParams(metrics=True)
     )
     assert found.metrics.auc == pytest.approx(area, abs=1e-12)
 

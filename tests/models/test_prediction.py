@@ -16,7 +16,6 @@ from randsvm.errors import DataError, InputError, ModelError
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
-from randsvm.models.metrics import said
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
@@ -253,10 +252,11 @@ def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classe
     model = train(path, "-g", 0.5, "-c", C).model
     loaded, rows = load(str(model)), sparse.csr_matrix(X.astype(np.float32))
     laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
-    exact, rough = loaded.decision(laid_out), loaded.decision(laid_out, rough=True)
-    assert rough == pytest.approx(exact, abs=0.2)
-    assert (rough == exact).all() == (C > 1)
-    assert predict(path, model).lines == [loaded.labels[place] for place in said(exact)]
+    exact, fast = loaded.decision(laid_out), loaded.decision(laid_out, labels_only=True)
+    assert fast == pytest.approx(exact, abs=0.2)
+    assert (fast == exact).all() == (C > 1)
+    expected = [loaded.labels[index] for index in loaded.predicted(exact)]
+    assert predict(path, model).lines == expected
 
 
 def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
@@ -264,9 +264,9 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     loaded = load(str(train(path, "-g", 1).model))
 
-    def decision(x: np.ndarray, rough: bool = False) -> float:
+    def decision(x: np.ndarray, labels_only: bool = False) -> float:
         indices, values = np.array([1, 2], np.int32), x.astype(np.float32)
-        return loaded.decision(loaded.rows(np.array([0, 2]), indices, values), rough)[0]
+        return loaded.decision(loaded.rows(np.array([0, 2]), indices, values), labels_only)[0]
 
     above, below = np.array([1.0, 1.0]), np.array([-1.0, -1.0])
     assert decision(above) > 0 > decision(below)
@@ -274,8 +274,8 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
         middle = (above + below) / 2
         above, below = (middle, below) if decision(middle) > 0 else (above, middle)
     assert abs(decision(middle)) < 1e-5
-    assert decision(middle, rough=True) == decision(middle)
-    assert decision(X[0], rough=True) != decision(X[0])
+    assert decision(middle, labels_only=True) == decision(middle)
+    assert decision(X[0], labels_only=True) != decision(X[0])
 
 
 @pytest.mark.parametrize("gamma", [0.2, 0.05, 0.001])
@@ -294,4 +294,4 @@ def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
             b=np.array([margin - 3]),
         )
         rows = model.rows(ones.indptr, ones.indices + np.int32(1), ones.data)
-        assert (model.decision(rows, rough=True) > 0).all()
+        assert (model.decision(rows, labels_only=True) > 0).all()

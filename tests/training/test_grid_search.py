@@ -483,7 +483,7 @@ def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):
     with opened(path, "svc") as D:
         crossing = grid_search.Crossing.of(D, 2, api.Job(resources=Resources(jobs=4)), fit)
         two = [grid_search.Candidate({"C": C}, C, str(C)) for C in (1.0, 2.0)]
-        found = grid_search.compared(crossing, two, grid_search.Classified, Search(2), until=0.0)
+        found = grid_search.compared(crossing, two, grid_search.Accuracy, Search(2), until=0.0)
     assert len(found.tried) >= 1
 
 
@@ -494,7 +494,7 @@ def test_a_score_that_is_no_number_is_the_worst(saved):
     with opened(saved("svr"), "svr") as D:
         crossing = grid_search.Crossing.of(D, 2, api.Job(), fit)
         every = [grid_search.Candidate({}, value, str(value)) for value in (3.0, np.nan, 0.0, 9.0)]
-        found = grid_search.compared(crossing, every, grid_search.Regressed, Search(2))
+        found = grid_search.compared(crossing, every, grid_search.RegressionErrors, Search(2))
     assert [one.configuration for one in found.tried] == ["0.0", "3.0", "9.0", "nan"]
 
 

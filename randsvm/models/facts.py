@@ -1,0 +1,127 @@
+"""What the lines of a model's trailer mean: labels, index base, seen features, scaling, arrays.
+
+Every such line is written and read here. How lines stand in a file is the business of trailer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from randsvm.data.labels import LabelTable
+from randsvm.data.scaling import Scaling
+from randsvm.errors import DataError, ModelError
+from randsvm.models.header import is_number
+from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
+from randsvm.parameters.run import SCALINGS
+
+Parsed = TypeVar("Parsed")
+
+
+def lines_of(
+    labels: Sequence[str], zero_based: bool, seen: SeenFeatures | None, scaling: Scaling | None
+) -> dict[str, str]:
+    """The lines that `Facts` reads. labels: none where the format or the task settles them."""
+    lines = {"labels": " ".join(labels)} if labels else {}
+    lines["index_base"] = "0" if zero_based else "1"
+    if seen is not None:
+        lines["features"] = str(seen)
+    if scaling is not None:
+        arrays = {"scale_shift": scaling.shift, "scale_factor": scaling.factor}
+        lines["scale"] = scaling.name
+        lines |= {key: text_of(array) for key, array in arrays.items() if array is not None}
+    return lines
+
+
+def text_of(numbers: np.ndarray) -> str:
+    """Numbers in their shortest form that reads back to the same bits."""
+    return " ".join(map(repr, numbers.tolist()))
+
+
+def numbers_of(text: str) -> np.ndarray:
+    """The inverse of `text_of`. Raises ValueError."""
+    words = text.encode().split()
+    if not all(map(is_number, words)):
+        raise ValueError("expected finite numbers")
+    return np.array(list(map(float, words)))
+
+
+class Facts:
+    """The lines of one trailer. Whoever knows a line takes it out; `rest` is what nobody took.
+
+    Every method raises ModelError, which names the file.
+    """
+
+    def __init__(self, file: str, lines: Mapping[str, str] | None) -> None:
+        """lines: None for a model of LIBSVM's or LIBLINEAR's own, which has no trailer."""
+        self.file = file
+        self.rest = dict(lines or {})
+
+    def take(self, key: str, parse: Callable[[str], Parsed]) -> Parsed | None:
+        """The value of the line `key`; None if there is no such line."""
+        try:
+            return parse(self.rest.pop(key)) if key in self.rest else None
+        except ValueError as error:
+            raise self.error(str(error)) from error
+
+    def error(self, problem: str) -> ModelError:
+        return ModelError(f"{self.file}: {problem}")
+
+    def labels(
+        self, header: tuple[int, ...] | None, classes: int
+    ) -> tuple[tuple[str, ...], tuple[int | str, ...]]:
+        """As many labels as there are classes, as spelled, and what they stand for (int or str).
+
+        header: the labels in the model's header; the trailer may spell them in another way
+        ("+1"), or name the labels of a header that has none.
+        """
+        text = self.rest.pop("labels", " ".join(map(str, header or ())))
+        labels = tuple(filter(None, text.split(" ")))
+        if len(labels) != classes:
+            expected = {2: "two"}.get(classes, str(classes))
+            raise self.error(f"expected {expected} labels in the trailer, found {len(labels)}")
+        values = self._values(labels)
+        if header and values != header:
+            raise self.error(f"expected labels as in the header, found {' '.join(labels)[:40]!r}")
+        return labels, values
+
+    def _values(self, labels: tuple[str, ...]) -> tuple[int | str, ...]:
+        """What labels stand for, as the reader of data understands them."""
+        try:
+            values = tuple(LabelTable(self.file, names=labels).values)
+        except DataError:
+            values = ()
+        if len(values) != len(labels):
+            raise self.error(
+                f"expected different labels of one kind, found {' '.join(labels)[:40]!r}"
+            )
+        return values
+
+    def zero_based(self) -> bool:
+        base = self.rest.pop("index_base", "1")
+        if base not in ("0", "1"):
+            raise self.error(f"expected index_base 0 or 1 in the trailer, found {base!r}")
+        return base == "0"
+
+    def seen_features(self) -> SeenFeatures | None:
+        return self.take("features", SeenFeatures.parse)
+
+    def scaling(self, seen: SeenFeatures | None) -> Scaling | None:
+        """The scaling of the seen features."""
+        shift, factor = (self.take(key, numbers_of) for key in ("scale_shift", "scale_factor"))
+        scale = self.rest.pop("scale", None)
+        if scale is None:
+            return None
+        given = [len(array) for array in (shift, factor) if array is not None]
+        fits = seen is not None and given == [seen.count] * len(given)
+        few = seen is not None and seen.count <= MOST_FEATURES
+        if (
+            not few
+            or scale not in SCALINGS
+            or not fits
+            or (scale != "unit") != (factor is not None)
+        ):
+            raise self.error(f"expected a scaling of each known feature, found {scale!r}")
+        return Scaling(scale, shift, factor)
