@@ -5,9 +5,6 @@ Never imports anything; the command line turns these into one line on stderr.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 LONGEST_QUOTE = 40  # bytes of a token that a message shows
 
 
@@ -81,15 +78,3 @@ class Interrupted(RandsvmError):  # noqa: N818 - not a mistake of anyone's
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"interrupted by signal {signal_number}")
         self.exit_code = 128 + signal_number
-
-
-@contextlib.contextmanager
-def waiting() -> Iterator[None]:
-    """Around what waits for another thread: a signal that comes while Python takes or gives back
-    the lock of it ends in a RuntimeError about that lock, and the signal is what counts."""
-    try:
-        yield
-    except RuntimeError as error:
-        if isinstance(error.__context__, Interrupted):
-            raise error.__context__ from None
-        raise

@@ -1,16 +1,35 @@
-"""Everything that a run tells whoever listens: records of plain numbers and words, and one place
-to send them.
+"""Everything that a run tells whoever listens, and how a signal reaches the run.
 
-The library itself never prints: cli/report.py draws these as bars and lines. By default nobody
-listens. Fields stand in the order in which JSON has them.
+Records of plain numbers and words, and one place to send them. The library itself never prints:
+cli/report.py draws these as bars and lines. By default nobody listens. Fields stand in the order
+in which JSON has them.
+
+Signals are cooperative: a handler only records the signal (`interrupt`), and the next event or
+`check` of the main thread raises Interrupted. So every wait of that thread wakes up each HEARTBEAT
+and checks, and every loop that runs for a second tells an event or checks.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from randsvm.errors import Interrupted
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Seconds between two looks at the signals while this thread waits.
+HEARTBEAT = 0.1
+# Seconds that an interrupted run goes on waiting for others, as the reader of a full pipe.
+PATIENCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -268,6 +287,7 @@ _told: ContextVar[set[str] | None] = ContextVar("told", default=None)
 
 
 def tell(event: object) -> None:
+    check()
     _listener.get()(event)
 
 
@@ -289,3 +309,59 @@ def listening(watch: Watch) -> Iterator[None]:
     finally:
         _listener.reset(tokens[0])
         _told.reset(tokens[1])
+
+
+# ---- signals ----------------------------------------------------------------------------------
+
+
+class _Signals:
+    """The first signal that came, None before, and whether it has been raised."""
+
+    number: int | None = None
+    raised: bool = False
+
+
+def interrupt(number: int) -> None:
+    """Record a signal; of several the first one counts."""
+    if _Signals.number is None:
+        _Signals.number = number
+
+
+def check(waited: float = 0.0) -> None:
+    """Raise Interrupted if a signal has come; in the main thread only.
+
+    It is raised once, so that the best model so far can be written after it; and again where an
+    interrupted run has `waited` for somebody else, in seconds, longer than PATIENCE.
+    """
+    if _Signals.number is None or threading.current_thread() is not threading.main_thread():
+        return
+    if not _Signals.raised or waited > PATIENCE:
+        _Signals.raised = True
+        raise Interrupted(_Signals.number)
+
+
+def result_of(future: Future[Result], stage: str | None = None) -> Result:
+    """The result of what another thread does, while this one hears signals; with a stage it also
+    tells that it waits."""
+    beats, done = 0, threading.Event()
+    future.add_done_callback(lambda _: done.set())
+    while not done.wait(HEARTBEAT):
+        beats += 1
+        if stage is None:
+            check()
+        else:
+            tell(Progress(stage, beats, None, "beat"))
+    return future.result()
+
+
+def results_of(
+    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """work(item) of each item, done on the pool, in order; what is not wanted is not begun."""
+    futures = [pool.submit(work, item) for item in items]
+    try:
+        for future in futures:
+            yield result_of(future)
+    finally:
+        for future in futures:
+            future.cancel()

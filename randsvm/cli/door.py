@@ -15,7 +15,8 @@ from typing import NoReturn
 import click
 
 from randsvm.cli import signals
-from randsvm.errors import DataError, RandsvmError, TransferError
+from randsvm.errors import DataError, Interrupted, RandsvmError, TransferError
+from randsvm.files import make_standard_streams_patient
 
 BUG = 70
 # The collector looks for garbage after so many new objects: with its default, 700, it goes through
@@ -30,6 +31,7 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
     gc.set_threshold(OBJECTS)
     if sys.stderr is None:  # the caller closed it (2>&-)
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
+    make_standard_streams_patient()
     _leave(_exit_code(command, name))
 
 
@@ -61,7 +63,7 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
 
 
 def _say(line: str) -> None:
-    with contextlib.suppress(OSError):  # the exit code says it as well
+    with contextlib.suppress(OSError, Interrupted):  # the exit code says it as well
         click.echo(line.encode("utf-8", "backslashreplace"), err=True)
 
 
@@ -72,6 +74,8 @@ def _leave(code: int) -> NoReturn:
             stream.flush()
         except BrokenPipeError:
             code = code or BROKEN_PIPE
+        except Interrupted as signal_:
+            code = signal_.exit_code
         except OSError:
             code = code or TransferError.exit_code
     os._exit(code)

@@ -7,6 +7,7 @@ goes to stderr but results: the accuracy line and what --report json prints.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import re
@@ -19,7 +20,6 @@ from typing import IO, Any
 
 import click
 
-from randsvm.cli import signals
 from randsvm.errors import OutputError, TransferError
 from randsvm.events import (
     Epoch,
@@ -34,8 +34,7 @@ from randsvm.events import (
     Trained,
     Tried,
 )
-from randsvm.files import STANDARD, check_output
-from randsvm.startup import undisturbed
+from randsvm.files import STANDARD, check_output, open_patiently
 
 # Stage of work -> what its bar counts in.
 UNITS: dict[str, dict[str, Any]] = {
@@ -82,13 +81,12 @@ class Report:
 
     def __exit__(self, *exception: object) -> None:
         self._take_bar_away()
-        if self.log is not None:
+        if self.log not in (None, sys.stdout):
             # Every line was flushed, or its failure told: what is left has nowhere to go.
             with contextlib.suppress(OSError):
                 self.log.close()
 
     def __call__(self, event: object) -> None:
-        signals.raise_lost()
         if isinstance(event, Progress):
             if self.bars:
                 self._draw(event)
@@ -110,8 +108,7 @@ class Report:
             self.bar, self.stage = None, ""
 
     def _draw(self, event: Progress) -> None:
-        with undisturbed():
-            from tqdm import tqdm
+        from tqdm import tqdm
 
         if event.stage != self.stage:
             self._take_bar_away()
@@ -144,7 +141,9 @@ class Report:
     @staticmethod
     def _open_log(path: str, mode: str) -> IO[str]:
         try:
-            log = click.open_file(path, mode)
+            if path == STANDARD:
+                return sys.stdout
+            log = io.TextIOWrapper(open_patiently(path, f"{mode}b"), "ascii")
             if mode == "a" and _cut_short(path):
                 log.write("\n")
             return log

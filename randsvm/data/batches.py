@@ -17,6 +17,7 @@ from scipy import sparse
 from randsvm.arrays import slices
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, Piece
 from randsvm.data.sampling import Draw, Permuter
+from randsvm.events import result_of
 
 # A batch stays in the cache. It is made of pieces of chunks from all over D, so that a file sorted
 # by class is mixed as well.
@@ -70,7 +71,7 @@ def shuffled(D: Dataset, draw: Draw) -> Iterator[Batch]:
         yield from _mapped(D, batches, D.mapping)
         return
     ahead = D.pool.submit(next, batches, None)
-    while (batch := ahead.result()) is not None:
+    while (batch := result_of(ahead)) is not None:
         ahead = D.pool.submit(next, batches, None)
         yield batch
 
@@ -122,6 +123,6 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
         for at in slices(len(batch.order), max(1, MAPPED_VALUES // width)):
             ahead.append(D.pool.submit(mapped, batch, X, batch.order[at]))
             if len(ahead) > D.jobs:
-                yield ahead.popleft().result()
+                yield result_of(ahead.popleft())
     while ahead:
-        yield ahead.popleft().result()
+        yield result_of(ahead.popleft())

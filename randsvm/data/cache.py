@@ -15,6 +15,7 @@ import numpy as np
 from randsvm.data.chunks import FileStore, Spilling, Store
 from randsvm.data.reading import ParseOptions, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError
+from randsvm.events import results_of
 from randsvm.files import STANDARD, check_apart, create_output, open_input
 from randsvm.parameters.run import Resources
 
@@ -121,7 +122,7 @@ def _opened(
         table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 5)
         store = FileStore(stream, cache, table)
         with ThreadPoolExecutor(jobs) as pool:
-            if not all(pool.map(store.intact, range(len(table)))):
+            if not all(results_of(pool, store.intact, range(len(table)))):
                 return None
         learnt |= {key: tuple(learnt[key]) for key in ("names", "values", "counts")}
         learnt["features"] = np.frombuffer(arrays, np.int32, d).copy()

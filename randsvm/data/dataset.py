@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -26,9 +26,8 @@ from randsvm.data.points import Points
 from randsvm.data.reading import ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
-from randsvm.errors import waiting
+from randsvm.events import results_of
 from randsvm.parameters.run import Resources
-from randsvm.startup import undisturbed
 
 Report = TypeVar("Report")
 
@@ -268,17 +267,7 @@ class Dataset:
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
         """work(shard) for every shard on the pool; reports come in the order of the shards."""
-        futures: list[Future[Report]] = []
-        try:
-            with undisturbed():  # a thread whose start is broken off complains on stderr
-                futures += [self.pool.submit(work, shard) for shard in self.shards]
-            for future in futures:
-                with waiting():
-                    report = future.result()
-                yield report
-        finally:
-            for future in futures:
-                future.cancel()
+        return results_of(self.pool, work, self.shards)
 
     def points(self, rows: np.ndarray) -> Points:
         """The rows asked for, (m,) int64 in any order, as Points in ascending order."""

@@ -20,16 +20,8 @@ import numpy as np
 
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
-from randsvm.errors import (
-    DataError,
-    RandsvmError,
-    TransferError,
-    quoted,
-    shortened,
-    waiting,
-)
-from randsvm.events import Progress, Watch, silent
-from randsvm.startup import undisturbed
+from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
+from randsvm.events import HEARTBEAT, Progress, Watch, result_of, silent
 
 Labels = Literal["class", "number"]
 
@@ -39,8 +31,6 @@ LONGEST_LINE = 256 << 20
 # Text is written in pieces of this size, and labels are encoded so many at a time.
 PIECE_SIZE = 1 << 20
 LABELS_AT_ONCE = 1 << 14
-# How often a reader of a silent pipe reports that it waits, in seconds.
-HEARTBEAT = 0.1
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNLABELLED = "?"
 LARGEST_INDEX = _svmlight.LARGEST_INDEX
@@ -246,10 +236,9 @@ def _in_order(
     parsing: deque[Future[_Piece]] = deque()
     try:
         for text in texts:
-            with undisturbed():  # a thread whose start is broken off complains on stderr
-                parsing.append(pool.submit(_parse_piece, text, dialect))
+            parsing.append(pool.submit(_parse_piece, text, dialect))
             if len(parsing) > jobs:
-                yield _result(parsing.popleft())
+                yield result_of(parsing.popleft())
         yield from _results(parsing)
     except RandsvmError:
         # Reading failed, but a bad line before that place comes first.
@@ -259,14 +248,9 @@ def _in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def _result(future: Future[_Piece]) -> _Piece:
-    with waiting():
-        return future.result()
-
-
 def _results(parsing: deque[Future[_Piece]]) -> Iterator[_Piece]:
     while parsing:
-        yield _result(parsing.popleft())
+        yield result_of(parsing.popleft())
 
 
 def _parse_piece(text: bytes, dialect: _Dialect) -> _Piece:

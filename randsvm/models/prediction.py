@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from randsvm.events import (
     RegressionMetrics,
     Watch,
     listening,
+    results_of,
     silent,
     tell,
 )
@@ -122,7 +124,7 @@ class _Prediction:
             for block in blocks:
                 y = block.y if self.model.regression else self.table.classes(block)
                 parts = list(slices(len(y), ROWS_AT_ONCE))
-                found = pool.map(self._predict, [block] * len(parts), parts)
+                found = results_of(pool, partial(self._predict, block), parts)
                 for part, rows in zip(parts, found, strict=True):
                     self.metric.add(y[part], rows.f, rows.predicted)
                     if len(rows.unseen):

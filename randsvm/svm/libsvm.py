@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,22 +17,18 @@ import numpy as np
 import randsvm.svm._solver as _solver
 from randsvm.arrays import squared_norms
 from randsvm.data.points import Points
-from randsvm.errors import ParameterError, RandsvmError, waiting
-from randsvm.events import Notice, Progress, tell, tell_once
+from randsvm.errors import ParameterError, RandsvmError
+from randsvm.events import Notice, result_of, tell_once
 from randsvm.kernels.expansion import Space, gram, prefers_dense
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.parameters.svm import KERNEL_NAMES
-from randsvm.startup import undisturbed
 from randsvm.svm.tasks import task_of
 
 # struct svm_node { int index; double value; }
 NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)
 END_OF_ROW = -1
-
-# How often a waiting caller reports that LIBSVM is still at work, in seconds.
-HEARTBEAT = 0.1
 
 # LIBSVM's number for epsilon-SVR, the form that takes a linear term.
 EPSILON_SVR = 3
@@ -165,8 +162,7 @@ class _Library:
     """The loaded C library; loading takes a while, so it happens with the first solve."""
 
     def __init__(self) -> None:
-        with undisturbed():
-            from libsvm import svm
+        from libsvm import svm
 
         self.svm = svm
         self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
@@ -285,30 +281,18 @@ def check_values(points: Points, problem: Problem) -> None:
 
 
 def _in_daemon_thread(work: Any, memory: Any) -> Any:
-    """work() while this thread stays awake for signals.
+    """work() in a thread of its own, while this one tells that it waits and hears signals.
 
-    ctypes releases the GIL; a pool's threads would be joined at exit, a daemon is not. memory:
-    what the library reads, kept alive even if this thread leaves before the end.
+    ctypes releases the GIL. A process that ends waits for the threads of a pool, but not for a
+    daemon. memory: what the library reads, kept alive even if this thread leaves before the end.
     """
-    outcome: list[Any] = [memory]
-    finished = threading.Event()
+    future: Future[Any] = Future()
 
-    def run() -> None:
+    def run(memory: Any) -> None:
         try:
-            outcome.append((work(), None))
+            future.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            outcome.append((None, error))
-        finally:
-            finished.set()
+            future.set_exception(error)
 
-    with undisturbed():  # a thread whose start is broken off complains on stderr
-        threading.Thread(target=run, daemon=True, name="libsvm").start()
-    beats = 0
-    with waiting():
-        while not finished.wait(HEARTBEAT):
-            beats += 1
-            tell(Progress("solving", beats, None, "beat"))
-    result, error = outcome[1]
-    if error is not None:
-        raise error
-    return result
+    threading.Thread(target=run, args=[memory], daemon=True, name="libsvm").start()
+    return result_of(future, "solving")

@@ -15,7 +15,7 @@ from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.events import Progress, listening, tell
+from randsvm.events import HEARTBEAT, Progress, listening, tell
 from randsvm.training.run import Job
 
 P = TypeVar("P")
@@ -29,9 +29,6 @@ Fit = Callable[[Dataset, P], Decision]
 # Draw numbers of folds and of the subset: numbers that no other draw of a run ever reaches.
 FOLDS_DRAW = 2**63 + 1
 SUBSET_DRAW = 2**63 + 2
-
-# How often who waits looks up, in seconds.
-HEARTBEAT = 0.1
 
 
 class _Cancelled(Exception):  # noqa: N818 - nobody's error
