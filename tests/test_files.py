@@ -259,7 +259,7 @@ class Full(io.RawIOBase):
 def test_a_full_device_is_exit_74(tmp_path, monkeypatch):
     device = tmp_path / "device"
     os.mkfifo(device)
-    monkeypatch.setattr(type(device), "open", lambda *_: io.BufferedWriter(Full()))
+    monkeypatch.setattr(files, "open_patiently", lambda *_: io.BufferedWriter(Full()))
     with refused(TransferError, 74, f"writing {device}: No space left on device"):
         write(device)
 

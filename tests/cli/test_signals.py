@@ -8,7 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +22,8 @@ from learning import SLOWNESS, Data, board, gaussians, kernel, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 
-from randsvm.cli import signals
-from randsvm.errors import Interrupted, waiting
+from randsvm import events
+from randsvm.errors import Interrupted
 from randsvm.models.load import load
 
 SECONDS = 2.0 * SLOWNESS
@@ -260,30 +263,67 @@ def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(tmp_p
     assert "had the lowest loss" in killed.said or names(tmp_path) == set()
 
 
-def test_what_a_library_swallowed_is_raised_again_but_not_while_it_is_dealt_with(monkeypatch):
-    monkeypatch.setattr(signals, "_raised", [])
-    signals.raise_lost()
-    error = Interrupted(signal.SIGTERM)
-    signals._raised.append(error)
-    with pytest.raises(Interrupted) as caught:
-        signals.raise_lost()
-    assert caught.value is error
-    try:
-        raise error
-    except Interrupted:
-        signals.raise_lost()
-        try:
-            raise ValueError
-        except ValueError:
-            signals.raise_lost()
+# ---- recorded, then raised --------------------------------------------------------------------
 
 
-def test_a_signal_that_breaks_a_lock_counts_as_the_signal():
-    """As threading.Condition ends, when a signal comes while it gives back its lock."""
-    with pytest.raises(Interrupted), waiting():
-        try:
-            raise Interrupted(signal.SIGTERM)
-        finally:
-            raise RuntimeError("cannot release un-acquired lock")
-    with pytest.raises(RuntimeError), waiting():
-        raise RuntimeError("of another kind")
+@pytest.fixture
+def signalled(monkeypatch) -> Callable[[int], None]:
+    """Records a signal, for this test only."""
+    monkeypatch.setattr(events._Signals, "number", None)
+    monkeypatch.setattr(events._Signals, "raised", False)
+    return events.interrupt
+
+
+def test_a_signal_is_raised_once_by_the_next_event(signalled):
+    heard = []
+    with events.listening(heard.append):
+        events.tell(events.Notice("before"))
+        signalled(signal.SIGTERM)
+        signalled(signal.SIGINT)
+        with pytest.raises(Interrupted, match=f"signal {signal.SIGTERM:d}") as caught:
+            events.tell(events.Notice("lost"))
+        events.tell(events.Notice("after"))
+    assert caught.value.exit_code == 128 + signal.SIGTERM
+    assert [event.text for event in heard] == ["before", "after"]
+
+
+def test_an_interrupted_run_waits_for_others_but_not_for_ever(signalled):
+    signalled(signal.SIGINT)
+    with pytest.raises(Interrupted):
+        events.check()
+    events.check()
+    events.check(events.PATIENCE)
+    with pytest.raises(Interrupted):
+        events.check(events.PATIENCE + 0.1)
+
+
+def test_a_signal_is_raised_in_the_main_thread_only(signalled):
+    signalled(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(events.check).result()
+    with pytest.raises(Interrupted):
+        events.check()
+
+
+def test_who_waits_for_another_thread_hears_a_signal_and_begins_no_more(signalled):
+    begun, go_on = [], threading.Event()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        go_on.wait(60)
+
+    threading.Timer(0.2, signalled, [signal.SIGTERM]).start()
+    with ThreadPoolExecutor(1) as pool:
+        began = time.perf_counter()
+        with pytest.raises(Interrupted):
+            list(events.results_of(pool, work, range(5)))
+        assert time.perf_counter() - began < SECONDS
+        go_on.set()
+    assert begun == [0]
+
+
+def test_results_come_in_order_and_errors_as_they_are():
+    with ThreadPoolExecutor(4) as pool:
+        assert list(events.results_of(pool, abs, range(-9, 0))) == list(range(9, 0, -1))
+        with pytest.raises(ZeroDivisionError):
+            list(events.results_of(pool, lambda x: 1 / x, [1, 0]))
