@@ -163,7 +163,7 @@ def _open_at_once(path: str, flags: int) -> int:
 def open_patiently(path: str | Path, mode: str) -> BinaryIO:
     """Open for reading ("rb") or writing ("wb", "ab"); a FIFO when its other end is there."""
 
-    raw = PatientFile(Path(path), mode, opener=_open_at_once)
+    raw = PatientFile(str(Path(path)), mode, opener=_open_at_once)
     return io.BufferedReader(raw) if mode == "rb" else io.BufferedWriter(raw)
 
 

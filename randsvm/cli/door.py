@@ -29,9 +29,9 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
     """Run a click command as a process; signals and errors end it with the codes of errors.py."""
     signals.install()
     gc.set_threshold(OBJECTS)
+    make_standard_streams_patient()
     if sys.stderr is None:  # the caller closed it (2>&-)
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
-    make_standard_streams_patient()
     _leave(_exit_code(command, name))
 
 
