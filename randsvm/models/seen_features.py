@@ -43,7 +43,7 @@ class SeenFeatures:
         """Every index, (m,) int32, ascending. If there are more than `most`, the first
         `most` + 1 of them: the length tells."""
         sizes = np.cumsum(self.last - self.first + 1)
-        runs = int(np.searchsorted(sizes, most)) + 1
+        runs = int(np.searchsorted(sizes, most, side="right")) + 1
         pairs = zip(self.first[:runs].tolist(), self.last[:runs].tolist(), strict=True)
         parts = [np.arange(a, min(b, a + most) + 1) for a, b in pairs]
         return np.concatenate([np.empty(0, np.int64), *parts])[: most + 1].astype(np.int32)

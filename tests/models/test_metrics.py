@@ -36,12 +36,12 @@ def decisions(rows: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.nd
     return y.astype(float), (f[:, 0] - f[:, 1] if classes == 2 else f)
 
 
-def scores(y: np.ndarray, said: np.ndarray, classes: int) -> np.ndarray:
+def scores(y: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
     """Precision, recall and F1 (classes, 3), nan where nothing is to be divided by."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # sklearn's mean of nothing
         found = peers.precision_recall_fscore_support(
-            y, said, labels=range(classes), zero_division=np.nan
+            y, predicted, labels=range(classes), zero_division=np.nan
         )
     return np.column_stack(found[:3])
 
@@ -50,17 +50,17 @@ def scores(y: np.ndarray, said: np.ndarray, classes: int) -> np.ndarray:
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_of_classes(classes, pieces):
     y, f = decisions(500, classes)
-    said = f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
+    predicted = f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
     count = counted(ConfusionMatrix(classes), y, f, pieces)
     found = count.metrics([str(number) for number in range(classes)])
-    assert found.confusion == peers.confusion_matrix(y, said).tolist()
-    expected = scores(y, said, classes)
+    assert found.confusion == peers.confusion_matrix(y, predicted).tolist()
+    expected = scores(y, predicted, classes)
     mine = [[one.precision, one.recall, one.f1] for one in found.classes]
     assert np.array(mine) == pytest.approx(expected)
     mean = found.mean.precision, found.mean.recall, found.mean.f1
     assert mean == pytest.approx(expected.mean(axis=0))
     assert [one.rows for one in found.classes] == np.bincount(y.astype(int)).tolist()
-    assert count.score == pytest.approx(100 * peers.accuracy_score(y, said))
+    assert count.score == pytest.approx(100 * peers.accuracy_score(y, predicted))
     if classes == 2:
         assert len(np.unique(f)) < 200
         assert found.auc == pytest.approx(peers.roc_auc_score(y == 0, f), abs=1e-12)
@@ -78,15 +78,15 @@ def test_rows_without_a_label_are_left_out():
 
 
 def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
-    """They are wrong whatever is said, and no part of the ROC curve."""
+    """They are wrong whatever is predicted, and no part of the ROC curve."""
     y, f = decisions(300, 2)
     y[200:] = 2 + np.arange(100) % 2
     found = counted(ConfusionMatrix(2), y, f, 5).metrics(["a", "b", "c", "d"])
     assert found.labels == ("a", "b", "c", "d")
-    said = np.where(f > 0, 0, 1)
-    assert found.confusion == peers.confusion_matrix(y, said)[:, :2].tolist()
+    predicted = np.where(f > 0, 0, 1)
+    assert found.confusion == peers.confusion_matrix(y, predicted)[:, :2].tolist()
     mine = [[one.precision, one.recall, one.f1] for one in found.classes]
-    assert np.array(mine) == pytest.approx(scores(y, said, 2))
+    assert np.array(mine) == pytest.approx(scores(y, predicted, 2))
     assert found.auc == pytest.approx(peers.roc_auc_score(y[:200] == 0, f[:200]))
     assert found.mean.rows == 300
 
@@ -95,12 +95,12 @@ def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
 def test_one_class_only_in_the_test_file(classes):
     """No recall of the others, no ROC curve: not 0, which would be a bad score."""
     _, f = decisions(50, classes)
-    y, said = np.zeros(50), f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
+    y, predicted = np.zeros(50), f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
     found = counted(ConfusionMatrix(classes), y, f, 2).metrics(["a", "b", "c"][:classes])
     mine = np.array([[one.precision, one.recall, one.f1] for one in found.classes])
-    assert mine == pytest.approx(scores(y, said, classes), nan_ok=True)
+    assert mine == pytest.approx(scores(y, predicted, classes), nan_ok=True)
     assert np.isnan(mine[1:, 1]).all()
-    assert found.mean.recall == pytest.approx(np.mean(said == 0))
+    assert found.mean.recall == pytest.approx(np.mean(predicted == 0))
     assert found.auc is None if classes > 2 else np.isnan(found.auc)
 
 
@@ -170,12 +170,14 @@ def test_tables_and_json_say_the_same_as_scikit_learn(classes, predict):
     model, path = classes
     predicted = predict(path, model, "--metrics")
     true = [line.split()[0] for line in path.read_text().splitlines()]
-    pairs = [(y, said) for y, said in zip(true, predicted.lines, strict=True) if y != "?"]
-    y, said = map(list, zip(*pairs, strict=True))
+    pairs = [pair for pair in zip(true, predicted.lines, strict=True) if pair[0] != "?"]
+    y, answers = map(list, zip(*pairs, strict=True))
     labels = oracle.trailer(model)["labels"].split()
     every = [*labels, "white"]
-    matrix = peers.confusion_matrix(y, said, labels=every)[:, :3]
-    expected = peers.precision_recall_fscore_support(y, said, labels=labels, zero_division=np.nan)
+    matrix = peers.confusion_matrix(y, answers, labels=every)[:, :3]
+    expected = peers.precision_recall_fscore_support(
+        y, answers, labels=labels, zero_division=np.nan
+    )
     lines = predicted.out.splitlines()
     assert lines[0].startswith("Accuracy = ")
     assert f"({np.trace(matrix)}/{len(y)}) (classification)" in lines[0]
@@ -245,8 +247,8 @@ def test_metrics_of_a_regression(tmp_path, predict):
         f"Mean absolute error = {error:g}",
         f"Coefficient of determination = {share:g}",
     ]
-    said = json.loads(predict(tmp_path / "d", learnt.model, "--metrics", "--report", "json").out)
-    assert said["metrics"]["determination"] == pytest.approx(share)
+    told = json.loads(predict(tmp_path / "d", learnt.model, "--metrics", "--report", "json").out)
+    assert told["metrics"]["determination"] == pytest.approx(share)
 
 
 def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
@@ -254,8 +256,8 @@ def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
     (tmp_path / "t").write_text("? 1:1\n? 2:1\n")
     predicted = predict(tmp_path / "t", learnt.model, "--metrics")
     assert (predicted.out, len(predicted.lines)) == ("", 2)
-    said = json.loads(predict(tmp_path / "t", learnt.model, "--metrics", "--report", "json").out)
-    assert (said["labelled"], said["accuracy"], said["metrics"]["auc"]) == (0, None, None)
+    told = json.loads(predict(tmp_path / "t", learnt.model, "--metrics", "--report", "json").out)
+    assert (told["labelled"], told["accuracy"], told["metrics"]["auc"]) == (0, None, None)
 
 
 def test_the_metrics_of_labels_on_stdout_go_to_stderr(command, tmp_path):
