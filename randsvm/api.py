@@ -35,9 +35,9 @@ with _without_lazy_parts():
     check()
     from randsvm.models.prediction import predict
     from randsvm.parameters.prediction import PredictParams
+    from randsvm.training.job import Job
     from randsvm.training.kernel_svm import train_osuna, train_randsvm
     from randsvm.training.linear_svm import train_sgd
-    from randsvm.training.run import Job
 
 check()
 

@@ -26,7 +26,7 @@ from randsvm.parameters.rounds import OsunaParams, StopParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
-from randsvm.training.run import Job
+from randsvm.training.job import Job
 
 OLD = "the old file\n"
 

@@ -11,36 +11,28 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import HEARTBEAT, Progress, listening, tell
-from randsvm.training.run import Job
+from randsvm.training.job import Decision, Fit, Job, P
 
-P = TypeVar("P")
 Result = TypeVar("Result")
-
-# f of rows, (m, K) float64.
-Decision = Callable[[Matrix], np.ndarray]
-# What is learnt from the rows of a view with these parameters.
-Fit = Callable[[Dataset, P], Decision]
 
 # Draw numbers of folds and of the subset: numbers that no other draw of a run ever reaches.
 FOLDS_DRAW = 2**63 + 1
 SUBSET_DRAW = 2**63 + 2
 
 
-class _Cancelled(Exception):  # noqa: N818 - nobody's error
-    """Raised out of a fit that nobody waits for any more."""
+class _Cancelled(Exception):  # noqa: N818 - no error
+    """Raised inside a fit whose result is no longer needed."""
 
 
 @dataclass(frozen=True)
-class Crossing(Generic[P]):
-    """Cross-validation of machines over D, whose y are places of labels, or targets.
+class CrossValidation(Generic[P]):
+    """Folds of D, whose y are class indices, or targets.
 
-    fold : (n,) number of the part that each row is held out with. fit: see above. at_once: fits
-    side by side.
+    fold : (n,) number of the part that each row is held out with. at_once: fits side by side.
     """
 
     D: Dataset
@@ -49,12 +41,12 @@ class Crossing(Generic[P]):
     at_once: int
 
     @staticmethod
-    def of(D: Dataset, folds: int, job: Job, fit: Fit[P]) -> Crossing[P]:
+    def of(D: Dataset, folds: int, job: Job, fit: Fit[P]) -> CrossValidation[P]:
         """Folds of equal size, each class (if y are classes) spread evenly over them."""
         if folds > D.n:
             raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
         fold = folds_of(D, folds, Draw(job.run.seed, FOLDS_DRAW))
-        return Crossing(D, fold, fit, job.resources.at_once(D.n))
+        return CrossValidation(D, fold, fit, job.resources.at_once(D.n))
 
     @property
     def folds(self) -> range:
@@ -66,12 +58,12 @@ class Crossing(Generic[P]):
         return held, self.fit(self.D.only(self.fold != fold), params)
 
     def decisions(self, params: P, until: float) -> np.ndarray | None:
-        """f of every row by the machine that has not seen it, (n, K) float64; None: not all were
-        done in time."""
+        """f of every row as learnt without it, (n, K) float64; None: not all folds were done in
+        time."""
 
         def of(fold: int) -> tuple[int, np.ndarray]:
             held, decision = self.fitted(params, fold)
-            return fold, np.concatenate([f for _, f in decided(held, decision)])
+            return fold, np.concatenate([f for _, f in decision_values(held, decision)])
 
         tasks = [lambda fold=fold: of(fold) for fold in self.folds]
         found = dict(side_by_side(tasks, self.at_once, until, "probabilities"))
@@ -97,7 +89,7 @@ def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
     return fold
 
 
-def decided(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def decision_values(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """y and f of the rows of D, shard by shard, in order."""
 
     def of(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +135,7 @@ def side_by_side(
             made.shutdown(wait=False, cancel_futures=True)
 
     def run(task: Callable[[], Result]) -> Result:
-        # What a fit has to say is nobody's business but that it is to end.
+        # A fit reports nothing; the listener only cancels it.
         with listening(watch):
             return task()
 

@@ -6,17 +6,13 @@ Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, tell
 from randsvm.parameters.run import Search
-from randsvm.training.cross_validation import Crossing, Fit
-from randsvm.training.run import Job
-
-P = TypeVar("P")
+from randsvm.training.cross_validation import CrossValidation
+from randsvm.training.job import Fit, Job, P
 
 MOST_STEPS = 100
 RIDGE = 1e-12  # keeps the Hessian from being singular
@@ -29,13 +25,13 @@ DECREASE = 1e-4
 def cross_validated(
     D: Dataset, params: P, fit: Fit[P], job: Job, until: float
 ) -> np.ndarray | None:
-    """The sigmoids of what `fit` learns from D, whose y are places of labels; see `sigmoids`.
+    """The sigmoids of what `fit` learns from D, whose y are class indices; see `sigmoids`.
 
-    A sigmoid fitted to rows that the machine has seen would be far too sure of itself. until: the
+    A sigmoid fitted to rows that were trained on would be far too sure of itself. until: the
     perf_counter() by which it has to be done; None: it was not.
     """
     folds = min(Search.FOLDS, D.n)
-    f = Crossing.of(D, folds, job, fit).decisions(params, until)
+    f = CrossValidation.of(D, folds, job, fit).decisions(params, until)
     if f is None:
         tell(Notice("no time for -b 1: the model has no probabilities"))
         return None
@@ -45,10 +41,10 @@ def cross_validated(
 def sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     """A and B of 1 / (1 + exp(A f + B)) for each column of f, (2, K) float64.
 
-    f : (n, K), of rows that were held out; y : (n,) places of their labels. A column stands for
-    the class at its place.
+    f : (n, K), of rows that were held out; y : (n,) their class indices. A column stands for the
+    class of its index.
     """
-    return np.array([fitted(column, y == place) for place, column in enumerate(f.T)]).T
+    return np.array([fitted(column, y == index) for index, column in enumerate(f.T)]).T
 
 
 def fitted(f: np.ndarray, positive: np.ndarray) -> tuple[float, float]:

@@ -1,42 +1,218 @@
-"""What every training has in common, whatever the algorithm. Knows none of them."""
+"""One run, from files to a model: read, scale, search, learn, evaluate, save.
+
+A signal or the time limit may end it at any of them. What is learnt, and how, kind.py's
+`Training` and `Learning` say; this file knows no algorithm.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Generic
 
-from randsvm import files
-from randsvm.parameters.rounds import StopParams
-from randsvm.parameters.run import Limits, Resources, Run, Search
+import numpy as np
 
-# Before a time limit: seconds kept free for what is noticed late and for writing, and by how much
-# a closing evaluation may take longer than the last scan lets expect.
-LATE = 0.2
-HEADROOM = 1.25
-# The cross-validation for probabilities takes so much longer than training.
+from randsvm import __version__
+from randsvm.data import dataset
+from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.errors import Interrupted
+from randsvm.events import Notice, Searched, Started, Watch, listening, tell
+from randsvm.models.seen_features import SeenFeatures
+from randsvm.parameters.option import command_line
+from randsvm.training import grid_search, platt
+from randsvm.training.clock import Clock
+from randsvm.training.job import Job, P, check_paths
+from randsvm.training.kind import Ending, Outcome, Outline, Training
+from randsvm.training.subject import Subject
+
+# A search may take so much of the time; where probabilities follow, their cross-validation gets so
+# many times as much as learning.
+SEARCH = 1 / 2
 PROBABILITY_TIME = 4
 
 
-@dataclass(frozen=True)
-class Job:
-    """What all algorithms share: when to stop, seed and index base, resources, the model whose
-    solution is the start (--warm-start), and what is cross-validated first."""
+def train(
+    data: str,
+    model: str,
+    params: P,
+    prepare: Callable[[], Callable[[Subject, Job], Training[P, Outcome]]],
+    job: Job,
+    watch: Watch,
+) -> Outcome:
+    """Train on the svmlight file `data`; write `model`.
 
-    stop: StopParams = field(default_factory=StopParams)
-    limits: Limits = field(default_factory=Limits)
-    run: Run = field(default_factory=Run)
-    resources: Resources = field(default_factory=Resources)
-    warm_start: str | None = None
-    search: Search = field(default_factory=Search)
+    prepare: called before anything is read, so that it can refuse what needs no data.
+    """
+    clock = Clock(job.limits.time_limit, watch)
+    job = replace(job, search=job.search.resolved())
+    check_paths(data, model, job)
+    begin = prepare()
+    options = ParseOptions("number" if params.task == "svr" else "class", job.run.zero_based)
+    with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
+        training = begin(Subject.of(whole, data, params.task), job)
+        training.subject.check_classes(data, training.most_classes)
+        params = training.resolved(params)
+        outline = training.outline(params)
+        _announce(training, params, outline, whole, clock)
+        training = replace(training, subject=training.subject.scaled(job.run.scale))
+
+        def configuration(params: P) -> list[str]:
+            # In the model stands what decides its bytes: what a run may take (time) does not.
+            words = [*command_line(params), *outline.words, *command_line(job.run, job.search)]
+            return [outline.algorithm, *words]
+
+        searched = None
+        if job.search.wanted:
+            until = clock.share(SEARCH)
+            searched = grid_search.searched(
+                training.D, params, training.fit, job, configuration, until
+            )
+            params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
+        words = configuration(params)
+        return FromFile(training, params, clock, model, words, searched).completed()
 
 
-class TimeLimitError(Exception):
-    """The time for rounds is over; raised out of whatever is under way."""
+def _announce(
+    training: Training[P, Outcome], params: P, outline: Outline, whole: Dataset, clock: Clock
+) -> None:
+    """Tell what is about to be done."""
+    job, (C, lambda_) = training.job, training.scales(params)
+    words = command_line(params, grid=job.search.grid)
+    tell(
+        Started(
+            algorithm=outline.algorithm,
+            configuration=[*words, *outline.words, *command_line(job.run, job.search, job.limits)],
+            n=whole.n,
+            d=whole.d,
+            nnz=whole.nnz,
+            C=C,
+            lambda_=lambda_,
+            seconds=clock.seconds,
+            pass_bytes=whole.store.nbytes,
+            place=whole.store.place,
+            working_set=outline.working_set,
+            solve_bytes=outline.solve_bytes,
+        )
+    )
+    if whole.summary.queries:
+        tell(Notice(f"qid: of {whole.summary.queries} rows ignored"))
+    for text in outline.notices:
+        tell(Notice(text))
 
 
-def check_paths(data: str, model: str, job: Job) -> None:
-    """Raise ParameterError or OutputError for files that cannot be or destroy each other, before
-    hours of work."""
-    cache = {"--cache": job.resources.cache}
-    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": data, **cache})
-    files.check_apart(cache, {"--warm-start": job.warm_start})
-    files.check_output(model)
+class Completion(ABC, Generic[Outcome]):
+    """The last part of every run: learn, then write the model and tell the outcome. A signal
+    writes what has been learnt so far, unless the model is written already."""
+
+    clock: Clock
+    saved = False
+
+    def completed(self) -> Outcome:
+        try:
+            return self._save(self.learn())
+        except Interrupted as signal:
+            if self.begun and not self.saved:
+                self.break_off(str(signal))
+                self._save(str(signal))
+            raise
+
+    def _save(self, stopped: str) -> Outcome:
+        outcome = self.outcome(stopped)
+        self.write(outcome)
+        self.saved = True
+        outcome = replace(outcome, seconds=self.clock.seconds)
+        tell(outcome)
+        return outcome
+
+    @abstractmethod
+    def learn(self) -> str:
+        """Everything before the model is written; what ended it."""
+
+    @property
+    @abstractmethod
+    def begun(self) -> bool:
+        """Whether there is anything to write."""
+
+    @abstractmethod
+    def break_off(self, reason: str) -> None: ...
+
+    @abstractmethod
+    def outcome(self, stopped: str) -> Outcome: ...
+
+    @abstractmethod
+    def write(self, outcome: Outcome) -> None: ...
+
+
+class FromFile(Completion[Outcome], Generic[P, Outcome]):
+    """The completion of a run over a whole file. words: the configuration that the model has."""
+
+    def __init__(
+        self,
+        training: Training[P, Outcome],
+        params: P,
+        clock: Clock,
+        path: str,
+        words: list[str],
+        searched: Searched | None,
+    ) -> None:
+        self.training = training
+        self.params = params
+        self.clock = clock
+        self.path = path
+        self.words = words
+        self.searched = searched
+        self.sigmoid: np.ndarray | None = None
+        self.fits_sigmoid = training.fits_sigmoid(params)
+        part = 1 / (1 + PROBABILITY_TIME * self.fits_sigmoid)
+        self.learning = training.learning(params, clock, clock.share(part))
+
+    def learn(self) -> str:
+        self.learning.run()
+        if self.fits_sigmoid:
+            training = self.training
+            self.sigmoid = platt.cross_validated(
+                training.D, self.params, training.fit, training.job, self.clock.end
+            )
+        return self.learning.reason
+
+    @property
+    def begun(self) -> bool:
+        return self.learning.begun
+
+    def break_off(self, reason: str) -> None:
+        self.learning.break_off(reason)
+
+    def outcome(self, stopped: str) -> Outcome:
+        best = None if self.searched is None else self.searched.tried[0]
+        return self.learning.outcome(Ending(self.path, best, stopped, self.clock.seconds))
+
+    def write(self, outcome: Outcome) -> None:
+        subject, job = self.training.subject, self.training.job
+        model = self.learning.model(
+            labels=subject.labels,
+            values=subject.values,
+            zero_based=job.run.zero_based,
+            seen=SeenFeatures.of(subject.D.summary.features),
+            scaling=subject.D.scaling,
+            sigmoid=self.sigmoid,
+            facts=self._facts(outcome),
+        )
+        model.save(self.path)
+
+    def _facts(self, outcome: Outcome) -> dict[str, str]:
+        """What the model's trailer says of its making. Nothing that differs between equal works."""
+        D = self.training.D
+        return {
+            "version": __version__,
+            "configuration": " ".join(self.words),
+            "seed": str(self.training.job.run.seed),
+            "n": str(D.n),
+            "d": str(len(D.summary.features)),
+            "nnz": str(D.summary.nnz),
+            "digest": D.summary.digest,
+            "C": repr(self.training.scales(self.params)[0]),
+            **self.learning.facts(outcome),
+            **grid_search.facts(self.searched),
+        }

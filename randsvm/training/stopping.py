@@ -1,146 +1,136 @@
-"""Stop rules: each is asked after a scan and answers with its reason, or with nothing.
+"""Stop rules: each is a pure function of numbers recorded of the rounds so far.
 
-Also remembers the best solution so far. Knows nothing of how rounds are made.
+A rule answers with nothing, with `End`, or with `Sharpen`; whoever asks acts on it. Knows
+nothing of how rounds are made.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
-from randsvm.svm.scan import Certificate, Violators
-from randsvm.svm.solution import SV
-from randsvm.svm.working_set import WorkingSet
-
-Rule = Callable[[SV, Violators], str]
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 NO_VIOLATORS = "no violators"
 TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
+NO_PROGRESS = "no progress"
 
 # A round that gains less than this of D, relatively, and has as many violators as before, is no
-# progress.
+# progress; so many in a row are too many.
 LEAST_GAIN = 1e-7
+MOST_IDLE = 2
+# What the tolerance of solves is multiplied by when rounds make no progress.
+PRECISION = 0.1
 
 
-@dataclass
-class Best:
-    """The solution of lowest P and the highest D of any round: P - D bounds that solution's
-    distance from the optimum. P is not monotone."""
+@dataclass(frozen=True)
+class Record:
+    """What the rules know.
 
-    dual: float = float("-inf")
-    certified: bool = True
-    # In one piece: a signal may strike between any two assignments.
-    found: tuple[SV, float] | None = None
+    rounds: how many there were. support_vectors: of the last; room: rows that the next working set
+    has for violators. gap: of the best solution so far, nan where nothing is certified.
+    seconds_left: for further rounds. dual: the highest, violators: the fewest of any round. idle:
+    rounds in a row without progress since the last sharpening; sharpened: whether there was one.
+    """
 
-    def see(self, SV: SV, V: Violators) -> None:
-        certificate = V.certificate
-        self.dual = max(self.dual, certificate.dual)
-        self.certified = certificate.certified
-        # A kernel without a certificate: P is no guide, the newest solution is the best.
-        if certificate.primal <= self.primal or not certificate.certified:
-            self.found = SV, certificate.primal
+    rounds: int = 0
+    support_vectors: int = 0
+    room: int = 0
+    gap: float = math.nan
+    seconds_left: float = math.inf
+    dual: float = -math.inf
+    violators: float = math.inf
+    idle: int = 0
+    sharpened: bool = False
 
-    @property
-    def solution(self) -> SV | None:
-        return self.found[0] if self.found else None
+    def after(
+        self,
+        *,
+        support_vectors: int,
+        room: int,
+        gap: float,
+        seconds_left: float,
+        dual: float,
+        violators: int,
+    ) -> Record:
+        """The record after one more round; dual, violators: of that round."""
+        moved = dual - self.dual > LEAST_GAIN * abs(dual) or violators < self.violators
+        return Record(
+            rounds=self.rounds + 1,
+            support_vectors=support_vectors,
+            room=room,
+            gap=gap,
+            seconds_left=seconds_left,
+            dual=max(self.dual, dual),
+            violators=min(self.violators, violators),
+            idle=0 if moved else self.idle + 1,
+            sharpened=self.sharpened,
+        )
 
-    @property
-    def primal(self) -> float:
-        return self.found[1] if self.found else float("inf")
+    def after_sharpening(self) -> Record:
+        return replace(self, idle=0, sharpened=True)
 
-    @property
-    def certificate(self) -> Certificate:
-        return Certificate(self.primal, self.dual, self.certified)
+
+@dataclass(frozen=True)
+class End:
+    """The run ends, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sharpen:
+    """Further solves take this factor on their tolerance."""
+
+    precision: float
+
+
+Answer = End | Sharpen | None
+Rule = Callable[[Record], Answer]
+
+
+def first_answer(rules: Iterable[Rule], record: Record) -> Answer:
+    """Of the first rule that has one."""
+    answers = (rule(record) for rule in rules)
+    return next((answer for answer in answers if answer is not None), None)
 
 
 def support_bound(k: int) -> Rule:
     """|SV| >= k, KBH07's Algorithm 1."""
 
-    def rule(SV: SV, V: Violators) -> str:
-        return f"{len(SV)} support vectors >= k = {k}" if len(SV) >= k else ""
+    def rule(record: Record) -> Answer:
+        count = record.support_vectors
+        return End(f"{count} support vectors >= k = {k}") if count >= k else None
 
     return rule
 
 
-def working_set_full(W: WorkingSet) -> Rule:
+def working_set_full(record: Record) -> Answer:
     """There is no room left for a violator beside the support vectors."""
-
-    def rule(SV: SV, V: Violators) -> str:
-        return "" if W.room(SV) else f"working set full with {len(SV)} support vectors"
-
-    return rule
+    count = record.support_vectors
+    return None if record.room else End(f"working set full with {count} support vectors")
 
 
-def gap_reached(best: Best, gap: float) -> Rule:
-    def rule(SV: SV, V: Violators) -> str:
-        return f"gap <= {gap:g}" if best.certificate.gap <= gap else ""
+def gap_reached(gap: float) -> Rule:
+    def rule(record: Record) -> Answer:
+        return End(f"gap <= {gap:g}") if record.gap <= gap else None
 
     return rule
 
 
 def iterations(most: int) -> Rule:
-    seen = 0
-
-    def rule(SV: SV, V: Violators) -> str:
-        nonlocal seen
-        seen += 1
-        return ITERATION_LIMIT if seen >= most else ""
+    def rule(record: Record) -> Answer:
+        return End(ITERATION_LIMIT) if record.rounds >= most else None
 
     return rule
 
 
-def time_limit(ends: Callable[[], float]) -> Rule:
-    """ends(): the perf_counter() at which no further round may begin."""
-
-    def rule(SV: SV, V: Violators) -> str:
-        return TIME_LIMIT if time.perf_counter() >= ends() else ""
-
-    return rule
+def time_limit(record: Record) -> Answer:
+    return End(TIME_LIMIT) if record.seconds_left <= 0 else None
 
 
-# The answer of a rule that asks for more precise solves instead of the end of the run.
-SOLVE_MORE_PRECISELY = "solve more precisely"
-PRECISION = 0.1
-
-
-def no_progress() -> Rule:
-    """Two rounds without progress: solve more precisely once, then give up."""
-    dual, count, idle, sharpened = float("-inf"), math.inf, 0, False
-
-    def rule(SV: SV, V: Violators) -> str:
-        nonlocal dual, count, idle, sharpened
-        gain = V.certificate.dual - dual
-        moved = gain > LEAST_GAIN * abs(V.certificate.dual) or V.count < count
-        idle = 0 if moved else idle + 1
-        dual, count = max(dual, V.certificate.dual), min(count, V.count)
-        if idle < 2:
-            return ""
-        if sharpened:
-            return "no progress"
-        idle, sharpened = 0, True
-        return SOLVE_MORE_PRECISELY
-
-    return rule
-
-
-@dataclass
-class Stop:
-    """The rules of a run, in order; remembers the reason of the first that answered. precision:
-    factor on the tolerance of the solves from here on."""
-
-    rules: list[Rule]
-    reason: str = field(default=NO_VIOLATORS, init=False)
-    precision: float = field(default=1.0, init=False)
-
-    def __call__(self, SV: SV, V: Violators) -> bool:
-        # Every rule is asked every time: some count.
-        answers = [answer for rule in self.rules if (answer := rule(SV, V))]
-        if SOLVE_MORE_PRECISELY in answers:
-            self.precision = PRECISION
-            answers.remove(SOLVE_MORE_PRECISELY)
-        if answers:
-            self.reason = answers[0]
-        return bool(answers)
+def no_progress(record: Record) -> Answer:
+    """Rounds without progress: solve more precisely once, then give up."""
+    if record.idle < MOST_IDLE:
+        return None
+    return End(NO_PROGRESS) if record.sharpened else Sharpen(PRECISION)

@@ -13,6 +13,7 @@ from randsvm.errors import ModelError
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
+from randsvm.models.load import load
 from randsvm.parameters.problem import Problem
 from randsvm.svm.scan import RowCounter, Start, Starter
 from randsvm.svm.solution import SV, Bound
@@ -20,37 +21,50 @@ from randsvm.svm.tasks import task_of
 from randsvm.svm.working_set import WorkingSet
 
 
-def warm_start(D: Dataset, model: KernelModel) -> Starter:
-    """A start from another model's f on these rows, e.g. yesterday's.
+@dataclass(frozen=True)
+class WarmStart:
+    """A start from another model's f on the rows to train on.
 
     Rows on the margin or inside (y f <= 1) are its support rows and violators. With a bound set,
-    the r of them closest to the margin are the working set and the others are held at alpha = C,
-    as many of either sign; without one, the working set is a random sample of them.
-    Raises ModelError when the model has other labels.
+    the r of them closest to the margin are the working set and the others are frozen at
+    alpha = C, as many of either sign; without one, the working set is a random sample of them.
     """
-    column, sign = _orientation(D, model)
 
-    def start(D: Dataset, W: WorkingSet, problem: Problem, rng: Draws) -> Start:
-        inside = _inside_the_margin(D, model, column, sign, problem)
-        draw = rng.next()
-        extra = np.empty(0, np.int64)
-        if problem.task == "svc":
-            extra = D.sample_of_each_class(draw, CLASS_ROWS)
-        if not W.freeze:
-            rows = inside.rows
-            chosen = Smallest.of(W.r, rows, draw.keys(0, D.n)[rows]).rows
-            # One-class cannot do with fewer rows than nu n.
-            fill = D.sample(draw, W.r) if problem.total and len(chosen) < W.r else extra
-            return D.points(np.union1d(chosen, fill)), None
-        near, N = _split_start(inside, W, problem)
-        working = D.points(np.union1d(near, np.setdiff1d(extra, N)))
-        held = D.points(N)
-        beta = problem.bounds[0] * inside.side[np.searchsorted(inside.rows, N)]
-        u = Expansion.of(Kernel.of(problem), held.X, beta).values(working.X)
-        nothing = SV(working.first(0), np.empty(0), sign * float(model.b[column]), problem)
-        return replace(working, u=u), Bound(held, beta, nothing)
+    model: KernelModel
 
-    return start
+    @staticmethod
+    def read(path: str) -> WarmStart:
+        model = load(path)
+        if not isinstance(model, KernelModel):
+            raise ModelError(f"{path}: expected a kernel model to start from, found a linear one")
+        return WarmStart(model)
+
+    def on(self, D: Dataset) -> Starter:
+        """The start on D. Raises ModelError when the model has other labels."""
+        column, sign = _orientation(D, self.model)
+
+        def start(D: Dataset, W: WorkingSet, problem: Problem, rng: Draws) -> Start:
+            inside = _inside_the_margin(D, self.model, column, sign, problem)
+            draw = rng.next()
+            extra = np.empty(0, np.int64)
+            if problem.task == "svc":
+                extra = D.sample_of_each_class(draw, CLASS_ROWS)
+            if not W.freeze:
+                rows = inside.rows
+                chosen = Smallest.of(W.r, rows, draw.keys(0, D.n)[rows]).rows
+                # One-class cannot do with fewer rows than nu n.
+                fill = D.sample(draw, W.r) if problem.total and len(chosen) < W.r else extra
+                return D.points(np.union1d(chosen, fill)), None
+            near, N = _split_start(inside, W, problem)
+            working = D.points(np.union1d(near, np.setdiff1d(extra, N)))
+            frozen = D.points(N)
+            beta = problem.bounds[0] * inside.side[np.searchsorted(inside.rows, N)]
+            u = Expansion.of(Kernel.of(problem), frozen.X, beta).values(working.X)
+            b = sign * float(self.model.b[column])
+            nothing = SV(working.first(0), np.empty(0), b, problem)
+            return replace(working, u=u), Bound(frozen, beta, nothing)
+
+        return start
 
 
 @dataclass(frozen=True)
@@ -69,8 +83,8 @@ def _split_start(inside: _Inside, W: WorkingSet, problem: Problem) -> tuple[np.n
     order = np.argsort(distance, kind="stable")
     beyond = order[max(W.r, int(W.growth * on_margin)) :]
     half = min(int((side[beyond] > 0).sum()), int((side[beyond] < 0).sum()))
-    held = [beyond[side[beyond] * sign > 0][::-1][:half] for sign in (1, -1)]
-    N = np.sort(rows[np.concatenate(held)])
+    frozen = [beyond[side[beyond] * sign > 0][::-1][:half] for sign in (1, -1)]
+    N = np.sort(rows[np.concatenate(frozen)])
     return np.setdiff1d(rows, N), N
 
 
@@ -85,8 +99,8 @@ def _orientation(D: Dataset, model: KernelModel) -> tuple[int, float]:
             f"the model to start from has the labels {list(model.values)}, the data "
             f"{list(D.summary.values)}"
         )
-    place = values.index(first)
-    return (place, 1.0) if len(values) > 2 else (0, 1.0 - 2 * place)
+    index = values.index(first)
+    return (index, 1.0) if len(values) > 2 else (0, 1.0 - 2 * index)
 
 
 def _inside_the_margin(

@@ -32,7 +32,7 @@ from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.svm.linear import LOSSES
-from randsvm.training import linear_svm as linear
+from randsvm.training import epochs as linear_learning
 
 D = 13  # features of the rows that the twins learn
 
@@ -828,19 +828,14 @@ def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path,
     assert truth.errors / len(y) < 0.1
 
 
-def interrupt_in(monkeypatch, name: str) -> None:
-    """A signal arrives when linear.py calls this function."""
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise Interrupted(15)
-
-    monkeypatch.setattr(linear, name, interrupted)
-
-
 def test_a_signal_during_the_closing_evaluation_leaves_what_was_learnt(tmp_path, made, monkeypatch):
     path, _, _ = made("two_gaussians", 700)
     learnt = learn("sgd", path, tmp_path / "whole")
-    interrupt_in(monkeypatch, "evaluate_linear")
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted(15)
+
+    monkeypatch.setattr(linear_learning, "evaluate_linear", interrupted)
     with pytest.raises(Interrupted):
         learn("sgd", path, tmp_path / "m")
     found = (tmp_path / "m").read_bytes()

@@ -30,8 +30,9 @@ from randsvm.events import Tried
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import grid_search, kernel_svm
-from randsvm.training.several_classes import Subject
+from randsvm.training import cross_validation, grid_search
+from randsvm.training.job import Decision
+from randsvm.training.subject import Subject
 
 ROWS, GAMMA = 200, 0.5
 
@@ -94,7 +95,7 @@ def opened(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
 
 def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) -> np.ndarray:
     with opened(path, kind, jobs) as D:
-        return grid_search.folds_of(D, folds, Draw(seed, grid_search.FOLDS_DRAW))
+        return cross_validation.folds_of(D, folds, Draw(seed, cross_validation.FOLDS_DRAW))
 
 
 def tried(learnt: Learnt) -> list[dict]:
@@ -319,9 +320,9 @@ def test_a_subset_is_searched_and_all_rows_are_trained_on(tmp_path, saved):
     path, data = saved("svc"), SETS["svc"]
     learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
     with opened(path, "svc") as D:
-        rows = D.sample(Draw(0, grid_search.SUBSET_DRAW), 80)
-        some = grid_search.subset_of(D, 80, 0)
-        fold = grid_search.folds_of(some, 4, Draw(0, grid_search.FOLDS_DRAW))
+        rows = D.sample(Draw(0, cross_validation.SUBSET_DRAW), 80)
+        some = cross_validation.subset_of(D, 80, 0)
+        fold = cross_validation.folds_of(some, 4, Draw(0, cross_validation.FOLDS_DRAW))
         assert (some.labels() == D.labels()[rows]).all()
     scores, _ = by_hand("svc", Data(data.y[rows], data.X[rows]), fold)
     (found,) = tried(learnt)
@@ -449,8 +450,8 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path):
 
 def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, saved, monkeypatch):
     """Half of the time is for the search; the other half still trains."""
-    late, events, clock = 0.0, [], kernel_svm.time.perf_counter
-    monkeypatch.setattr(kernel_svm.time, "perf_counter", lambda: clock() + late)
+    late, events, clock = 0.0, [], time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
 
     def watch(event: object) -> None:
         nonlocal late
@@ -474,27 +475,29 @@ def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):
     """The folds of several are under way at once: those that end first need not be of one."""
     path = saved("svc")
 
-    def fit(D: Dataset, C: float) -> grid_search.Decision:
+    def fit(D: Dataset, C: float) -> Decision:
         # Of each of the two one fold is slow.
         assert D.chosen is not None
         time.sleep(0.3 if bool(D.chosen[0]) == (C == 1) else 0)
         return lambda X: np.zeros((X.shape[0], 1))
 
     with opened(path, "svc") as D:
-        crossing = grid_search.Crossing.of(D, 2, api.Job(resources=Resources(jobs=4)), fit)
+        validation = cross_validation.CrossValidation.of(
+            D, 2, api.Job(resources=Resources(jobs=4)), fit
+        )
         two = [grid_search.Candidate({"C": C}, C, str(C)) for C in (1.0, 2.0)]
-        found = grid_search.compared(crossing, two, grid_search.Accuracy, Search(2), until=0.0)
+        found = grid_search.compared(validation, two, grid_search.Accuracy, Search(2), until=0.0)
     assert len(found.tried) >= 1
 
 
 def test_a_score_that_is_no_number_is_the_worst(saved):
-    def fit(D: Dataset, value: float) -> grid_search.Decision:
+    def fit(D: Dataset, value: float) -> Decision:
         return lambda X: np.full((X.shape[0], 1), value)
 
     with opened(saved("svr"), "svr") as D:
-        crossing = grid_search.Crossing.of(D, 2, api.Job(), fit)
+        validation = cross_validation.CrossValidation.of(D, 2, api.Job(), fit)
         every = [grid_search.Candidate({}, value, str(value)) for value in (3.0, np.nan, 0.0, 9.0)]
-        found = grid_search.compared(crossing, every, grid_search.RegressionErrors, Search(2))
+        found = grid_search.compared(validation, every, grid_search.RegressionErrors, Search(2))
     assert [one.configuration for one in found.tried] == ["0.0", "3.0", "9.0", "nan"]
 
 

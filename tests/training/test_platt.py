@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
-from randsvm.training import kernel_svm, platt
+from randsvm.training import platt
 
 # ---- the sigmoid --------------------------------------------------------------------------------
 
@@ -269,8 +270,8 @@ def test_jobs_change_no_byte(tmp_path, algorithm):
 
 
 def test_without_time_there_is_a_model_without_probabilities(tmp_path, monkeypatch):
-    late, events, clock = 0.0, [], kernel_svm.time.perf_counter
-    monkeypatch.setattr(kernel_svm.time, "perf_counter", lambda: clock() + late)
+    late, events, clock = 0.0, [], time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
 
     def watch(event: object) -> None:
         nonlocal late

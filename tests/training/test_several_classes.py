@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,6 @@ from randsvm.events import Iteration
 from randsvm.parameters.rounds import OsunaParams
 from randsvm.parameters.run import Limits
 from randsvm.parameters.svm import Params
-from randsvm.training import kernel_svm
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -401,13 +401,13 @@ def assert_two_of_four(model: Path, data: Data, predict, path: Path, stopped: st
 
 def test_time_is_up_in_the_middle_of_the_classes(tmp_path, predict, path, data, monkeypatch):
     late = 0.0
-    clock = kernel_svm.time.perf_counter
+    clock = time.perf_counter
 
     def jump() -> None:
         nonlocal late
         late = 10_000.0
 
-    monkeypatch.setattr(kernel_svm.time, "perf_counter", lambda: clock() + late)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
     job = api.Job(limits=Limits(time_limit=1000.0))
     second = f"+{in_order(data.y)[1]:g}"
     meddler, model = Meddler(second, jump), tmp_path / "m"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -15,34 +16,33 @@ from learning import SLOWNESS, answer_of, board, gaussians, learn, optimum, read
 
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Certificate
+from randsvm.training.rounds import Best
 from randsvm.training.stopping import (
-    Best,
-    Stop,
+    End,
+    Record,
+    Sharpen,
+    first_answer,
     gap_reached,
     iterations,
     no_progress,
     support_bound,
     time_limit,
+    working_set_full,
 )
 
 WORDS = "-t 2 -g 5"
 
 
 class Solution:
-    """As much of an SV as the rules ask for."""
-
-    def __init__(self, count: int = 0, precision: float = 1.0) -> None:
-        self.count = count
-        self.precision = precision
-
-    def __len__(self) -> int:
-        return self.count
+    """As much of an SV as `Best` asks for."""
 
 
-def scanned(primal: float, dual: float, violators: int = 5, certified: bool = True):
-    return SimpleNamespace(
-        certificate=Certificate(primal, dual, certified), count=violators, primal=primal
-    )
+def scanned(primal: float, dual: float, certified: bool = True):
+    return SimpleNamespace(certificate=Certificate(primal, dual, certified))
+
+
+def reason(answer: object) -> str:
+    return answer.reason if isinstance(answer, End) else ""
 
 
 # ---- the best so far ------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def scanned(primal: float, dual: float, violators: int = 5, certified: bool = Tr
 
 def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
     best = Best()
-    solutions = [Solution(n) for n in range(4)]
+    solutions = [Solution() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
     for solution, objectives in zip(solutions, rounds, strict=True):
         best.see(solution, scanned(*objectives))
@@ -61,7 +61,7 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
 
 def test_without_a_certificate_the_newest_solution_is_the_best():
     best = Best()
-    solutions = [Solution(n) for n in range(3)]
+    solutions = [Solution() for _ in range(3)]
     for solution, primal in zip(solutions, (9.0, 5.0, 7.0), strict=True):
         best.see(solution, scanned(primal, 0.0, certified=False))
     assert best.solution is solutions[2]
@@ -71,79 +71,68 @@ def test_without_a_certificate_the_newest_solution_is_the_best():
 # ---- the rules, one by one ------------------------------------------------------------------
 
 
-def test_the_gap_is_of_the_best_and_not_of_the_last_round():
-    best = Best()
-    rule = gap_reached(best, 0.1)
-    answers = []
-    for objectives in [(10.0, 5.0), (5.2, 4.0), (20.0, 5.1)]:
-        V = scanned(*objectives)
-        best.see(Solution(), V)
-        answers.append(rule(Solution(), V))
-    assert answers == ["", "gap <= 0.1", "gap <= 0.1"]
+def test_the_gap_is_reached_where_it_is_certified():
+    rule = gap_reached(0.1)
+    answers = [reason(rule(Record(gap=gap))) for gap in (0.2, 0.1, math.nan)]
+    assert answers == ["", "gap <= 0.1", ""]
 
 
 def test_the_support_bound_is_reached_at_k():
     rule = support_bound(7)
-    assert [bool(rule(Solution(m), scanned(1, 0))) for m in (0, 6, 7, 8)] == [0, 0, 1, 1]
-    assert "7" in rule(Solution(7), scanned(1, 0))
+    answers = [reason(rule(Record(support_vectors=m))) for m in (0, 6, 7, 8)]
+    assert list(map(bool, answers)) == [0, 0, 1, 1]
+    assert "7" in answers[2]
+
+
+def test_a_working_set_without_room_is_full():
+    assert working_set_full(Record(support_vectors=9, room=1)) is None
+    assert reason(working_set_full(Record(support_vectors=9))) == (
+        "working set full with 9 support vectors"
+    )
 
 
 def test_iterations_are_counted():
-    rule = iterations(3)
-    assert [bool(rule(Solution(), scanned(1, 0))) for _ in range(4)] == [0, 0, 1, 1]
+    answers = [iterations(3)(Record(rounds=number)) for number in (1, 2, 3, 4)]
+    assert list(map(bool, answers)) == [0, 0, 1, 1]
 
 
-def test_the_time_limit_is_asked_for_anew_each_time():
-    ends = [time.perf_counter() + 1000]
-    rule = time_limit(lambda: ends[0])
-    assert rule(Solution(), scanned(1, 0)) == ""
-    ends[0] = time.perf_counter()
-    assert rule(Solution(), scanned(1, 0)) == "time limit"
+def test_the_time_limit_is_reached_when_no_second_is_left():
+    assert time_limit(Record(seconds_left=1)) is None
+    assert time_limit(Record()) is None
+    assert reason(time_limit(Record(seconds_left=0))) == "time limit"
 
 
-def progress(*rounds: tuple[float, int]) -> list[tuple[str, float]]:
-    """The rule's answers to rounds of (D, |V|), and the precision it asked for.
-
-    Precision passes on from a solution to the next, as svmlearn does it.
-    """
-    rule, precision, answers = no_progress(), 1.0, []
+def progress(*rounds: tuple[float, int]) -> list[str]:
+    """What the rule answers to rounds of (D, |V|)."""
+    record, answers = Record(), []
     for dual, violators in rounds:
-        SV = Solution(precision=precision)
-        answers.append((rule(SV, scanned(10.0, dual, violators)), SV.precision))
-        precision = SV.precision
+        record = record.after(
+            support_vectors=1, room=1, gap=0.5, seconds_left=1, dual=dual, violators=violators
+        )
+        answer = no_progress(record)
+        if isinstance(answer, Sharpen):
+            record = record.after_sharpening()
+        answers.append("sharpen" if isinstance(answer, Sharpen) else reason(answer))
     return answers
 
 
 def test_two_idle_rounds_solve_more_precisely_once_and_two_more_end_the_run():
-    idle = [(1.0, 5)] * 5
-    assert progress(*idle) == [
-        ("", 1.0),
-        ("", 1.0),
-        ("", 0.1),
-        ("", 0.1),
-        ("no progress", 0.1),
-    ]
+    assert progress(*[(1.0, 5)] * 5) == ["", "", "sharpen", "", "no progress"]
 
 
 def test_a_gain_in_the_dual_or_fewer_violators_are_progress():
     gains = [(1.0 + 1e-6 * i, 5) for i in range(9)]
     shrinks = [(1.0, 20 - i) for i in range(9)]
-    assert set(progress(*gains)) == {("", 1.0)}
-    assert set(progress(*shrinks)) == {("", 1.0)}
+    assert set(progress(*gains)) == {""}
+    assert set(progress(*shrinks)) == {""}
     too_small = [(1.0 + 1e-9 * i, 5) for i in range(9)]
-    assert "no progress" in dict(progress(*too_small))
+    assert "no progress" in progress(*too_small)
 
 
-def test_the_first_rule_that_answers_gives_the_reason_and_every_rule_is_asked():
-    asked = []
-
-    def rule(name: str, answer: str):
-        return lambda SV, V: asked.append(name) or answer
-
-    stop = Stop([rule("a", ""), rule("b", "why"), rule("c", "other")])
-    assert stop.reason == "no violators"
-    assert stop(Solution(), scanned(1, 0))
-    assert (stop.reason, asked) == ("why", ["a", "b", "c"])
+def test_the_first_rule_that_answers_counts():
+    rules = [lambda record: None, lambda record: End("why"), lambda record: End("other")]
+    assert first_answer(rules, Record()) == End("why")
+    assert first_answer(rules[:1], Record()) is None
 
 
 # ---- whole runs -----------------------------------------------------------------------------

@@ -1,0 +1,252 @@
+"""Epochs of stochastic gradient descent over a whole file: from the first step to the answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from randsvm.algorithms import sgd
+from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, Steps
+from randsvm.data.dataset import Dataset
+from randsvm.data.sampling import Draws, Permuter
+from randsvm.events import Epoch, Learnt, Notice, tell
+from randsvm.models.linear_model import LinearModel
+from randsvm.parameters.sgd import SgdParams
+from randsvm.svm.linear import (
+    CRAMMER_SINGER,
+    Linear,
+    LinearFindings,
+    evaluate_linear,
+    linear_findings,
+)
+from randsvm.training.clock import LATE, Clock, TimeLimitError
+from randsvm.training.kind import Ending, Learning, Training
+from randsvm.training.objective import Objective
+from randsvm.training.stopping import TIME_LIMIT
+
+ALL_EPOCHS = "all epochs"
+HELD_OUT = "the loss of the held-out rows stopped falling"
+
+# --epochs auto gives up when so many epochs in a row were no better.
+PATIENCE = 5
+# A closing evaluation takes about as long as a pass that only adds up |x|^2, times this.
+EVALUATION = 3.0
+
+
+class LinearLearning(Learning[Learnt]):
+    """Learning from the rows of D; with held-out rows the best answer is kept.
+
+    D: all rows, with the features that the weights are of. objective: of these rows. until: the
+    moment when the time for learning and evaluation is over.
+    """
+
+    def __init__(
+        self,
+        training: Training[SgdParams, Learnt],
+        D: Dataset,
+        objective: Objective,
+        params: SgdParams,
+        clock: Clock,
+        until: float,
+    ) -> None:
+        self.training = training
+        self.D = D
+        self.objective = objective
+        self.params = params
+        self.clock = clock
+        began = time.perf_counter()
+        R2 = sgd.mean_squared_norm(D)
+        self.until = until - EVALUATION * (time.perf_counter() - began)
+        self.steps = _steps(params, params.scales(D.n)[1], R2, objective)
+        self.rng = Draws(training.job.run.seed)
+        self.learner = Learner.new(self.steps, D.d)
+        self.seconds = 0.0
+        self.last: Progressive | None = None
+        self.held_out = HeldOut(None, objective)
+        self.found: LinearFindings | None = None
+        self.reason = ALL_EPOCHS
+
+    @property
+    def answer(self) -> Linear:
+        return self.held_out.best[1] if self.held_out.best else self.learner.linear
+
+    def run(self) -> None:
+        self.learn()
+        self.found = evaluate_linear(self.D, self.answer, self.objective.judge)
+
+    def learn(self) -> None:
+        """All epochs, or what the time allows."""
+        rows, held = _split(self.D, self.params.early_stopping, self.rng)
+        self.held_out = HeldOut(held, self.objective)
+        epochs = self.params.epochs
+        if epochs == "auto":
+            epochs = best_epochs(self.D, self.steps, self.objective, self.rng)
+        assert isinstance(epochs, int)
+        horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
+        self.learner = Learner.new(replace(self.steps, horizon=horizon), self.D.d)
+        batches = sgd.from_dataset(rows, self.rng)
+        self._begun = time.perf_counter()
+        try:
+            with self.clock.until(lambda: self.until - LATE):
+                sgd.sgd(batches, rows.n, self.learner, epochs, self._stop, self._epoch)
+        except TimeLimitError:
+            self.reason = TIME_LIMIT
+
+    def _epoch(self, number: int, learner: Learner) -> None:
+        self.seconds += time.perf_counter() - self._begun
+        last = self.last = learner.progressive()
+        held_out = self.held_out.judge(learner)
+        tell(
+            Epoch(
+                number=number,
+                seconds=self.clock.seconds,
+                rows=last.rows,
+                loss=last.loss,
+                errors=None if self.objective.regression else last.errors,
+                held_out=held_out,
+            )
+        )
+        self._begun = time.perf_counter()
+
+    def _stop(self, learner: Learner) -> bool:
+        if self.held_out.risen:
+            self.reason = HELD_OUT
+        return self.held_out.risen
+
+    @property
+    def begun(self) -> bool:
+        return self.learner.learnt > 0
+
+    def break_off(self, reason: str) -> None:
+        """What the learner has is whole at any time."""
+
+    def outcome(self, ending: Ending) -> Learnt:
+        found, regression = self.found, self.objective.regression
+        C, linear = self.training.scales(self.params)[0], self.answer
+        last = self.last or self.learner.progressive()
+        primal = None
+        if found is not None:
+            primal = float(np.square(linear.w).sum() / 2 + C * self.objective.loss(found, linear))
+        wrong = None if found is None else found.wrong / found.rows
+        return Learnt(
+            model=ending.model,
+            rows=self.learner.learnt,
+            progressive_loss=last.loss,
+            progressive_errors=None if regression else last.errors,
+            primal=primal,
+            J=None if primal is None else primal / (C * self.D.n),
+            violators=None if found is None else found.violators,
+            error=None if regression else wrong,
+            squared_error=wrong if regression else None,
+            cross_validation=ending.cross_validation,
+            stopped=ending.stopped,
+            learning=self.seconds,
+            seconds=ending.seconds,
+        )
+
+    def facts(self, outcome: Learnt) -> dict[str, str]:
+        return {
+            "primal": "unknown" if outcome.primal is None else repr(outcome.primal),
+            "violators": "unknown" if outcome.violators is None else str(outcome.violators),
+            "stopped": outcome.stopped,
+            # An update counts a row once, however often it was learnt: its steps are the larger.
+            # Measured on three sets cut in two: 0.1 to 0.3 points better than with all steps.
+            **state_facts(self.learner, min(self.learner.t, self.D.n)),
+        }
+
+    def model(self, **common: Any) -> LinearModel:
+        linear = self.answer
+        return LinearModel(
+            w=linear.w,
+            b=linear.b,
+            solver=self.objective.judge.solver,
+            mapping=self.training.map_of(self.params),
+            features=self.D.summary.features,
+            **common,
+        )
+
+
+@dataclass
+class HeldOut:
+    """Rows that are not learnt, if any: the answer of least loss on them is the best."""
+
+    D: Dataset | None
+    objective: Objective
+    best: tuple[float, Linear] | None = None
+    risen: bool = False
+
+    def judge(self, learner: Learner) -> float | None:
+        """Their mean loss."""
+        if self.D is None:
+            return None
+        linear = learner.linear
+        found = evaluate_linear(self.D, linear, self.objective.judge)
+        loss = self.objective.loss(found, linear) / self.D.n
+        if self.best is None or loss < self.best[0]:
+            self.best = loss, linear
+        else:
+            self.risen = True
+        return loss
+
+
+def best_epochs(D: Dataset, steps: Steps, objective: Objective, rng: Draws) -> int:
+    """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
+    lowest loss on another small set B."""
+    draw = rng.next()
+    rows = D.sample(draw, 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
+    mixed = rows[Permuter(rng.next()).permutation(len(rows))]
+    A, B = (D.points(half) for half in np.array_split(mixed, 2))
+    losses: list[float] = []
+
+    def watch(epoch: int, learner: Learner) -> None:
+        linear = learner.linear
+        found = linear_findings(linear, B.X, B.y, objective.judge)
+        losses.append(objective.loss(found, linear) / found.rows)
+
+    def stop(learner: Learner) -> bool:
+        return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
+
+    learner, most = Learner.new(steps, D.d), SgdParams.AUTO_EPOCHS
+    sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
+    best = int(np.argmin(losses)) + 1
+    tell(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
+    return best
+
+
+def _steps(params: SgdParams, lambda_: float, R2: float, objective: Objective) -> Steps:
+    return Steps(
+        lambda_=lambda_,
+        eta0=1 / (R2 * objective.pull),
+        bias_rate=BIAS_RATE * R2,
+        weights=objective.weights,
+        loss=params.loss or "hinge",
+        crammer_singer=objective.judge.solver == CRAMMER_SINGER,
+        epsilon=objective.epsilon,
+        origin=objective.origin,
+        averages=params.averages,
+    )
+
+
+def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Dataset | None]:
+    """The rows to learn from, and those held out: a share of D, drawn at random."""
+    if share is None:
+        return D, None
+    held = D.mask(D.sample(rng.next(), min(max(1, round(share * D.n)), D.n - 1)))
+    return D.only(~held), D.only(held)
+
+
+def state_facts(learner: Learner, t: float) -> dict[str, str]:
+    """What --update goes on from; t: how many steps it counts as made."""
+    steps = learner.steps
+    return {
+        **({} if steps.epsilon is None else {"epsilon": repr(steps.epsilon)}),
+        **({"origin": repr(steps.origin)} if steps.origin else {}),
+        "lambda": repr(steps.lambda_),
+        "eta0": repr(steps.eta0),
+        "bias_rate": repr(steps.bias_rate),
+        "weights": " ".join(map(repr, steps.weights.tolist())),
+        "t": repr(t),
+    }

@@ -1,0 +1,58 @@
+"""What a user asks of a training besides its parameters, and types that all of training shares.
+
+Knows no algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from randsvm import files
+from randsvm.arrays import Matrix
+from randsvm.data.dataset import Dataset
+from randsvm.errors import ParameterError
+from randsvm.parameters.rounds import StopParams
+from randsvm.parameters.run import Limits, Resources, Run, Search
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
+
+# Parameters of kernel training or of linear training.
+P = TypeVar("P", bound=Params | SgdParams)
+
+# f of rows, (m, K) float64.
+Decision = Callable[[Matrix], np.ndarray]
+# What is learnt from the rows of a view with these parameters.
+Fit = Callable[[Dataset, P], Decision]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all algorithms share: when to stop, seed and index base, resources, the model whose
+    solution is the start (--warm-start), and what is cross-validated first."""
+
+    stop: StopParams = field(default_factory=StopParams)
+    limits: Limits = field(default_factory=Limits)
+    run: Run = field(default_factory=Run)
+    resources: Resources = field(default_factory=Resources)
+    warm_start: str | None = None
+    search: Search = field(default_factory=Search)
+
+
+def check_kernel_job(job: Job, params: Params) -> None:
+    """Raise ParameterError for what these parameters of a kernel machine do not allow."""
+    job.stop.check(params)
+    if job.warm_start and params.components:
+        raise ParameterError("--warm-start goes with a kernel, not with --components")
+
+
+def check_paths(data: str, model: str, job: Job) -> None:
+    """Raise ParameterError or OutputError for files that cannot be or destroy each other, before
+    hours of work."""
+    cache = {"--cache": job.resources.cache}
+    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": data, **cache})
+    files.check_apart(cache, {"--warm-start": job.warm_start})
+    files.check_output(model)

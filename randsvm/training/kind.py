@@ -1,0 +1,139 @@
+"""What a kind of training, kernel or linear, supplies to a run (see run.py)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from randsvm.data.dataset import Dataset
+from randsvm.events import Learnt, Trained, Tried
+from randsvm.kernels.random_features import RandomMap
+from randsvm.models.model import Model
+from randsvm.training.clock import Clock
+from randsvm.training.job import Decision, Job, P
+from randsvm.training.subject import Subject
+
+Outcome = TypeVar("Outcome", bound=Trained | Learnt)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a training tells of itself before it begins; see events.Started.
+
+    words: its own options besides its parameters, resolved. notices: what the user should know.
+    """
+
+    algorithm: str
+    words: list[str]
+    notices: list[str]
+    working_set: int | None = None
+    solve_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What every outcome has. cross_validation: of the parameters that were taken."""
+
+    model: str
+    cross_validation: Tried | None
+    stopped: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Training(ABC, Generic[P, Outcome]):
+    """What is to be learnt, and one way to learn it."""
+
+    subject: Subject
+    job: Job
+
+    @property
+    def D(self) -> Dataset:  # noqa: N802 - the papers' name
+        return self.subject.D
+
+    def map_of(self, params: P) -> RandomMap | None:
+        """The random features that stand for the kernel; None: there are none."""
+        if params.components is None:
+            return None
+        gamma = params.gamma
+        if gamma is None:
+            gamma = 1.0 if params.kernel == "poly" else 1.0 / max(len(self.D.summary.features), 1)
+        return RandomMap(
+            kernel=params.kernel,
+            components=params.components,
+            gamma=gamma,
+            coef0=params.coef0,
+            degree=params.degree,
+            seed=self.job.run.seed,
+            exact=params.exact,
+        )
+
+    def fit(self, D: Dataset, params: P) -> Decision:
+        """What is learnt from a view of the rows; for scores."""
+        decision, mapping = self.decision(D, params), self.map_of(params)
+        if mapping is None:
+            return decision
+        prepared = mapping.over(D.summary.features)
+        return lambda X: decision(prepared.values(X))
+
+    @property
+    @abstractmethod
+    def most_classes(self) -> int:
+        """How many classes may be told apart."""
+
+    @abstractmethod
+    def resolved(self, params: P) -> P:
+        """What was left open filled in. Raises ParameterError for what does not suit the data."""
+
+    @abstractmethod
+    def scales(self, params: P) -> tuple[float, float]:
+        """C and lambda = 1/(C n): the scale of CS246, Pegasos and scikit-learn."""
+
+    @abstractmethod
+    def outline(self, params: P) -> Outline: ...
+
+    @abstractmethod
+    def decision(self, D: Dataset, params: P) -> Decision:
+        """What is learnt from a view of the rows, over random features where there are any."""
+
+    @abstractmethod
+    def fits_sigmoid(self, params: P) -> bool:
+        """Whether probabilities take a cross-validation."""
+
+    @abstractmethod
+    def learning(self, params: P, clock: Clock, until: float) -> Learning[Outcome]:
+        """Learning from all rows; it has time until then."""
+
+
+class Learning(ABC, Generic[Outcome]):
+    """One training on all rows, from its first step to what it has found.
+
+    reason: what ended it.
+    """
+
+    reason: str
+
+    @abstractmethod
+    def run(self) -> None:
+        """Learn and evaluate, or as much of both as the time allows."""
+
+    @property
+    @abstractmethod
+    def begun(self) -> bool:
+        """Whether there is anything to write."""
+
+    @abstractmethod
+    def break_off(self, reason: str) -> None:
+        """A signal came: complete what is there."""
+
+    @abstractmethod
+    def outcome(self, ending: Ending) -> Outcome: ...
+
+    @abstractmethod
+    def facts(self, outcome: Outcome) -> dict[str, str]:
+        """What the model's trailer says besides what every trailer says."""
+
+    @abstractmethod
+    def model(self, **common: Any) -> Model:
+        """common: what every model has."""

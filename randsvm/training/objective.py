@@ -1,0 +1,63 @@
+"""What linear training minimises: whose rows count how much, and the loss of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from randsvm.data.dataset import Dataset
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import class_weights
+from randsvm.svm.linear import LOSSES, Classes, Judge, Linear, LinearFindings, Targets
+
+
+@dataclass(frozen=True)
+class Objective:
+    """weights : (classes,) float64, how much the rows of each class count; counts: how many they
+    are. epsilon: half width of a regression's tube. origin: weight, for each row, of a row of
+    zeros with y = -1 (novelty detection)."""
+
+    weights: np.ndarray
+    judge: Judge
+    epsilon: float | None = None
+    origin: float = 0.0
+    counts: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(D: Dataset, labels: tuple[str, ...], params: SgdParams) -> Objective:
+        """D: a subject's, or a view of it; labels: the subject's. Raises ParameterError for weights
+        of labels that the data does not have."""
+        if params.task == "svr":
+            return Objective(np.ones(1), Targets(params.epsilon), params.epsilon)
+        assert params.loss
+        if params.task == "one-class":
+            # MADlib: every row is positive, the origin the one negative, both sides weigh the same.
+            weights = np.array([(D.n + 1) / (2 * D.n)])
+            return Objective(weights, Classes(params.loss, weights), origin=float(weights[0]))
+        assert D.targets is not None
+        counts = tuple(D.summary.counts[i] for i in np.argsort(D.targets))
+        weights = np.array(class_weights(params.weights, labels, counts))
+        crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
+        return Objective(weights, Classes(params.loss, weights, crammer_singer), counts=counts)
+
+    @property
+    def regression(self) -> bool:
+        return self.epsilon is not None
+
+    @property
+    def pull(self) -> float:
+        """How many times as far the mean row steps as one of weight 1: a row of weight 100 steps
+        100 times as far, and pulls by its own weight."""
+        if not self.counts:
+            return 1.0
+        counts = np.array(self.counts, float)
+        return float(counts @ self.weights**2 / (counts @ self.weights))
+
+    def loss(self, found: LinearFindings, linear: Linear) -> float:
+        """The sum of losses, the origin's included."""
+        if not self.origin:
+            return found.loss
+        assert isinstance(self.judge, Classes)
+        at_origin = float(LOSSES[self.judge.loss].of(-linear.b[:1])[0])
+        return found.loss + found.rows * self.origin * at_origin

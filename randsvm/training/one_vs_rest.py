@@ -1,0 +1,78 @@
+"""The solutions of one class against the rest, side by side: one decision function, one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.arrays import Matrix
+from randsvm.data.points import Points
+from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.kernel import Kernel
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.parameters.problem import Problem
+from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
+from randsvm.svm.solution import SV
+
+
+@dataclass(frozen=True)
+class OneVsRest:
+    """f_c(x) = sum_i beta_ic K(x_i, x) + b_c over the support vectors of all solutions.
+
+    points: them, in ascending order of their rows; beta : (m, K), b : (K,) float64, one column for
+    each solution. problem: of the first solution.
+    """
+
+    points: Points
+    beta: np.ndarray
+    b: np.ndarray
+    problem: Problem
+
+    @staticmethod
+    def of(solutions: Sequence[SV]) -> OneVsRest:
+        every = Points.concatenate([replace(one.points, u=None) for one in solutions])
+        rows, first = np.unique(every.rows, return_index=True)
+        beta = np.zeros((len(rows), len(solutions)))
+        for column, one in enumerate(solutions):
+            beta[np.searchsorted(rows, one.points.rows), column] = one.beta
+        b = np.array([one.b for one in solutions])
+        return OneVsRest(every[first], beta, b, solutions[0].problem)
+
+    def decision(self, X: Matrix) -> np.ndarray:
+        """f of each row, (m, K) float64."""
+        return self._expansion.values(X) + self.b
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        return Expansion.of(Kernel.of(self.problem), self.points.X, self.beta)
+
+    def kernel_model(self, features: np.ndarray, **common: Any) -> KernelModel:
+        """Over those of the features that the support vectors have. common: what every model
+        has."""
+        X = self.points.X
+        used, columns = np.unique(X.indices, return_inverse=True)
+        return KernelModel(
+            task=self.problem.task,
+            kernel=Kernel.of(self.problem),
+            Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(X.shape[0], len(used))),
+            features=features[used],
+            beta=self.beta,
+            b=self.b,
+            **common,
+        )
+
+    def linear_model(self, **common: Any) -> LinearModel:
+        """With w = sum_i beta_i x_i, for the linear kernel over random features."""
+        regression = self.problem.task == "svr"
+        return LinearModel(
+            w=self.points.X.T.astype(np.float64) @ self.beta,
+            b=self.b,
+            solver=EPSILON_INSENSITIVE if regression else LOSSES["hinge"].solver,
+            **common,
+        )

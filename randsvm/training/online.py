@@ -1,0 +1,96 @@
+"""--update: an old linear model is taught rows as they arrive, in one pass; see stream.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from randsvm.algorithms.sgd import Steps
+from randsvm.errors import ModelError, ParameterError
+from randsvm.events import Learnt, Started, Watch, listening, tell
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.load import load
+from randsvm.parameters.option import command_line
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import class_weights
+from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
+from randsvm.training.clock import Clock
+from randsvm.training.job import Job, check_paths
+from randsvm.training.stream import Stream
+
+
+def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> Learnt:
+    """Teach the model params.update the rows of `data`; write it to `model`."""
+    clock = Clock(job.limits.time_limit, watch)
+    check_paths(data, model, job)
+    if job.search.wanted or job.run.scale:
+        raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
+    with listening(clock):
+        assert params.update is not None
+        old = _to_go_on_from(params.update)
+        steps, t = _steps_of(old, params, params.update)
+        words = [*command_line(params, job.run), *command_line(job.limits)]
+        tell(
+            Started(
+                algorithm="sgd",
+                configuration=words,
+                n=None,
+                d=None,
+                nnz=None,
+                C=None,
+                lambda_=steps.lambda_,
+                seconds=clock.seconds,
+            )
+        )
+        # The name of a file is not in a model.
+        nameless = command_line(replace(params, update="MODEL"), job.run)
+        return Stream(data, old, steps, t, params.checkpoint, clock, model, nameless).completed()
+
+
+def _to_go_on_from(path: str) -> LinearModel:
+    old = load(path)
+    if not isinstance(old, LinearModel):
+        raise ModelError(f"{path}: expected a linear model to go on from, found another")
+    if old.mapping is not None:
+        raise ModelError(
+            f"{path}: expected a model without random features to go on from: they would change "
+            f"with each feature that is new"
+        )
+    if old.scaling is not None or old.sigmoid is not None:
+        what = "--scale" if old.scaling is not None else "-b 1"
+        raise ModelError(f"{path}: expected a model without {what} to go on from")
+    return old
+
+
+def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, float]:
+    """How the model's steps were made, and how many."""
+    facts = old.facts
+    try:
+        lambda_, eta0, bias_rate, t = (
+            float(facts[name]) for name in ("lambda", "eta0", "bias_rate", "t")
+        )
+        epsilon = float(facts["epsilon"]) if "epsilon" in facts else None
+        origin = float(facts.get("origin", "0"))
+        weights = [float(word) for word in facts["weights"].split()]
+    except (KeyError, ValueError):
+        raise ModelError(
+            f"{path}: expected a model of randsvm-train sgd to go on from, found one without its "
+            f"step size"
+        ) from None
+    if params.weights:
+        weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
+    losses = [name for name, loss in LOSSES.items() if loss.solver == old.solver]
+    return Steps(
+        lambda_=lambda_,
+        eta0=eta0,
+        bias_rate=bias_rate,
+        weights=np.array(weights),
+        loss=losses[0] if losses else "hinge",
+        crammer_singer=old.solver == CRAMMER_SINGER,
+        epsilon=epsilon,
+        origin=origin,
+        # A fixed rate follows what changes; a mean would lag behind.
+        averages=params.update_rate is None,
+        fixed_rate=params.update_rate or 0.0,
+    ), t

@@ -1,0 +1,224 @@
+"""Rounds of solve and scan: one algorithm on one subtask, from its first solve to its evaluation.
+
+All of training that calls svm/ while a run is under way is here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from randsvm.data.sampling import Draws
+from randsvm.events import Iteration
+from randsvm.svm.scan import Certificate, Scan, Violators
+from randsvm.svm.solution import SV
+from randsvm.training.clock import LATE, Clock, TimeLimitError
+from randsvm.training.job import Job
+from randsvm.training.plans import Plan
+from randsvm.training.several_classes import Subtask
+from randsvm.training.stopping import (
+    NO_VIOLATORS,
+    TIME_LIMIT,
+    End,
+    Record,
+    Rule,
+    Sharpen,
+    first_answer,
+    gap_reached,
+    iterations,
+    no_progress,
+    time_limit,
+)
+
+# By how much a closing evaluation may take longer than the last scan lets expect.
+HEADROOM = 1.25
+
+
+@dataclass
+class Best:
+    """The solution of lowest P and the highest D of any round: P - D bounds that solution's
+    distance from the optimum. P is not monotone."""
+
+    dual: float = float("-inf")
+    certified: bool = True
+    # In one piece: a signal may strike between any two assignments.
+    found: tuple[SV, float] | None = None
+
+    def see(self, SV: SV, V: Violators) -> None:
+        certificate = V.certificate
+        self.dual = max(self.dual, certificate.dual)
+        self.certified = certificate.certified
+        # A kernel without a certificate: P is no guide, the newest solution is the best.
+        if certificate.primal <= self.primal or not certificate.certified:
+            self.found = SV, certificate.primal
+
+    @property
+    def solution(self) -> SV | None:
+        return self.found[0] if self.found else None
+
+    @property
+    def primal(self) -> float:
+        return self.found[1] if self.found else float("inf")
+
+    @property
+    def certificate(self) -> Certificate:
+        return Certificate(self.primal, self.dual, self.certified)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The answer to one subtask. violators None: not counted; evaluated: see events.Trained."""
+
+    SV: SV
+    certificate: Certificate
+    violators: int | None
+    evaluated: bool
+    stopped: str
+
+    @staticmethod
+    def nothing(task: Subtask, reason: str) -> Solved:
+        """Of a subtask that has no solution yet."""
+        SV, certificate = task.nothing()
+        return Solved(SV, certificate, None, False, reason)
+
+
+def total(certificates: Sequence[Certificate]) -> Certificate:
+    """Of several subtasks together."""
+    primal, dual = (sum(getattr(one, name) for one in certificates) for name in ("primal", "dual"))
+    return Certificate(primal, dual, all(one.certified for one in certificates))
+
+
+@dataclass
+class Rounds:
+    """One algorithm on one subtask.
+
+    clock: hears of each round, and breaks it off. ends: the moment when the subtask's share of the
+    time is over. before: rounds of earlier subtasks. count, solve_seconds: of all rounds;
+    scan_seconds: what a scan of all support vectors takes.
+    """
+
+    task: Subtask
+    plan: Plan
+    job: Job
+    clock: Clock = field(default_factory=Clock)
+    ends: float = inf
+    before: int = 0
+    best: Best = field(default_factory=Best)
+    count: int = 0
+    solve_seconds: float = 0.0
+    scan_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.scan = Scan(self.task.D)
+
+    def solved(self, latest: float) -> Solved:
+        """The answer, evaluated if there is time for it; latest: when it gives up without any."""
+
+        def late() -> float:
+            return latest if self.best.solution is None else self.deadline
+
+        try:
+            with self.clock.until(late):
+                SV, reason = self.run()
+        except TimeLimitError:
+            if self.best.solution is None:
+                return Solved.nothing(self.task, TIME_LIMIT)
+            SV, reason = self.best.solution, TIME_LIMIT
+        if time.perf_counter() + self.scan_seconds > self.ends + LATE:
+            return self.running(SV, reason)
+        V = self.scan.evaluate(SV, Draws(self.job.run.seed))
+        # Any round's D bounds the optimum from below.
+        dual = max(self.best.dual, V.certificate.dual)
+        return Solved(SV, replace(V.certificate, dual=dual), V.count, True, reason)
+
+    def running(self, SV: SV, reason: str) -> Solved:
+        """The solution with the certificate of the running values."""
+        return Solved(SV, self.best.certificate, None, False, reason)
+
+    def run(self) -> tuple[SV, str]:
+        """All rounds: their answer, and what ended them. A solution without violators is the
+        answer; else the one of lowest P is the best."""
+        stop = AskRules(self)
+        last = self.plan.run(
+            self.scan,
+            self.plan.W,
+            stop=stop,
+            problem=self.task.problem,
+            rng=Draws(self.job.run.seed),
+            watch=self._watch,
+            start=self.plan.start,
+        )
+        SV = last if stop.reason == NO_VIOLATORS else self.best.solution
+        assert SV is not None
+        return SV, stop.reason
+
+    def _watch(self, SV: SV, V: Violators) -> None:
+        self.count += 1
+        self.solve_seconds += SV.solve.seconds
+        self.scan_seconds = V.full_scan_seconds
+        self.best.see(SV, V)
+        event = Iteration(
+            number=self.before + self.count,
+            seconds=self.clock.seconds,
+            solve_seconds=SV.solve.seconds,
+            working_set=SV.solve.rows,
+            bound=SV.solve.frozen,
+            support_vectors=len(SV),
+            bounded=SV.bounded_count,
+            violators=V.count,
+            changed=V.changed,
+            scan_seconds=V.seconds,
+            gap=self.best.certificate.gap,
+            bytes_read=self.task.D.bytes_read,
+            machine=self.task.name,
+            primal=V.certificate.primal,
+            dual=V.certificate.dual,
+        )
+        # Not through `tell`: at the end of a round the stop rule asks for the time.
+        self.clock.watch(event)
+
+    @property
+    def rules(self) -> list[Rule]:
+        """In the order in which they are asked."""
+        limits = self.job.stop
+        own = [] if limits.gap is None else [gap_reached(limits.gap)]
+        own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
+        return [*self.plan.rules, *own, time_limit, no_progress]
+
+    @property
+    def deadline(self) -> float:
+        """When no further round may begin: a closing evaluation, a scan of every support vector,
+        takes as long as the last scan lets expect."""
+        return self.ends - HEADROOM * self.scan_seconds - LATE
+
+
+@dataclass
+class AskRules:
+    """Keeps the record of the rounds, asks the rules after each of them, and acts on the first
+    answer: what algorithms know as svm.scan.Stop. reason: what ended the rounds."""
+
+    rounds: Rounds
+    record: Record = field(default_factory=Record)
+    reason: str = NO_VIOLATORS
+    precision: float = 1.0
+
+    def __call__(self, SV: SV, V: Violators) -> bool:
+        rounds = self.rounds
+        self.record = self.record.after(
+            support_vectors=len(SV),
+            room=rounds.plan.W.room(SV),
+            gap=rounds.best.certificate.gap,
+            seconds_left=rounds.deadline - time.perf_counter(),
+            dual=V.certificate.dual,
+            violators=V.count,
+        )
+        answer = first_answer(rounds.rules, self.record)
+        if isinstance(answer, End):
+            self.reason = answer.reason
+            return True
+        if isinstance(answer, Sharpen):
+            self.precision = answer.precision
+            self.record = self.record.after_sharpening()
+        return False

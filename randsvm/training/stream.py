@@ -1,0 +1,192 @@
+"""A linear model that is taught block by block: nothing is kept of a row once it is learnt."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+
+from randsvm import __version__
+from randsvm.algorithms.sgd import Learner, Steps
+from randsvm.data import svmlight
+from randsvm.data.batches import Batch
+from randsvm.data.labels import LabelTable
+from randsvm.events import Learnt, Taught, listening, tell
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.seen_features import SeenFeatures
+from randsvm.training.clock import LATE, Clock, TimeLimitError
+from randsvm.training.epochs import state_facts
+from randsvm.training.run import Completion
+from randsvm.training.stopping import TIME_LIMIT
+
+END_OF_DATA = "end of the data"
+
+
+class Stream(Completion[Learnt]):
+    """A model that is taught block by block; its columns are features in order of appearance.
+
+    columns: of each of `features`, which are sorted.
+    """
+
+    def __init__(
+        self,
+        data: str,
+        old: LinearModel,
+        steps: Steps,
+        t: float,
+        checkpoint: int | float | None,
+        clock: Clock,
+        path: str,
+        words: list[str],
+    ) -> None:
+        self.data = data
+        self.old = old
+        self.learner = Learner(steps, old.w.copy(), old.b.copy())
+        self.learner.start_at(t)
+        self.checkpoint = checkpoint
+        self.clock = clock
+        self.path = path
+        self.words = words
+        self.features = old.features
+        self.columns = np.arange(len(old.features))
+        self.seconds = self.loss = self.errors = 0.0
+        self.told = 0
+        self.written = 0, time.perf_counter()
+
+    def learn(self) -> str:
+        old, steps = self.old, self.learner.steps
+        try:
+            with listening(self._hear), self.clock.until(lambda: self.clock.end - LATE):
+                blocks = svmlight.read_blocks(
+                    self.data,
+                    labels="number" if old.regression else "class",
+                    zero_based=old.zero_based,
+                    prompt=True,
+                    watch=tell,
+                )
+                table = LabelTable(self.data, names=old.labels, closed=not steps.origin)
+                with closing(blocks):
+                    for block in blocks:
+                        self._learn(block, _targets(block, table, steps))
+        except TimeLimitError:
+            return TIME_LIMIT
+        return END_OF_DATA
+
+    def _hear(self, event: object) -> None:
+        """Whoever waits for rows tells so again and again."""
+        self.clock(event)
+        self._checkpoint_if_due()
+
+    def _learn(self, block: svmlight.Block, y: np.ndarray) -> None:
+        began = time.perf_counter()
+        order = np.arange(len(block), dtype=np.int32)
+        columns = self._columns_of(block)
+        self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order))
+        self.seconds += time.perf_counter() - began
+        # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
+        if self.learner.learnt >= 2 * self.told:
+            self._count(tell_it=True)
+        self._checkpoint_if_due()
+
+    def _columns_of(self, block: svmlight.Block) -> np.ndarray:
+        new = np.setdiff1d(block.features, self.features, assume_unique=True)
+        if len(new):
+            count = len(self.features)
+            features = np.concatenate([self.features, new])
+            order = np.argsort(features)
+            columns = np.concatenate([self.columns, np.arange(count, count + len(new))])
+            self.features, self.columns = features[order], columns[order]
+            self.learner.grow(len(features))
+        return self.columns[np.searchsorted(self.features, block.indices)].astype(np.int32)
+
+    def _count(self, tell_it: bool) -> None:
+        last = self.learner.progressive()
+        self.told = self.learner.learnt
+        self.loss += last.loss * last.rows
+        self.errors += last.errors * last.rows
+        if tell_it and last.rows:
+            tell(
+                Taught(
+                    seconds=self.clock.seconds,
+                    rows=self.told,
+                    last=last.rows,
+                    loss=last.loss,
+                    errors=None if self.old.regression else last.errors,
+                )
+            )
+
+    def _checkpoint_if_due(self) -> None:
+        rows, since = self.written
+        if self.checkpoint is None or self.learner.learnt == rows:
+            return
+        if isinstance(self.checkpoint, int):
+            due = self.learner.learnt - rows >= self.checkpoint
+        else:
+            due = time.perf_counter() - since >= self.checkpoint
+        if due:
+            self._write("checkpoint")
+            self.written = self.learner.learnt, time.perf_counter()
+
+    @property
+    def begun(self) -> bool:
+        return self.learner.learnt > 0
+
+    def break_off(self, reason: str) -> None:
+        """The model is whole after each block."""
+
+    def outcome(self, stopped: str) -> Learnt:
+        self._count(tell_it=False)
+        rows = max(self.learner.learnt, 1)
+        return Learnt(
+            model=self.path,
+            rows=self.learner.learnt,
+            progressive_loss=self.loss / rows,
+            progressive_errors=None if self.old.regression else self.errors / rows,
+            primal=None,
+            J=None,
+            violators=None,
+            error=None,
+            squared_error=None,
+            cross_validation=None,
+            stopped=stopped,
+            learning=self.seconds,
+            seconds=self.clock.seconds,
+        )
+
+    def write(self, outcome: Learnt) -> None:
+        self._write(outcome.stopped)
+
+    def _write(self, stopped: str) -> None:
+        learner, old = self.learner, self.old
+        linear = learner.linear
+        facts = {
+            **old.facts,
+            "version": __version__,
+            "configuration": " ".join(["sgd", *self.words]),
+            "n": str(int(old.facts.get("n", "0")) + learner.learnt),
+            "d": str(len(self.features)),
+            "primal": "unknown",
+            "violators": "unknown",
+            "stopped": stopped,
+            **state_facts(learner, learner.t),
+        }
+        for gone in ("C", "digest", "nnz"):
+            facts.pop(gone, None)
+        replace(
+            old,
+            w=linear.w[self.columns],
+            b=linear.b,
+            features=self.features,
+            seen=SeenFeatures.of(self.features),
+            facts=facts,
+        ).save(self.path)
+
+
+def _targets(block: svmlight.Block, table: LabelTable, steps: Steps) -> np.ndarray:
+    """y of each row, (m,) float64: targets, class indices, or nothing for novelty detection."""
+    if steps.epsilon is not None:
+        return block.y
+    y = table.classes(block)
+    return np.zeros(len(y)) if steps.origin else y

@@ -1,0 +1,59 @@
+"""What is learnt: the rows with their labels as a model has them. Knows no algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from randsvm.data import dataset
+from randsvm.data.classes import labelled_classes
+from randsvm.data.dataset import Dataset
+from randsvm.errors import DataError
+from randsvm.events import Notice, tell
+from randsvm.files import display_name
+from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
+
+
+@dataclass(frozen=True)
+class Subject:
+    """D with y = class indices, positions in the model's labels (novelty detection's: 1 is the
+    first, -1 the second, and nothing else is ever predicted), or a regression's targets. values:
+    what the labels stand for."""
+
+    D: Dataset
+    labels: tuple[str, ...]
+    values: tuple[int | str, ...]
+
+    @staticmethod
+    def of(whole: Dataset, path: str, task: str) -> Subject:
+        """Raises DataError when there is only one class to tell apart."""
+        if task == "svr":
+            return Subject(whole, (), ())
+        summary = whole.summary
+        if task == "one-class":
+            indices = {str(value): index for index, value in enumerate(ONE_CLASS_VALUES)}
+            other = len(indices)
+            found = [indices.get(str(value), other) for value in summary.values]
+            D = whole.relabel(np.array(found, float))
+            return Subject(D, ONE_CLASS_LABELS, ONE_CLASS_VALUES)
+        D, order = labelled_classes(whole, path)
+        names = tuple(summary.names[i] for i in order)
+        return Subject(D, names, tuple(summary.values[i] for i in order))
+
+    def check_classes(self, path: str, most: int) -> None:
+        """Raise DataError when there are more than `most` classes."""
+        if len(self.labels) > most:
+            problem = f"expected at most {most:,} classes, found {len(self.labels):,}"
+            hint = " (-s svr takes numbers as targets)" if isinstance(self.values[0], int) else ""
+            raise DataError(display_name(path), 1, 1, problem + hint)
+
+    def scaled(self, name: str | None) -> Subject:
+        """The same with its features scaled as --scale says."""
+        if name is None:
+            return self
+        scaling = dataset.scaling_of(self.D, name)
+        if scaling.factor is not None and scaling.shift is None:
+            by = {"minmax": "largest absolute value", "standard": "standard deviation"}[name]
+            tell(Notice(f"sparse rows: --scale {name} only divides by the {by}, zeros stay zeros"))
+        return replace(self, D=self.D.scaled(scaling))
