@@ -157,6 +157,12 @@ def _shows_default(spec: Option, default: Any) -> bool:
     return default is not None and spec.kind not in ("flag", "size", "switch", "weights")
 
 
+def _help(spec: Option) -> str:
+    """The help text with the bounds, but for those that any number is expected to have."""
+    bounds = spec.bounds.removesuffix(" and finite").removeprefix("finite")
+    return f"{spec.help}  [{bounds}]" if bounds else spec.help
+
+
 def parameters(*groups: type) -> Callable[[Command], Command]:
     """Decorator: an option for each field of each parameter class, in order."""
 
@@ -171,7 +177,7 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
                     f.name,
                     default=f.default,
                     show_default=_shows_default(spec, f.default),
-                    help=spec.help,
+                    help=_help(spec),
                     **extra,
                 )(command)
         return command

@@ -1,7 +1,8 @@
-"""Options: how a field of a parameter class is named, read and repeated on a command line."""
+"""Options: how a field of a parameter class is named, read, checked and repeated on a command line."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeAlias
@@ -14,26 +15,76 @@ BALANCED = "balanced"
 
 @dataclass(frozen=True)
 class Option:
-    """How a field is named on the command line: its flags, its help, what it is measured in.
+    """How a field is named on the command line, its help, what it is measured in, its bounds.
 
     kind: int, float, floats (one, or a list for a grid search), flag, switch (0 or 1), path, size
     (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label and number); a
-    tuple of words is a choice.
+    tuple of words is a choice. Bounds: least <= value <= most, above < value < below; None: there
+    is none; below = inf: finite. unit: what the bounds count.
     """
 
     flags: tuple[str, ...]
     help: str
     kind: str | tuple[str, ...]
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    unit: str = ""
+
+    @property
+    def bounds(self) -> str:
+        """In words, as "> 0 and finite" or "from 2 to 1000"; "" where there are none."""
+        if self.least is not None and self.most is not None:
+            return f"from {self.least} to {self.most}"
+        signs = {">=": self.least, ">": self.above, "<=": self.most, "<": self.below}
+        numbers = {sign: x for sign, x in signs.items() if x is not None}
+        words = [f"{sign} {_bound(x)}" for sign, x in numbers.items() if math.isfinite(x)]
+        words += ["finite"] if math.inf in numbers.values() else []
+        return " and ".join(words) + (f" {self.unit}" if self.unit else "")
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise ParameterError if the value is none of the words, or beyond a bound."""
+        if isinstance(self.kind, tuple):
+            listed = ", ".join(filter(None, self.kind))
+            allowed = value != "" and value in self.kind
+            require(allowed, f"{name} must be one of {listed}, got {value}")
+        elif self.bounds and not isinstance(value, str):
+            require(self._within(value), f"{name} must be {self.bounds}, got {value}")
+
+    def _within(self, value: float) -> bool:
+        # nan fails every comparison.
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
 
 
-def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str) -> Any:
-    """A dataclass field with its option."""
-    return shared(default, Option(flags, help, kind))
+def _bound(x: float) -> str:
+    return f"2^{math.log2(x):.0f}" if x >= 2**31 else word(x)
+
+
+def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str, **bounds: Any) -> Any:
+    """A dataclass field with its option; bounds: see Option."""
+    return shared(default, Option(flags, help, kind, **bounds))
 
 
 def shared(default: Any, spec: Option) -> Any:
     """A dataclass field with an option that other classes have as well."""
     return field(default=default, metadata={"option": spec})
+
+
+def check_bounds(parameters: Any) -> None:
+    """Raise ParameterError for the first field that is beyond the bounds of its option."""
+    for f, spec in options(parameters):
+        value = getattr(parameters, f.name)
+        if spec.kind == "weights":
+            for label, weight in value:
+                spec.check(f"weight of {label}", weight)
+        elif value is not None:
+            spec.check(f.name.rstrip("_").replace("_", " "), value)
 
 
 # Fields with several values, which a grid search tries.

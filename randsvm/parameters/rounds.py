@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from randsvm.parameters.option import option, require
+from randsvm.parameters.option import check_bounds, option, require
 from randsvm.parameters.svm import Params
 
 
@@ -25,17 +25,26 @@ class RandsvmParams:
         "-k",
         "--support-bound",
         help="Stop at k support vectors.  [default: ceil(32 ln(4n/delta) / epsilon^2)]",
+        least=1,
     )
     sample_size: int | None = option(
         None,
         "int",
         "--sample-size",
         help=f"Rows r of a subproblem, more than k.  [default: {EXCESS:g} k]",
+        least=2,
     )
     distortion: float = option(
-        0.2, "float", "--distortion", help="epsilon of k's formula, of the random projection."
+        0.2,
+        "float",
+        "--distortion",
+        help="epsilon of k's formula, of the random projection.",
+        above=0,
+        below=1,
     )
-    delta: float = option(0.9, "float", "--delta", help="Failure probability in k's formula.")
+    delta: float = option(
+        0.9, "float", "--delta", help="Failure probability in k's formula.", above=0, below=1
+    )
     separable: bool = option(
         False,
         "flag",
@@ -44,14 +53,8 @@ class RandsvmParams:
     )
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         k, r = self.support_bound, self.sample_size
-        require(k is None or k >= 1, f"support bound k must be >= 1, got {k}")
-        require(r is None or r >= 2, f"sample size r must be >= 2, got {r}")
-        require(
-            0 < self.distortion < 1,
-            f"distortion epsilon must be > 0 and < 1, got {self.distortion}",
-        )
-        require(0 < self.delta < 1, f"delta must be > 0 and < 1, got {self.delta}")
         if k is not None and r is not None:
             require(
                 r > k,
@@ -94,15 +97,20 @@ class OsunaParams:
         "--working-set",
         help=f"Rows B of a subproblem.  [default: {SMALLEST}, up to {LARGEST} for more than "
         f"{FEW_ROWS:,} rows, growing to {GROWTH:g} times the unbounded support vectors]",
+        least=2,
+        unit="rows",
     )
     swap: int | None = option(
-        None, "int", "--swap", help="Violators that enter a round.  [default: as many as fit]"
+        None,
+        "int",
+        "--swap",
+        help="Violators that enter a round.  [default: as many as fit]",
+        least=1,
+        unit="rows",
     )
 
     def __post_init__(self) -> None:
-        B, swap = self.working_set, self.swap
-        require(B is None or B >= 2, f"working set must be >= 2 rows, got {B}")
-        require(swap is None or swap >= 1, f"swap must be >= 1 rows, got {swap}")
+        check_bounds(self)
 
     @classmethod
     def smallest(cls, n: int, nonzeros: float) -> int:
@@ -122,18 +130,19 @@ class StopParams:
     """When a run of rounds ends besides at its solution."""
 
     gap: float | None = option(
-        None, "float", "--gap", help="End when the certified relative gap (P - D) / max is below."
+        None,
+        "float",
+        "--gap",
+        help="End when the certified relative gap (P - D) / max is below.",
+        above=0,
+        below=1,
     )
     max_iterations: int | None = option(
-        None, "int", "--max-iterations", help="End after so many rounds."
+        None, "int", "--max-iterations", help="End after so many rounds.", least=1
     )
 
     def __post_init__(self) -> None:
-        require(self.gap is None or 0 < self.gap < 1, f"gap must be > 0 and < 1, got {self.gap}")
-        require(
-            self.max_iterations is None or self.max_iterations >= 1,
-            f"max iterations must be >= 1, got {self.max_iterations}",
-        )
+        check_bounds(self)
 
     def check(self, params: Params) -> None:
         """--gap promises a certificate; not every kernel has one."""

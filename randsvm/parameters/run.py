@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from randsvm.parameters.option import Grid, option, options, require
+from randsvm.parameters.option import Grid, check_bounds, option, options, require
 
 SCALINGS = ("minmax", "standard", "unit")
 
@@ -27,20 +27,19 @@ class Limits:
         "duration",
         "--time-limit",
         help="End after 90s, 10m or 2h with the best model so far.",
+        above=0,
+        unit="seconds",
     )
 
     def __post_init__(self) -> None:
-        require(
-            self.time_limit is None or 0 < self.time_limit < math.inf,
-            f"time limit must be > 0 seconds, got {self.time_limit}",
-        )
+        check_bounds(self)
 
 
 @dataclass(frozen=True)
 class Run:
     """What makes a run repeatable besides its parameters."""
 
-    seed: int = option(0, "int", "--seed", help="Seed of all random draws.")
+    seed: int = option(0, "int", "--seed", help="Seed of all random draws.", least=0, below=2**64)
     zero_based: bool = option(
         False, "flag", "--zero-based", help="Feature indices start at 0, not at 1."
     )
@@ -53,11 +52,7 @@ class Run:
     )
 
     def __post_init__(self) -> None:
-        require(
-            self.scale is None or self.scale in SCALINGS,
-            f"scale must be one of {', '.join(SCALINGS)}, got {self.scale}",
-        )
-        require(0 <= self.seed < 2**64, f"seed must be >= 0 and < 2^64, got {self.seed}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True)
@@ -76,22 +71,22 @@ class Search:
         "-v",
         "--folds",
         help=f"Cross-validate in so many parts, then train.  [default: {FOLDS} for a grid]",
+        least=2,
+        most=MOST_FOLDS,
     )
     subset: int | None = option(
-        None, "int", "--subset", help="Cross-validate on so many rows, drawn at random."
+        None,
+        "int",
+        "--subset",
+        help="Cross-validate on so many rows, drawn at random.",
+        least=2,
+        unit="rows",
     )
     grid: Grid = ()
     tried: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        folds, most = self.folds, self.MOST_FOLDS
-        require(
-            folds is None or 2 <= folds <= most,
-            f"folds must be from 2 to {most}, got {folds}",
-        )
-        require(
-            self.subset is None or self.subset >= 2, f"subset must be >= 2 rows, got {self.subset}"
-        )
+        check_bounds(self)
         require(
             self.subset is None or self.wanted,
             "--subset is for cross-validation: give -v or lists of values",
@@ -121,7 +116,9 @@ class Search:
 class Resources:
     """What a run may use; none of it changes a byte of a model."""
 
-    jobs: int | None = option(None, "int", "--jobs", help="Worker threads.  [default: all cores]")
+    jobs: int | None = option(
+        None, "int", "--jobs", help="Worker threads.  [default: all cores]", least=1
+    )
     memory: int = option(
         2048 * MEGABYTE,
         "size",
@@ -134,6 +131,8 @@ class Resources:
         "-m",
         "--libsvm-cache",
         help="LIBSVM's kernel cache in MB.  [default: a quarter of --memory]",
+        above=0,
+        below=math.inf,
     )
     tmpdir: str | None = option(
         None, "path", "--tmpdir", help="Folder of the spill file.  [default: TMPDIR or /tmp]"
@@ -143,12 +142,10 @@ class Resources:
     )
 
     def __post_init__(self) -> None:
-        require(self.jobs is None or self.jobs >= 1, f"jobs must be >= 1, got {self.jobs}")
+        check_bounds(self)
         require(
             self.memory >= 16 * MEGABYTE, f"memory must be at least 16M, got {self.memory} bytes"
         )
-        cache = self.libsvm_cache
-        require(cache is None or 0 < cache < math.inf, f"libsvm cache must be > 0 MB, got {cache}")
 
     @property
     def workers(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from randsvm.parameters.option import BALANCED, option, options, require, shared
+from randsvm.parameters.option import BALANCED, check_bounds, option, options, require, shared
 from randsvm.parameters.svm import (
     COEF0,
     COST,
@@ -15,10 +15,7 @@ from randsvm.parameters.svm import (
     KERNEL_NAMES,
     PROBABILITY,
     TASK,
-    TASK_NAMES,
     WEIGHTS,
-    check_cost,
-    check_epsilon,
     check_map,
     check_probability,
     uses_field,
@@ -61,6 +58,8 @@ class SgdParams:
         "-g",
         "--gamma",
         help="gamma of the kernel.  [default: 1/d for rbf with d features found, 1 for poly]",
+        least=0,
+        below=math.inf,
     )
     coef0: float = shared(0.0, COEF0)
     components: int | None = option(
@@ -68,12 +67,18 @@ class SgdParams:
         "int",
         "--components",
         help=f"Random features of -t rbf and -t poly.  [default: {COMPONENTS}]",
+        least=1,
     )
     exact: bool = shared(False, EXACT)
     epsilon: float = shared(0.1, EPSILON)
     C: float | None = shared(None, COST)
     lambda_: float | None = option(
-        None, "floats", "--lambda", help="lambda = 1/(C n), instead of -c.  [default: -c 1]"
+        None,
+        "floats",
+        "--lambda",
+        help="lambda = 1/(C n), instead of -c.  [default: -c 1]",
+        above=0,
+        below=math.inf,
     )
     loss: str | None = option(
         None,
@@ -95,6 +100,7 @@ class SgdParams:
         "--epochs",
         help="Passes over the data; auto: as many as were best on two small sets of rows.  "
         f"[default: {EPOCHS}, up to {MOST_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
+        least=1,
     )
     average: bool = option(
         False,
@@ -108,6 +114,8 @@ class SgdParams:
         "float",
         "--early-stopping",
         help="Hold out this share of the rows; end when their loss stops falling.",
+        above=0,
+        below=1,
     )
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
     probability: bool = shared(False, PROBABILITY)
@@ -118,7 +126,12 @@ class SgdParams:
         help="Teach this model the rows of TRAIN_FILE: one pass, in order, as they arrive.",
     )
     update_rate: float | None = option(
-        None, "float", "--update-rate", help="Fixed step size for --update.  [default: falling]"
+        None,
+        "float",
+        "--update-rate",
+        help="Fixed step size for --update.  [default: falling]",
+        above=0,
+        below=math.inf,
     )
     checkpoint: int | float | None = option(
         None,
@@ -128,12 +141,7 @@ class SgdParams:
     )
 
     def __post_init__(self) -> None:
-        check_cost(self.C, self.weights)
-        check_epsilon(self.epsilon)
-        require(
-            self.task in TASK_NAMES and self.task != "",
-            f"task must be one of {', '.join(filter(None, TASK_NAMES))}, got {self.task}",
-        )
+        check_bounds(self)
         if self.kernel == "linear" or self.components is not None:
             check_map(self.kernel, self.components, self.exact)
         require(
@@ -149,24 +157,12 @@ class SgdParams:
         )
         require(self.C is None or self.lambda_ is None, "give one of -c and --lambda, not both")
         require(
-            self.lambda_ is None or 0 < self.lambda_ < math.inf,
-            f"lambda must be > 0 and finite, got {self.lambda_}",
-        )
-        require(
             self.multiclass != "crammer-singer" or self.loss in (None, "hinge"),
             f"--multiclass crammer-singer has the hinge loss, not {self.loss}",
         )
         require(
-            self.epochs in (None, "auto") or int(self.epochs or 0) >= 1,
-            f"epochs must be >= 1, got {self.epochs}",
-        )
-        hold, rate = self.early_stopping, self.update_rate
-        require(hold is None or 0 < hold < 1, f"early stopping must be > 0 and < 1, got {hold}")
-        require(
-            hold is None or self.epochs != "auto", "give one of --epochs auto and --early-stopping"
-        )
-        require(
-            rate is None or 0 < rate < math.inf, f"update rate must be > 0 and finite, got {rate}"
+            self.early_stopping is None or self.epochs != "auto",
+            "give one of --epochs auto and --early-stopping",
         )
         for name in ("update_rate", "checkpoint"):
             require(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from randsvm.parameters.option import BALANCED, Option, option, require, shared
+from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared
 from randsvm.parameters.problem import Problem, positive_semidefinite
 
 # LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
@@ -25,9 +25,17 @@ TASK = Option(
     "What is trained: classes (LIBSVM's 0), epsilon-regression (3), novelty detection (2).",
     TASK_NAMES,
 )
-DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", "int")
-COEF0 = Option(("-r", "--coef0"), "coef0 of poly and sigmoid.", "float")
-EPSILON = Option(("-p", "--epsilon"), "Half width of the tube of -s svr without loss.", "floats")
+DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", "int", least=0, most=1000)
+COEF0 = Option(
+    ("-r", "--coef0"), "coef0 of poly and sigmoid.", "float", above=-math.inf, below=math.inf
+)
+EPSILON = Option(
+    ("-p", "--epsilon"),
+    "Half width of the tube of -s svr without loss.",
+    "floats",
+    least=0,
+    below=math.inf,
+)
 EXACT = Option(
     ("--exact",),
     "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
@@ -38,6 +46,8 @@ COST = Option(
     "C, the cost of a violation; C = 1/(lambda n) for n rows. A list, as 1,2,8, is searched, also "
     "of -g, -p, -n and --lambda.",
     "floats",
+    above=0,
+    below=math.inf,
 )
 PROBABILITY = Option(
     ("-b", "--probability"),
@@ -49,6 +59,8 @@ WEIGHTS = Option(
     "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: each class "
     "has the same say.",
     "weights",
+    above=0,
+    below=math.inf,
 )
 
 
@@ -60,22 +72,11 @@ def same_label(one: str, other: str) -> bool:
         return one == other
 
 
-def check_cost(C: float | None, weights: tuple[tuple[str, float], ...]) -> None:
-    require(C is None or 0 < C < math.inf, f"C must be > 0 and finite, got {C}")
-    for label, weight in weights:
-        require(0 < weight < math.inf, f"weight of {label} must be > 0 and finite, got {weight}")
-
-
 def check_probability(task: str, probability: bool) -> None:
     require(task == "svc" or not probability, f"-b 1: probabilities are for -s svc, not {task}")
 
 
-def check_epsilon(epsilon: float) -> None:
-    require(0 <= epsilon < math.inf, f"epsilon must be >= 0 and finite, got {epsilon}")
-
-
 def check_map(kernel: str, components: int | None, exact: bool) -> None:
-    require(components is None or components >= 1, f"components must be >= 1, got {components}")
     require(
         components is None or kernel in ("rbf", "poly"),
         f"--components: random features are for -t rbf and -t poly, not {kernel}",
@@ -130,22 +131,37 @@ class Params:
         "-g",
         "--gamma",
         help="gamma of poly, rbf and sigmoid.  [default: 1/d, d features found]",
+        least=0,
+        below=math.inf,
     )
     coef0: float = shared(0.0, COEF0)
     C: float = shared(1.0, COST)
     epsilon: float = shared(0.1, EPSILON)
     nu: float = option(
-        0.5, "floats", "-n", "--nu", help="Share of the rows that -s one-class may leave outside."
+        0.5,
+        "floats",
+        "-n",
+        "--nu",
+        help="Share of the rows that -s one-class may leave outside.",
+        above=0,
+        most=1,
     )
     components: int | None = option(
         None,
         "int",
         "--components",
         help="Random features: so many instead of the rbf or poly kernel, and a linear machine.",
+        least=1,
     )
     exact: bool = shared(False, EXACT)
     tolerance: float = option(
-        1e-3, "float", "-e", "--tolerance", help="Tolerance of the KKT conditions."
+        1e-3,
+        "float",
+        "-e",
+        "--tolerance",
+        help="Tolerance of the KKT conditions.",
+        above=0,
+        below=1,
     )
     shrinking: bool = option(
         True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics.  [default: 1]"
@@ -154,28 +170,12 @@ class Params:
     probability: bool = shared(False, PROBABILITY)
 
     def __post_init__(self) -> None:
-        require(
-            self.task != "" and self.task in TASK_NAMES,
-            f"task must be one of {', '.join(filter(None, TASK_NAMES))}, got {self.task}",
-        )
-        check_epsilon(self.epsilon)
+        check_bounds(self)
         check_map(self.kernel, self.components, self.exact)
-        require(0 < self.nu <= 1, f"nu must be > 0 and <= 1, got {self.nu}")
         require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
         )
         check_probability(self.task, self.probability)
-        require(
-            self.kernel in KERNEL_NAMES, f"kernel must be one of {KERNEL_NAMES}, got {self.kernel}"
-        )
-        require(0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}")
-        require(
-            self.gamma is None or 0 <= self.gamma < math.inf,
-            f"gamma must be >= 0 and finite, got {self.gamma}",
-        )
-        require(math.isfinite(self.coef0), f"coef0 must be finite, got {self.coef0}")
-        check_cost(self.C, self.weights)
-        require(0 < self.tolerance < 1, f"tolerance must be > 0 and < 1, got {self.tolerance}")
 
     def side_weights(self, names: Sequence[str], counts: Sequence[int]) -> tuple[float, float]:
         """Weights of the class y = +1 and the class y = -1 of two; see `class_weights`."""
