@@ -1,6 +1,6 @@
 """What the lines of a model's trailer mean: labels, index base, seen features, scaling, arrays.
 
-Every such line is written and read here. How lines stand in a file is the business of trailer.py.
+Every such line is written and read here. trailer.py knows how lines stand in a file.
 """
 
 from __future__ import annotations
@@ -114,14 +114,15 @@ class Facts:
         scale = self.rest.pop("scale", None)
         if scale is None:
             return None
-        given = [len(array) for array in (shift, factor) if array is not None]
-        fits = seen is not None and given == [seen.count] * len(given)
-        few = seen is not None and seen.count <= MOST_FEATURES
-        if (
-            not few
-            or scale not in SCALINGS
-            or not fits
-            or (scale != "unit") != (factor is not None)
-        ):
+        arrays = [array for array in (shift, factor) if array is not None]
+        fits = (
+            scale in SCALINGS
+            and (scale != "unit" or not arrays)
+            and (scale == "unit" or factor is not None)
+            and seen is not None
+            and seen.count <= MOST_FEATURES
+            and all(len(array) == seen.count for array in arrays)
+        )
+        if not fits:
             raise self.error(f"expected a scaling of each known feature, found {scale!r}")
         return Scaling(scale, shift, factor)

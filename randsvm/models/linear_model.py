@@ -15,8 +15,8 @@ from randsvm.models.model import Model, ModelRows, fields_of_any_model
 from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
 
 # LIBLINEAR's layout has a row of w for every index up to the largest: one index of 2147483647 must
-# not make a file of 8 GB. With more than MOST_ROWS of them for each feature, and MORE_ROWS besides,
-# the model is written in our own layout, which has a row for each feature.
+# not make a file of 8 GB. With more than MOST_ROWS rows for each feature plus MORE_ROWS, the model
+# is written in our own layout, which has a row for each feature that training saw.
 MOST_ROWS = 20
 MORE_ROWS = 100_000
 # LIBLINEAR's logistic regressions: their programs predict probabilities as 1/(1 + exp(-f)).

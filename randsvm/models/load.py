@@ -1,4 +1,4 @@
-"""Read a model, whoever wrote it."""
+"""Read a model file of ours, of LIBSVM's or of LIBLINEAR's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from randsvm.models.model import Model
 
 
 def load(path: str) -> Model:
-    """Read a model of ours, of LIBSVM's or of LIBLINEAR's.
+    """The model in the file `path` (`-`: standard input).
 
     Raises ModelError, DataError, InputError.
     """

@@ -128,7 +128,7 @@ class RegressionErrors(Metric):
 
 
 class ConfusionMatrix(Accuracy):
-    """Precision, recall and F1 besides. For ROC AUC of two classes every decision value is kept: 9
+    """Also precision, recall and F1. For ROC AUC of two classes every decision value is kept: 9
     bytes a row."""
 
     def __init__(self, classes: int) -> None:

@@ -108,7 +108,9 @@ def test_labels_that_contradict_the_model_are_refused(labels, header, message):
     [
         {"scale": "half"},
         {"scale": "unit", "scale_factor": "1 1 1 1 1"},
+        {"scale": "unit", "scale_shift": "1 1 1 1 1"},
         {"scale": "minmax"},
+        {"scale": "minmax", "scale_shift": "1 1 1 1 1"},
         {"scale": "minmax", "scale_factor": "1 1 1 1"},
         {"scale": "minmax", "scale_factor": "1 1 1 1 1", "scale_shift": "1"},
     ],
