@@ -27,7 +27,9 @@ from randsvm.arrays import squared_norms
 from randsvm.cli import train as training
 from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import ParseOptions
+from randsvm.data.labels import LabelTable
 from randsvm.errors import DataError, ModelError, ParameterError
+from randsvm.files import encoded
 from randsvm.models import liblinear_format, libsvm_format
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.linear_model import LinearModel
@@ -149,10 +151,10 @@ def check_text(content: bytes, chance: random.Random) -> str:
     if options["labels"] == "number":
         assert np.array_equal(block.y, expected.labels, equal_nan=True)
         return "accepted"
-    names = [svmlight._bytes(block.spellings[code].text) for code in block.codes]
+    names = [encoded(block.spellings[code].text) for code in block.codes]
     assert names == expected.labels
     try:
-        svmlight.LabelTable("file", options["unlabelled"]).classes(block)
+        LabelTable("file", options["unlabelled"]).classes(block)
     except DataError as error:
         assert PLACED.fullmatch(str(error)), error
     return "accepted"

@@ -1,4 +1,4 @@
-"""Options: how a field of a parameter class is named, read, checked and repeated on a command line."""
+"""Options: how a parameter is named, read, checked and repeated on a command line."""
 
 from __future__ import annotations
 
