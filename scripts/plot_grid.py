@@ -9,7 +9,7 @@ import math
 
 import click
 
-from randsvm.cli.report import tried
+from randsvm.cli.log import tried
 
 LEVELS = 12
 

@@ -41,7 +41,7 @@ FILES = {name.removesuffix("__init__").rstrip("."): path for name, path in FILES
 DOORS = {
     "libsvm": {"svm.libsvm"},
     "click": {"cli.train", "cli.predict", "cli.options", "cli.report", "cli.door"},
-    "tqdm": {"cli.report"},
+    "tqdm": {"cli.bars"},
 }
 
 

@@ -1,26 +1,23 @@
-"""Progress bars, per-iteration lines, the log and the final summary.
+"""What a command says: lines, bars and the log for each event of a run.
 
-On a terminal each stage of work is a bar; elsewhere there is one line per iteration. All of it
-goes to stderr but results: the accuracy line and what --report json prints.
+Lines go to stderr, but for results: the accuracy line and what --report json prints.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
 import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
-from typing import IO, Any
+from functools import singledispatchmethod
+from typing import Any
 
 import click
 
-from randsvm.errors import OutputError, TransferError
+from randsvm.cli.bars import Bar
+from randsvm.cli.log import Log, as_json
 from randsvm.events import (
     Epoch,
     Iteration,
@@ -34,14 +31,7 @@ from randsvm.events import (
     Trained,
     Tried,
 )
-from randsvm.files import STANDARD, check_output, open_patiently
-
-# Stage of work -> what its bar counts in.
-UNITS: dict[str, dict[str, Any]] = {
-    "B": {"unit": "B", "unit_scale": True},
-    "row": {"unit": " rows", "unit_scale": True},
-    "fit": {"unit": " fits"},
-}
+from randsvm.files import STANDARD
 
 
 class Report:
@@ -66,94 +56,46 @@ class Report:
         self.files = files
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
-        self.log_file = given.get("log")
-        self.mode = "a" if append else "w"
-        self.log: IO[str] | None = None
-        self.bars = sys.stderr.isatty() and not self.quiet
-        self.bar: Any = None
-        self.stage = ""
+        path = given.get("log")
+        self.log = None if path is None else Log(path, "a" if append else "w")
+        self.bar = Bar() if sys.stderr.isatty() and not self.quiet else None
 
     def __enter__(self) -> Report:
-        # Opened with the first event: a run that does not begin leaves an old log as it is.
-        if self.log_file is not None:
-            check_output(self.log_file)
+        if self.log is not None:
+            self.log.check()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._take_bar_away()
-        if self.log not in (None, sys.stdout):
-            # Every line was flushed, or its failure told: what is left has nowhere to go.
-            with contextlib.suppress(OSError):
-                self.log.close()
+        if self.bar is not None:
+            self.bar.close()
+        if self.log is not None:
+            self.log.close()
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Progress):
-            if self.bars:
-                self._draw(event)
+            if self.bar is not None:
+                self.bar.draw(event)
             return
-        # By name: importing the classes would load numpy before --help is out.
-        name = type(event).__name__.lower()
-        self._write_log(name, event)
-        self._take_bar_away()
-        getattr(self, f"_{name}")(event)
+        if self.log is not None:
+            self.log.write(event)
+        if self.bar is not None:
+            self.bar.close()
+        self._show(event)
+
+    @singledispatchmethod
+    def _show(self, event: object) -> None:
+        raise TypeError(f"nobody shows a {type(event).__name__}")
 
     def say(self, line: str) -> None:
         if not self.quiet:
             click.echo(line, err=True)
 
-    def _take_bar_away(self) -> None:
-        """So that a line can be printed."""
-        if self.bar is not None:
-            self.bar.close()
-            self.bar, self.stage = None, ""
-
-    def _draw(self, event: Progress) -> None:
-        from tqdm import tqdm
-
-        if event.stage != self.stage:
-            self._take_bar_away()
-            layout = "{desc}: {elapsed}" if event.unit == "beat" else None
-            self.bar = tqdm(
-                desc=event.stage,
-                total=event.total,
-                leave=False,
-                bar_format=layout,
-                dynamic_ncols=True,
-                **UNITS.get(event.unit, {}),
-            )
-            self.stage = event.stage
-        self.bar.update(event.done - self.bar.n)
-
-    def _write_log(self, name: str, event: Any) -> None:
-        """One line per event, each flushed: the log of a killed run is whole up to its end."""
-        if self.log_file is None:
-            return
-        if self.log is None:
-            self.log = self._open_log(self.log_file, self.mode)
-        try:
-            self.log.write(json.dumps({"event": name, **_plain(event)}) + "\n")
-            self.log.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise TransferError(f"writing {self.log_file}: {error.strerror}") from error
-
-    @staticmethod
-    def _open_log(path: str, mode: str) -> IO[str]:
-        try:
-            if path == STANDARD:
-                return sys.stdout
-            log = io.TextIOWrapper(open_patiently(path, f"{mode}b"), "ascii")
-            if mode == "a" and _cut_short(path):
-                log.write("\n")
-            return log
-        except OSError as error:
-            raise OutputError(f"cannot create {path}: {error.strerror}") from error
-
-    def _notice(self, event: Notice) -> None:
+    @_show.register
+    def _(self, event: Notice) -> None:
         self.say(f"note: {event.text}")
 
-    def _started(self, event: Started) -> None:
+    @_show.register
+    def _(self, event: Started) -> None:
         # What begins with a dash would be taken for an option.
         dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
         words = [*event.configuration, *self.words, *dashes, *self.files]
@@ -172,7 +114,8 @@ class Report:
             )
         self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}{solves}")
 
-    def _iteration(self, event: Iteration) -> None:
+    @_show.register
+    def _(self, event: Iteration) -> None:
         held = f" + {event.bound:,} bound" if event.bound else ""
         machine = f"{event.machine}: " if event.machine else ""
         self.say(
@@ -181,9 +124,10 @@ class Report:
             f"{_objectives(event.primal, event.dual, not math.isnan(event.gap))}"
         )
 
-    def _trained(self, outcome: Trained) -> None:
+    @_show.register
+    def _(self, outcome: Trained) -> None:
         if self.json:
-            click.echo(json.dumps(_plain(outcome)))
+            click.echo(json.dumps(as_json(outcome)))
         self.say(
             f"stopped: {outcome.stopped} after {outcome.iterations} iterations, "
             f"{outcome.seconds:.2f} s"
@@ -197,7 +141,8 @@ class Report:
             f"J = P/(C n) = {outcome.J:.6g}"
         )
 
-    def _tried(self, event: Tried) -> None:
+    @_show.register
+    def _(self, event: Tried) -> None:
         known = "  (from the log)" if event.resumed else ""
         each = " ".join(f"{score:g}" for score in event.scores)
         self.say(
@@ -205,7 +150,8 @@ class Report:
             f"{event.score:g}  in {len(event.scores)} parts: {each}{known}"
         )
 
-    def _searched(self, event: Searched) -> None:
+    @_show.register
+    def _(self, event: Searched) -> None:
         best = event.tried[0]
         if best.of > 1:
             self.say(f"tried {len(event.tried)} of {best.of} in {event.seconds:.2f} s, best first:")
@@ -218,22 +164,25 @@ class Report:
         for line in _cross_validated(best):
             click.echo(line, err=to_stdout)
 
-    def _epoch(self, event: Epoch) -> None:
+    @_show.register
+    def _(self, event: Epoch) -> None:
         held_out = "" if event.held_out is None else f"  held-out loss {event.held_out:.6f}"
         self.say(
             f"epoch {event.number:3d}  {event.seconds:7.2f} s  "
             f"{_progressive(event.loss, event.errors)}{held_out}"
         )
 
-    def _taught(self, event: Taught) -> None:
+    @_show.register
+    def _(self, event: Taught) -> None:
         self.say(
             f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: "
             f"{_progressive(event.loss, event.errors)}"
         )
 
-    def _learnt(self, outcome: Learnt) -> None:
+    @_show.register
+    def _(self, outcome: Learnt) -> None:
         if self.json:
-            click.echo(json.dumps(_plain(outcome)))
+            click.echo(json.dumps(as_json(outcome)))
         self.say(
             f"stopped: {outcome.stopped} after {outcome.rows:,} steps, {outcome.seconds:.2f} s"
         )
@@ -251,35 +200,17 @@ class Report:
             )
         self.say(f"{outcome.model}: training time {outcome.learning:.2f} s  {found}")
 
-    def _predicted(self, outcome: Predicted) -> None:
+    @_show.register
+    def _(self, outcome: Predicted) -> None:
         """LIBSVM's accuracy line is a result: on stdout, unless the labels themselves are there."""
         self.say(f"predicted {outcome.rows:,} rows in {outcome.seconds:.2f} s")
         if self.json:
-            click.echo(json.dumps(_plain(outcome)), err=outcome.to_stdout)
+            click.echo(json.dumps(as_json(outcome)), err=outcome.to_stdout)
         elif outcome.labelled == 0:
             self.say("no labelled rows: no score")
         else:
             for line in [*_score(outcome), *_metrics(outcome.metrics)]:
                 click.echo(line, err=outcome.to_stdout)
-
-
-def _cut_short(path: str) -> bool:
-    """Whether a log ends inside a line, as that of a killed run may."""
-    log = Path(path)
-    return log.is_file() and log.read_bytes()[-1:] not in (b"", b"\n")
-
-
-def tried(log: str) -> tuple[dict[str, Any], ...]:
-    """What earlier searches have tried, by their log; a line that was cut short is left out."""
-    path = Path(log)
-    if not path.is_file():
-        return ()
-    lines = []
-    with contextlib.suppress(OSError):
-        for line in path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError):
-                lines.append(json.loads(line))
-    return tuple(one for one in lines if isinstance(one, dict) and one.get("event") == "tried")
 
 
 def _values(values: Mapping[str, float]) -> str:
@@ -352,20 +283,6 @@ def _score(outcome: Predicted) -> list[str]:
         f"Mean squared error = {outcome.squared_error:g} (regression)",
         f"Squared correlation coefficient = {outcome.squared_correlation:g} (regression)",
     ]
-
-
-def _plain(event: Any) -> Any:
-    """An event as JSON has it."""
-    return _finite(asdict(event))
-
-
-def _finite(value: Any) -> Any:
-    """null for what JSON has no number for; lambda_ is a word that Python keeps for itself."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name.rstrip("_"): _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _objectives(primal: float, dual: float, certified: bool) -> str:

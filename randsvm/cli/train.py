@@ -12,8 +12,9 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import door, options
+from randsvm.cli.log import tried
 from randsvm.cli.options import Command
-from randsvm.cli.report import Report, tried
+from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, check_apart
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
