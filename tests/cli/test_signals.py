@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import SLOWNESS, Data, board, gaussians, kernel, read_log
+from learning import SLOWNESS, Data, board, gaussians, kernel, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 
@@ -261,6 +261,85 @@ def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(tmp_p
     killed = end(process, tmp_path, signal.SIGTERM)
     assert killed.code == 128 + signal.SIGTERM
     assert "had the lowest loss" in killed.said or names(tmp_path) == set()
+
+
+# ---- waiting for others -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def linear_model(clouds, tmp_path_factory) -> Path:
+    model = tmp_path_factory.mktemp("signals") / "linear"
+    learn("sgd", clouds[1], model, "--epochs", 1)
+    return model
+
+
+# Commands that wait for ever: in DATA are 20,000 rows, nobody is at the other end of FIFO, the
+# standard streams are pipes in which nothing moves.
+WAITING = {
+    "data from a silent pipe": "train sgd - m",
+    "data from a FIFO": "train sgd FIFO m",
+    "rows to update from a silent pipe": "train sgd --update LINEAR - m",
+    "model into a FIFO": "train sgd --epochs 1 DATA FIFO",
+    "log into a FIFO": "train sgd --log FIFO DATA m",
+    "model from a FIFO": "predict DATA FIFO o",
+    "rows to predict from a silent pipe": "predict - LINEAR o",
+    "predictions into a full pipe": "predict --scores DATA LINEAR -",
+    "predictions into a FIFO": "predict DATA LINEAR FIFO",
+}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("line", WAITING.values(), ids=WAITING.keys())
+def test_who_waits_for_others_hears_a_signal(tmp_path, clouds, linear_model, line, number):
+    os.mkfifo(tmp_path / "fifo")
+    paths = {"DATA": str(clouds[1]), "LINEAR": str(linear_model), "FIFO": "fifo"}
+    command, *words = [paths.get(word, word) for word in line.split()]
+    with subprocess.Popen(
+        [sys.executable, "-m", f"randsvm.cli.{command}", *words, "-q"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin and process.stderr
+        time.sleep(random.Random(line).uniform(1.5, 2) * SLOWNESS)
+        process.send_signal(number)
+        began = time.perf_counter()
+        assert process.wait(60) == 128 + number
+        assert time.perf_counter() - began <= SECONDS
+        assert process.stderr.read().decode() == (
+            f"randsvm-{command}: interrupted by signal {int(number)}\n"
+        )
+    assert names(tmp_path) == {"fifo"}
+
+
+def test_a_second_signal_ends_the_process_at_once(tmp_path):
+    """As one does that is sent while the first is dealt with."""
+    code = """
+import os, signal
+from randsvm import events
+from randsvm.cli import signals
+signals.install()
+os.kill(os.getpid(), signal.SIGTERM)
+assert events._Signals.number == signal.SIGTERM
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("kill", range(6))
+def test_killed_while_it_starts(tmp_path, path, kill):
+    """While libraries are imported and threads started."""
+    number = SIGNALS[kill % 2]
+    process = start(tmp_path, "osuna", "-c", 100, path, "m")
+    time.sleep(random.Random(kill).uniform(0.05, 1) * SLOWNESS)
+    killed = end(process, tmp_path, number)
+    # Python itself, before it runs any of our code, dies of the signal.
+    assert killed.code in (128 + number, -number)
+    assert killed.seconds <= SECONDS
+    assert "Exception ignored" not in killed.said
+    assert killed.code < 0 or "Traceback" not in killed.said
+    assert names(tmp_path) <= {"m"}
 
 
 # ---- recorded, then raised --------------------------------------------------------------------
