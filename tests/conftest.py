@@ -15,9 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-
-from randsvm.cli import predict as predicting
-from randsvm.cli import train as training
+from running import run_predict, run_train
 
 REAL_DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[1] / "../shared/data"))
 
@@ -84,7 +82,7 @@ def train(tmp_path, capsys) -> Callable[..., Trained]:
     def run(data: Path | str, *words: object) -> Trained:
         model = tmp_path / f"{next(numbers)}.model"
         arguments = ["randsvm", *map(str, words), str(data), str(model)]
-        training.train.main(arguments, standalone_mode=False)
+        run_train(*arguments)
         return Trained(model, capsys.readouterr().err)
 
     return run
@@ -109,7 +107,7 @@ def predict(tmp_path, capsys) -> Callable[..., Predicted]:
     def run(data: Path | str, model: Path, *words: object) -> Predicted:
         output = tmp_path / "output"
         arguments = [*map(str, words), str(data), str(model), str(output)]
-        predicting.predict.main(arguments, standalone_mode=False)
+        run_predict(*arguments)
         return Predicted(output.read_text().splitlines(), *capsys.readouterr())
 
     return run

@@ -21,10 +21,10 @@ import oracle
 import svmlight_reference as reference
 from liblinear import liblinearutil
 from libsvm import svm, svmutil
+from running import run_train
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
-from randsvm.cli import train as training
 from randsvm.data import dataset, svmlight
 from randsvm.data.dataset import ParseOptions
 from randsvm.data.labels import LabelTable
@@ -216,7 +216,7 @@ def valid_models(folder: Path) -> list[bytes]:
     (folder / "words").write_text(oracle.svmlight_text(np.where(y > 0, "ham", "spam"), X))
     for *words, data in OURS:
         arguments = [*map(str, words), "-q", str(folder / data), str(path)]
-        training.train.main(arguments, standalone_mode=False)
+        run_train(*arguments)
         found.append(path.read_bytes())
     return found
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import oracle
+from running import run_train
 
-from randsvm.cli import train as training
 from randsvm.data.classes import against_the_rest, labelled_classes
 from randsvm.data.dataset import Dataset
 
@@ -145,5 +145,5 @@ def learn(algorithm: str, data: Path, model: Path, *words: object) -> Learnt:
     """`randsvm-train ALGORITHM` within this process; errors come as exceptions."""
     log = model.with_suffix(".jsonl")
     arguments = [algorithm, "-q", "--log", log, *words, data, model]
-    training.train.main([str(word) for word in arguments], standalone_mode=False)
+    run_train(*arguments)
     return Learnt(model, read_log(log))

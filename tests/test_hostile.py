@@ -23,10 +23,9 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
+from running import run_predict, run_train
 
 import randsvm
-from randsvm.cli import predict as predicting
-from randsvm.cli import train as training
 from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, RandsvmError
 from randsvm.models import header
@@ -199,10 +198,10 @@ def test_a_file_that_changes_while_it_is_read_gives_whole_rows_or_one_line(
     if cache or change == "shrinks":
         problem = "changed while it was read|became shorter while in use"
         with pytest.raises(RandsvmError, match=problem) as caught:
-            training.train.main(arguments, standalone_mode=False)
+            run_train(*arguments)
         assert caught.value.exit_code == 74
     else:
-        training.train.main(arguments, standalone_mode=False)
+        run_train(*arguments)
         load(str(tmp_path / "m"))
 
 
@@ -226,7 +225,7 @@ def ours(tmp_path_factory) -> dict[str, bytes]:
     ):
         path = folder / "model"
         arguments = [algorithm, "-q", *words, str(folder / data), str(path)]
-        training.train.main(arguments, standalone_mode=False)
+        run_train(*arguments)
         found[kind] = path.read_bytes()
     return found
 
@@ -391,8 +390,8 @@ def test_no_path_in_data_or_model_is_opened(tmp_path, ours, path, opened, monkey
     altered = ours["foreign kernel"].replace(seed + b"0", seed + path.encode())
     Path("model").write_bytes(resealed(altered))
     opened.clear()
-    training.train.main(["randsvm", "-q", "data", "m"], standalone_mode=False)
-    predicting.predict.main(["data", "m", "out"], standalone_mode=False)
+    run_train("randsvm", "-q", "data", "m")
+    run_predict("data", "m", "out")
     load("model")
     assert "data" in opened
     assert [name for name in opened if "outside" in name or "passwd" in name] == []

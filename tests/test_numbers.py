@@ -10,9 +10,9 @@ import numpy as np
 import oracle
 import pytest
 from learning import Learnt, learn
+from running import run_predict
 from scipy import sparse
 
-from randsvm.cli import predict as predicting
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
@@ -154,7 +154,7 @@ def assert_finite(learnt: Learnt, data: Path) -> None:
     assert NOT_FINITE.findall(text) == []
     scores = learnt.model.with_name("scores")
     arguments = ["--scores", str(data), str(learnt.model), str(scores)]
-    predicting.predict.main(arguments, standalone_mode=False)
+    run_predict(*arguments)
     f = np.array(scores.read_text().split(), float)
     assert len(f) == len(data.read_text().splitlines())
     assert np.isfinite(f).all()
@@ -196,5 +196,5 @@ def test_a_kernel_that_leaves_float64_is_refused_in_prediction_too(files, tmp_pa
     )
     arguments = [str(files("1e30")), str(learnt.model), str(tmp_path / "out")]
     with pytest.raises(ParameterError, match="values of the poly kernel leave float64"):
-        predicting.predict.main(arguments, standalone_mode=False)
+        run_predict(*arguments)
     assert not (tmp_path / "out").exists()

@@ -16,12 +16,12 @@ import numpy as np
 import oracle
 import pytest
 from learning import SLOWNESS, Data, Learnt, gaussians, learn
+from running import run_train
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
 
 from randsvm import api
-from randsvm.cli import train as training
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.sampling import Draw
@@ -347,7 +347,7 @@ def going_on(path: Path, model: Path, log: bytes, words: tuple[object, ...] = SE
     file = model.with_suffix(".jsonl")
     file.write_bytes(log)
     arguments = ["randsvm", "-q", "--log", file, *words, path, model]
-    training.train.main(list(map(str, arguments)), standalone_mode=False)
+    run_train(*arguments)
     whole = file.read_bytes()
     assert whole.startswith(log)
     return logged(whole[len(log) :])
