@@ -101,7 +101,7 @@ def answer_of(model: Path, data: Data, words: str, C: float = 1.0) -> Answer:
 # ---- runs -------------------------------------------------------------------------------------
 
 
-class Learnt(NamedTuple):
+class Finished(NamedTuple):
     """A finished run: the model file and what --log wrote."""
 
     model: Path
@@ -141,9 +141,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def learn(algorithm: str, data: Path, model: Path, *words: object) -> Learnt:
+def learn(algorithm: str, data: Path, model: Path, *words: object) -> Finished:
     """`randsvm-train ALGORITHM` within this process; errors come as exceptions."""
     log = model.with_suffix(".jsonl")
     arguments = [algorithm, "-q", "--log", log, *words, data, model]
     run_train(*arguments)
-    return Learnt(model, read_log(log))
+    return Finished(model, read_log(log))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from learning import Learnt, learn
+from learning import Finished, learn
 from running import run_predict
 from scipy import sparse
 
@@ -142,7 +142,7 @@ def files(tmp_path_factory) -> Callable[[str], Path]:
     return find
 
 
-def assert_finite(learnt: Learnt, data: Path) -> None:
+def assert_finite(learnt: Finished, data: Path) -> None:
     """No nan or inf in the model; LIBSVM's or LIBLINEAR's layout loads; all rows get a number.
 
     A kernel that is not positive semidefinite certifies nothing: its gap is none.

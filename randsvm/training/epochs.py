@@ -98,7 +98,7 @@ class LinearLearning(Learning[Learnt]):
     def _epoch(self, number: int, learner: Learner) -> None:
         self.seconds += time.perf_counter() - self._begun
         last = self.last = learner.progressive()
-        held_out = self.held_out.judge(learner)
+        held_out = self.held_out.loss_of(learner)
         tell(
             Epoch(
                 number=number,
@@ -178,8 +178,8 @@ class HeldOut:
     best: tuple[float, Linear] | None = None
     risen: bool = False
 
-    def judge(self, learner: Learner) -> float | None:
-        """Their mean loss."""
+    def loss_of(self, learner: Learner) -> float | None:
+        """Their mean loss under the answer so far, which is kept if it is the best."""
         if self.D is None:
             return None
         linear = learner.linear

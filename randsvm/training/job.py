@@ -1,4 +1,4 @@
-"""What a user asks of a training besides its parameters, and types that all of training shares.
+"""What a user asks of a training besides its parameters; types that all of training uses.
 
 Knows no algorithm.
 """

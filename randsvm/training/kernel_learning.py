@@ -30,7 +30,7 @@ def decision_of(tasks: Iterable[tuple[Subtask, Plan]], job: Job) -> Decision:
 
 
 class KernelLearning(Learning[Trained]):
-    """Class tasks one after the other, which share the time until `end`; their solutions are one
+    """Subtasks one after the other, which share the time until `end`; their solutions are one
     model.
 
     tasks: makes them all anew, in order. classes: how many there are.

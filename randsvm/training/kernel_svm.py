@@ -80,7 +80,7 @@ class KernelTraining(Training[Params, Trained]):
 
     @property
     def most_classes(self) -> int:
-        """Machines are trained one for each class."""
+        """Every class takes a training of its own."""
         return 1000
 
     def resolved(self, params: Params) -> Params:

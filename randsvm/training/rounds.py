@@ -41,10 +41,10 @@ class Best:
     """The solution of lowest P and the highest D of any round: P - D bounds that solution's
     distance from the optimum. P is not monotone."""
 
-    dual: float = float("-inf")
+    solution: SV | None = None
+    primal: float = inf
+    dual: float = -inf
     certified: bool = True
-    # In one piece: a signal may strike between any two assignments.
-    found: tuple[SV, float] | None = None
 
     def see(self, SV: SV, V: Violators) -> None:
         certificate = V.certificate
@@ -52,15 +52,7 @@ class Best:
         self.certified = certificate.certified
         # A kernel without a certificate: P is no guide, the newest solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
-            self.found = SV, certificate.primal
-
-    @property
-    def solution(self) -> SV | None:
-        return self.found[0] if self.found else None
-
-    @property
-    def primal(self) -> float:
-        return self.found[1] if self.found else float("inf")
+            self.solution, self.primal = SV, certificate.primal
 
     @property
     def certificate(self) -> Certificate:

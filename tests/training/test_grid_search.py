@@ -15,7 +15,7 @@ import click
 import numpy as np
 import oracle
 import pytest
-from learning import SLOWNESS, Data, Learnt, gaussians, learn
+from learning import SLOWNESS, Data, Finished, gaussians, learn
 from running import run_train
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -98,7 +98,7 @@ def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) ->
         return cross_validation.folds_of(D, folds, Draw(seed, cross_validation.FOLDS_DRAW))
 
 
-def tried(learnt: Learnt) -> list[dict]:
+def tried(learnt: Finished) -> list[dict]:
     return learnt.of("tried")
 
 
@@ -354,7 +354,7 @@ def going_on(path: Path, model: Path, log: bytes, words: tuple[object, ...] = SE
 
 
 @pytest.fixture
-def search(tmp_path, saved) -> tuple[Path, Learnt, bytes]:
+def search(tmp_path, saved) -> tuple[Path, Finished, bytes]:
     """A file, a finished search on it, and its log."""
     learnt = learn("randsvm", saved("svc"), tmp_path / "whole", *SEARCH)
     return saved("svc"), learnt, (tmp_path / "whole.jsonl").read_bytes()
@@ -468,7 +468,7 @@ def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, saved, mo
     assert (outcome.stopped, outcome.evaluated) == ("no violators", True)
     assert oracle.trailer(tmp_path / "m")["C"] == "1.0"
     straight = learn("randsvm", saved("svc"), tmp_path / "straight", "-g", 0.5)
-    assert Learnt(tmp_path / "m", []).body == straight.body
+    assert Finished(tmp_path / "m", []).body == straight.body
 
 
 def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):

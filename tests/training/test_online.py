@@ -17,7 +17,7 @@ import numpy as np
 import oracle
 import pytest
 import sgd_reference
-from learning import SLOWNESS, Learnt, learn
+from learning import SLOWNESS, Finished, learn
 from liblinear import liblinearutil
 
 from randsvm.algorithms.sgd import Steps
@@ -51,7 +51,7 @@ class Case:
         self.path = oracle.write_svmlight(folder / "B", *self.B)
         self.old = learn("sgd", self.path_A, folder / "old", *words).model
 
-    def update(self, name: str = "new", *words: object, data: object = None) -> Learnt:
+    def update(self, name: str = "new", *words: object, data: object = None) -> Finished:
         data = self.path if data is None else data
         return learn("sgd", data, self.folder / name, "--update", self.old, *words)
 
