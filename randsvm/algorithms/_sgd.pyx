@@ -11,7 +11,7 @@ over the m steps of the mean and A the sum of (change of v) times (sigma before 
 
 from libc.math cimport exp, log1p
 
-# Losses of z = y f, in the order of params.LOSS_NAMES, and that of a regression.
+# Losses of z = y f, in the order of parameters.sgd.LOSS_NAMES, and that of a regression.
 cdef enum:
     HINGE = 0
     SQUARED_HINGE = 1
@@ -38,7 +38,7 @@ cdef inline double loss_of(int kind, double z) noexcept nogil:
 
 
 cdef inline double pull_of(int kind, double z) noexcept nogil:
-    """-dL/dz."""
+    """-dL/dz: how hard a row pulls at its decision value."""
     if kind == HINGE:
         return 1 if z < 1 else 0
     if kind == SQUARED_HINGE:
@@ -49,7 +49,7 @@ cdef inline double pull_of(int kind, double z) noexcept nogil:
 
 
 cdef inline double dot(const float* x, const double* v, Py_ssize_t n) noexcept nogil:
-    """Four sums at a time: the compiler may not reorder one."""
+    """Four sums side by side: the compiler may not reorder a single one."""
     cdef double a = 0, b = 0, c = 0, d = 0
     cdef Py_ssize_t i = 0
     while i + 4 <= n:
@@ -71,13 +71,183 @@ cdef inline void add(double step, const float* x, double* v, Py_ssize_t n) noexc
         v[i] += step * x[i]
 
 
+cdef struct Options:
+    int kind                # of loss
+    bint crammer_singer
+    double epsilon, lambda_, eta0, bias_rate, horizon, fixed_rate
+
+
+cdef struct Row:
+    const float *x          # its values
+    const int *columns      # theirs; NULL where it has every column
+    Py_ssize_t length
+    Py_ssize_t right        # its class, 0 in a regression
+    double target, weight
+
+
+cdef struct Model:
+    Py_ssize_t K            # columns of v: decision values of a row
+    double *v               # (d, K), w = s v
+    double *b               # (K,)
+    double *A               # (d, K), for the mean; NULL where none is wanted
+    double s, sigma
+
+
+cdef inline void decide(const Row *row, Model *model, double *f) noexcept nogil:
+    """f = <w, x> + b, (K,)."""
+    cdef Py_ssize_t at, k, column, K = model.K
+    cdef double x, total = 0
+    cdef double *v = model.v
+    if K == 1:
+        if row.columns == NULL:
+            total = dot(row.x, v, row.length)
+        else:
+            for at in range(row.length):
+                total += v[row.columns[at]] * row.x[at]
+        f[0] = total
+    else:
+        for k in range(K):
+            f[k] = 0
+        for at in range(row.length):
+            column, x = at if row.columns == NULL else row.columns[at], row.x[at]
+            for k in range(K):
+                f[k] += v[column * K + k] * x
+    for k in range(K):
+        f[k] = model.s * f[k] + model.b[k]
+
+
+cdef inline double rate(const Options *how, double t) noexcept nogil:
+    """eta, the size of step t."""
+    cdef double eta
+    if how.fixed_rate > 0:
+        return how.fixed_rate
+    eta = how.eta0 / (1 + how.lambda_ * how.eta0 * t)
+    if how.horizon > 0:
+        eta *= 1 - t / how.horizon if t < how.horizon else 0
+    return eta
+
+
+cdef inline void shrink(Model *model, double eta_lambda, Py_ssize_t d) noexcept nogil:
+    """Regularisation: w *= 1 - eta lambda."""
+    cdef Py_ssize_t i
+    model.s *= 1 - eta_lambda if eta_lambda < 1 else SMALLEST
+    if model.s < SMALLEST:
+        for i in range(d * model.K):
+            model.v[i] *= model.s
+        model.sigma /= model.s
+        model.s = 1
+
+
+# The loss of a row: each of these fills `change`, what each f[k] asks to be added to w in units of
+# x, adds to the sums of losses and of mistakes, and returns whether any change is not 0.
+
+
+cdef inline bint regression(
+    const Options *how, const Row *row, double eta, const double *f, double *change, double *losses,
+) noexcept nogil:
+    """L = max(0, |y - f| - epsilon)."""
+    cdef double z = row.target - f[0]
+    cdef double sign = 1 if z > 0 else -1
+    cdef bint outside = sign * z > how.epsilon
+    losses[0] += sign * z - how.epsilon if outside else 0
+    change[0] = sign * eta if outside else 0
+    return outside
+
+
+cdef inline bint crammer_singer(
+    const Options *how, const Row *row, double eta, Py_ssize_t K, const double *f, double *change,
+    double *losses, double *mistakes,
+) noexcept nogil:
+    """L(z), z = f[right] - max of the others."""
+    cdef Py_ssize_t k, rival = 1 if row.right == 0 else 0
+    cdef double z, step
+    for k in range(K):
+        change[k] = 0
+        if k != row.right and f[k] > f[rival]:
+            rival = k
+    z = f[row.right] - f[rival]
+    losses[0] += row.weight * loss_of(how.kind, z)
+    mistakes[0] += z < 0 or (z == 0 and rival < row.right)
+    step = eta * row.weight * pull_of(how.kind, z)
+    if step == 0:
+        return False
+    change[row.right], change[rival] = step, -step
+    return True
+
+
+cdef inline double held_back(const Options *how, const Row *row, double eta) noexcept nogil:
+    """What divides a step on the squared hinge, so that it is implicit: 1 + 2 eta weight q, where
+    q = |x|^2 + bias rate is how far f moves for a change of 1."""
+    cdef Py_ssize_t at
+    cdef double q = how.bias_rate
+    if how.kind != SQUARED_HINGE:
+        return 1
+    for at in range(row.length):
+        q += <double>row.x[at] * row.x[at]
+    return 1 + row.weight * (q * (2 * eta))
+
+
+cdef inline bint one_vs_rest(
+    const Options *how, const Row *row, double eta, Py_ssize_t K, const double *f, double *change,
+    double *losses, double *mistakes,
+) noexcept nogil:
+    """The sum of L(z_k), z_k = f[k] for the row's class and -f[k] for all others."""
+    cdef Py_ssize_t k, predicted = 0
+    cdef double sign, z, divisor = held_back(how, row, eta)
+    cdef bint moved = False
+    for k in range(K):
+        sign = 1 if row.right == k else -1
+        z = sign * f[k]
+        losses[0] += row.weight * loss_of(how.kind, z)
+        change[k] = sign * eta * row.weight * pull_of(how.kind, z) / divisor
+        moved = moved or change[k] != 0
+        if f[k] > f[predicted]:
+            predicted = k
+    if K == 1:
+        predicted = 0 if f[0] > 0 else 1
+    mistakes[0] += predicted != row.right
+    return moved
+
+
+cdef inline void move(const Row *row, Model *model, double bias_rate, double *change) noexcept nogil:
+    """w += change x, b += bias rate change."""
+    cdef Py_ssize_t at, k, column, K = model.K
+    cdef double x, step
+    cdef double *v = model.v
+    cdef double *A = model.A
+    for k in range(K):
+        model.b[k] += bias_rate * change[k]
+        change[k] /= model.s
+    if K == 1 and row.columns == NULL:
+        add(change[0], row.x, v, row.length)
+        if A != NULL:
+            add(change[0] * model.sigma, row.x, A, row.length)
+    elif K == 1:
+        step = change[0]
+        for at in range(row.length):
+            v[row.columns[at]] += step * row.x[at]
+        if A != NULL:
+            step *= model.sigma
+            for at in range(row.length):
+                A[row.columns[at]] += step * row.x[at]
+    else:
+        for at in range(row.length):
+            column, x = at if row.columns == NULL else row.columns[at], row.x[at]
+            for k in range(K):
+                v[column * K + k] += change[k] * x
+            if A != NULL:
+                x *= model.sigma
+                for k in range(K):
+                    A[column * K + k] += change[k] * x
+
+
 def loss(int kind, double z):
     """L(z), z = y f."""
     return loss_of(kind, z)
 
 
 def pull(int kind, double z):
-    """-dL/dz: how hard a row pulls at its decision value."""
+    """-dL/dz."""
     return pull_of(kind, z)
 
 
@@ -85,7 +255,7 @@ def steps(
     const int[::1] starts, const int[::1] columns, const float[::1] values,
     const int[::1] classes, const double[::1] targets,
     const int[::1] order, const double[::1] weights,
-    int kind, bint crammer_singer, double epsilon, double origin,
+    int kind, bint crammer_singer_loss, double epsilon, double origin,
     double lambda_, double eta0, double bias_rate, double horizon, double fixed_rate,
     double[:, ::1] v, double[::1] b, double[:, ::1] A, double[::1] b_sum,
     double[::1] f, double[::1] change, double[::1] state,
@@ -93,143 +263,64 @@ def steps(
     """One step for each row of `order`, for all K columns of v at once.
 
     Row i is values[starts[i]:starts[i + 1]] in `columns` (empty where every row has every column)
-    and of class classes[i]; its loss counts weights[class] times. K = 1: class 0 is y = +1, class 1 is y = -1. K > 1: column k is class k
-    against the rest, or with crammer_singer the loss is of f[class] - max of the others. A
-    regression has K = 1, targets instead of classes and the loss max(0, |y - f| - epsilon). Steps on
-    the squared hinge are implicit (its slope is taken at the f that the step leads to): it is the
-    one loss whose pull grows, and a long or heavy row would throw w further than it was off.
-    origin: the weight, beside that of each row, of a row of zeros with y = -1.
-    Step t of size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or
+    and of class classes[i]; its loss counts weights[class] times. K = 1: class 0 is y = +1, class 1
+    is y = -1. K > 1: column k is class k against the rest, or with crammer_singer_loss the loss is
+    of f[class] - max of the others. A regression has K = 1, targets instead of classes and the loss
+    max(0, |y - f| - epsilon). Steps on the squared hinge are implicit (its slope is taken at the f
+    that the step leads to): it is the one loss whose pull grows, and a long or heavy row would
+    throw w further than it was off.
+    origin: the weight, for each row, of a further row of zeros with y = -1.
+    Step t has the size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or
     fixed_rate where that is positive; b moves bias_rate times as far. A (d, K), or (0, K)
     where no mean is wanted. f, change : (K,) room to work in. state: see above; LOSS and ERRORS
     add up what each row's loss and mistake was before its step.
     """
-    cdef Py_ssize_t i, k, at, row, column, K = v.shape[1]
-    cdef Py_ssize_t begin, end, right, rival
-    cdef double s = state[0], sigma = state[1], m = state[2], t = state[3]
-    cdef double losses = 0, mistakes = 0
-    cdef double eta, sign, z, x, weight, step, reach
-    cdef bint averaging = A.shape[0] > 0, moved
-    cdef bint implied = columns.shape[0] == 0
-    cdef bint dense = implied and K == 1
+    cdef Options how = Options(
+        kind, crammer_singer_loss, epsilon, lambda_, eta0, bias_rate, horizon, fixed_rate
+    )
+    cdef Model model = Model(v.shape[1], &v[0, 0], &b[0], NULL, state[0], state[1])
+    cdef Row row
+    cdef Py_ssize_t i, k, number, K = v.shape[1]
+    cdef double m = state[2], t = state[3], losses = 0, mistakes = 0, eta, step
+    cdef bint moved
+    if A.shape[0] > 0:
+        model.A = &A[0, 0]
     with nogil:
         for i in range(order.shape[0]):
-            row = order[i]
-            begin, end = starts[row], starts[row + 1]
-            right = 0 if kind == REGRESSION else classes[row]
-            weight = weights[right]
-            for k in range(K):
-                f[k] = 0
-            if dense:
-                f[0] = dot(&values[begin], &v[0, 0], end - begin) if end > begin else 0
-            elif K == 1:
-                for at in range(begin, end):
-                    f[0] += v[columns[at], 0] * values[at]
-            else:
-                for at in range(begin, end):
-                    column, x = at - begin if implied else columns[at], values[at]
-                    for k in range(K):
-                        f[k] += v[column, k] * x
-            for k in range(K):
-                f[k] = s * f[k] + b[k]
+            number = order[i]
+            row.x = &values[starts[number]]
+            row.columns = NULL
+            if columns.shape[0] > 0:
+                row.columns = &columns[starts[number]]
+            row.length = starts[number + 1] - starts[number]
+            row.right = 0 if kind == REGRESSION else classes[number]
+            row.target, row.weight = targets[number], weights[row.right]
 
+            decide(&row, &model, &f[0])
             t += 1
-            if fixed_rate > 0:
-                eta = fixed_rate
-            else:
-                eta = eta0 / (1 + lambda_ * eta0 * t)
-                if horizon > 0:
-                    eta *= 1 - t / horizon if t < horizon else 0
-            # Regularisation: w *= 1 - eta lambda.
-            s *= 1 - eta * lambda_ if eta * lambda_ < 1 else SMALLEST
-            if s < SMALLEST:
-                for column in range(v.shape[0]):
-                    for k in range(K):
-                        v[column, k] *= s
-                sigma /= s
-                s = 1
-
-            # How far f moves for a change of 1, twice: what an implicit step is held back by.
-            reach = 0
-            if kind == SQUARED_HINGE:
-                reach = bias_rate
-                for at in range(begin, end):
-                    reach += <double>values[at] * values[at]
-                reach *= 2 * eta
-
-            # Loss: change[k] is what f[k] asks to be added, in units of x.
-            moved = False
+            eta = rate(&how, t)
+            shrink(&model, eta * lambda_, v.shape[0])
             if kind == REGRESSION:
-                z = targets[row] - f[0]
-                sign = 1 if z > 0 else -1
-                moved = sign * z > epsilon
-                losses += sign * z - epsilon if moved else 0
-                change[0] = sign * eta if moved else 0
-            elif crammer_singer:
-                rival = 1 if right == 0 else 0
-                for k in range(K):
-                    change[k] = 0
-                    if k != right and f[k] > f[rival]:
-                        rival = k
-                z = f[right] - f[rival]
-                losses += weight * loss_of(kind, z)
-                mistakes += z < 0 or (z == 0 and rival < right)
-                step = eta * weight * pull_of(kind, z)
-                if step != 0:
-                    moved = True
-                    change[right], change[rival] = step, -step
+                moved = regression(&how, &row, eta, &f[0], &change[0], &losses)
+            elif crammer_singer_loss:
+                moved = crammer_singer(
+                    &how, &row, eta, K, &f[0], &change[0], &losses, &mistakes)
             else:
-                for k in range(K):
-                    sign = 1 if right == k else -1
-                    z = sign * f[k]
-                    losses += weight * loss_of(kind, z)
-                    change[k] = sign * eta * weight * pull_of(kind, z) / (1 + weight * reach)
-                    moved = moved or change[k] != 0
-                if K == 1:
-                    mistakes += (f[0] > 0) != (right == 0)
-                else:
-                    rival = 0
-                    for k in range(1, K):
-                        if f[k] > f[rival]:
-                            rival = k
-                    mistakes += rival != right
+                moved = one_vs_rest(&how, &row, eta, K, &f[0], &change[0], &losses, &mistakes)
             if moved:
-                for k in range(K):
-                    b[k] += bias_rate * change[k]
-                    change[k] /= s
-                if dense:
-                    if end > begin:
-                        add(change[0], &values[begin], &v[0, 0], end - begin)
-                        if averaging:
-                            add(change[0] * sigma, &values[begin], &A[0, 0], end - begin)
-                elif K == 1:
-                    step = change[0]
-                    for at in range(begin, end):
-                        v[columns[at], 0] += step * values[at]
-                    if averaging:
-                        step *= sigma
-                        for at in range(begin, end):
-                            A[columns[at], 0] += step * values[at]
-                else:
-                    for at in range(begin, end):
-                        column, x = at - begin if implied else columns[at], values[at]
-                        for k in range(K):
-                            v[column, k] += change[k] * x
-                        if averaging:
-                            x *= sigma
-                            for k in range(K):
-                                A[column, k] += change[k] * x
+                move(&row, &model, bias_rate, &change[0])
+
             if origin > 0:
-                step = pull_of(kind, -b[0])
                 losses += origin * loss_of(kind, -b[0])
+                step = pull_of(kind, -b[0])
                 if kind == SQUARED_HINGE:
                     step /= 1 + 2 * eta * origin * bias_rate
                 b[0] -= eta * bias_rate * origin * step
-            if averaging:
-                sigma += s
+            if model.A != NULL:
+                model.sigma += model.s
                 m += 1
                 for k in range(K):
                     b_sum[k] += b[k]
-    state[0], state[1], state[2], state[3] = s, sigma, m, t
+    state[0], state[1], state[2], state[3] = model.s, model.sigma, m, t
     state[4] += losses
     state[5] += mistakes
