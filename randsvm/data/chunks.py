@@ -46,6 +46,14 @@ class RawChunk:
             self.values[first:last],
         )
 
+    def __getitem__(self, rows: np.ndarray) -> RawChunk:
+        """Some rows, in memory of their own."""
+        begins = self.indptr[rows]
+        lengths = self.indptr[rows + 1] - begins
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        at = np.arange(indptr[-1]) + np.repeat(begins - indptr[:-1], lengths)
+        return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at])
+
 
 def joined(parts: Sequence[RawChunk]) -> RawChunk:
     """One after the other, in memory of their own."""
@@ -81,6 +89,9 @@ class RamStore:
 
     def read(self, number: int) -> RawChunk:
         return self.chunks[number]
+
+    def labels(self, number: int) -> np.ndarray:
+        return self.chunks[number].y
 
     def nonzeros(self, number: int) -> int:
         return len(self.chunks[number].values)
@@ -148,6 +159,11 @@ class FileStore:
         indices = np.frombuffer(buffer, np.int32, stored, 16 * m + 8)
         values = np.frombuffer(buffer, np.float32, nnz, 16 * m + 8 + 4 * stored)
         return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
+
+    def labels(self, number: int) -> np.ndarray:
+        """y of a chunk, in memory of its own."""
+        offset, m, *_ = self.entries[number]
+        return self._array(np.float64, m, offset)
 
     def nonzeros(self, number: int) -> int:
         return self.entries[number][2]

@@ -165,10 +165,11 @@ class Dataset:
 
     def labels_by_shard(self) -> Iterator[np.ndarray]:
         """y of the rows of each shard."""
-        return self.map(self._labels_of)
+        return self.map(self.labels_of)
 
-    def _labels_of(self, shard: Shard) -> np.ndarray:
-        y = self._labels(self.store.read(shard.number).y)
+    def labels_of(self, shard: Shard) -> np.ndarray:
+        """y of the rows of a shard, (m,) float64."""
+        y = self._labels(self.store.labels(shard.number))
         return self._chosen(shard.number, y)
 
     def _count_from(self, starts: np.ndarray) -> None:
@@ -277,14 +278,28 @@ class Dataset:
             wanted = rows[shard.within(rows)]
             if not len(wanted):
                 return None
-            chunk, local = self.chunk(shard.number), wanted - shard.start
-            return Points(wanted, self._features(chunk.X[local]), chunk.y[local])
+            X, y = self._rows_of(shard, wanted - shard.start)
+            return Points(wanted, self._features(X), y)
 
         parts = [part for part in self.map(gather) if part is not None]
         if not parts:
             empty = sparse.csr_matrix((0, self.d), dtype=np.float32)
             return Points(rows, empty, np.empty(0))
         return Points.concatenate(parts)
+
+    def _rows_of(self, shard: Shard, local: np.ndarray) -> tuple[sparse.csr_matrix, np.ndarray]:
+        """X, without `mapping`, and y of some rows of a shard."""
+        raw = self.store.read(shard.number)
+        if self.chosen is not None:
+            stored = self.chosen[self.stored[shard.number] : self.stored[shard.number + 1]]
+            local = np.flatnonzero(stored)[local]
+        part = raw[local]
+        self.traffic.add(part.nbytes)
+        return self._scaled(self._matrix(part)), self._labels(part.y)
+
+    def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:
+        """X of all rows of a shard, in this view's features."""
+        return self._features(self.chunk(shard.number).X)
 
     def sample(self, draw: Draw, m: int) -> np.ndarray:
         """Row numbers of a uniform sample of m rows, ascending; (min(m, n),) int64."""
@@ -310,7 +325,7 @@ class Dataset:
 
         def smallest(shard: Shard) -> dict[float, Smallest]:
             keys = draw.keys(shard.start, shard.stop)
-            y, found = self._labels_of(shard), {}
+            y, found = self.labels_of(shard), {}
             for label in np.unique(y):
                 local_rows = np.flatnonzero(y == label)
                 found[label] = Smallest.of(m, local_rows + shard.start, keys[local_rows])

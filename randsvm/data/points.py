@@ -19,41 +19,90 @@ class Points:
     rows : (m,) int64, row numbers in D
     X : (m, d) CSR float32, columns are positions in D's sorted feature indices
     y : (m,) float64, labels as the task sees them (-1/+1 for classification)
-    u : (m,) float64, decision values without b, where a scan has filled them in
+    u, beta : (m,) float64, decision values without b and coefficients, where a scan has filled
+    them in
     """
 
     rows: np.ndarray
     X: sparse.csr_matrix
     y: np.ndarray
     u: np.ndarray | None = None
+    beta: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, chosen: np.ndarray) -> Points:
-        u = None if self.u is None else self.u[chosen]
-        return Points(self.rows[chosen], self.X[chosen], self.y[chosen], u)
-
-    def __add__(self, other: Points) -> Points:
-        """The rows of both, in ascending order (no row may be in both)."""
-        both = Points.concatenate([self, other])
-        return both[np.argsort(both.rows, kind="stable")]
-
-    def without(self, rows: np.ndarray) -> Points:
-        return self[np.flatnonzero(~np.isin(self.rows, rows))]
-
-    def first(self, m: int) -> Points:
-        return self[np.arange(max(0, min(m, len(self))))]
+        u, beta = (None if of is None else of[chosen] for of in (self.u, self.beta))
+        return Points(self.rows[chosen], self.X[chosen], self.y[chosen], u, beta)
 
     @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:
-        """One after the other, whatever the order of rows; u only if every part has it."""
+        """One after the other, whatever the order of rows; without u and beta."""
         if len(parts) == 1:
             return parts[0]
-        values = [p.u for p in parts if p.u is not None]
         return Points(
             np.concatenate([p.rows for p in parts]),
             sparse.vstack([p.X for p in parts], format="csr"),
             np.concatenate([p.y for p in parts]),
-            np.concatenate(values) if len(values) == len(parts) else None,
         )
+
+
+class Gathered:
+    """Rows of D that were fetched once, kept for the next time: working sets ask for the same rows
+    again and again, and the support vectors of a model are among them.
+
+    Arrays grow by doubling.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.count = 0
+        # Row numbers, ascending, and which of the rows here each is.
+        self._rows = np.empty(0, np.int64)
+        self._place = np.empty(0, np.int64)
+        self._y = np.empty(0)
+        self._ends = np.zeros(1, np.int64)
+        self._indices = np.empty(0, np.int32)
+        self._values = np.empty(0, np.float32)
+
+    def missing(self, rows: np.ndarray) -> np.ndarray:
+        """Those of the rows that are not here yet."""
+        at = np.searchsorted(self._rows, rows)
+        here = np.zeros(len(rows), bool)
+        inside = at < len(self._rows)
+        here[inside] = self._rows[at[inside]] == rows[inside]
+        return rows[~here]
+
+    def add(self, points: Points) -> None:
+        """points: rows that are not here yet, ascending."""
+        m, nnz = self.count, int(self._ends[self.count])
+        at = np.searchsorted(self._rows, points.rows)
+        self._rows = np.insert(self._rows, at, points.rows)
+        self._place = np.insert(self._place, at, np.arange(m, m + len(points)))
+        self._y = _with_room(self._y, m, points.y)
+        self._ends = _with_room(self._ends, m + 1, nnz + points.X.indptr[1:].astype(np.int64))
+        self._indices = _with_room(self._indices, nnz, points.X.indices)
+        self._values = _with_room(self._values, nnz, points.X.data)
+        self.count += len(points)
+
+    def points(self, rows: np.ndarray) -> Points:
+        """Rows that are here, as Points in the order asked for."""
+        at = self._place[np.searchsorted(self._rows, rows)]
+        begins, lengths = self._ends[at], self._ends[at + 1] - self._ends[at]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        every = np.arange(indptr[-1]) + np.repeat(begins - indptr[:-1], lengths)
+        shape = (len(rows), self.columns)
+        X = sparse.csr_matrix((self._values[every], self._indices[every], indptr), shape=shape)
+        return Points(rows, X, self._y[at])
+
+
+def _with_room(array: np.ndarray, used: int, more: np.ndarray) -> np.ndarray:
+    """The array with `more` behind what is used of it, made twice as long where it is full."""
+    needed = used + len(more)
+    if needed > len(array):
+        grown = np.empty(max(needed, 2 * len(array)), array.dtype)
+        grown[:used] = array[:used]
+        array = grown
+    array[used:needed] = more
+    return array

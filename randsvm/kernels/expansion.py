@@ -12,9 +12,9 @@ they are made, by compiled code. Knows nothing of files, tasks or solutions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -74,17 +74,35 @@ class Space:
             return _augment(X.X, np.ones(len(left)), left, self.dtype)
         return X.X, left.astype(self.dtype)
 
+    def pieces(self, X: Matrix, extra: np.ndarray | None = None) -> Iterator[Piece]:
+        """The rows of X laid out for sums, a few at a time: those of a piece stay in the cache."""
+        d = max(X.shape[1], 1)
+        size = max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.compiled(d) else BLOCK_ROWS
+        # Many pieces are laid out at a time: for a few centres that costs more than their kernel.
+        for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
+            rows = self.rows(X[part], None if extra is None else extra[part])
+            for at in slices(len(rows.norms), size):
+                place = slice(part.start + at.start, part.start + at.stop)
+                yield place, self.prepared(rows[at]), float(rows.norms[at].max())
+
+    def compiled(self, d: int) -> bool:
+        """Whether sums over rows of d features are compiled."""
+        fits = d <= PANEL_FEATURES
+        return self.kernel.name == "rbf" and self.dtype is np.float32 and self.dense and fits
+
     def centres(self, Z: Rows) -> _DenseCentres | _SparseCentres:
         """Rows for the right side of a block."""
         return _DenseCentres(self, Z) if self.dense else _SparseCentres(self, Z)
 
     def part(self, Z: Rows, beta: np.ndarray) -> _Panels | _Block:
         """A part of an expansion. beta : (m,) or (m, K) float64, of the centres Z."""
-        compiled = self.kernel.name == "rbf" and self.dtype is np.float32 and self.dense
-        few = Z.X.shape[1] <= PANEL_FEATURES and beta[0].size <= PANEL_COLUMNS
-        if compiled and few:
+        if self.compiled(Z.X.shape[1]) and beta[0].size <= PANEL_COLUMNS:
             return _Panels(_DenseCentres(self, Z).rows, beta)
         return _Block(self, self.centres(Z), beta.astype(self.dtype))
+
+
+# Rows laid out for sums: which they are, as `prepared`, and their largest squared norm.
+Piece: TypeAlias = "tuple[slice, Any, float]"
 
 
 @dataclass(frozen=True)
@@ -156,25 +174,19 @@ class Expansion:
         if self.space.kernel.name == "linear":
             return X @ self.weights
         u = np.zeros((X.shape[0], *self.sums))
-        if not self.parts:
-            return u
-        size = self.parts[0].rows
-        buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.space.dtype)
-        # Many blocks are laid out at a time: for a few centres that costs more than their kernel.
-        blocks = max(1, LAID_OUT // (size * max(X.shape[1], 1)))
-        for part in slices(X.shape[0], blocks * size):
-            rows = self.space.rows(X[part], None if extra is None else extra[part])
-            for at in slices(len(rows.norms), size):
-                prepared, largest = self.space.prepared(rows[at]), float(rows.norms[at].max())
-                for each in self.parts:
-                    each.add(u[part][at], prepared, largest, buffer)
+        self.add(u, self.space.pieces(X, extra))
         return u
+
+    def add(self, u: np.ndarray, pieces: Iterable[Piece]) -> None:
+        """u += their sums, for rows that the Space has laid out; not for the linear kernel."""
+        buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.space.dtype)
+        for at, prepared, largest in pieces:
+            for each in self.parts:
+                each.add(u[at], prepared, largest, buffer)
 
 
 class _Block:
     """Kernel values as a block in the cache: product, finish, and product with beta."""
-
-    rows = BLOCK_ROWS  # of one call at the most
 
     def __init__(
         self, space: Space, centres: _DenseCentres | _SparseCentres, beta: np.ndarray
@@ -183,10 +195,11 @@ class _Block:
 
     def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> None:
         """u += their sums for prepared rows, whose largest squared norm is given."""
-        block = buffer[: len(u) * len(self.beta)].reshape(len(u), -1)
-        self.centres.arguments(rows, block)
-        self.kernel.finish(block, largest)
-        u += block @ self.beta
+        for at in slices(len(u), BLOCK_ROWS):
+            block = buffer[: (at.stop - at.start) * len(self.beta)].reshape(at.stop - at.start, -1)
+            self.centres.arguments(rows if len(u) <= BLOCK_ROWS else rows[at], block)
+            self.kernel.finish(block, largest)
+            u[at] += block @ self.beta
 
 
 class _Panels:
@@ -194,7 +207,6 @@ class _Panels:
 
     def __init__(self, centres: np.ndarray, beta: np.ndarray) -> None:
         m, d = centres.shape
-        self.rows = max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d))
         count = -(-m // PANEL_CENTRES)
         # Filled up with a centre that is there: 0 times the infinity of a large row would be nan.
         padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
@@ -241,17 +253,22 @@ def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> 
     return out
 
 
-def gram(space: Space, X: sparse.csr_matrix) -> Iterator[tuple[slice, slice, np.ndarray]]:
-    """K(x_i, x_j) of every pair of rows, block by block: rows i, columns j with j not before i, and
-    their values in memory that the next block reuses."""
+def gram(space: Space, X: sparse.csr_matrix) -> np.ndarray:
+    """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision."""
     rows = space.rows(X)
-    parts = list(slices(len(rows.norms), GRAM_ROWS))
+    m = len(rows.norms)
+    parts = list(slices(m, GRAM_ROWS))
     centres = [space.centres(rows[j]) for j in parts]
+    K: np.ndarray = np.empty((m, m), np.float32)
     buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, space.dtype)
     for number, i in enumerate(parts):
-        prepared, m = space.prepared(rows[i]), i.stop - i.start
+        prepared = space.prepared(rows[i])
         for j, columns in zip(parts[number:], centres[number:], strict=True):
-            block = buffer[: m * (j.stop - j.start)].reshape(m, -1)
+            block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
             columns.arguments(prepared, block)
-            space.kernel.finish(block)
-            yield i, j, block
+            space.kernel.finish(block, float(rows.norms[i].max()))
+            K[i, j] = block
+            K[j, i] = block.T
+    if space.kernel.name == "rbf":
+        np.fill_diagonal(K, 1.0)
+    return K

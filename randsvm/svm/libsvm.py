@@ -1,16 +1,16 @@
-"""The only room with libsvm: one subproblem in, one solution out.
+"""The only file with libsvm: rows or kernel values in, coefficients out.
 
-Works on the C library that the libsvm-official bindings load, with node arrays built by numpy.
+Calls the C library that the libsvm-official bindings load. Knows LIBSVM's own problems only.
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,141 +18,104 @@ import randsvm.svm._solver as _solver
 from randsvm.arrays import squared_norms
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError
-from randsvm.events import Notice, result_of, tell_once
-from randsvm.kernels.expansion import Space, gram, prefers_dense
+from randsvm.events import result_of
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
-from randsvm.parameters.run import MEGABYTE
 from randsvm.parameters.svm import KERNEL_NAMES
-from randsvm.svm.tasks import task_of
+
+# LIBSVM's numbers.
+C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3
+SVM_TYPES = {"svc": C_SVC, "one-class": ONE_CLASS, "svr": EPSILON_SVR}
+PRECOMPUTED = 4
 
 # struct svm_node { int index; double value; }
 NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)
+NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
-
-# LIBSVM's number for epsilon-SVR, the form that takes a linear term.
-EPSILON_SVR = 3
-
+# Pseudo-rows behind the rows of a Gram matrix.
+EXTRA = 3
 # LIBSVM ends a solve after so many iterations, or so many for each of its variables.
 MOST_ITERATIONS = 10_000_000
 MOST_FOR_EACH = 100
-REMEDY = "scale the features, or lower -c"
-NOT_SOLVED = (
-    f"LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: {REMEDY}"
-)
 
-# Up to so many rows LIBSVM is given its kernel values ready made: 8 bytes each, 64 MB in all,
-# whatever --memory says, so that no resource changes a byte of a model.
-GRAM_MOST = 2892
-PRECOMPUTED = 4
-# The values between the two extra rows of Gram, relative to all others of theirs together.
-HOLD = 1000.0
-
+MEGABYTE = 1 << 20
 # LIBSVM keeps kernel values as float32.
 LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
-@dataclass
-class Nodes:
-    """Rows as LIBSVM reads them. Keeps alive the memory that `pointers` points into.
+class Outcome(NamedTuple):
+    """What LIBSVM found: alpha (variables,) float64 in the order in which it was given them, and
+    how many iterations it took. ended: not by its limit of iterations."""
 
-    space : (nnz + m,) NODE; pointers : (m,) uint64 addresses of the rows' first nodes.
-    """
+    alpha: np.ndarray
+    iterations: int
+    ended: bool
 
-    space: np.ndarray
-    pointers: np.ndarray
-
-    @staticmethod
-    def of(points: Points) -> Nodes:
-        X, m = points.X, len(points)
-        indptr = X.indptr.astype(np.int64)
-        space = np.empty(X.nnz + m, NODE)
-        ends = indptr[1:] + np.arange(m)
-        occupied = np.ones(len(space), bool)
-        occupied[ends] = False
-        space["index"][occupied] = X.indices + 1
-        space["value"][occupied] = X.data
-        space["index"][ends] = END_OF_ROW
-        space["value"][ends] = 0.0
-        starts = indptr[:-1] + np.arange(m)
-        return Nodes(space, (space.ctypes.data + starts * NODE.itemsize).astype(np.uint64))
+    @property
+    def positive(self) -> Outcome:
+        """The same without the labels' signs."""
+        return self._replace(alpha=np.abs(self.alpha))
 
 
-# Memory of Gram matrices that nobody uses now: new pages cost as much as the values in them.
+# Calls its argument, in which LIBSVM works, and returns what that returns: in another thread, say.
+Caller = Callable[[Callable[[], Outcome]], Outcome]
+
+# Memory of layouts that nobody uses now: new pages cost as much as the values in them.
 _spare: list[np.ndarray] = []
 
 
 @dataclass
-class Gram:
-    """Kernel values of m rows, as LIBSVM reads a precomputed kernel; `close` gives its memory back.
+class Layout:
+    """Kernel values of some variables and of EXTRA pseudo-rows behind them, as LIBSVM reads a
+    precomputed kernel; `close` gives the memory back.
 
-    values : (pairs of rows, m + 3, 2) float64. LIBSVM wants a node of 16 bytes for each value and
-    never looks at the index in its first half, so the nodes of two rows lie in between each
-    other. Node 0 of a row is its own number, from 1. pointers : (m + 2,) uint64, see Nodes.
+    values : (pairs of rows, rows + 1, 2) float64. LIBSVM wants a node of 16 bytes for each value
+    and never looks at the index in its first half, so the nodes of two rows lie in between each
+    other: 8 bytes a value. Node 0 of a row is its own number, from 1.
+    starts : (rows,) uint64 addresses of the rows' first nodes. A row may be given to LIBSVM more
+    than once: what tells variables apart is their place in the list of pointers.
 
-    Two extra rows at the end give C-SVC the linear term that it does not have, see `lean`.
+    LIBSVM reads K(i, j) from row i and keeps each row by itself, so that the matrix need not be
+    symmetric: the values that a pseudo-row has with the others are in its own row only, and all
+    others have 0 in its column. Where it stays at a bound nobody can tell.
     """
 
     buffer: np.ndarray
     values: np.ndarray
-    pointers: np.ndarray
+    starts: np.ndarray
 
     @staticmethod
-    def of(points: Points, problem: Problem) -> Gram:
-        X, m = points.X, len(points) + 2
-        pairs = -(-m // 2)
-        size = 1 + pairs * (m + 1) * 2
+    def of(K: np.ndarray, index: np.ndarray) -> Layout:
+        """K : (m, m) float32; index : (variables,) the row of K that each variable has.
+
+        In the order in which LIBSVM is going to read them: where the rows that it begins with
+        lie next to each other it is three to four times as fast (2,000 rows do not fit a cache).
+        """
+        variables = len(index)
+        rows = variables + EXTRA
+        pairs = -(-rows // 2)
+        size = 1 + pairs * (rows + 1) * 2
         buffer = _spare.pop() if _spare else np.empty(0)
         if len(buffer) < size:
             buffer = np.empty(size)
-        values = buffer[1:size].reshape(pairs, m + 1, 2)
-        rows = np.arange(m)
+        values = buffer[1:size].reshape(pairs, rows + 1, 2)
+        number = np.arange(rows)
         # The value is the second half of a node, which begins 8 bytes before it.
-        starts = buffer.ctypes.data + (rows // 2) * (m + 1) * NODE.itemsize + (rows % 2) * 8
+        starts = buffer.ctypes.data + (number // 2) * (rows + 1) * NODE_BYTES + (number % 2) * 8
         values[:, 0] = np.arange(1, 2 * pairs + 1).reshape(pairs, 2)
-        if m % 2:
-            values[-1, :, 1] = 0.0  # nobody's row, but `times` goes over it
-        matrix = Gram(buffer, values, starts.astype(np.uint64))
-        dense = prefers_dense(m, X.shape[1], X.nnz)
-        for i, j, block in gram(Space(Kernel.of(problem), dense, None, np.float64), X):
-            matrix._fill(i, j, block)
-            if i != j:
-                matrix._fill(j, i, block.T)
-        matrix.lean(np.zeros(len(points)))
-        return matrix
+        values[:, 1 + variables :] = 0.0
+        _solver.lay_out(K, index.astype(np.int32), values)
+        return Layout(buffer, values, starts.astype(np.uint64))
 
-    def _fill(self, i: slice, j: slice, block: np.ndarray) -> None:
-        # i begins with the first row of a pair.
-        into = self.values[i.start // 2 : -(-i.stop // 2), 1 + j.start : 1 + j.stop]
-        into[: -(-len(block) // 2), :, 0] = block[0::2]
-        into[: len(block) // 2, :, 1] = block[1::2]
+    @property
+    def variables(self) -> int:
+        return len(self.starts) - EXTRA
 
-    def lean(self, h: np.ndarray) -> bool:
-        """Make C-SVC minimise 1/2 a' Q a - sum a_i + C sum_i y_i h_i a_i; whether h, (m,) float64,
-        is small enough for that.
-
-        The labels of the extra rows are 1 and -1. Their values hold both at alpha = C, where
-        their part in the gradient of row i is C y_i h_i: the first has h_i as the float32 that
-        LIBSVM keeps, the second what is left of it, negative. With one another they are not
-        positive semidefinite: neither ever leaves its bound, to which LIBSVM's first step takes
-        both (among equals it picks the last).
-        """
-        m, hold = len(h), HOLD * (1 + float(np.abs(h).sum()))
-        if not hold < LARGEST_VALUE:
-            return False
-        first = h.astype(np.float32).astype(np.float64)
-        for row, values, corner in ((m, first, (-hold, hold)), (m + 1, first - h, (hold, -hold))):
-            values = np.append(values, corner)
-            self.values[row // 2, 1:, row % 2] = values
-            # The same as a column, over pairs of rows.
-            self.values[:, 1 + row] = np.resize(values, (len(self.values), 2))
-        return True
-
-    def times(self, beta: np.ndarray) -> np.ndarray:
-        """K beta, (m,) float64."""
-        # A product of matrices for each pair of rows; einsum takes seven times as long.
-        sums = np.matmul(np.concatenate([[0.0], beta, [0.0, 0.0]])[None], self.values)
-        return sums.ravel()[: len(beta)]
+    def set_extra(self, number: int, values: np.ndarray, extra: Sequence[float]) -> None:
+        """The values of pseudo-row `number`, (variables,) with the variables and (EXTRA,) with
+        the pseudo-rows."""
+        row = self.variables + number
+        self.values[row // 2, 1:, row % 2] = np.append(values, extra)
 
     def close(self) -> None:
         _spare.append(self.buffer)
@@ -168,64 +131,53 @@ class _Library:
         self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
         self.hear = svm.PRINT_STRING_FUN(_solver.HEAR)
 
-    def parameter(self, problem: Problem, tolerance: float, epsilon: float | None, m: int) -> Any:
-        """epsilon None: the task itself, over m rows; else epsilon-SVR with this epsilon."""
+    def parameter(self, svm_type: int, variables: int, tolerance: float) -> Any:
         # Not by its constructor: that changes for all threads where LIBSVM prints.
         parameter = self.svm.svm_parameter.__new__(self.svm.svm_parameter)
-        parameter.svm_type = task_of(problem).svm_type if epsilon is None else EPSILON_SVR
-        parameter.kernel_type = KERNEL_NAMES.index(problem.kernel)
-        parameter.degree = problem.degree
-        parameter.gamma = problem.gamma
-        parameter.coef0 = problem.coef0
-        # A bound is weight times C. In the form of an epsilon-SVR there is one: no rows are
-        # frozen where there are two.
-        parameter.C = 1.0 if epsilon is None else problem.bounds[0]
-        if epsilon is None:
-            parameter.nr_weight = 2
-            parameter.weight_label = (ctypes.c_int * 2)(1, -1)
-            parameter.weight = (ctypes.c_double * 2)(*problem.bounds)
-        parameter.p = epsilon or 0.0
-        # The bound on alpha is 1 / (nu n) for the whole data set, whatever the subset.
-        parameter.nu = min(1.0, problem.total / m) if problem.total else 0.5
-        parameter.cache_size = problem.kernel_cache
+        parameter.svm_type = svm_type
+        parameter.kernel_type = PRECOMPUTED
+        # Room for all values: LIBSVM takes memory as it comes to need it.
+        parameter.cache_size = variables * (variables * 4 + 64) / MEGABYTE + 1
         parameter.eps = tolerance
-        parameter.shrinking = int(problem.shrinking)
+        parameter.shrinking = 1
         return parameter
 
-    def rows(self, nodes: Nodes | Gram, targets: np.ndarray) -> Any:
+    def train(self, parameter: Any, pointers: np.ndarray, labels: np.ndarray) -> Outcome:
+        """pointers : (variables,) uint64 addresses of rows; labels : (variables,) float64."""
         # The bindings' constructor walks the rows in Python; this sets the same three fields.
-        data = self.svm.svm_problem.__new__(self.svm.svm_problem)
-        data.l = len(targets)
-        data.y = targets.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
-        row = ctypes.POINTER(ctypes.POINTER(self.svm.svm_node))
-        data.x = nodes.pointers.ctypes.data_as(row)
-        return data
-
-    def train(self, data: Any, parameter: Any) -> tuple[np.ndarray, float, bool]:
-        """Returns beta (m,) float64, zero where a row is no support vector, b = -rho, and whether
-        LIBSVM came to an end before its most iterations."""
-        # The setting is of the calling thread. LIBSVM's loops over one kernel column are too
-        # short for OpenMP: where the other cores are busy, its spinning threads cost a factor 10.
+        problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
+        problem.l = len(labels)
+        problem.y = labels.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+        problem.x = pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(self.svm.svm_node)))
+        # The setting is of the calling thread. LIBSVM's loops over one kernel row are too short
+        # for OpenMP: where the other cores are busy, its spinning threads cost a factor 10.
         if self.one_thread is not None:
             self.one_thread(1)
-        complaint = self.svm.libsvm.svm_check_parameter(data, parameter)
+        complaint = self.svm.libsvm.svm_check_parameter(problem, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
         # Where it prints is global in LIBSVM: left alone it prints to stdout, where results go.
         self.svm.libsvm.svm_set_print_string_function(self.hear)
-        handle = self.svm.libsvm.svm_train(data, parameter)
-        variables = data.l * (2 if parameter.svm_type == EPSILON_SVR else 1)
-        ended = _solver.iterations() < max(MOST_ITERATIONS, MOST_FOR_EACH * variables)
+        handle = self.svm.libsvm.svm_train(problem, parameter)
+        iterations = _solver.iterations()
+        variables = len(labels) * (2 if parameter.svm_type == EPSILON_SVR else 1)
         try:
-            model, beta = handle.contents, np.zeros(data.l)
-            assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
-            if model.l:
-                # 1-based, grouped by class.
-                at = np.ctypeslib.as_array(model.sv_indices, (model.l,)) - 1
-                beta[at] = np.ctypeslib.as_array(model.sv_coef[0], (model.l,))
-            return beta, -float(model.rho[0]), ended
+            alpha = _coefficients(handle.contents, len(labels))
         finally:
             self.svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
+        ended = iterations < max(MOST_ITERATIONS, MOST_FOR_EACH * variables)
+        return Outcome(alpha, iterations, ended)
+
+
+def _coefficients(model: Any, variables: int) -> np.ndarray:
+    """The model's rho is not looked at: where nothing is free it may be infinite."""
+    assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
+    alpha = np.zeros(variables)
+    if model.l:
+        # 1-based, grouped by class.
+        at = np.ctypeslib.as_array(model.sv_indices, (model.l,)) - 1
+        alpha[at] = np.ctypeslib.as_array(model.sv_coef[0], (model.l,))
+    return alpha
 
 
 _library: _Library | None = None
@@ -238,35 +190,119 @@ def _load_library() -> _Library:
     return _library
 
 
-def memory_of(rows: int, nonzeros: float, problem: Problem) -> int:
-    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most: the
-    rows as LIBSVM reads them, and its kernel cache."""
-    laid_out = 8 * rows if rows <= GRAM_MOST else NODE.itemsize * (nonzeros + 1)
-    columns = rows if problem.task == "svr" else 2 * rows
-    return int(rows * laid_out + min(problem.kernel_cache * MEGABYTE, 4 * rows * columns))
+def at_once(work: Callable[[], Outcome]) -> Outcome:
+    """The plain way to call LIBSVM: in this thread."""
+    return work()
 
 
-def solve(
-    rows: Nodes | Gram,
-    y: np.ndarray,
-    problem: Problem,
-    tolerance: float,
-    epsilon: float | None = None,
-) -> tuple[np.ndarray, float]:
-    """One call of LIBSVM over the first len(y) rows. y: labels, or targets of an epsilon-SVR if
-    `epsilon`. Returns beta (len(y),) and b."""
+def one_class(
+    layout: Layout, rows: np.ndarray, total: float, tolerance: float, call: Caller = at_once
+) -> Outcome:
+    """min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
+
+    rows : (variables,) of the layout. LIBSVM begins with a = 1 for the first int(total) of them,
+    what remains for the next one, and 0 for the others.
+    """
     library = _load_library()
-    y = np.ascontiguousarray(y, np.float64)
-    data = library.rows(rows, y)
-    parameter = library.parameter(problem, tolerance, epsilon, len(y))
-    if isinstance(rows, Gram):
-        parameter.kernel_type = PRECOMPUTED
-    beta, b, ended = _in_daemon_thread(lambda: library.train(data, parameter), (rows, y))
-    if not ended:
-        tell_once("iterations of LIBSVM", Notice(NOT_SOLVED))
-    if not (np.isfinite(beta).all() and math.isfinite(b)):
-        raise ParameterError(f"LIBSVM finds no finite solution on this data: {REMEDY}")
-    return beta, b
+    parameter = library.parameter(ONE_CLASS, len(rows), tolerance)
+    parameter.nu = _nu(total, len(rows))
+    labels = np.ones(len(rows))
+    pointers = layout.starts[rows]
+    return call(lambda: library.train(parameter, pointers, labels).positive)
+
+
+def _nu(total: float, count: int) -> float:
+    """The nu whose product with count, in float64, is nearest to total."""
+    nu = total / count
+    near = [nu, np.nextafter(nu, 0.0), np.nextafter(nu, 2.0)]
+    return float(min(near, key=lambda each: abs(each * count - total)))
+
+
+def c_svc(
+    layout: Layout,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    bounds: tuple[float, float],
+    tolerance: float,
+    call: Caller = at_once,
+) -> Outcome:
+    """min 1/2 a' Q a - sum a,  Q_ij = y_i y_j K_ij,  sum y_i a_i = 0, from a = 0 on.
+
+    rows, labels y : (variables,), -1 or 1, at least one of each; 0 <= a <= bounds[0] where y is 1,
+    bounds[1] where it is -1.
+    """
+    library = _load_library()
+    parameter = library.parameter(C_SVC, len(rows), tolerance)
+    parameter.C = 1.0
+    parameter.nr_weight = 2
+    parameter.weight_label = (ctypes.c_int * 2)(1, -1)
+    parameter.weight = (ctypes.c_double * 2)(*bounds)
+    labels = np.ascontiguousarray(labels, np.float64)
+    pointers = layout.starts[rows]
+    return call(lambda: library.train(parameter, pointers, labels).positive)
+
+
+# --- rows as they are ----------------------------------------------------------------------
+
+
+def whole(points: Points, problem: Problem, tolerance: float) -> tuple[np.ndarray, bool]:
+    """The task as LIBSVM has it over these rows alone: beta (m,) float64, and whether LIBSVM came
+    to an end before its most iterations. Of C-SVC with one class, beta = 0."""
+    y = points.y
+    if problem.task == "svc" and np.all(y == y[0]):
+        return np.zeros(len(y)), True
+    library = _load_library()
+    parameter = library.parameter(SVM_TYPES[problem.task], len(y), tolerance)
+    parameter.kernel_type = KERNEL_NAMES.index(problem.kernel)
+    parameter.degree = problem.degree
+    parameter.gamma = problem.gamma
+    parameter.coef0 = problem.coef0
+    if problem.task == "svc":
+        parameter.C = 1.0
+        parameter.nr_weight = 2
+        parameter.weight_label = (ctypes.c_int * 2)(1, -1)
+        parameter.weight = (ctypes.c_double * 2)(*problem.bounds)
+    else:
+        parameter.C = problem.bounds[0]
+    parameter.p = problem.epsilon
+    # The bound on alpha is 1 / (nu n) for the whole data set, whatever the subset.
+    parameter.nu = min(1.0, problem.total / len(y)) if problem.total else 0.5
+    parameter.cache_size = problem.kernel_cache
+    parameter.shrinking = int(problem.shrinking)
+    space, pointers = _nodes(points)
+    labels = np.ascontiguousarray(y, np.float64)
+    found = in_daemon_thread(lambda: library.train(parameter, pointers, labels), space)
+    if not np.isfinite(found.alpha).all():
+        raise ParameterError(
+            "LIBSVM finds no finite solution on this data: scale the features, or lower -c"
+        )
+    return found.alpha, found.ended
+
+
+def _nodes(points: Points) -> tuple[np.ndarray, np.ndarray]:
+    """Rows as LIBSVM reads them: (nnz + m,) NODE, and the (m,) uint64 addresses of their first
+    nodes."""
+    X, m = points.X, len(points)
+    indptr = X.indptr.astype(np.int64)
+    space = np.empty(X.nnz + m, NODE)
+    ends = indptr[1:] + np.arange(m)
+    occupied = np.ones(len(space), bool)
+    occupied[ends] = False
+    space["index"][occupied] = X.indices + 1
+    space["value"][occupied] = X.data
+    space["index"][ends] = END_OF_ROW
+    space["value"][ends] = 0.0
+    starts = indptr[:-1] + np.arange(m)
+    return space, (space.ctypes.data + starts * NODE_BYTES).astype(np.uint64)
+
+
+def memory_of(rows: int, nonzeros: float, problem: Problem, gram_most: int) -> int:
+    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most."""
+    if rows <= gram_most:
+        return 16 * rows * rows
+    columns = rows if problem.task == "svr" else 2 * rows
+    cache = min(problem.kernel_cache * MEGABYTE, 4 * rows * columns)
+    return int(rows * NODE_BYTES * (nonzeros + 1) + cache)
 
 
 def check_values(points: Points, problem: Problem) -> None:
@@ -280,7 +316,7 @@ def check_values(points: Points, problem: Problem) -> None:
             )
 
 
-def _in_daemon_thread(work: Any, memory: Any) -> Any:
+def in_daemon_thread(work: Callable[[], Outcome], memory: object = None) -> Outcome:
     """work() in a thread of its own, while this one tells that it waits and hears signals.
 
     ctypes releases the GIL. A process that ends waits for the threads of a pool, but not for a
@@ -288,7 +324,7 @@ def _in_daemon_thread(work: Any, memory: Any) -> Any:
     """
     future: Future[Any] = Future()
 
-    def run(memory: Any) -> None:
+    def run(memory: object) -> None:
         try:
             future.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread

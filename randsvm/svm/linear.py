@@ -10,7 +10,7 @@ import numpy as np
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.svm.scan import RowCounter
-from randsvm.svm.tasks import Svr
+from randsvm.svm.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Targets(Judge):
     solver = EPSILON_INSENSITIVE
 
     def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
-        task, value = Svr(epsilon=self.epsilon), f[:, 0]
+        task, value = Task((1.0, 1.0), self.epsilon), f[:, 0]
         loss = task.loss(y, value)
         return Verdict(loss, loss > 0, (y - value) ** 2)
 

@@ -16,16 +16,19 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import slices
-from randsvm.data.dataset import Dataset, Shard, random_subset
-from randsvm.data.points import Points
-from randsvm.data.sampling import Draw, Draws, Smallest
+from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.points import Gathered, Points
+from randsvm.data.sampling import Draw, Draws
+from randsvm.errors import ParameterError
 from randsvm.events import Progress, tell
-from randsvm.kernels.expansion import BLOCK_ROWS, Expansion, Space, prefers_dense
+from randsvm.kernels.expansion import BLOCK_ROWS, Expansion, Piece, Space, prefers_dense
+from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
-from randsvm.svm.collectors import Collector, UniformSample
-from randsvm.svm.solution import SV, Bound
-from randsvm.svm.tasks import Task, task_of
-from randsvm.svm.working_set import WorkingSet
+from randsvm.svm.collectors import Candidates, Collector, Pairs, Seen, collected
+from randsvm.svm.offset import Bends, Window
+from randsvm.svm.solution import SV, Certificate, Step
+from randsvm.svm.tasks import task_of
+from randsvm.svm.working_set import Choice, WorkingSet
 
 # Rows whose running decision value is kept in float64 as well, and compared after every scan.
 AUDIT_ROWS = 512
@@ -39,326 +42,335 @@ AUDIT_DRAW = 2**63
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """D(alpha) <= optimum <= P(w, b), for the whole of D.
-
-    primal P, dual D; certified False where the kernel is not positive semidefinite, and then
-    the two bound nothing.
-    """
-
-    primal: float
-    dual: float
-    certified: bool = True
-
-    @property
-    def gap(self) -> float:
-        """(P - D) / max(|P|, |D|), 0 if both are 0; nan if nothing is certified."""
-        if not self.certified:
-            return float("nan")
-        scale = max(abs(self.primal), abs(self.dual))
-        return (self.primal - self.dual) / scale if scale else 0.0
-
-
-@dataclass(frozen=True)
 class Violators:
-    """V: how many rows violate their KKT condition, a sample of them, and the certificate.
+    """V: how many rows violate their KKT condition, candidates for the next working set, and the
+    certificate.
 
-    Rows of the last working set are never in V. changed: coefficients that the scan brought in,
-    seconds: that it took; full_scan_seconds: what a scan of all support vectors from scratch would
-    have taken.
+    steepest: by how much the steepest rise exceeds the steepest fall, LIBSVM's measure of
+    optimality. changed: coefficients that the scan brought in, seconds: that it took;
+    full_scan_seconds: what a scan of all support vectors from scratch would have taken.
     """
 
-    scan: Scan
-    sample: Smallest
+    candidates: Candidates
     certificate: Certificate
+    steepest: float
     changed: int
     seconds: float
     full_scan_seconds: float
+    step: Step | None = None
 
     @property
     def count(self) -> int:
-        return self.sample.count
-
-    def draw(self, m: int) -> Points:
-        """m of the violators kept: the first in the collector's order, which for a uniform
-        sample is a random one."""
-        return self.refreshed(self.scan.D.points(self.sample.rows[:m]))
-
-    def refreshed(self, points: Points) -> Points:
-        """The same points with u of the solution scanned last."""
-        return self.scan.with_u(points)
+        return self.candidates.count
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What one shard reports; findings of consecutive shards add up."""
+class _Sums:
+    """What a shard reports before b is known; those of consecutive shards add up.
 
-    loss: float
-    violators: Smallest
-
-    def __add__(self, other: Findings) -> Findings:
-        return Findings(self.loss + other.loss, self.violators + other.violators)
-
-
-@dataclass
-class _Running:
-    """What a scan advances: u of every row under the solution `SV`.
-
-    u: one (rows,) float64 array per shard. space: how kernel blocks are laid out, and the
-    precision in which they are computed. audit: random rows, exact: u of them, (m,) float64,
-    from float64 kernel values.
+    norm: sum beta u, linear: see Task.linear. rows, beta: the support vectors.
     """
 
-    u: list[np.ndarray]
-    space: Space
-    audit: Points
-    exact: np.ndarray
-    SV: SV | None = None
+    norm: float
+    linear: float
+    rows: list[np.ndarray]
+    beta: list[np.ndarray]
+    bends: Bends
+
+    def __add__(self, other: _Sums) -> _Sums:
+        return _Sums(
+            self.norm + other.norm,
+            self.linear + other.linear,
+            self.rows + other.rows,
+            self.beta + other.beta,
+            self.bends + other.bends,
+        )
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What a shard reports once b is known."""
+
+    loss: float
+    candidates: Candidates
+
+    def __add__(self, other: _Findings) -> _Findings:
+        return _Findings(self.loss + other.loss, self.candidates + other.candidates)
 
 
 class Scan:
-    """Passes over D, and the running values that they advance: u of every row of D.
+    """Passes over D, and the running values that they advance: u and beta of every row of D.
 
-    One for each problem over D; the running values are made with the first scan.
+    One for each problem over D. layout_bytes: memory for rows that stay laid out from one pass to
+    the next; which rows fit changes the time and no result.
     """
 
-    def __init__(self, D: Dataset) -> None:
-        self.D = D
-        self._running: _Running | None = None
+    def __init__(self, D: Dataset, problem: Problem, seed: int, layout_bytes: int = 0) -> None:
+        self.D, self.problem = D, problem
+        self.task, self.kernel = task_of(problem), Kernel.of(problem)
+        self.layout_bytes = layout_bytes
+        self.gathered = Gathered(D.d)
+        audit = D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
+        self.audit, self.space = self._space(D.points(audit))
+        self.exact = np.zeros(len(audit))
+        self.u = [np.zeros(shard.stop - shard.start) for shard in D.shards]
+        self.beta = [np.zeros(shard.stop - shard.start) for shard in D.shards]
+        self.b, self.width = 0.0, np.inf
+        self._layouts: dict[int, list[Piece]] = {}
+        self._lock = threading.Lock()
 
-    def violators(
-        self,
-        SV: SV,
-        outside: Points,
-        keep: int,
-        rng: Draws,
-        choose: Callable[[int, Draw], Collector] = UniformSample,
+    def _space(self, audit: Points) -> tuple[Points, Space]:
+        """How rows are laid out: in float32 where its rounding is small from the start."""
+        D = self.D
+        dense = prefers_dense(D.n, D.d, D.nnz)
+        centre = None
+        if dense and self.kernel.name == "rbf":
+            centre = np.asarray(audit.X.mean(axis=0), np.float64).ravel()
+        space = Space(self.kernel, dense, centre, np.float32)
+        if self.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT >= FLOAT32_LIMIT:
+            space = replace(space, dtype=np.float64)
+        return audit, space
+
+    # --- what algorithms ask ---------------------------------------------------------------
+
+    def points(self, rows: np.ndarray) -> Points:
+        """Rows of D, ascending, with their running u and beta."""
+        missing = self.gathered.missing(rows)
+        if len(missing):
+            self.gathered.add(self.D.points(missing))
+        return replace(
+            self.gathered.points(rows), u=self._at(self.u, rows), beta=self.beta_of(rows)
+        )
+
+    def beta_of(self, rows: np.ndarray) -> np.ndarray:
+        return self._at(self.beta, rows)
+
+    def after(
+        self, step: Step, collector: Collector, tolerance: float | None = None
     ) -> tuple[SV, Violators]:
-        """The solution with its u, and V(D, SV) without the rows of `outside`, the last working
-        set.
+        """Make the step, and look at D: the solution with its b, and V.
 
-        Keeps `keep` violators, a uniform sample unless `choose` is another collector. Advances u
-        by the coefficients that changed since the last scan, unless starting anew is cheaper.
-        Where no unbounded support vector determines b, the solution comes back with the b of
-        least P.
+        Advances u by the coefficients that changed, unless starting anew is cheaper. b is the one
+        of least P. tolerance: of the KKT conditions, the problem's where it is None.
         """
-        return self._scanned(SV, outside, choose(keep, rng.next()), rng)
+        began = time.perf_counter()
+        points = step.points
+        assert points.beta is not None
+        self._put(points.rows, step.beta)
+        at = np.flatnonzero(step.beta != points.beta)
+        support = self._support()
+        if len(at) < len(support):
+            self.advance(points.X[at], step.beta[at] - points.beta[at])
+        else:
+            self._afresh(support)
+        SV, V = self.look(collector, tolerance)
+        seconds = full = time.perf_counter() - began
+        if self.kernel.name != "linear":  # which is one vector, however many support vectors it has
+            full *= len(SV) / max(len(at), 1)
+        return SV, replace(V, changed=len(at), seconds=seconds, full_scan_seconds=full, step=step)
 
-    def evaluate(self, SV: SV, rng: Draws) -> Violators:
+    def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
+        """The solution as it is, and V."""
+        tolerance = self.problem.tolerance if tolerance is None else tolerance
+        window = Window.around(self.b, self.width)
+        sums = self._reduced(lambda shard: self._sums(shard, window))
+        b = sums.bends.minimum(self.task.total, window)
+        while b is None:
+            window = window.wider()
+            bends = self._reduced(lambda shard, window=window: self._bends(shard, window))
+            b = bends.minimum(self.task.total, window)
+        self.b, self.width = b, 4 * abs(b - self.b) + tolerance
+        found = self._reduced(lambda shard: self._findings(shard, b, tolerance, collector))
+        certificate = Certificate(
+            sums.norm / 2 + found.loss + self.task.total * b,
+            sums.linear - sums.norm / 2,
+            self.problem.positive_semidefinite,
+        )
+        SV_ = SV(np.concatenate(sums.rows), np.concatenate(sums.beta), b, self.problem)
+        steepest = [side.keys[:1] for side in (found.candidates.rising, found.candidates.falling)]
+        violation = -float(sum(key[0] for key in steepest)) if all(map(len, steepest)) else 0.0
+        return SV_, Violators(found.candidates, certificate, violation, 0, 0.0, 0.0)
+
+    def evaluate(self, SV: SV) -> Violators:
         """V and the certificate of SV from scratch: no rounding of earlier scans is in it.
 
-        Every row is asked but the unbounded support vectors, which lie on the margin. Rows that
-        the running values have FAR beyond the margin are left as they are: they have no loss, nor
-        would they with 200 times the error that the audit of every scan allows.
+        Rows that the running values have FAR beyond the margin are left as they are: they have no
+        loss, nor would they with 200 times the error that the audit of every scan allows.
         """
-        running, far = self._running, None
-        if running is not None:
-            # New arrays: threads of a scan that was broken off may still write to the old ones.
-            u = [part.copy() for part in running.u]
-            if running.SV is SV and SV.unbounded.any():
-                far = FAR * SV.problem.tolerance
-            self._running = replace(running, u=u, SV=None)
-        outside = SV.points[np.flatnonzero(SV.unbounded)]
-        return self._scanned(SV, outside, UniformSample(0, rng.next()), rng, far)[1]
-
-    def with_u(self, points: Points) -> Points:
-        """The same points with u of the solution scanned last."""
-        return replace(points, u=self._at(points.rows))
-
-    def _scanned(
-        self, SV: SV, outside: Points, collector: Collector, rng: Draws, far: float | None = None
-    ) -> tuple[SV, Violators]:
-        """far: rows this far beyond the margin keep their running values; None: no row does."""
-        if self._running is None:
-            self._running = _first_values(self.D, SV, rng)
         began = time.perf_counter()
-        question = _Question(task_of(SV.problem), SV, outside.rows, collector)
-        found, changed = self._advance(question, far)
-        SV = self._running.SV = replace(SV, points=self.with_u(SV.points))
-        if not SV.unbounded.any():
-            SV = self._running.SV = replace(SV, b=self._best_offset(SV.problem))
-            found = self._pass(replace(question, SV=SV), SV.points.X[:0], SV.beta[:0])
-        norm = float(SV.beta @ SV.points.u)
-        certificate = Certificate(
-            norm / 2 + found.loss + question.task.total * SV.b,
-            question.task.reward(SV.points.y, SV.beta) - norm / 2,
-            SV.problem.positive_semidefinite,
+        points = self.completed(SV).points
+        same = np.array_equal(SV.rows, self._support()) and np.array_equal(
+            SV.beta, self.beta_of(SV.rows)
         )
-        seconds = full = time.perf_counter() - began
-        if SV.kernel.name != "linear":  # which is one vector, however many support vectors it has
-            full *= len(SV) / max(changed, 1)
-        return SV, Violators(self, found.violators, certificate, changed, seconds, full)
+        assert points is not None
+        far = FAR * self.problem.tolerance if same and SV.unbounded.any() else None
+        # New arrays: threads of a scan that was broken off may still write to the old ones.
+        self.u = [part.copy() for part in self.u]
+        self.beta = [np.zeros(len(part)) for part in self.u]
+        self._put(SV.rows, SV.beta)
+        self.b = SV.b
+        self._pass(Expansion(self.space, points.X, SV.beta), fresh=True, far=far)
+        _, V = self.look(Pairs(1))
+        seconds = time.perf_counter() - began
+        return replace(V, changed=len(SV), seconds=seconds, full_scan_seconds=seconds)
 
-    @property
-    def _values(self) -> _Running:
-        assert self._running is not None, "the first scan makes the running values"
-        return self._running
+    def completed(self, SV: SV) -> SV:
+        """The same with the rows of its support vectors."""
+        return replace(SV, points=self.points(SV.rows)) if SV.points is None else SV
 
-    def _advance(self, question: _Question, far: float | None) -> tuple[Findings, int]:
-        """Bring the running values to the question's solution, and ask it; also how many
-        coefficients that took."""
-        running = self._values
-        SV, old = question.SV, running.SV
-        Z, difference = SV.change_since(old)
-        fresh = old is None or len(difference) >= len(SV)
-        if fresh:
-            Z, difference = SV.points.X, SV.beta
-        running.SV = SV
-        found = self._pass(question, Z, difference, fresh=fresh, far=far)
-        if running.space.dtype is np.float32 and not self._precise(Z, difference, fresh):
-            # Rounding has shown: from here on everything is computed in float64.
-            running.space = replace(running.space, dtype=np.float64)
-            found = self._pass(question, SV.points.X, SV.beta, fresh=True)
-        return found, len(difference)
+    # --- passes ----------------------------------------------------------------------------
 
-    def _pass(
-        self,
-        question: _Question,
-        Z: sparse.csr_matrix,
-        difference: np.ndarray,
-        *,
-        fresh: bool = False,
-        far: float | None = None,
-    ) -> Findings:
-        """One pass over the shards: u += sum_j difference_j K(z_j, .), then the question.
-
-        fresh: u = ... instead, but for rows that are `far` beyond the margin.
-        """
-        running, D = self._values, self.D
-        expansion = Expansion(running.space, Z, difference)
-        counter = RowCounter(D.n)
-
-        def work(shard: Shard) -> Findings:
-            u = running.u[shard.number]
-            bound, may = question.bounds(shard), question.offered(shard)
-            mine = question.support_vectors(shard)
-            total = Findings(0.0, Smallest(question.collector.keep))
-            for chunk in D.chunks(shard):
-                at = slice(chunk.start - shard.start, chunk.start - shard.start + len(chunk.y))
-                if far is not None:
-                    near = question.near(chunk.y, u[at], far) | mine[at]
-                    u[at][near] = expansion.values(chunk.X[near])
-                elif fresh:
-                    u[at] = expansion.values(chunk.X)
-                else:
-                    u[at] += expansion.values(chunk.X)
-                total = total + question.asked(chunk.start, chunk.y, u[at], bound[at], may[at])
-                counter.add(len(chunk.y))
-            return total
-
-        reports = D.map(work)
+    def _reduced(self, work: Callable[[Shard], object]):
+        reports = self.D.map(work)
         total = next(reports)
-        counter.tell()
         for report in reports:
             total = total + report
-            counter.tell()
         return total
 
-    def _best_offset(self, problem: Problem) -> float:
-        """The b that minimises P(w, b) over all rows for the w of the running values.
+    def _sums(self, shard: Shard, window: Window) -> _Sums:
+        y, u, beta = self.D.labels_of(shard), self.u[shard.number], self.beta[shard.number]
+        support = np.flatnonzero(beta)
+        return _Sums(
+            float(beta @ u),
+            self.task.linear(y, beta),
+            [support + shard.start],
+            [beta[support]],
+            Bends.of(self.task, y, u, window),
+        )
 
-        Bisection on the subgradient, for a solution without unbounded support vectors, where
-        LIBSVM's b is only a midpoint.
-        """
-        task = task_of(problem)
-        parts = list(zip(self._values.u, self.D.labels_by_shard(), strict=True))
-        # The loss of row i bends at b = y_i - u_i, or epsilon beside it: the minimum is at a bend.
-        low = min(float((y - u).min(initial=np.inf)) for u, y in parts) - problem.epsilon
-        high = max(float((y - u).max(initial=-np.inf)) for u, y in parts) + problem.epsilon
-        while True:
-            middle = (low + high) / 2
-            if not low < middle < high:
-                return middle
-            slopes = [
-                np.where(y > 0, *problem.bounds) @ task.slope(y, u + middle) for u, y in parts
-            ]
-            slope = float(sum(slopes)) + task.total
-            if slope == 0:
-                return middle
-            low, high = (middle, high) if slope < 0 else (low, middle)
+    def _bends(self, shard: Shard, window: Window) -> Bends:
+        return Bends.of(self.task, self.D.labels_of(shard), self.u[shard.number], window)
 
-    def _at(self, rows: np.ndarray) -> np.ndarray:
-        """Running values of the given ascending rows; (m,) float64."""
-        if len(rows) == 0:
-            return np.empty(0)
-        u = self._values.u
-        return np.concatenate([u[s.number][rows[s.within(rows)] - s.start] for s in self.D.shards])
+    def _findings(
+        self, shard: Shard, b: float, tolerance: float, collector: Collector
+    ) -> _Findings:
+        y, u, beta = self.D.labels_of(shard), self.u[shard.number], self.beta[shard.number]
+        rise, fall = self.task.slopes(y, u, beta)
+        violation = np.maximum(rise - b, b - fall)
+        seen = Seen(shard.start, violation > tolerance, violation, rise, fall)
+        return _Findings(float(self.task.loss(y, u + b).sum()), collected(collector, seen))
+
+    def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
+        """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
+        self._pass(Expansion(self.space, Z, difference), fresh=fresh)
+        if self.space.dtype is np.float32 and not self._precise(Z, difference, fresh):
+            # Rounding has shown: from here on everything is computed in float64.
+            self.space = replace(self.space, dtype=np.float64)
+            self._layouts.clear()
+            self._afresh(self._support())
+
+    def _afresh(self, support: np.ndarray) -> None:
+        points = self.points(support)
+        assert points.beta is not None
+        self.advance(points.X, points.beta, fresh=True)
+
+    def _pass(self, expansion: Expansion, *, fresh: bool, far: float | None = None) -> None:
+        """One pass over the shards: u += the expansion. fresh: u = ... instead, but for rows that
+        are `far` beyond the margin."""
+        counter = RowCounter(self.D.n)
+
+        def work(shard: Shard) -> None:
+            u = self.u[shard.number]
+            near = None if far is None else self._near(shard, far)
+            if near is None:
+                if fresh:
+                    u.fill(0.0)
+                self._add(expansion, shard, u)
+            else:
+                X = self.D.chunk_matrix(shard)
+                u[near] = expansion.values(X[near])
+            if not np.isfinite(u).all():
+                raise ParameterError(
+                    f"values of the {self.kernel.name} kernel leave float64 on this data: "
+                    f"scale the features"
+                )
+            counter.add(len(u))
+
+        for _ in self.D.map(work):
+            counter.tell()
+
+    def _near(self, shard: Shard, far: float) -> np.ndarray:
+        """Rows that are support vectors or not `far` beyond the margin: bool."""
+        y, u, beta = self.D.labels_of(shard), self.u[shard.number], self.beta[shard.number]
+        rise, fall = self.task.slopes(y, u, np.zeros(len(y)))
+        return (np.maximum(rise - self.b, self.b - fall) >= -far) | (beta != 0)
+
+    def _add(self, expansion: Expansion, shard: Shard, u: np.ndarray) -> None:
+        """u += the expansion, over rows that stay laid out if there is room."""
+        if self.kernel.name == "linear" or self.D.mapping is not None:
+            for chunk in self.D.chunks(shard):
+                at = slice(chunk.start - shard.start, chunk.start - shard.start + len(chunk.y))
+                u[at] += expansion.values(chunk.X)
+            return
+        pieces = self._layouts.get(shard.number)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if pieces is not None:
+                expansion.add(u, pieces)
+                return
+            made = self.space.pieces(self.D.chunk_matrix(shard))
+            if self.layout_bytes <= 0:
+                expansion.add(u, made)
+                return
+            pieces = list(made)
+            expansion.add(u, pieces)
+        size = sum(piece_bytes(piece) for piece in pieces)
+        with self._lock:
+            if size <= self.layout_bytes:
+                self.layout_bytes -= size
+                self._layouts[shard.number] = pieces
 
     def _precise(self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool) -> bool:
-        """Whether the running values agree with float64 ones on the audit rows. As for _pass."""
-        running = self._values
-        exact = replace(running.space, dtype=np.float64)
-        values = Expansion(exact, Z, difference).values(running.audit.X)
-        running.exact = values if fresh else running.exact + values
-        off = running.exact - self._at(running.audit.rows)
-        assert running.SV is not None
-        return bool(np.abs(off).max() <= running.SV.problem.tolerance / 4)
+        """Whether the running values agree with float64 ones on the audit rows."""
+        exact = replace(self.space, dtype=np.float64)
+        values = Expansion(exact, Z, difference).values(self.audit.X)
+        self.exact = values if fresh else self.exact + values
+        off = self.exact - self._at(self.u, self.audit.rows)
+        return bool(np.abs(off).max() <= self.problem.tolerance / 4)
+
+    # --- running values --------------------------------------------------------------------
+
+    def _at(self, of: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
+        """Running values of the given ascending rows; (m,) float64."""
+        found = np.empty(len(rows))
+        for shard in self.D.shards:
+            within = shard.within(rows)
+            if within.start < within.stop:
+                found[within] = of[shard.number][rows[within] - shard.start]
+        return found
+
+    def _put(self, rows: np.ndarray, beta: np.ndarray) -> None:
+        for shard in self.D.shards:
+            within = shard.within(rows)
+            if within.start < within.stop:
+                self.beta[shard.number][rows[within] - shard.start] = beta[within]
+
+    def _support(self) -> np.ndarray:
+        """Row numbers of all support vectors, ascending."""
+        starts = (shard.start for shard in self.D.shards)
+        parts = [np.flatnonzero(beta) + s for beta, s in zip(self.beta, starts, strict=True)]
+        return np.concatenate(parts)
 
 
 class Stop(Protocol):
-    """Asked after each scan whether the run ends. precision: factor on the tolerance of the solves
-    from here on."""
+    """Asked after each scan whether the run ends. tolerance: of the KKT conditions from here on."""
 
-    precision: float
+    @property
+    def tolerance(self) -> float: ...
 
     def __call__(self, SV: SV, V: Violators) -> bool: ...
 
 
-# The rows of the first working set, and what is frozen at its bound beside them.
-Start = tuple[Points, Bound | None]
-Starter = Callable[[Dataset, WorkingSet, Problem, Draws], Start]
+# The first step, and the working set that it was of.
+Starter = Callable[[Scan, Choice, Draws], tuple[Step, WorkingSet]]
 
 
-def cold_start(D: Dataset, W: WorkingSet, problem: Problem, rng: Draws) -> Start:
-    """KBH07's S: a random subset of r rows, nothing frozen."""
-    return random_subset(D, W.r, rng), None
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What a pass asks of each row: the task's loss and violation, rows never to be offered."""
-
-    task: Task
-    SV: SV
-    working: np.ndarray
-    collector: Collector
-
-    def bounds(self, shard: Shard) -> np.ndarray:
-        """Sign of beta for the bounded support vectors of the shard, 0 elsewhere: int8."""
-        SV = self.SV
-        bound = np.zeros(shard.stop - shard.start, np.int8)
-        part = shard.within(SV.points.rows)
-        rows, beta = SV.points.rows[part], SV.beta[part]
-        bounded = ~SV.unbounded[part]
-        bound[rows[bounded] - shard.start] = np.sign(beta[bounded])
-        return bound
-
-    def support_vectors(self, shard: Shard) -> np.ndarray:
-        """Rows of the shard that are: bool."""
-        are = np.zeros(shard.stop - shard.start, bool)
-        are[self.SV.points.rows[shard.within(self.SV.points.rows)] - shard.start] = True
-        return are
-
-    def near(self, y: np.ndarray, u: np.ndarray, far: float) -> np.ndarray:
-        """Rows that are not `far` beyond the margin: bool."""
-        return self.task.violation(y, u + self.SV.b, 0) >= -far
-
-    def asked(
-        self, start: int, y: np.ndarray, u: np.ndarray, bound: np.ndarray, may: np.ndarray
-    ) -> Findings:
-        """What the rows of a chunk answer. bound, may: see `bounds` and `offered`."""
-        problem = self.SV.problem
-        violation = self.task.violation(y, u + self.SV.b, bound)
-        chosen = np.flatnonzero((violation > problem.tolerance) & may)
-        kept = self.collector.collect(start, chosen, violation)
-        loss = np.where(y > 0, *problem.bounds) * self.task.loss(y, u + self.SV.b)
-        return Findings(float(loss.sum()), kept)
-
-    def offered(self, shard: Shard) -> np.ndarray:
-        """Rows that may be reported as violators: all but the last working set. Bool."""
-        may = np.ones(shard.stop - shard.start, bool)
-        may[self.working[shard.within(self.working)] - shard.start] = False
-        return may
+def piece_bytes(piece: Piece) -> int:
+    """Memory of rows that are laid out."""
+    prepared = piece[1]
+    if isinstance(prepared, np.ndarray):
+        return prepared.nbytes
+    X, left = prepared
+    return X.data.nbytes + X.indices.nbytes + X.indptr.nbytes + left.nbytes
 
 
 @dataclass
@@ -375,19 +387,6 @@ class RowCounter:
 
     def tell(self) -> None:
         tell(Progress("scanning", self.done, self.n))
-
-
-def _first_values(D: Dataset, SV: SV, rng: Draws) -> _Running:
-    audit = D.points(D.sample(Draw(rng.seed, AUDIT_DRAW), AUDIT_ROWS))
-    dense = prefers_dense(D.n, D.d, D.nnz)
-    centre = None
-    if dense and SV.kernel.name == "rbf":
-        centre = np.asarray(audit.X.mean(axis=0), np.float64).ravel()
-    space = Space(SV.kernel, dense, centre, np.float32)
-    if SV.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT >= FLOAT32_LIMIT:
-        space = replace(space, dtype=np.float64)
-    u = [np.zeros(shard.stop - shard.start) for shard in D.shards]
-    return _Running(u, space, audit, np.zeros(len(audit)))
 
 
 def _largest_norm(D: Dataset, space: Space) -> float:

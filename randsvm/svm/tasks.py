@@ -1,12 +1,21 @@
-"""Tasks: what is trained. A task is a row of a table: loss, KKT violation, dual, LIBSVM's number.
+"""Tasks as one form: what a row may lose, and how far its coefficient may go.
 
-Plain functions of one chunk; knows nothing of scans or solvers.
+    P = 1/2 |w|^2 + sum_i loss_i(y_i - f_i) + total b,    f = u + b
+    D = sum y beta - epsilon sum |beta| - 1/2 |w|^2,      lower <= beta <= upper, sum beta = total
+    loss_i(z) = max(0, upper_i (z - epsilon), lower_i (z + epsilon))
+
+    task         y         lower, upper                           epsilon    total
+    C-SVC        -1, +1    0, C+ where y = 1; -C-, 0 elsewhere    0          0
+    epsilon-SVR  targets   -C, C                                  epsilon    0
+    one-class    0         0, 1 (LIBSVM's scale), b = -rho        0          nu n
+
+A row of the table is all that tells the tasks apart. Plain functions of some rows; knows nothing of
+scans or solvers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -15,118 +24,60 @@ from randsvm.parameters.problem import Problem
 
 @dataclass(frozen=True)
 class Task:
-    """One row of the table. y, f : (m,) float64 of a chunk; loss and slope are per unit of C.
+    """One row of the table. y, u, f, beta : (m,) float64 of some rows.
 
-    P = 1/2 |w|^2 + sum C loss(y, f) + total b, D = reward(y, beta) - 1/2 |w|^2; every solution has
-    sum beta = total. svm_type: LIBSVM's number, svm_name: its word in a model file.
+    bounds: of |beta| where y > 0 and elsewhere. one_sided: beta has the sign of y (C-SVC).
     """
 
-    svm_type: ClassVar[int]
-    svm_name: ClassVar[str]
+    bounds: tuple[float, float]
+    epsilon: float = 0.0
     total: float = 0.0
+    one_sided: bool = False
+
+    def box(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """lower and upper of each row, (m,) float64."""
+        if self.one_sided:
+            positive = y > 0
+            return np.where(positive, 0.0, -self.bounds[1]), np.where(positive, self.bounds[0], 0.0)
+        return np.full(len(y), -self.bounds[1]), np.full(len(y), self.bounds[0])
 
     def loss(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """loss(y - f) of each row."""
+        lower, upper = self.box(y)
+        z = y - f
+        lost = np.maximum(upper * (z - self.epsilon), lower * (z + self.epsilon))
+        return np.maximum(lost, 0.0)
 
-    def slope(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """A subgradient of the loss by f."""
-        raise NotImplementedError
+    def bends(self, y: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The b below which a row loses by its upper bound, and above which by its lower one."""
+        z = y - u
+        return z - self.epsilon, z + self.epsilon
 
-    def violation(self, y: np.ndarray, f: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
-        """By how much a row breaks its KKT condition; bound is 0 where beta = 0, and the sign of
-        beta where that is at its bound."""
-        raise NotImplementedError
+    def slopes(
+        self, y: np.ndarray, u: np.ndarray, beta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What D gains for each unit that beta rises, and loses for each that it falls.
 
-    def side(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """The sign of the beta that a row inside the margin asks for."""
-        raise NotImplementedError
+        rise is -inf where beta is at its upper bound, fall is inf at the lower one; they are equal
+        where beta is unbounded. The KKT conditions are rise <= b <= fall for all rows.
+        """
+        lower, upper = self.box(y)
+        below, above = self.bends(y, u)
+        rise, fall = np.where(beta < 0, above, below), np.where(beta > 0, below, above)
+        rise[beta >= upper] = -np.inf
+        fall[beta <= lower] = np.inf
+        return rise, fall
 
-    def reward(self, y: np.ndarray, beta: np.ndarray) -> float:
-        raise NotImplementedError
-
-
-class Svc(Task):
-    """C-SVC: y = -1/+1, alpha = y beta."""
-
-    svm_type = 0
-    svm_name = "c_svc"
-
-    def loss(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """max(0, 1 - y f)."""
-        return np.maximum(0.0, 1.0 - y * f)
-
-    def slope(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return np.where(y * f < 1, -y, 0.0)
-
-    def violation(self, y: np.ndarray, f: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
-        """alpha = 0: 1 - y f (y f >= 1 is right); alpha = C: y f - 1 (y f <= 1 is right)."""
-        shortfall = 1.0 - y * f
-        return np.where(np.equal(bound, 0), shortfall, -shortfall)
-
-    def side(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return y
-
-    def reward(self, y: np.ndarray, beta: np.ndarray) -> float:
-        """sum alpha = sum y beta."""
-        return float(y @ beta)
-
-
-@dataclass(frozen=True)
-class Svr(Task):
-    """epsilon-SVR: y is a target, |beta| <= C."""
-
-    svm_type = 3
-    svm_name = "epsilon_svr"
-    epsilon: float = 0.1
-
-    def loss(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """max(0, |y - f| - epsilon)."""
-        return np.maximum(0.0, np.abs(y - f) - self.epsilon)
-
-    def slope(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return np.where(np.abs(y - f) > self.epsilon, np.sign(f - y), 0.0)
-
-    def violation(self, y: np.ndarray, f: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
-        """beta = 0: |y - f| - epsilon; beta = C: epsilon - (y - f); beta = -C mirrored."""
-        rest = y - f
-        return np.where(
-            np.equal(bound, 0), np.abs(rest) - self.epsilon, self.epsilon - bound * rest
-        )
-
-    def side(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return np.where(y > f, 1.0, -1.0)
-
-    def reward(self, y: np.ndarray, beta: np.ndarray) -> float:
+    def linear(self, y: np.ndarray, beta: np.ndarray) -> float:
         """sum y beta - epsilon sum |beta|."""
-        return float(y @ beta - self.epsilon * np.abs(beta).sum())
-
-
-class OneClass(Task):
-    """One-class in LIBSVM's scale: 0 <= beta <= 1, sum beta = total = nu n, f = u - rho."""
-
-    svm_type = 2
-    svm_name = "one_class"
-
-    def loss(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """max(0, rho - u)."""
-        return np.maximum(0.0, -f)
-
-    def slope(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return np.where(f < 0, -1.0, 0.0)
-
-    def violation(self, y: np.ndarray, f: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
-        """beta = 0: rho - u (u >= rho is right); beta = 1: u - rho."""
-        return np.where(np.equal(bound, 0), -f, f)
-
-    def side(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return np.ones(len(f))
-
-    def reward(self, y: np.ndarray, beta: np.ndarray) -> float:
-        return 0.0
+        value = float(y @ beta)
+        return value - self.epsilon * float(np.abs(beta).sum()) if self.epsilon else value
 
 
 def task_of(problem: Problem) -> Task:
     """The row of the table that `problem` names."""
     if problem.task == "svr":
-        return Svr(epsilon=problem.epsilon)
-    return OneClass(problem.total) if problem.task == "one-class" else Svc()
+        return Task(problem.bounds, epsilon=problem.epsilon)
+    if problem.task == "one-class":
+        return Task((problem.bounds[0], 0.0), total=problem.total)
+    return Task(problem.bounds, one_sided=True)

@@ -1,107 +1,87 @@
-"""The working set: how many rows it has, and which of a solution stay in it.
+"""The working set: how many rows it has, which enter, and which stay.
 
 Knows nothing of solvers, scans or files.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.data.points import Points
-from randsvm.events import Notice, tell_once
-from randsvm.svm.solution import SV, Bound
-from randsvm.svm.tasks import task_of
+from randsvm.data.sampling import Draw
+from randsvm.svm.collectors import Candidates, Collector, Pairs, UniformSample
+from randsvm.svm.solution import SV
 
-# Share of the room beside the unbounded support vectors that fresh violators get; bounded
-# support vectors close to the margin have the rest. Measured best on twonorm and a9a.
-VIOLATOR_SHARE = 0.7
-# A working set that is too small is raised to this multiple of the rows that have to stay.
-RAISE = 1.5
+# Fewer rows than this are chosen anew each time.
+LEAST_KEPT = 8
 
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """Sizes of working sets, and the choice of the rows that stay.
+    """rows : (m,) int64, ascending; new : those that were not in the one before, in the order in
+    which they were chosen."""
 
-    r: rows of the first. freeze: bounded support vectors may be held outside of it, in the bound
-    set. growth: factor over the support vectors that have to be inside (0: the size is fixed).
-    most: rows that it may have at all.
+    rows: np.ndarray
+    new: np.ndarray
+
+    @staticmethod
+    def of(rows: np.ndarray) -> WorkingSet:
+        return WorkingSet(np.sort(rows), rows)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Rows of a working set.
+
+    r: how many. enter: how many of them are new each time; the others are those that were new the
+    last time, and after these any of its rows. collect: the violators among which new rows are
+    chosen, of so many for a draw; None: violating pairs, as many of the rows whose coefficients
+    may rise as of those that may fall, the steepest first (Joachims 1999; ThunderSVM). With any
+    rule the steepest pair is among them, so that every step gains.
+    every_support_vector: KBH07's own rule: all support vectors stay, and new violators have the
+    room beside them.
     """
 
     r: int
-    freeze: bool = False
-    growth: float = 0.0
-    most: int = 2**31
+    enter: int
+    collect: Callable[[int, Draw], Collector] | None = None
+    every_support_vector: bool = False
 
-    def _stay(self, SV: SV) -> int:
-        """Rows that no working set can do without: without a bound set every support vector,
-        else the unbounded ones, and the bounded ones of one class that have no counterpart."""
-        if not self.freeze:
-            return len(SV)
-        bounded = SV.beta[~SV.unbounded]
-        surplus = abs(int(np.sign(bounded).sum()))
-        return len(SV) - len(bounded) + surplus
+    @staticmethod
+    def kbh07(r: int) -> Choice:
+        return Choice(r, r, UniformSample, every_support_vector=True)
 
-    def size(self, SV: SV) -> int:
-        """Rows of the next working set: r, or what these support vectors make of it.
-
-        At least growth times the rows that have to stay, where the user left the size open; else,
-        with a bound set, more than has to stay.
-        """
-        r, stay = self.r, self._stay(SV)
-        if self.growth:
-            return min(max(r, math.ceil(self.growth * stay)), max(r, self.most))
-        if not self.freeze or math.ceil(1.05 * stay) + 10 <= r:
-            return r
-        raised = math.ceil(RAISE * stay) + 10
-        tell_once(
-            "raised",
-            Notice(
-                f"a working set of {r} rows cannot hold every unbounded support vector and "
-                f"violators besides: raised to {raised}, and further as they are found"
-            ),
-        )
-        return raised
+    def collector(self, draw: Draw) -> Collector:
+        if self.collect is None:
+            return Pairs(self.r)
+        return self.collect(self.r, draw)
 
     def room(self, SV: SV) -> int:
-        """How many new violators fit: r - |SV| (KBH07), or more where some can be frozen."""
-        size = self.size(SV)
-        share = VIOLATOR_SHARE * (size - self._stay(SV)) if self.freeze else 0
-        return max(size - len(SV), int(share), 0)
+        """How many new violators fit: r - |SV| in KBH07."""
+        return max(self.r - len(SV), 0) if self.every_support_vector else self.enter
 
-    def split(self, SV: SV, R: Points, precision: float = 1.0) -> tuple[Points, Bound | None]:
-        """The rows of the next working set beside R, and the bound set.
-
-        KBH07: all support vectors are active and there is no bound set. With one: the bounded
-        support vectors furthest beyond the margin are frozen, as many of either class, until
-        the rest and R fit. Rows of R that are support vectors themselves are with R; where they
-        are all of one class their counterparts stay too, and may not fit. precision: of the solve
-        to come, see Bound.
-        """
-        drawn = np.isin(SV.points.rows, R.rows)
-        if not self.freeze:
-            # An empty bound set asks for a solve that does not fall behind this solution.
-            nothing = Bound(SV.points.first(0), np.empty(0), SV, precision)
-            return SV.points[~drawn], nothing if precision < 1 else None
-        excess = len(SV) - int(drawn.sum()) + len(R) - self.size(SV)
-        frozen = _deepest(SV, ~SV.unbounded & ~drawn, excess)
-        bound = Bound(SV.points[frozen], SV.beta[frozen], SV[~frozen], precision)
-        return SV.points[~frozen & ~drawn], bound
+    def next(self, W: WorkingSet, SV: SV, found: Candidates) -> WorkingSet:
+        """The working set after W."""
+        if self.every_support_vector:
+            fresh = np.setdiff1d(found.chosen.rows, SV.rows, assume_unique=True)
+            fresh = found.chosen.rows[np.isin(found.chosen.rows, fresh)][: self.room(SV)]
+            return WorkingSet(np.union1d(SV.rows, fresh), fresh)
+        wanted = _in_order(found, violators_first=self.collect is not None)
+        stay = np.concatenate([W.new, W.rows[~np.isin(W.rows, W.new)]])
+        stay = stay[: self.r - self.enter] if self.r >= LEAST_KEPT else stay[:0]
+        new = wanted[~np.isin(wanted, stay)][: self.r - len(stay)]
+        return WorkingSet(np.union1d(stay, new), new)
 
 
-def _deepest(SV: SV, candidates: np.ndarray, count: int) -> np.ndarray:
-    """A mask of at least `count` candidates, half of either sign, furthest beyond first."""
-    chosen = np.zeros(len(SV), bool)
-    u = SV.points.u
-    assert u is not None, "a solution is scanned before it is split"
-    sides = [np.flatnonzero(candidates & (SV.beta * sign > 0)) for sign in (1, -1)]
-    half = min(-(-count // 2), *(len(side) for side in sides))
-    if half > 0:
-        bound = np.sign(SV.beta)
-        violation = task_of(SV.problem).violation(SV.points.y, u + SV.b, bound)
-        for side in sides:
-            chosen[side[np.argsort(violation[side], kind="stable")[:half]]] = True
-    return chosen
+def _in_order(found: Candidates, violators_first: bool) -> np.ndarray:
+    """Candidates, each once, in the order in which they are wanted."""
+    rising, falling = found.rising.rows, found.falling.rows
+    m = min(len(rising), len(falling))
+    pairs = np.column_stack([rising[:m], falling[:m]]).ravel()
+    rest = np.concatenate([rising[m:], falling[m:]])
+    chosen = found.chosen.rows if violators_first else rest[:0]
+    every = np.concatenate([pairs[:2], chosen, pairs[2:], rest])
+    _, first = np.unique(every, return_index=True)
+    return every[np.sort(first)]
