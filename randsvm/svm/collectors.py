@@ -12,9 +12,6 @@ import numpy as np
 
 from randsvm.data.sampling import Draw, Smallest
 
-# Rows of steepest rise and fall that every collector keeps: with them a step always goes on.
-STEEPEST = 16
-
 
 @dataclass(frozen=True)
 class Candidates:
@@ -37,43 +34,54 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Seen:
-    """Rows start .. start + m - 1 as a collector sees them. violating : (m,) bool; violation, rise,
-    fall : (m,) float64, see Task.slopes."""
+    """The violators among the rows from `start` on, before each list the steepest row.
+
+    rising, falling : (m,) int64, rows of D whose coefficients may rise (fall); rise, fall : (m,)
+    float64, see Task.slopes. rows: of the whole shard.
+    """
 
     start: int
-    violating: np.ndarray
-    violation: np.ndarray
+    rows: int
+    rising: np.ndarray
     rise: np.ndarray
+    falling: np.ndarray
     fall: np.ndarray
+
+    @property
+    def violators(self) -> np.ndarray:
+        """(m,) int64, in no order."""
+        return np.concatenate([self.rising[1:], self.falling[1:]])
+
+    def violation(self, b: float) -> np.ndarray:
+        """By how much `violators` violate their KKT condition, (m,) float64."""
+        return np.concatenate([self.rise[1:] - b, b - self.fall[1:]])
 
 
 class Collector(Protocol):
-    """Which of the violators are kept in `chosen`, and how many of the steepest rows."""
+    """Which of the violators are kept in `chosen`; steepest: how many of the steepest rows are."""
 
     @property
     def steepest(self) -> int: ...
 
-    def choose(self, seen: Seen) -> Smallest: ...
+    def choose(self, seen: Seen, b: float) -> Smallest: ...
 
 
-def collected(collector: Collector, seen: Seen) -> Candidates:
+def collected(collector: Collector, seen: Seen, b: float) -> Candidates:
     """What a collector keeps of some rows."""
-    count = int(np.count_nonzero(seen.violating))
     return Candidates(
-        count,
-        collector.choose(seen),
-        _steepest(collector.steepest, seen, -seen.rise),
-        _steepest(collector.steepest, seen, seen.fall),
+        len(seen.rising) + len(seen.falling) - 2,
+        collector.choose(seen, b),
+        _steepest(collector.steepest, seen.rising, -seen.rise),
+        _steepest(collector.steepest, seen.falling, seen.fall),
     )
 
 
-def _steepest(keep: int, seen: Seen, keys: np.ndarray) -> Smallest:
-    rows = np.flatnonzero(np.isfinite(keys))
-    if len(rows) > STEEPEST:
-        # Hardly ever does anybody want more than the violators and a few others.
-        least = np.partition(keys, STEEPEST - 1)[STEEPEST - 1]
-        rows = np.flatnonzero((keys <= least) | (seen.violating & np.isfinite(keys)))
-    return Smallest.of(keep, seen.start + rows, keys[rows])
+def _steepest(keep: int, rows: np.ndarray, keys: np.ndarray) -> Smallest:
+    if rows[0] < 0:
+        return Smallest(keep)
+    if len(rows) > 1 and keys[0] == keys[1:].min():
+        rows, keys = rows[1:], keys[1:]  # it is a violator itself
+    return Smallest.of(keep, rows, keys)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Pairs:
 
     steepest: int
 
-    def choose(self, seen: Seen) -> Smallest:
+    def choose(self, seen: Seen, b: float) -> Smallest:
         return Smallest(0)
 
 
@@ -92,12 +100,14 @@ class UniformSample:
 
     keep: int
     draw: Draw
-    steepest: int = STEEPEST
+    steepest: int = 1
 
-    def choose(self, seen: Seen) -> Smallest:
-        keys = self.draw.keys(seen.start, seen.start + len(seen.violation))
-        chosen = np.flatnonzero(seen.violating)
-        return Smallest.of(self.keep, seen.start + chosen, keys[chosen])
+    def choose(self, seen: Seen, b: float) -> Smallest:
+        rows = seen.violators
+        if not len(rows):
+            return Smallest(self.keep)
+        keys = self.draw.keys(seen.start, seen.start + seen.rows)[rows - seen.start]
+        return Smallest.of(self.keep, rows, keys)
 
 
 @dataclass(frozen=True)
@@ -106,11 +116,10 @@ class First:
 
     keep: int
     draw: Draw
-    steepest: int = STEEPEST
+    steepest: int = 1
 
-    def choose(self, seen: Seen) -> Smallest:
-        rows = seen.start + np.flatnonzero(seen.violating)
-        return Smallest.of(self.keep, rows, rows)
+    def choose(self, seen: Seen, b: float) -> Smallest:
+        return Smallest.of(self.keep, seen.violators, seen.violators)
 
 
 @dataclass(frozen=True)
@@ -119,8 +128,7 @@ class Closest:
 
     keep: int
     draw: Draw
-    steepest: int = STEEPEST
+    steepest: int = 1
 
-    def choose(self, seen: Seen) -> Smallest:
-        chosen = np.flatnonzero(seen.violating)
-        return Smallest.of(self.keep, seen.start + chosen, -seen.violation[chosen])
+    def choose(self, seen: Seen, b: float) -> Smallest:
+        return Smallest.of(self.keep, seen.violators, -seen.violation(b))

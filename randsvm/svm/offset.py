@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.svm.tasks import Task
-
 # How much wider a window becomes that did not hold the minimum.
 WIDER = 16.0
 
@@ -48,16 +46,6 @@ class Bends:
             np.concatenate([self.at, other.at]),
             np.concatenate([self.jump, other.jump]),
         )
-
-    @staticmethod
-    def of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Bends:
-        lower, upper = task.box(y)
-        below, above = task.bends(y, u)
-        slope = -float(upper[below > window.left].sum()) - float(lower[above <= window.left].sum())
-        ends = (below > window.left) & (below <= window.right) & (upper != 0)
-        begins = (above > window.left) & (above <= window.right) & (lower != 0)
-        at, jump = [below[ends], above[begins]], [upper[ends], -lower[begins]]
-        return Bends(slope, np.concatenate(at), np.concatenate(jump))
 
     def minimum(self, total: float, window: Window) -> float | None:
         """b, or None where the minimum lies outside of the window."""

@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
 
+import randsvm.svm._survey as _survey
 from randsvm.arrays import slices
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.points import Gathered, Points
@@ -29,6 +31,8 @@ from randsvm.svm.offset import Bends, Window
 from randsvm.svm.solution import SV, Certificate, Step
 from randsvm.svm.tasks import task_of
 from randsvm.svm.working_set import Choice, WorkingSet
+
+Report = TypeVar("Report", bound=Any)
 
 # Rows whose running decision value is kept in float64 as well, and compared after every scan.
 AUDIT_ROWS = 512
@@ -173,14 +177,16 @@ class Scan:
         """The solution as it is, and V."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
         window = Window.around(self.b, self.width)
-        sums = self._reduced(lambda shard: self._sums(shard, window))
+        sums = self._reduced(partial(self._sums, window=window))
         b = sums.bends.minimum(self.task.total, window)
         while b is None:
             window = window.wider()
-            bends = self._reduced(lambda shard, window=window: self._bends(shard, window))
-            b = bends.minimum(self.task.total, window)
+            sums = self._reduced(partial(self._sums, window=window))
+            b = sums.bends.minimum(self.task.total, window)
         self.b, self.width = b, 4 * abs(b - self.b) + tolerance
-        found = self._reduced(lambda shard: self._findings(shard, b, tolerance, collector))
+        found = self._reduced(
+            partial(self._findings, b=b, tolerance=tolerance, collector=collector)
+        )
         certificate = Certificate(
             sums.norm / 2 + found.loss + self.task.total * b,
             sums.linear - sums.norm / 2,
@@ -220,35 +226,51 @@ class Scan:
 
     # --- passes ----------------------------------------------------------------------------
 
-    def _reduced(self, work: Callable[[Shard], object]):
+    def _reduced(self, work: Callable[[Shard], Report]) -> Report:
         reports = self.D.map(work)
         total = next(reports)
         for report in reports:
             total = total + report
         return total
 
+    def _box(self) -> tuple[float, float, float, bool]:
+        return *self.task.bounds, self.task.epsilon, self.task.one_sided
+
     def _sums(self, shard: Shard, window: Window) -> _Sums:
         y, u, beta = self.D.labels_of(shard), self.u[shard.number], self.beta[shard.number]
-        support = np.flatnonzero(beta)
-        return _Sums(
-            float(beta @ u),
-            self.task.linear(y, beta),
-            [support + shard.start],
-            [beta[support]],
-            Bends.of(self.task, y, u, window),
+        at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
+        support: np.ndarray = np.empty(len(y), np.int32)
+        norm, linear, slope, bends, supports = _survey.sums(
+            y, u, beta, *self._box(), window.left, window.right, at, jump, support
         )
-
-    def _bends(self, shard: Shard, window: Window) -> Bends:
-        return Bends.of(self.task, self.D.labels_of(shard), self.u[shard.number], window)
+        chosen = support[:supports]
+        return _Sums(
+            norm,
+            linear,
+            [chosen + np.int64(shard.start)],
+            [beta[chosen]],
+            Bends(slope, at[:bends].copy(), jump[:bends].copy()),
+        )
 
     def _findings(
         self, shard: Shard, b: float, tolerance: float, collector: Collector
     ) -> _Findings:
         y, u, beta = self.D.labels_of(shard), self.u[shard.number], self.beta[shard.number]
-        rise, fall = self.task.slopes(y, u, beta)
-        violation = np.maximum(rise - b, b - fall)
-        seen = Seen(shard.start, violation > tolerance, violation, rise, fall)
-        return _Findings(float(self.task.loss(y, u + b).sum()), collected(collector, seen))
+        rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
+        rising: np.ndarray = np.empty(len(y) + 1, np.int32)
+        falling: np.ndarray = np.empty(len(y) + 1, np.int32)
+        loss, _, risers, fallers = _survey.violations(
+            y, u, beta, *self._box(), b, tolerance, rising, rise, falling, fall
+        )
+        seen = Seen(
+            shard.start,
+            len(y),
+            _numbers(rising[:risers], shard.start),
+            rise[:risers],
+            _numbers(falling[:fallers], shard.start),
+            fall[:fallers],
+        )
+        return _Findings(loss, collected(collector, seen, b))
 
     def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
         """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
@@ -349,6 +371,11 @@ class Scan:
         starts = (shard.start for shard in self.D.shards)
         parts = [np.flatnonzero(beta) + s for beta, s in zip(self.beta, starts, strict=True)]
         return np.concatenate(parts)
+
+
+def _numbers(places: np.ndarray, start: int) -> np.ndarray:
+    """Row numbers of places in a shard; -1, for none, stays. (m,) int64."""
+    return np.where(places < 0, np.int64(-1), places + np.int64(start))
 
 
 class Stop(Protocol):

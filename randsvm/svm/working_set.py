@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from randsvm.data.sampling import Draw
-from randsvm.svm.collectors import Candidates, Collector, Pairs, UniformSample
+from randsvm.svm.collectors import Candidates, Collector, Pairs
 from randsvm.svm.solution import SV
 
 # Fewer rows than this are chosen anew each time.
@@ -48,10 +48,6 @@ class Choice:
     enter: int
     collect: Callable[[int, Draw], Collector] | None = None
     every_support_vector: bool = False
-
-    @staticmethod
-    def kbh07(r: int) -> Choice:
-        return Choice(r, r, UniformSample, every_support_vector=True)
 
     def collector(self, draw: Draw) -> Collector:
         if self.collect is None:

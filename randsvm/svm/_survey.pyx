@@ -1,0 +1,107 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True
+"""Two looks at each row of a shard, before and after b is known; the plain twin is tests/survey.py.
+
+A row has y, its decision value u without b and its coefficient beta, which lies between lower and
+upper; see svm/tasks.py for all formulas. Every array is of the rows of one shard.
+"""
+
+from libc.math cimport INFINITY, fabs
+
+
+cdef struct Box:
+    # Bounds of |beta| where y > 0 and elsewhere; one_sided: beta has the sign of y.
+    double positive
+    double negative
+    double epsilon
+    bint one_sided
+
+
+cdef inline double lower_of(const Box *box, double y) noexcept nogil:
+    return 0.0 if box.one_sided and y > 0 else -box.negative
+
+
+cdef inline double upper_of(const Box *box, double y) noexcept nogil:
+    return 0.0 if box.one_sided and not y > 0 else box.positive
+
+
+def sums(
+    const double[::1] y, const double[::1] u, const double[::1] beta,
+    double positive, double negative, double epsilon, bint one_sided,
+    double left, double right,
+    double[::1] at, double[::1] jump, int[::1] support,
+):
+    """norm, linear, slope, bends, supports: sum beta u; sum y beta - epsilon sum |beta|; the slope
+    of P at b = left; and how many bends within (left, right] (in `at`, with their `jump`) and rows
+    with beta != 0 (in `support`) there are.
+
+    at, jump : room for 2 m; support : room for m.
+    """
+    cdef Box box
+    cdef Py_ssize_t i, bends = 0, supports = 0
+    cdef double norm = 0, linear = 0, slope = 0, lower, upper, z, below, above
+    box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
+    with nogil:
+        for i in range(y.shape[0]):
+            if beta[i] != 0:
+                norm += beta[i] * u[i]
+                linear += y[i] * beta[i] - epsilon * fabs(beta[i])
+                support[supports] = <int>i
+                supports += 1
+            lower, upper = lower_of(&box, y[i]), upper_of(&box, y[i])
+            z = y[i] - u[i]
+            below, above = z - epsilon, z + epsilon
+            if below > left:
+                slope -= upper
+                if below <= right and upper != 0:
+                    at[bends], jump[bends] = below, upper
+                    bends += 1
+            if above <= left:
+                slope -= lower
+            elif above <= right and lower != 0:
+                at[bends], jump[bends] = above, -lower
+                bends += 1
+    return norm, linear, slope, bends, supports
+
+
+def violations(
+    const double[::1] y, const double[::1] u, const double[::1] beta,
+    double positive, double negative, double epsilon, bint one_sided,
+    double b, double tolerance,
+    int[::1] rising, double[::1] rise, int[::1] falling, double[::1] fall,
+):
+    """loss, count, risers, fallers: the sum of the rows' losses, how many violate their KKT
+    condition, and how many rows are in `rising` (with their `rise`) and in `falling`.
+
+    There stand the violators, and before them the row of steepest rise (fall), violator or not; it
+    stands there twice if it is one. Room for m + 1 each.
+    """
+    cdef Box box
+    cdef Py_ssize_t i, risers = 1, fallers = 1
+    cdef double loss = 0, lower, upper, z, below, above, up, down
+    box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
+    with nogil:
+        rise[0], fall[0], rising[0], falling[0] = -INFINITY, INFINITY, -1, -1
+        for i in range(y.shape[0]):
+            lower, upper = lower_of(&box, y[i]), upper_of(&box, y[i])
+            z = y[i] - u[i]
+            below, above = z - epsilon, z + epsilon
+            if below > b:
+                loss += upper * (below - b)
+            elif above < b:
+                loss += lower * (above - b)
+            if beta[i] < upper:
+                up = above if beta[i] < 0 else below
+                if up > rise[0]:
+                    rise[0], rising[0] = up, <int>i
+                if up - b > tolerance:
+                    rise[risers], rising[risers] = up, <int>i
+                    risers += 1
+            if beta[i] > lower:
+                down = below if beta[i] > 0 else above
+                if down < fall[0]:
+                    fall[0], falling[0] = down, <int>i
+                if b - down > tolerance:
+                    fall[fallers], falling[fallers] = down, <int>i
+                    fallers += 1
+    return loss, risers + fallers - 2, risers, fallers
