@@ -82,21 +82,15 @@ class RandsvmParams:
 class OsunaParams:
     """OFG97's decomposition: the size of the working set B and how it changes."""
 
-    # The working set where the user left it open, see `smallest`; it grows to GROWTH times the
-    # unbounded support vectors as they are found.
-    SMALLEST, LARGEST, FEW_ROWS, NODES = 2000, 10_000, 100_000, 4_000_000
-    GROWTH = 2.0
-    # The same where every support vector has to be inside.
-    INSIDE_GROWTH = 1.5
-    # Rows of the first working set of one-class, in units of nu n.
-    ONE_CLASS = 4.0
+    # The working set where the user left it open, see `rows`.
+    FEWEST, MOST, FEW_ROWS = 1000, 4000, 50_000
 
     working_set: int | None = option(
         None,
         "int",
         "--working-set",
-        help=f"Rows B of a subproblem.  [default: {SMALLEST}, up to {LARGEST} for more than "
-        f"{FEW_ROWS:,} rows, growing to {GROWTH:g} times the unbounded support vectors]",
+        help=f"Rows B of a subproblem.  [default: {FEWEST}, up to {MOST} for more than "
+        f"{FEW_ROWS:,} rows]",
         least=2,
         unit="rows",
     )
@@ -104,7 +98,7 @@ class OsunaParams:
         None,
         "int",
         "--swap",
-        help="Violators that enter a round.  [default: as many as fit]",
+        help="Violators that enter a round.  [default: half of B]",
         least=1,
         unit="rows",
     )
@@ -113,16 +107,13 @@ class OsunaParams:
         check_bounds(self)
 
     @classmethod
-    def smallest(cls, n: int, nonzeros: float) -> int:
-        """Rows of the first working set for n rows of so many nonzeros each: 2,000 for 100,000,
-        7,962 for a million, as far as LIBSVM's nodes for them stay within 64 MB.
+    def rows(cls, n: int) -> int:
+        """Rows of a working set for n rows: 1,000 up to 50,000, 2,456 for a million.
 
-        A scan costs about n B kernel values, a solve some 50 times B^2: the larger n, the larger
-        the B of least cost. Measured on twonorm and checkerboard: at 100,000 rows 2,000 to 2,800
-        are as good, at a million 8,000 and 10,000 took 0.8 of the time of 2,000.
+        Small ones change as few coefficients as large ones and cost LIBSVM less; each round costs
+        a look at every row, whatever it changes.
         """
-        best = min(cls.SMALLEST * (n / cls.FEW_ROWS) ** 0.6, cls.LARGEST)
-        return int(max(cls.SMALLEST, min(best, cls.NODES / (nonzeros + 1))))
+        return int(min(cls.FEWEST * max(n / cls.FEW_ROWS, 1.0) ** 0.3, cls.MOST))
 
 
 @dataclass(frozen=True)

@@ -160,11 +160,10 @@ class Resources:
         """The share of memory that parsed data may hold before it goes to a spill file."""
         return self.memory // 2
 
-    def rows_in_a_solve(self, nonzeros: float) -> int:
-        """How many rows of so many nonzeros a quarter of memory holds as LIBSVM's nodes, with
-        their copies and as many columns of the kernel cache as LIBSVM needs to get on."""
-        columns = 100
-        return int(self.memory / 4 / (32 * (nonzeros + 1) + 4 * columns))
+    @property
+    def layout_bytes(self) -> int:
+        """The share of memory for rows that stay laid out for kernel values between passes."""
+        return self.memory // 4
 
     def at_once(self, n: int) -> int:
         """How many machines over n rows may be trained side by side: each has running values,

@@ -111,7 +111,9 @@ class Layout:
     def variables(self) -> int:
         return len(self.starts) - EXTRA
 
-    def set_extra(self, number: int, values: np.ndarray, extra: Sequence[float]) -> None:
+    def set_extra(
+        self, number: int, values: np.ndarray, extra: Sequence[float] | np.ndarray
+    ) -> None:
         """The values of pseudo-row `number`, (variables,) with the variables and (EXTRA,) with
         the pseudo-rows."""
         row = self.variables + number
@@ -294,15 +296,6 @@ def _nodes(points: Points) -> tuple[np.ndarray, np.ndarray]:
     space["value"][ends] = 0.0
     starts = indptr[:-1] + np.arange(m)
     return space, (space.ctypes.data + starts * NODE_BYTES).astype(np.uint64)
-
-
-def memory_of(rows: int, nonzeros: float, problem: Problem, gram_most: int) -> int:
-    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most."""
-    if rows <= gram_most:
-        return 16 * rows * rows
-    columns = rows if problem.task == "svr" else 2 * rows
-    cache = min(problem.kernel_cache * MEGABYTE, 4 * rows * columns)
-    return int(rows * NODE_BYTES * (nonzeros + 1) + cache)
 
 
 def check_values(points: Points, problem: Problem) -> None:

@@ -52,7 +52,8 @@ class Violators:
 
     steepest: by how much the steepest rise exceeds the steepest fall, LIBSVM's measure of
     optimality. changed: coefficients that the scan brought in, seconds: that it took;
-    full_scan_seconds: what a scan of all support vectors from scratch would have taken.
+    full_scan_seconds: what a scan of all support vectors from scratch would have taken. step: the
+    step that was made; inside: how many support vectors its working set has.
     """
 
     candidates: Candidates
@@ -61,7 +62,8 @@ class Violators:
     changed: int
     seconds: float
     full_scan_seconds: float
-    step: Step | None = None
+    step: Step = field(default_factory=Step.nothing)
+    inside: int = 0
 
     @property
     def count(self) -> int:
@@ -171,7 +173,14 @@ class Scan:
         seconds = full = time.perf_counter() - began
         if self.kernel.name != "linear":  # which is one vector, however many support vectors it has
             full *= len(SV) / max(len(at), 1)
-        return SV, replace(V, changed=len(at), seconds=seconds, full_scan_seconds=full, step=step)
+        return SV, replace(
+            V,
+            changed=len(at),
+            seconds=seconds,
+            full_scan_seconds=full,
+            step=step,
+            inside=int(np.count_nonzero(step.beta)),
+        )
 
     def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
         """The solution as it is, and V."""

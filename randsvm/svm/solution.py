@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from randsvm.data.points import Points
 from randsvm.kernels.kernel import Kernel
@@ -78,3 +79,8 @@ class Step:
     beta: np.ndarray
     seconds: float = 0.0
     ended: bool = True
+
+    @staticmethod
+    def nothing() -> Step:
+        X = sparse.csr_matrix((0, 0), dtype=np.float32)
+        return Step(Points(np.empty(0, np.int64), X, np.empty(0)), np.empty(0))

@@ -14,6 +14,7 @@ from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
 from randsvm.kernels.expansion import Space, gram
 from randsvm.parameters.problem import Problem
+from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
 from randsvm.svm.encodings import product, solve
 from randsvm.svm.solution import Step
@@ -84,3 +85,14 @@ def _improved(
 def _dual(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
     """The part of D that the working set can change."""
     return task.linear(h, beta) - float(products @ beta) / 2
+
+
+def memory_of(rows: int, nonzeros: float, problem: Problem) -> int:
+    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most."""
+    if rows <= GRAM_MOST:
+        # Kernel values for us, for LIBSVM, and in its cache.
+        variables = 2 * rows if problem.task == "svr" else rows
+        return 4 * rows**2 + 12 * variables**2
+    columns = rows if problem.task == "svr" else 2 * rows
+    cache = min(problem.kernel_cache * MEGABYTE, 4 * rows * columns)
+    return int(rows * libsvm.NODE_BYTES * (nonzeros + 1) + cache)

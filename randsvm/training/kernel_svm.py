@@ -94,7 +94,7 @@ class KernelTraining(Training[Params, Trained]):
 
     def outline(self, params: Params) -> Outline:
         task, plan = next(self._tasks(self.D, params))
-        rows = min(plan.W.r, task.D.n)
+        rows = min(plan.choice.r, task.D.n)
         return Outline(
             algorithm=plan.name,
             words=plan.words,

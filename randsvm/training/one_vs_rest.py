@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -36,11 +36,11 @@ class OneVsRest:
 
     @staticmethod
     def of(solutions: Sequence[SV]) -> OneVsRest:
-        every = Points.concatenate([replace(one.points, u=None) for one in solutions])
+        every = Points.concatenate([one.points for one in solutions if one.points is not None])
         rows, first = np.unique(every.rows, return_index=True)
         beta = np.zeros((len(rows), len(solutions)))
         for column, one in enumerate(solutions):
-            beta[np.searchsorted(rows, one.points.rows), column] = one.beta
+            beta[np.searchsorted(rows, one.rows), column] = one.beta
         b = np.array([one.b for one in solutions])
         return OneVsRest(every[first], beta, b, solutions[0].problem)
 

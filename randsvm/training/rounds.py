@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from randsvm.algorithms.decomposition import decompose
 from randsvm.data.sampling import Draws
 from randsvm.events import Iteration
-from randsvm.svm.scan import Certificate, Scan, Violators
-from randsvm.svm.solution import SV
+from randsvm.svm.scan import Scan, Violators
+from randsvm.svm.solution import SV, Certificate
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.plans import Plan
@@ -24,11 +25,12 @@ from randsvm.training.stopping import (
     End,
     Record,
     Rule,
-    Sharpen,
+    Tighten,
     first_answer,
     gap_reached,
     iterations,
     no_progress,
+    no_violators,
     time_limit,
 )
 
@@ -103,7 +105,8 @@ class Rounds:
     scan_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.scan = Scan(self.task.D)
+        layout_bytes = self.job.resources.layout_bytes
+        self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes)
 
     def solved(self, latest: float) -> Solved:
         """The answer, evaluated if there is time for it; latest: when it gives up without any."""
@@ -120,24 +123,24 @@ class Rounds:
             SV, reason = self.best.solution, TIME_LIMIT
         if time.perf_counter() + self.scan_seconds > self.ends + LATE:
             return self.running(SV, reason)
-        V = self.scan.evaluate(SV, Draws(self.job.run.seed))
+        V = self.scan.evaluate(SV)
         # Any round's D bounds the optimum from below.
         dual = max(self.best.dual, V.certificate.dual)
-        return Solved(SV, replace(V.certificate, dual=dual), V.count, True, reason)
+        certificate = replace(V.certificate, dual=dual)
+        return Solved(self.scan.completed(SV), certificate, V.count, True, reason)
 
     def running(self, SV: SV, reason: str) -> Solved:
         """The solution with the certificate of the running values."""
-        return Solved(SV, self.best.certificate, None, False, reason)
+        return Solved(self.scan.completed(SV), self.best.certificate, None, False, reason)
 
     def run(self) -> tuple[SV, str]:
         """All rounds: their answer, and what ended them. A solution without violators is the
         answer; else the one of lowest P is the best."""
-        stop = AskRules(self)
-        last = self.plan.run(
+        stop = AskRules(self, Record(self.task.problem.tolerance))
+        last = decompose(
             self.scan,
-            self.plan.W,
+            self.plan.choice,
             stop=stop,
-            problem=self.task.problem,
             rng=Draws(self.job.run.seed),
             watch=self._watch,
             start=self.plan.start,
@@ -148,15 +151,15 @@ class Rounds:
 
     def _watch(self, SV: SV, V: Violators) -> None:
         self.count += 1
-        self.solve_seconds += SV.solve.seconds
+        self.solve_seconds += V.step.seconds
         self.scan_seconds = V.full_scan_seconds
         self.best.see(SV, V)
         event = Iteration(
             number=self.before + self.count,
             seconds=self.clock.seconds,
-            solve_seconds=SV.solve.seconds,
-            working_set=SV.solve.rows,
-            bound=SV.solve.frozen,
+            solve_seconds=V.step.seconds,
+            working_set=len(V.step.points),
+            bound=len(SV) - V.inside,
             support_vectors=len(SV),
             bounded=SV.bounded_count,
             violators=V.count,
@@ -177,7 +180,8 @@ class Rounds:
         limits = self.job.stop
         own = [] if limits.gap is None else [gap_reached(limits.gap)]
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
-        return [*self.plan.rules, *own, time_limit, no_progress]
+        wants_gap = limits.gap is not None
+        return [*self.plan.rules, *own, time_limit, no_violators(wants_gap), no_progress]
 
     @property
     def deadline(self) -> float:
@@ -192,25 +196,26 @@ class AskRules:
     answer: what algorithms know as svm.scan.Stop. reason: what ended the rounds."""
 
     rounds: Rounds
-    record: Record = field(default_factory=Record)
+    record: Record
     reason: str = NO_VIOLATORS
-    precision: float = 1.0
+
+    @property
+    def tolerance(self) -> float:
+        return self.record.tolerance
 
     def __call__(self, SV: SV, V: Violators) -> bool:
         rounds = self.rounds
         self.record = self.record.after(
             support_vectors=len(SV),
-            room=rounds.plan.W.room(SV),
+            violators=V.count,
+            steepest=V.steepest,
             gap=rounds.best.certificate.gap,
             seconds_left=rounds.deadline - time.perf_counter(),
             dual=V.certificate.dual,
-            violators=V.count,
         )
         answer = first_answer(rounds.rules, self.record)
+        if isinstance(answer, Tighten):
+            self.record = self.record.tightened()
         if isinstance(answer, End):
             self.reason = answer.reason
-            return True
-        if isinstance(answer, Sharpen):
-            self.precision = answer.precision
-            self.record = self.record.after_sharpening()
-        return False
+        return isinstance(answer, End)

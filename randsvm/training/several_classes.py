@@ -16,9 +16,8 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.svm import Params
-from randsvm.svm import libsvm
-from randsvm.svm.scan import Certificate
-from randsvm.svm.solution import SV
+from randsvm.svm.solution import SV, Certificate
+from randsvm.svm.subproblem import memory_of
 
 EMPTY = np.empty(0)
 
@@ -34,8 +33,8 @@ class Subtask:
     name: str = ""
 
     def solve_bytes(self, rows: int) -> int:
-        """The memory that LIBSVM may take for a subproblem of so many rows."""
-        return libsvm.memory_of(rows, self.D.nnz / self.D.n, self.problem)
+        """The memory that a subproblem of so many rows may take."""
+        return memory_of(rows, self.D.nnz / self.D.n, self.problem)
 
     def nothing(self) -> tuple[SV, Certificate]:
         """The solution without support vectors that predicts -1 for every row, and what it is
@@ -45,9 +44,8 @@ class Subtask:
         rows = int(np.array(D.summary.counts) @ (D.targets > 0))
         empty = Points(np.empty(0, np.int64), sparse.csr_matrix((0, D.d), dtype=np.float32), EMPTY)
         primal = 2.0 * self.problem.bounds[0] * rows
-        return SV(empty, EMPTY, -1.0, self.problem), Certificate(
-            primal, 0.0, self.problem.positive_semidefinite
-        )
+        certificate = Certificate(primal, 0.0, self.problem.positive_semidefinite)
+        return SV(empty.rows, EMPTY, -1.0, self.problem, empty), certificate
 
 
 def subtasks(D: Dataset, params: Params, kernel_cache: float) -> Iterator[Subtask]:

@@ -1,6 +1,6 @@
 """Stop rules: each is a pure function of numbers recorded of the rounds so far.
 
-A rule answers with nothing, with `End`, or with `Sharpen`; whoever asks acts on it. Knows
+A rule answers with nothing, with `End`, or with `Tighten`; whoever asks acts on it. Knows
 nothing of how rounds are made.
 """
 
@@ -15,60 +15,61 @@ TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
 NO_PROGRESS = "no progress"
 
-# A round that gains less than this of D, relatively, and has as many violators as before, is no
-# progress; so many in a row are too many.
-LEAST_GAIN = 1e-7
-MOST_IDLE = 2
-# What the tolerance of solves is multiplied by when rounds make no progress.
-PRECISION = 0.1
+# A round that gains less than this of D, relatively, and comes no nearer to the KKT conditions, is
+# no progress; so many in a row are too many.
+LEAST_GAIN = 1e-9
+MOST_IDLE = 3
+# By what the tolerance becomes tighter where it has to, and what float64 carries at the most.
+TIGHTER = 0.1
+LEAST_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Record:
     """What the rules know.
 
-    rounds: how many there were. support_vectors: of the last; room: rows that the next working set
-    has for violators. gap: of the best solution so far, nan where nothing is certified.
-    seconds_left: for further rounds. dual: the highest, violators: the fewest of any round. idle:
-    rounds in a row without progress since the last sharpening; sharpened: whether there was one.
+    rounds: how many there were. support_vectors, violators: of the last. steepest: by how much the
+    KKT conditions were violated at the least. tolerance: of the KKT conditions. gap: of the best
+    solution so far, nan where nothing is certified. seconds_left: for further rounds. dual: the
+    highest of any round. idle: rounds in a row without progress at this tolerance.
     """
 
+    tolerance: float
     rounds: int = 0
     support_vectors: int = 0
-    room: int = 0
+    violators: int = 0
+    steepest: float = math.inf
     gap: float = math.nan
     seconds_left: float = math.inf
     dual: float = -math.inf
-    violators: float = math.inf
     idle: int = 0
-    sharpened: bool = False
 
     def after(
         self,
         *,
         support_vectors: int,
-        room: int,
+        violators: int,
+        steepest: float,
         gap: float,
         seconds_left: float,
         dual: float,
-        violators: int,
     ) -> Record:
-        """The record after one more round; dual, violators: of that round."""
-        moved = dual - self.dual > LEAST_GAIN * abs(dual) or violators < self.violators
+        """The record after one more round; steepest, dual: of that round."""
+        moved = dual - self.dual > LEAST_GAIN * abs(dual) or steepest < self.steepest
         return Record(
+            tolerance=self.tolerance,
             rounds=self.rounds + 1,
             support_vectors=support_vectors,
-            room=room,
+            violators=violators,
+            steepest=min(self.steepest, steepest),
             gap=gap,
             seconds_left=seconds_left,
             dual=max(self.dual, dual),
-            violators=min(self.violators, violators),
             idle=0 if moved else self.idle + 1,
-            sharpened=self.sharpened,
         )
 
-    def after_sharpening(self) -> Record:
-        return replace(self, idle=0, sharpened=True)
+    def tightened(self) -> Record:
+        return replace(self, tolerance=self.tolerance * TIGHTER, steepest=math.inf, idle=0)
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,11 @@ class End:
 
 
 @dataclass(frozen=True)
-class Sharpen:
-    """Further solves take this factor on their tolerance."""
-
-    precision: float
+class Tighten:
+    """The run goes on with a tighter tolerance."""
 
 
-Answer = End | Sharpen | None
+Answer = End | Tighten | None
 Rule = Callable[[Record], Answer]
 
 
@@ -103,12 +102,6 @@ def support_bound(k: int) -> Rule:
         return End(f"{count} support vectors >= k = {k}") if count >= k else None
 
     return rule
-
-
-def working_set_full(record: Record) -> Answer:
-    """There is no room left for a violator beside the support vectors."""
-    count = record.support_vectors
-    return None if record.room else End(f"working set full with {count} support vectors")
 
 
 def gap_reached(gap: float) -> Rule:
@@ -129,8 +122,23 @@ def time_limit(record: Record) -> Answer:
     return End(TIME_LIMIT) if record.seconds_left <= 0 else None
 
 
+def no_violators(wants_gap: bool) -> Rule:
+    """V = 0. wants_gap: a gap was asked for and is not reached (else another rule had ended the
+    run): only a tighter tolerance can bring it."""
+
+    def rule(record: Record) -> Answer:
+        if record.violators:
+            return None
+        return _tighter(record, NO_VIOLATORS) if wants_gap else End(NO_VIOLATORS)
+
+    return rule
+
+
 def no_progress(record: Record) -> Answer:
-    """Rounds without progress: solve more precisely once, then give up."""
-    if record.idle < MOST_IDLE:
-        return None
-    return End(NO_PROGRESS) if record.sharpened else Sharpen(PRECISION)
+    """Rounds without progress: D stands still where solves are not precise enough."""
+    return None if record.idle < MOST_IDLE else _tighter(record, NO_PROGRESS)
+
+
+def _tighter(record: Record, reason: str) -> Answer:
+    carries = record.tolerance * TIGHTER >= LEAST_TOLERANCE
+    return Tighten() if carries else End(reason)
