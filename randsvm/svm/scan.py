@@ -233,6 +233,11 @@ class Scan:
         """The same with the rows of its support vectors."""
         return replace(SV, points=self.points(SV.rows)) if SV.points is None else SV
 
+    def forget(self) -> None:
+        """Give back the memory; nothing can be asked any more."""
+        self.u, self.beta, self.gathered = [], [], Gathered(0)
+        self._layouts.clear()
+
     # --- passes ----------------------------------------------------------------------------
 
     def _reduced(self, work: Callable[[Shard], Report]) -> Report:

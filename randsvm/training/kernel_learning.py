@@ -24,9 +24,14 @@ from randsvm.training.several_classes import Subtask
 from randsvm.training.stopping import TIME_LIMIT
 
 
-def decision_of(tasks: Iterable[tuple[Subtask, Plan]], job: Job) -> Decision:
-    """What the subtasks come to without a closing evaluation, and without anybody listening."""
-    return OneVsRest.of([Rounds(task, plan, job).run()[0] for task, plan in tasks]).decision
+def decision_of(tasks: Iterable[tuple[Subtask, Plan]], job: Job, at_once: int) -> Decision:
+    """What the subtasks come to without a closing evaluation, and without anybody listening;
+    at_once: how many such decisions share the memory."""
+    solutions = []
+    for task, plan in tasks:
+        rounds = Rounds(task, plan, job, share=at_once)
+        solutions.append(rounds.scan.completed(rounds.run()[0]))
+    return OneVsRest.of(solutions).decision
 
 
 class KernelLearning(Learning[Trained]):
@@ -63,6 +68,7 @@ class KernelLearning(Learning[Trained]):
             latest = self.end - LATE if self.rounds else inf
             self.rounds.append(rounds)
             self.solved.append(rounds.solved(latest))
+            rounds.scan.forget()
             if len(self.solved) < self.classes and time.perf_counter() >= self.end - LATE:
                 self._leave_rest(TIME_LIMIT)
                 break
@@ -99,7 +105,7 @@ class KernelLearning(Learning[Trained]):
         every = self.solved
         certificate = total([one.certificate for one in every])
         counted = [one.violators for one in every if one.violators is not None]
-        bounded = [one.SV.points.rows[~one.SV.unbounded] for one in every]
+        bounded = [one.SV.rows[~one.SV.unbounded] for one in every]
         return Trained(
             model=ending.model,
             iterations=self._count,

@@ -120,7 +120,7 @@ class KernelTraining(Training[Params, Trained]):
     def decision(self, D: Dataset, params: Params) -> Decision:
         """Without a closing evaluation, and without a start from another model."""
         at_once = self.job.resources.at_once(self.D.n)
-        return decision_of(replace(self, old=None)._tasks(D, params, at_once), self.job)
+        return decision_of(replace(self, old=None)._tasks(D, params, at_once), self.job, at_once)
 
     def fits_sigmoid(self, params: Params) -> bool:
         return params.probability

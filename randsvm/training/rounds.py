@@ -89,7 +89,8 @@ class Rounds:
     """One algorithm on one subtask.
 
     clock: hears of each round, and breaks it off. ends: the moment when the subtask's share of the
-    time is over. before: rounds of earlier subtasks. count, solve_seconds: of all rounds;
+    time is over. before: rounds of earlier subtasks. share: how many
+    such runs share the memory. count, solve_seconds: of all rounds;
     scan_seconds: what a scan of all support vectors takes.
     """
 
@@ -99,13 +100,14 @@ class Rounds:
     clock: Clock = field(default_factory=Clock)
     ends: float = inf
     before: int = 0
+    share: int = 1
     best: Best = field(default_factory=Best)
     count: int = 0
     solve_seconds: float = 0.0
     scan_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        layout_bytes = self.job.resources.layout_bytes
+        layout_bytes = self.job.resources.layout_bytes // self.share
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes)
 
     def solved(self, latest: float) -> Solved:
