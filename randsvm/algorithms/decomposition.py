@@ -27,11 +27,11 @@ def decompose(
     """Solve a working set W, scan D for violators V, choose the next W among V and W, until V is
     empty or `stop` says so."""
     step, W = start(scan, choice, rng)
-    SV, V = scan.after(step, choice.collector(rng.next()), stop.tolerance)
+    SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
     watch(SV, V)
     while not stop(SV, V):
         W = choice.next(W, SV, V.candidates)
-        step = svmlearn(scan.points(W.rows), scan.problem, scan.space, stop.tolerance)
-        SV, V = scan.after(step, choice.collector(rng.next()), stop.tolerance)
+        step = svmlearn(scan.points(W.rows), scan.problem, scan.space, scan.D.n)
+        SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
         watch(SV, V)
     return SV

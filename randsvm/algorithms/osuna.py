@@ -6,18 +6,16 @@ The two differ by one argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
-from randsvm.data.sampling import Draw
-from randsvm.svm.collectors import Closest, Collector, First
-from randsvm.svm.working_set import Choice
+from randsvm.svm.collectors import First, Steepest
+from randsvm.svm.working_set import Choice, Order
 
 
-def fixed_size(size: int, swap: int | None, collect: Callable[[int, Draw], Collector]) -> Choice:
+def fixed_size(size: int, swap: int | None, order: Order) -> Choice:
     """B has `size` rows, `swap` of which (None: half) make room for violators each time."""
-    return Choice(size, min(swap or size - size // 2, size), collect)
+    return Choice(size, min(swap or size - size // 2, size), order)
 
 
-osuna = partial(fixed_size, collect=First)
-osuna_closest = partial(fixed_size, collect=Closest)
+osuna = partial(fixed_size, order=First)
+osuna_closest = partial(fixed_size, order=Steepest)

@@ -35,5 +35,6 @@ def kbh07(r: int) -> Choice:
 
 
 def certified(r: int) -> Choice:
-    """Random violators, half of the working set at a time."""
-    return Choice(r, r - r // 2, UniformSample)
+    """Random violators, all of the working set anew, while they are more than the support vectors;
+    from then on the steepest pairs."""
+    return Choice(r, r, UniformSample, then_pairs=True)

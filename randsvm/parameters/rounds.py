@@ -83,7 +83,7 @@ class OsunaParams:
     """OFG97's decomposition: the size of the working set B and how it changes."""
 
     # The working set where the user left it open, see `rows`.
-    FEWEST, MOST, FEW_ROWS = 1000, 4000, 50_000
+    FEWEST, MOST, FEW_ROWS = 1000, 4000, 30_000
 
     working_set: int | None = option(
         None,
@@ -108,7 +108,7 @@ class OsunaParams:
 
     @classmethod
     def rows(cls, n: int) -> int:
-        """Rows of a working set for n rows: 1,000 up to 50,000, 2,456 for a million.
+        """Rows of a working set for n rows: 1,000 up to 30,000, 2,863 for a million.
 
         Small ones change as few coefficients as large ones and cost LIBSVM less; each round costs
         a look at every row, whatever it changes.

@@ -15,83 +15,66 @@ from randsvm.data.sampling import Draw, Smallest
 
 @dataclass(frozen=True)
 class Candidates:
-    """chosen: violators, in the collector's order; rising, falling: the rows whose coefficients
-    may rise or fall, from the steepest on. count: of all violators."""
+    """Rows whose coefficients may rise, and may fall: violators in the collector's order, and
+    before them the steepest row of D. count: of all violators."""
 
     count: int
-    chosen: Smallest
     rising: Smallest
     falling: Smallest
+    steepest_rise: Smallest
+    steepest_fall: Smallest
 
     def __add__(self, other: Candidates) -> Candidates:
         return Candidates(
             self.count + other.count,
-            self.chosen + other.chosen,
             self.rising + other.rising,
             self.falling + other.falling,
+            self.steepest_rise + other.steepest_rise,
+            self.steepest_fall + other.steepest_fall,
         )
 
-
-@dataclass(frozen=True)
-class Seen:
-    """The violators among the rows from `start` on, before each list the steepest row.
-
-    rising, falling : (m,) int64, rows of D whose coefficients may rise (fall); rise, fall : (m,)
-    float64, see Task.slopes. rows: of the whole shard.
-    """
-
-    start: int
-    rows: int
-    rising: np.ndarray
-    rise: np.ndarray
-    falling: np.ndarray
-    fall: np.ndarray
+    @property
+    def steepest(self) -> float:
+        """By how much the steepest rise exceeds the steepest fall, LIBSVM's measure of optimality;
+        0 where nothing may rise or nothing may fall."""
+        sides = self.steepest_rise.keys, self.steepest_fall.keys
+        return -float(sides[0][0] + sides[1][0]) if all(map(len, sides)) else 0.0
 
     @property
-    def violators(self) -> np.ndarray:
-        """(m,) int64, in no order."""
-        return np.concatenate([self.rising[1:], self.falling[1:]])
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers that may rise and may fall, the steepest first and then in order."""
+        rising = np.concatenate([self.steepest_rise.rows, self.rising.rows])
+        falling = np.concatenate([self.steepest_fall.rows, self.falling.rows])
+        return _once(rising), _once(falling)
 
-    def violation(self, b: float) -> np.ndarray:
-        """By how much `violators` violate their KKT condition, (m,) float64."""
-        return np.concatenate([self.rise[1:] - b, b - self.fall[1:]])
+
+def _once(rows: np.ndarray) -> np.ndarray:
+    """Each row once, where it stands first."""
+    _, first = np.unique(rows, return_index=True)
+    return rows[np.sort(first)]
 
 
 class Collector(Protocol):
-    """Which of the violators are kept in `chosen`; steepest: how many of the steepest rows are."""
+    """An order of violators. keep: how many of either side are kept."""
 
     @property
-    def steepest(self) -> int: ...
+    def keep(self) -> int: ...
 
-    def choose(self, seen: Seen, b: float) -> Smallest: ...
-
-
-def collected(collector: Collector, seen: Seen, b: float) -> Candidates:
-    """What a collector keeps of some rows."""
-    return Candidates(
-        len(seen.rising) + len(seen.falling) - 2,
-        collector.choose(seen, b),
-        _steepest(collector.steepest, seen.rising, -seen.rise),
-        _steepest(collector.steepest, seen.falling, seen.fall),
-    )
-
-
-def _steepest(keep: int, rows: np.ndarray, keys: np.ndarray) -> Smallest:
-    if rows[0] < 0:
-        return Smallest(keep)
-    if len(rows) > 1 and keys[0] == keys[1:].min():
-        rows, keys = rows[1:], keys[1:]  # it is a violator itself
-    return Smallest.of(keep, rows, keys)
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        """The smallest first. rows : (m,) int64, violators among the rows start .. stop - 1 of D;
+        violation : (m,) float64, by how much each violates its KKT condition."""
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Violating pairs alone (Joachims 1999; ThunderSVM): no violators are drawn besides."""
+class Steepest:
+    """The largest violation first: with as many rows of either side, pairs as Joachims (1999) and
+    ThunderSVM choose them; for MZ the points with the smallest y f(x)."""
 
-    steepest: int
+    keep: int
+    draw: Draw
 
-    def choose(self, seen: Seen, b: float) -> Smallest:
-        return Smallest(0)
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        return -violation
 
 
 @dataclass(frozen=True)
@@ -100,14 +83,9 @@ class UniformSample:
 
     keep: int
     draw: Draw
-    steepest: int = 1
 
-    def choose(self, seen: Seen, b: float) -> Smallest:
-        rows = seen.violators
-        if not len(rows):
-            return Smallest(self.keep)
-        keys = self.draw.keys(seen.start, seen.start + seen.rows)[rows - seen.start]
-        return Smallest.of(self.keep, rows, keys)
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        return self.draw.keys(start, stop)[rows - start]
 
 
 @dataclass(frozen=True)
@@ -116,19 +94,35 @@ class First:
 
     keep: int
     draw: Draw
-    steepest: int = 1
 
-    def choose(self, seen: Seen, b: float) -> Smallest:
-        return Smallest.of(self.keep, seen.violators, seen.violators)
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        return rows
 
 
 @dataclass(frozen=True)
-class Closest:
-    """The violators with the smallest y f(x), i.e. the largest violation (MZ)."""
+class Seen:
+    """One side of the rows start .. stop - 1: the steepest row, and the violators after it.
 
-    keep: int
-    draw: Draw
-    steepest: int = 1
+    rows : (m,) int64, of D, -1 where there is no steepest row; slope : (m,) float64, larger where
+    the row violates more: its rise, or minus its fall. level: the slope at which it does not.
+    """
 
-    def choose(self, seen: Seen, b: float) -> Smallest:
-        return Smallest.of(self.keep, seen.violators, -seen.violation(b))
+    start: int
+    stop: int
+    rows: np.ndarray
+    slope: np.ndarray
+    level: float
+
+    def kept(self, collector: Collector) -> tuple[Smallest, Smallest]:
+        """What a collector keeps, and the steepest row."""
+        rows, violation = self.rows[1:], self.slope[1:] - self.level
+        keys = collector.keys(self.start, self.stop, rows, violation)
+        exists = self.rows[:1] >= 0
+        first = Smallest.of(1, self.rows[:1][exists], -self.slope[:1][exists])
+        return Smallest.of(collector.keep, rows, keys), first
+
+
+def collected(collector: Collector, up: Seen, down: Seen) -> Candidates:
+    """What a collector keeps of some rows."""
+    (rising, rise), (falling, fall) = up.kept(collector), down.kept(collector)
+    return Candidates(len(up.rows) + len(down.rows) - 2, rising, falling, rise, fall)

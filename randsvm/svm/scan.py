@@ -20,13 +20,13 @@ import randsvm.svm._survey as _survey
 from randsvm.arrays import slices
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.points import Gathered, Points
-from randsvm.data.sampling import Draw, Draws
+from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, tell
 from randsvm.kernels.expansion import BLOCK_ROWS, Expansion, Piece, Space, prefers_dense
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
-from randsvm.svm.collectors import Candidates, Collector, Pairs, Seen, collected
+from randsvm.svm.collectors import Candidates, Collector, Seen, Steepest, collected
 from randsvm.svm.offset import Bends, Window
 from randsvm.svm.solution import SV, Certificate, Step
 from randsvm.svm.tasks import task_of
@@ -41,6 +41,8 @@ FLOAT32_UNIT = 2.0**-24
 FLOAT32_LIMIT = 1e-5
 # A closing evaluation leaves alone what is this many tolerances beyond the margin.
 FAR = 50
+# A side with fewer violators than this share of the other's is filled up.
+FEW = 0.25
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -50,24 +52,26 @@ class Violators:
     """V: how many rows violate their KKT condition, candidates for the next working set, and the
     certificate.
 
-    steepest: by how much the steepest rise exceeds the steepest fall, LIBSVM's measure of
-    optimality. changed: coefficients that the scan brought in, seconds: that it took;
+    changed: coefficients that the scan brought in, seconds: that it took;
     full_scan_seconds: what a scan of all support vectors from scratch would have taken. step: the
     step that was made; inside: how many support vectors its working set has.
     """
 
     candidates: Candidates
     certificate: Certificate
-    steepest: float
-    changed: int
-    seconds: float
-    full_scan_seconds: float
+    changed: int = 0
+    seconds: float = 0.0
+    full_scan_seconds: float = 0.0
     step: Step = field(default_factory=Step.nothing)
     inside: int = 0
 
     @property
     def count(self) -> int:
         return self.candidates.count
+
+    @property
+    def steepest(self) -> float:
+        return self.candidates.steepest
 
 
 @dataclass(frozen=True)
@@ -202,9 +206,8 @@ class Scan:
             self.problem.positive_semidefinite,
         )
         SV_ = SV(np.concatenate(sums.rows), np.concatenate(sums.beta), b, self.problem)
-        steepest = [side.keys[:1] for side in (found.candidates.rising, found.candidates.falling)]
-        violation = -float(sum(key[0] for key in steepest)) if all(map(len, steepest)) else 0.0
-        return SV_, Violators(found.candidates, certificate, violation, 0, 0.0, 0.0)
+        candidates = self._filled(found.candidates, collector.keep)
+        return SV_, Violators(candidates, certificate)
 
     def evaluate(self, SV: SV) -> Violators:
         """V and the certificate of SV from scratch: no rounding of earlier scans is in it.
@@ -225,7 +228,7 @@ class Scan:
         self._put(SV.rows, SV.beta)
         self.b = SV.b
         self._pass(Expansion(self.space, points.X, SV.beta), fresh=True, far=far)
-        _, V = self.look(Pairs(1))
+        _, V = self.look(Steepest(0, Draw(0, 0)))
         seconds = time.perf_counter() - began
         return replace(V, changed=len(SV), seconds=seconds, full_scan_seconds=seconds)
 
@@ -266,6 +269,26 @@ class Scan:
             Bends(slope, at[:bends].copy(), jump[:bends].copy()),
         )
 
+    def _filled(self, found: Candidates, keep: int) -> Candidates:
+        """Where nearly all violators are on one side, the steepest rows of the other besides: what
+        one side rises the other has to fall."""
+        rising, falling = len(found.rising.rows), len(found.falling.rows)
+        most, least = max(rising, falling), min(rising, falling)
+        if least >= FEW * most:
+            return found
+        steepest = partial(self._steepest_rows, rise=rising < falling, keep=min(keep, most))
+        more = self._reduced(steepest)
+        if rising < falling:
+            return replace(found, rising=more)
+        return replace(found, falling=more)
+
+    def _steepest_rows(self, shard: Shard, rise: bool, keep: int) -> Smallest:
+        y, u, beta = self.D.labels_of(shard), self.u[shard.number], self.beta[shard.number]
+        up, down = self.task.slopes(y, u, beta)
+        keys = -up if rise else down
+        rows = np.flatnonzero(np.isfinite(keys))
+        return Smallest.of(keep, rows + shard.start, keys[rows])
+
     def _findings(
         self, shard: Shard, b: float, tolerance: float, collector: Collector
     ) -> _Findings:
@@ -276,15 +299,10 @@ class Scan:
         loss, _, risers, fallers = _survey.violations(
             y, u, beta, *self._box(), b, tolerance, rising, rise, falling, fall
         )
-        seen = Seen(
-            shard.start,
-            len(y),
-            _numbers(rising[:risers], shard.start),
-            rise[:risers],
-            _numbers(falling[:fallers], shard.start),
-            fall[:fallers],
-        )
-        return _Findings(loss, collected(collector, seen, b))
+        up = Seen(shard.start, shard.stop, _numbers(rising[:risers], shard), rise[:risers], b)
+        falling = _numbers(falling[:fallers], shard)
+        down = Seen(shard.start, shard.stop, falling, -fall[:fallers], -b)
+        return _Findings(loss, collected(collector, up, down))
 
     def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
         """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
@@ -387,9 +405,9 @@ class Scan:
         return np.concatenate(parts)
 
 
-def _numbers(places: np.ndarray, start: int) -> np.ndarray:
+def _numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
     """Row numbers of places in a shard; -1, for none, stays. (m,) int64."""
-    return np.where(places < 0, np.int64(-1), places + np.int64(start))
+    return np.where(places < 0, np.int64(-1), places + np.int64(shard.start))
 
 
 class Stop(Protocol):

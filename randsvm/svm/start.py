@@ -24,7 +24,7 @@ def cold_start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet
     S = WorkingSet.of(random_subset(scan.D, choice.r, rng).rows)
     if scan.task.total:
         return _one_class_start(scan, S), S
-    step = svmlearn(scan.points(S.rows), scan.problem, scan.space, scan.problem.tolerance)
+    step = svmlearn(scan.points(S.rows), scan.problem, scan.space, scan.D.n)
     return step, S
 
 
