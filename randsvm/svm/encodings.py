@@ -34,7 +34,7 @@ Two boxes (class weights) are a C-SVC, see _TwoBoxes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,17 +42,14 @@ import numpy as np
 import randsvm.svm._solver as _solver
 from randsvm.svm.libsvm import Caller, Layout, Outcome, at_once, c_svc, one_class
 
-# Diagonal of a pseudo-row that stays at its bound, for alpha = 1: LIBSVM never finds its gradient
-# worth a step. Within float32, and far above all gradients.
+# Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
+# to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
+# float32, and far above all other values.
 HOLD = -1e30
 # A coefficient this close to its bound, relative to the box, is at it: rounding in LIBSVM's steps.
 NEAR = 1e-13
-# So often class weights guess which bound a coefficient is going to reach, before they do without.
-GUESSES = 4
-# Largest diagonal of a pinned row, and how far the rounding of its gradient stays below the
-# tolerance: else LIBSVM never comes to an end.
-PINNED_MOST = 2.0**24
-PINNED_ROUNDING = 1 / 32
+# So many coefficients class weights try as the one that makes the sum.
+TRIES = 30
 
 
 class Solution(NamedTuple):
@@ -89,8 +86,8 @@ def solve(
     """Solve the subproblem above to `tolerance`, the largest difference of two gradients.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
-    h, lower, upper : (m,) float64. upper - lower has one value or two; two with epsilon = 0, one
-    of lower and upper 0, and all rows of a value on the same side.
+    h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for
+    the rows with lower = 0 and one for those with upper = 0; with epsilon lower = -upper.
     s: from sum lower to sum upper. start : (m,) float64, a feasible point to begin from.
     call: see Caller. If it raises while LIBSVM still works, LIBSVM's memory is left to it.
     Raises ValueError where no beta has this sum.
@@ -101,14 +98,11 @@ def solve(
     bounded = _only_point(lower, upper, s)
     if bounded is not None:
         return Solution(bounded, True, 0)
-    if start is None:
-        start = lower
+    task = _Task(K, h, lower, upper, s, lower, tolerance)
+    task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
-        return _regression(K, h, upper, s, start, tolerance, epsilon, call)
-    task = _Task(K, h, lower, upper, s, start, tolerance)
-    if wide == narrow:
-        return _one_box(task, call)
-    return _two_boxes(task, call)
+        return _regression(task, epsilon, call)
+    return _one_box(task, call) if wide == narrow else _two_boxes(task, call)
 
 
 def _only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -152,37 +146,41 @@ class _Task:
         return (self.start - self.lower) / (self.upper - self.lower)
 
     def finished(self, beta: np.ndarray) -> np.ndarray:
-        """beta with values next to a bound at it, and unbounded ones so that the sum is s."""
+        """beta with values next to a bound, or beyond, at it, and others so that the sum is s."""
+        beta = self._in_box(beta)
+        _give_back(beta, self)
+        return self._in_box(beta)
+
+    def _in_box(self, beta: np.ndarray) -> np.ndarray:
         near = NEAR * (self.upper - self.lower)
         beta = np.where(beta <= self.lower + near, self.lower, beta)
-        beta = np.where(beta >= self.upper - near, self.upper, beta)
-        _give_back(beta, self)
-        return beta
+        return np.where(beta >= self.upper - near, self.upper, beta)
 
 
 def _give_back(beta: np.ndarray, task: _Task) -> None:
     """Add what is left of s to coefficients that have room, in place."""
     rest = task.s - math.fsum(beta)
-    room = np.minimum(beta - task.lower, task.upper - beta) / 2
-    for i in np.argsort(-room)[: np.count_nonzero(room > 0)]:
-        step = min(max(rest, -room[i]), room[i])
-        beta[i] += step
-        rest -= step
-        if rest == 0:
-            return
-    # Nothing unbounded is left: the bounded coefficient that the objective parts with first.
-    if abs(rest) > NEAR * (task.upper - task.lower).sum():
+    room = np.minimum(beta - task.lower, task.upper - beta)
+    i = int(np.argmax(room))
+    if abs(rest) <= room[i] / 2:
+        beta[i] += rest
+    elif abs(rest) > NEAR * (task.upper - task.lower).sum():
+        # More than rounding: in the order in which it costs the objective least.
         side = math.copysign(1.0, rest)
-        room = np.where(rest > 0, task.upper - beta, beta - task.lower)
-        slope = np.where(room > 0, side * task.gradient(beta), np.inf)
-        i = int(np.argmin(slope))
-        beta[i] += side * min(abs(rest), room[i])
+        room = (task.upper if rest > 0 else -task.lower) - side * beta
+        order = np.argsort(side * task.gradient(beta), kind="stable")
+        filled = np.minimum(np.cumsum(room[order]), abs(rest))
+        beta[order] += side * np.diff(filled, prepend=0.0)
 
 
-def _split(values: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """The values as float32, which LIBSVM keeps, and what is left of them; both float64."""
-    first = np.asarray(values, np.float64).astype(np.float32).astype(np.float64)
-    return first, values - first
+def _set_linear_term(layout: Layout, w: np.ndarray) -> None:
+    """The two pseudo-rows whose values with the variables are w, (variables,), in all: as the
+    float32 that LIBSVM keeps, and what is left of it."""
+    if not np.abs(w).max() <= -1e-6 * HOLD:
+        raise ValueError("the frozen part of a subproblem is beyond LIBSVM's float32")
+    first = w.astype(np.float32).astype(np.float64)
+    layout.set_extra(0, first, [HOLD, HOLD])
+    layout.set_extra(1, w - first, [HOLD, HOLD])
 
 
 def _one_box(task: _Task, call: Caller) -> Solution:
@@ -191,8 +189,7 @@ def _one_box(task: _Task, call: Caller) -> Solution:
     order = np.argsort(-task.height, kind="stable")
     q = task.gradient(task.lower)[order] / C
     layout = task.layout(order)
-    for number, part in enumerate(_split(q)):
-        layout.set_extra(number, part, np.where(np.arange(3) == number, HOLD, 0.0))
+    _set_linear_term(layout, q)
     m = len(order)
     rows = np.concatenate([[m, m + 1], np.arange(m)])
     total = (task.s - math.fsum(task.lower)) / C + 2
@@ -203,40 +200,30 @@ def _one_box(task: _Task, call: Caller) -> Solution:
     return Solution(task.finished(beta), found.ended, found.iterations)
 
 
-def _regression(
-    K: np.ndarray,
-    h: np.ndarray,
-    upper: np.ndarray,
-    s: float,
-    start: np.ndarray,
-    tolerance: float,
-    epsilon: float,
-    call: Caller,
-) -> Solution:
-    """beta = a + a*: the positive and the negative part, each with a price of epsilon."""
-    m, zero = len(h), np.zeros(len(h))
-    task = _Task(
-        K,
-        np.concatenate([h - epsilon, h + epsilon]),
-        np.concatenate([zero, -upper]),
-        np.concatenate([upper, zero]),
-        s,
-        np.concatenate([np.maximum(start, 0.0), np.minimum(start, 0.0)]),
-        tolerance,
+def _regression(task: _Task, epsilon: float, call: Caller) -> Solution:
+    """beta = a + a*, its positive and its negative part, each at the price of epsilon."""
+    m, zero = len(task.h), np.zeros(len(task.h))
+    parts = replace(
+        task,
+        h=np.concatenate([task.h - epsilon, task.h + epsilon]),
+        lower=np.concatenate([zero, task.lower]),
+        upper=np.concatenate([task.upper, zero]),
+        start=np.concatenate([np.maximum(task.start, 0.0), np.minimum(task.start, 0.0)]),
     )
-    both = _one_box(task, call)
-    return both._replace(beta=both.beta[:m] + both.beta[m:])
+    found = _one_box(parts, call)
+    return found._replace(beta=found.beta[:m] + found.beta[m:])
 
 
 def _two_boxes(task: _Task, call: Caller) -> Solution:
-    """Class weights: see _TwoBoxes. Mirrored if the wide boxes are below 0."""
+    """Class weights, see _TwoBoxes; mirrored if the wide boxes are below the narrow ones, so that
+    LIBSVM begins with beta = 0, not with all of beta at C."""
     width = task.upper - task.lower
     A, B = float(width.max()), float(width.min())
     wide = width == A
     if task.upper[wide][0] > 0:
         return _TwoBoxes(task, wide, A, B).solve(call)
-    mirrored = _Task(
-        task.K, -task.h, -task.upper, -task.lower, -task.s, -task.start, task.tolerance
+    mirrored = replace(
+        task, h=-task.h, lower=-task.upper, upper=-task.lower, s=-task.s, start=-task.start
     )
     found = _TwoBoxes(mirrored, wide, A, B).solve(call)
     return found._replace(beta=0.0 - found.beta)
@@ -244,22 +231,23 @@ def _two_boxes(task: _Task, call: Caller) -> Solution:
 
 @dataclass(frozen=True)
 class _TwoBoxes:
-    """Boxes 0 .. A for some rows and -B .. 0 for the others, A > B: a C-SVC with two C.
+    """Boxes of width A for some rows and B < A for the others: LIBSVM's C-SVC with two C.
 
-    A coefficient begins at one of its bounds and moves away from it by a: up with label 1, then
-    LIBSVM keeps a <= A, or down with label -1, then a <= B. From 0 on that is the box. At the
-    other bound LIBSVM has the other row's box, and a has to be looked at afterwards:
-    where it left its own box, or came to the end of a smaller one, the solve is repeated with
-    this coefficient from 0 on.
+    LIBSVM begins with a = 0 and keeps sum_i y_i a_i = 0, a_i <= A where the label y_i is 1 and
+    a_i <= B where it is -1. So wide rows have label 1, beta = lower + a, and narrow ones -1,
+    beta = upper - a. What LIBSVM cannot give is
 
-    Pseudo-rows give the linear term and the sum, with r = s - sum of where coefficients begin:
+        the linear term: two corner rows, label -1 and so negative a diagonal that LIBSVM takes them
+            to a = B first of all and leaves them there. Their values with row i, w_i in all as
+            in _one_box, add -y_i B w_i to its gradient.
+        the sum: one row is there twice, with either label, often enough to come from where it
+            would have to be for the sum to its box, both ways. If it does not end inside, it is
+            at the bound that it passed in a solution with the bound as well (the objective is
+            convex in it): it stays there, and another one is tried for the rest. A pseudo-row
+            with a large diagonal works instead, but LIBSVM needs twice as many steps, or does not
+            end at all.
 
-        two corner rows, label -1, negative diagonal: LIBSVM takes them to a = B first of all and
-            leaves them there; their values with row i, in all w_i, add -y_i B w_i to its gradient
-        a pinned row, diagonal H and values v with the corner rows, given so many times that
-            their a can sum to 2 B - r, where their gradient is zero (1 / H beside it).
-
-    wide : (m,) bool, rows with the box 0 .. A.
+    wide : (m,) bool.
     """
 
     task: _Task
@@ -268,70 +256,47 @@ class _TwoBoxes:
     B: float
 
     def solve(self, call: Caller) -> Solution:
-        from_zero = np.zeros(len(self.wide), bool)
-        iterations, begin = 0, self.task.start
-        for guess in range(GUESSES):
-            high = self._begin_high(begin, from_zero | (guess == GUESSES - 1))
-            beta, wrong, found = self._attempt(high, call)
+        task, iterations = self.task, 0
+        lower, upper, near = task.lower, task.upper, NEAR * self.A
+        beta, fixed = task.start, np.full(len(self.wide), np.nan)
+        for _ in range(min(TRIES, len(fixed))):
+            room = np.minimum(beta - lower, upper - beta) / (upper - lower)
+            k = int(np.argmax(np.where(np.isnan(fixed), room, -1.0)))
+            beta, found = self._attempt(k, fixed, call)
             iterations += found.iterations
-            if not wrong.any():
-                break
-            from_zero |= wrong
-            begin = np.clip(beta, self.task.lower, self.task.upper)
-        return Solution(self.task.finished(beta), found.ended, iterations)
+            if lower[k] - near <= beta[k] <= upper[k] + near or not found.ended:
+                return Solution(task.finished(beta), found.ended, iterations)
+            fixed[k] = lower[k] if beta[k] < lower[k] else upper[k]
+            beta = task.finished(beta)
+        return Solution(beta, False, iterations)
 
-    def _begin_high(self, begin: np.ndarray, from_zero: np.ndarray) -> np.ndarray:
-        """Which coefficients begin at their upper bound: as many as the sum has room for, those
-        that are highest in `begin` first; (m,) bool."""
-        task = self.task
-        width = task.upper - task.lower
-        order = np.argsort((task.lower - begin) / width, kind="stable")
-        high = np.empty(len(order), bool)
-        high[order] = np.cumsum(width[order]) <= task.s - task.lower.sum()
-        return np.where(from_zero, ~self.wide, high)
-
-    def _attempt(self, high: np.ndarray, call: Caller) -> tuple[np.ndarray, np.ndarray, Outcome]:
-        """beta, and where it cannot be trusted."""
+    def _attempt(self, k: int, fixed: np.ndarray, call: Caller) -> tuple[np.ndarray, Outcome]:
+        """The solution with `fixed` where that is a number, of which row k makes the sum and may
+        leave its box."""
         task, A, B = self.task, self.A, self.B
-        begin, y = np.where(high, task.upper, task.lower), np.where(high, -1.0, 1.0)
-        # LIBSVM puts label 1 first.
-        order = np.argsort(high, kind="stable")
-        layout = task.layout(order)
-        total = 2 * B - (task.s - math.fsum(begin))
-        side, bound = (1.0, A) if total >= 0 else (-1.0, B)
-        times = int(abs(total) / bound) + 1
-        self._pseudo_rows(layout, (task.gradient(begin) + y)[order], total, side)
-        m = len(order)
-        rows = np.concatenate([np.full(times, m + 2), np.arange(m), [m, m + 1]])
-        labels = np.concatenate([np.full(times, side), y[order], [-1.0, -1.0]])
+        loose = np.isnan(fixed)
+        begin = np.where(loose, np.where(self.wide, task.lower, task.upper), fixed)
+        begin[k] = task.s - 2 * B - (math.fsum(begin) - begin[k])
+        up = math.ceil(max(0.0, task.upper[k] - begin[k]) / A)
+        down = math.ceil(max(0.0, begin[k] - task.lower[k]) / B)
+        index, y = self._variables(k, loose)
+        layout = task.layout(index)
+        _set_linear_term(layout, -(task.gradient(begin)[index] + y) / B)
+        last = len(index) - 1
+        rows = np.concatenate([np.zeros(up), np.arange(1, last), np.full(down, last)])
+        rows = np.append(rows, [last + 1, last + 2]).astype(np.int64)
+        labels = np.concatenate([np.ones(up), y[1:-1], np.full(down + 2, -1.0)])
         found = c_svc(layout, rows, labels, (A, B), task.tolerance, call)
         layout.close()
-        a = np.empty(m)
-        a[order] = found.alpha[times : times + m]
-        far = (a > B * (1 + NEAR)) & ~self.wide | (a >= B) & self.wide
-        return begin + y * a, far & (high == self.wide), found
+        moved = labels * found.alpha
+        begin[index[1:-1]] += moved[up : up + last - 1]
+        begin[k] += math.fsum(moved[:up]) + math.fsum(moved[up + last - 1 : -2])
+        return begin, found
 
-    def _pseudo_rows(self, layout: Layout, slope: np.ndarray, total: float, side: float) -> None:
-        """slope : (variables,) that the corner rows add to y_i times the gradient; total: what the
-        pinned rows sum to, with the label `side`."""
-        H = self._pinned_diagonal(total)
-        v = (H * total - side - self._multiplier()) / self.B
-        for number, (part, pinned) in enumerate(
-            zip(_split(-slope / self.B), _split(v), strict=True)
-        ):
-            corner = HOLD / self.B
-            layout.set_extra(number, part, [corner, corner, float(pinned)])
-        layout.set_extra(2, np.zeros(layout.variables), [0.0, 0.0, H])
-
-    def _pinned_diagonal(self, total: float) -> float:
-        """H, a power of two. The gradient is H times a sum of this size, with its rounding."""
-        rounding = (abs(total) + self.A) * 2.0**-52
-        H = PINNED_ROUNDING * self.task.tolerance / rounding
-        return min(PINNED_MOST, 2.0 ** math.floor(math.log2(H)))
-
-    def _multiplier(self) -> float:
-        """A guess at the gradient of unbounded coefficients: it moves the pinned rows by 1 / H of
-        it, which is what they are off by without."""
-        task = self.task
-        free = (task.lower < task.start) & (task.start < task.upper)
-        return float(np.median(task.gradient(task.start)[free])) if free.any() else 0.0
+    def _variables(self, k: int, loose: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and labels as LIBSVM orders them, 1 first: row k, the others, row k again."""
+        others = np.flatnonzero(loose)
+        others = others[others != k]
+        others = others[np.argsort(~self.wide[others], kind="stable")]
+        y = np.where(self.wide[others], 1.0, -1.0)
+        return np.concatenate([[k], others, [k]]), np.concatenate([[1.0], y, [-1.0]])

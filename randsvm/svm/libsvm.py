@@ -33,7 +33,7 @@ NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)
 NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
 # Pseudo-rows behind the rows of a Gram matrix.
-EXTRA = 3
+EXTRA = 2
 # LIBSVM ends a solve after so many iterations, or so many for each of its variables.
 MOST_ITERATIONS = 10_000_000
 MOST_FOR_EACH = 100
@@ -95,7 +95,10 @@ class Layout:
         rows = variables + EXTRA
         pairs = -(-rows // 2)
         size = 1 + pairs * (rows + 1) * 2
-        buffer = _spare.pop() if _spare else np.empty(0)
+        try:
+            buffer = _spare.pop()
+        except IndexError:
+            buffer = np.empty(0)
         if len(buffer) < size:
             buffer = np.empty(size)
         values = buffer[1:size].reshape(pairs, rows + 1, 2)
