@@ -41,6 +41,8 @@ FLOAT32_UNIT = 2.0**-24
 FLOAT32_LIMIT = 1e-5
 # A closing evaluation leaves alone what is this many tolerances beyond the margin.
 FAR = 50
+# What rounding may move P and D by, relatively, before they are computed in float64.
+SHOWS = 5e-7
 # A side with fewer violators than this share of the other's is filled up.
 FEW = 0.25
 # Draw number of the audit rows: a number that no scan ever reaches.
@@ -112,16 +114,24 @@ class Scan:
     """Passes over D, and the running values that they advance: u and beta of every row of D.
 
     One for each problem over D. layout_bytes: memory for rows that stay laid out from one pass to
-    the next; which rows fit changes the time and no result.
+    the next; which rows fit changes the time and no result. precise: float64 from the start.
     """
 
-    def __init__(self, D: Dataset, problem: Problem, seed: int, layout_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        D: Dataset,
+        problem: Problem,
+        seed: int,
+        layout_bytes: int = 0,
+        precise: bool = False,
+    ) -> None:
         self.D, self.problem = D, problem
         self.task, self.kernel = task_of(problem), Kernel.of(problem)
         self.layout_bytes = layout_bytes
         self.gathered = Gathered(D.d)
         audit = D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
-        self.audit, self.space = self._space(D.points(audit))
+        self.audit = D.points(audit)
+        self.space = self._space(precise)
         self.exact = np.zeros(len(audit))
         self.u = [np.zeros(shard.stop - shard.start) for shard in D.shards]
         self.beta = [np.zeros(shard.stop - shard.start) for shard in D.shards]
@@ -129,17 +139,16 @@ class Scan:
         self._layouts: dict[int, list[Piece]] = {}
         self._lock = threading.Lock()
 
-    def _space(self, audit: Points) -> tuple[Points, Space]:
+    def _space(self, precise: bool) -> Space:
         """How rows are laid out: in float32 where its rounding is small from the start."""
         D = self.D
         dense = prefers_dense(D.n, D.d, D.nnz)
         centre = None
         if dense and self.kernel.name == "rbf":
-            centre = np.asarray(audit.X.mean(axis=0), np.float64).ravel()
+            centre = np.asarray(self.audit.X.mean(axis=0), np.float64).ravel()
         space = Space(self.kernel, dense, centre, np.float32)
-        if self.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT >= FLOAT32_LIMIT:
-            space = replace(space, dtype=np.float64)
-        return audit, space
+        rounding = self.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT
+        return replace(space, dtype=np.float64) if precise or rounding >= FLOAT32_LIMIT else space
 
     # --- what algorithms ask ---------------------------------------------------------------
 
@@ -212,25 +221,40 @@ class Scan:
     def evaluate(self, SV: SV) -> Violators:
         """V and the certificate of SV from scratch: no rounding of earlier scans is in it.
 
-        Rows that the running values have FAR beyond the margin are left as they are: they have no
-        loss, nor would they with 200 times the error that the audit of every scan allows.
+        In float64 where the rounding of float32 would show in P or D. Rows that the running values
+        have FAR beyond the margin are left as they are: they have no loss, nor would they with 200
+        times the error that the audit of every scan allows.
         """
         began = time.perf_counter()
         points = self.completed(SV).points
-        same = np.array_equal(SV.rows, self._support()) and np.array_equal(
-            SV.beta, self.beta_of(SV.rows)
-        )
         assert points is not None
+        support = self._support()
+        same = np.array_equal(SV.rows, support) and np.array_equal(SV.beta, self.beta_of(support))
         far = FAR * self.problem.tolerance if same and SV.unbounded.any() else None
+        space = replace(self.space, dtype=np.float64) if self._rounding_shows(SV) else self.space
         # New arrays: threads of a scan that was broken off may still write to the old ones.
         self.u = [part.copy() for part in self.u]
         self.beta = [np.zeros(len(part)) for part in self.u]
         self._put(SV.rows, SV.beta)
         self.b = SV.b
-        self._pass(Expansion(self.space, points.X, SV.beta), fresh=True, far=far)
+        self._pass(Expansion(space, points.X, SV.beta), fresh=True, far=far)
+        self.exact = Expansion(replace(space, dtype=np.float64), points.X, SV.beta).values(
+            self.audit.X
+        )
         _, V = self.look(Steepest(0, Draw(0, 0)))
         seconds = time.perf_counter() - began
         return replace(V, changed=len(SV), seconds=seconds, full_scan_seconds=seconds)
+
+    def _rounding_shows(self, SV: SV) -> bool:
+        """Whether float32 may move P or D by more than SHOWS of it: by what the running values of
+        the audit rows are off on average, times all coefficients and slopes of losses."""
+        if self.space.dtype is np.float64 or not len(SV):
+            return False
+        off = self.exact - self._at(self.u, self.audit.rows)
+        typical = float(np.sqrt(np.mean(np.square(off))))
+        bias = abs(float(off.mean())) + 3 * typical / np.sqrt(max(len(SV), 1))
+        size = abs(self.task.linear(self.points(SV.rows).y, SV.beta)) or float(SV.beta.sum())
+        return 2 * bias * float(np.abs(SV.beta).sum()) > SHOWS * size
 
     def completed(self, SV: SV) -> SV:
         """The same with the rows of its support vectors."""

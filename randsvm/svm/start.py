@@ -28,6 +28,12 @@ def cold_start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet
     return step, S
 
 
+def resumed(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
+    """A run that goes on from where the scan stands."""
+    nothing = scan.points(np.empty(0, np.int64))
+    return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows)
+
+
 def _one_class_start(scan: Scan, S: WorkingSet) -> Step:
     """sum beta = nu n: the rows that lie furthest out by the solution of the subset S alone have
     beta = 1, and the next one what remains."""

@@ -15,6 +15,7 @@ from randsvm.data.sampling import Draws
 from randsvm.events import Iteration
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import SV, Certificate
+from randsvm.svm.start import resumed
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.plans import Plan
@@ -31,9 +32,16 @@ from randsvm.training.stopping import (
     iterations,
     no_progress,
     no_violators,
+    reached,
     time_limit,
 )
 
+# A gap below this takes float64 from the start: rounding of float32 is some 1e-6 of P.
+PRECISE_GAP = 3e-5
+# What rounding of float32 may lift a running D by, relatively.
+ROUNDING = 3e-6
+# A run whose evaluated gap is above the one asked for goes on until it is so much below.
+ASIDE = 0.5
 # By how much a closing evaluation may take longer than the last scan lets expect.
 HEADROOM = 1.25
 
@@ -107,8 +115,10 @@ class Rounds:
     scan_seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        self.aim = self.job.stop.gap or 0.0
         layout_bytes = self.job.resources.layout_bytes // self.share
-        self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes)
+        precise = (self.job.stop.gap or 1.0) < PRECISE_GAP
+        self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, precise)
 
     def solved(self, latest: float) -> Solved:
         """The answer, evaluated if there is time for it; latest: when it gives up without any."""
@@ -126,10 +136,21 @@ class Rounds:
         if time.perf_counter() + self.scan_seconds > self.ends + LATE:
             return self.running(SV, reason)
         V = self.scan.evaluate(SV)
-        # Any round's D bounds the optimum from below.
-        dual = max(self.best.dual, V.certificate.dual)
-        certificate = replace(V.certificate, dual=dual)
+        gap = self.job.stop.gap
+        if gap is not None and reason == reached(gap) and V.certificate.gap > gap:
+            self._aim_lower(SV, V)
+            return self.solved(latest)
+        # D of any round bounds the optimum from below, but for its rounding.
+        dual = max(self.best.dual - ROUNDING * abs(self.best.dual), V.certificate.dual)
+        certificate = replace(V.certificate, dual=min(dual, V.certificate.primal))
         return Solved(self.scan.completed(SV), certificate, V.count, True, reason)
+
+    def _aim_lower(self, SV: SV, V: Violators) -> None:
+        """The evaluation found a larger gap than the running values: go on from there."""
+        self.aim *= ASIDE
+        self.plan = replace(self.plan, start=resumed)
+        self.best = Best()
+        self.best.see(SV, V)
 
     def running(self, SV: SV, reason: str) -> Solved:
         """The solution with the certificate of the running values."""
@@ -180,7 +201,7 @@ class Rounds:
     def rules(self) -> list[Rule]:
         """In the order in which they are asked."""
         limits = self.job.stop
-        own = [] if limits.gap is None else [gap_reached(limits.gap)]
+        own = [] if limits.gap is None else [gap_reached(limits.gap, self.aim)]
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
         wants_gap = limits.gap is not None
         return [*self.plan.rules, *own, time_limit, no_violators(wants_gap), no_progress]

@@ -104,9 +104,15 @@ def support_bound(k: int) -> Rule:
     return rule
 
 
-def gap_reached(gap: float) -> Rule:
+def reached(gap: float) -> str:
+    return f"gap <= {gap:g}"
+
+
+def gap_reached(gap: float, aim: float) -> Rule:
+    """aim: the gap of running values at which that of the closing evaluation will be `gap`."""
+
     def rule(record: Record) -> Answer:
-        return End(f"gap <= {gap:g}") if record.gap <= gap else None
+        return End(reached(gap)) if record.gap <= aim else None
 
     return rule
 
