@@ -113,7 +113,7 @@ class Searched:
 class Iteration:
     """One solve and the scan after it.
 
-    bound: rows held at their bound outside of the working set. changed, scan_seconds: coefficients
+    frozen: support vectors outside of the working set. changed, scan_seconds: coefficients
     that the scan brought in, and its time. primal, dual: of this solution for the whole data set;
     gap: of the best solution so far, nan where nothing is certified. machine: the class that is
     told from all others; empty where there is only one problem.
@@ -123,7 +123,7 @@ class Iteration:
     seconds: float
     solve_seconds: float
     working_set: int
-    bound: int
+    frozen: int
     support_vectors: int
     bounded: int
     violators: int
@@ -139,7 +139,8 @@ class Iteration:
 @dataclass(frozen=True)
 class Trained:
     """How training ended; primal, dual and gap are of the model as written, of several classes the
-    sum over their problems. bounded: at C in any. gap: nan where nothing is certified.
+    sum over their problems. bounded: at C in any. gap: nan where nothing is certified; gap_asked: what
+    it was to be, None where nobody asked.
 
     J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
     (after a signal) stems from the running values of the scans. violators None: not counted then.
@@ -160,6 +161,7 @@ class Trained:
     primal: float
     dual: float
     gap: float
+    gap_asked: float | None = None
 
 
 # ---- training step by step --------------------------------------------------------------------

@@ -116,10 +116,10 @@ class Report:
 
     @_show.register
     def _(self, event: Iteration) -> None:
-        held = f" + {event.bound:,} bound" if event.bound else ""
+        frozen = f" + {event.frozen:,} frozen" if event.frozen else ""
         machine = f"{event.machine}: " if event.machine else ""
         self.say(
-            f"{event.number:4d}  {event.seconds:7.2f} s  {machine}B {event.working_set:,}{held}  "
+            f"{event.number:4d}  {event.seconds:7.2f} s  {machine}B {event.working_set:,}{frozen}  "
             f"|SV| {event.support_vectors:,} ({event.bounded:,} at C)  |V| {event.violators:,}  "
             f"{_objectives(event.primal, event.dual, not math.isnan(event.gap))}"
         )
@@ -140,6 +140,11 @@ class Report:
             f"({outcome.bounded:,} at C), {violators}{objectives}{running}, "
             f"J = P/(C n) = {outcome.J:.6g}"
         )
+        if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
+            self.say(
+                f"GAP NOT REACHED: {outcome.gap:.3%} is certified, {outcome.gap_asked:.3%} was asked "
+                f"for (--gap {outcome.gap_asked:g})"
+            )
 
     @_show.register
     def _(self, event: Tried) -> None:

@@ -121,6 +121,7 @@ class KernelLearning(Learning[Trained]):
             primal=certificate.primal,
             dual=certificate.dual,
             gap=certificate.gap,
+            gap_asked=self.training.job.stop.gap,
         )
 
     def facts(self, outcome: Trained) -> dict[str, str]:

@@ -182,7 +182,7 @@ class Rounds:
             seconds=self.clock.seconds,
             solve_seconds=V.step.seconds,
             working_set=len(V.step.points),
-            bound=len(SV) - V.inside,
+            frozen=len(SV) - V.inside,
             support_vectors=len(SV),
             bounded=SV.bounded_count,
             violators=V.count,
