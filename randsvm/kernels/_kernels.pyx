@@ -1,10 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Inner products of sparse rows as a dense block; the twin is scipy's sparse product, which
-builds a sparse result first and costs five times as much (measured on tf-idf rows).
+"""Inner products and squared distances of sparse rows as a dense block; the twin is scipy's sparse
+product, which builds a sparse result first and costs five times as much (measured on tf-idf rows).
 
-Sums of RBF values over dense rows; the twin is kernels.py's matrix product, exp and product with
+Sums of RBF values over dense rows; the twin is expansion.py's matrix product, exp and product with
 beta, which reads and writes a block of values for each and takes three times as long.
 """
+
+from libc.math cimport INFINITY
+from libc.stdint cimport uint16_t
 
 cdef extern from "_rbf.h":
     const int PANEL
@@ -13,9 +16,46 @@ cdef extern from "_rbf.h":
         int columns, const float *x, long m, long d, const float *panels, long count,
         const float *beta, double *u, int widest) noexcept nogil
 
+cdef extern from "_differences.h":
+    void _add_difference_sums "add_difference_sums"(
+        int columns, const double *x, long m, long w, double gamma, const double *panels,
+        long count, const double *beta, double *u, int widest) noexcept nogil
+
+cdef extern from "_gram.h":
+    void _rbf_gram "rbf_gram"(
+        const float *x, long m, long d, const float *panels, float *K, int widest) noexcept nogil
+    void _difference_gram "difference_gram"(
+        const double *x, long m, long w, double gamma, const double *panels, float *K, int widest
+    ) noexcept nogil
+
+cdef extern from "_cells.h":
+    const int CELL
+    const int MOST
+    const int LANES
+    ctypedef struct cells:
+        long m, d, w
+        const float *panels
+        const float *lower
+        const float *upper
+        const uint16_t *places
+        long centres, stride
+        const float *z
+        const float *columns
+        float limit
+    void _sort_cells "sort_cells"(
+        const float *x, long stride, long w, uint16_t *places, long n, float *sums, float *keys
+    ) noexcept nogil
+    long _add_cells "add_cells"(
+        int columns, const cells *it, const float *beta, double *u, float *room, int widest
+    ) noexcept nogil
+
 # Centres of one panel, and columns of one call at the most.
 PANEL_CENTRES = PANEL
 PANEL_COLUMNS = COLUMNS
+# Rows of a cell; rows that may be sorted into cells together; centres of one call at the most.
+CELL_ROWS = CELL
+CELLS_ROWS = 1 << 16
+CELL_CENTRES = MOST
 
 ctypedef fused real:
     float
@@ -68,3 +108,229 @@ def add_rbf_sums(
             _add_rbf_sums(
                 beta.shape[0], &x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0],
                 panels.shape[0], &beta[0, 0], &u[0, 0], widest)
+
+
+def add_difference_sums(
+    const double[:, ::1] x, const double[:, :, ::1] panels, const double[:, ::1] beta,
+    double gamma, double[:, ::1] u, int widest=512,
+):
+    """u[i, c] += sum_j beta[c, j] exp(-gamma (|x_i - z_j|^2 + e_i)).
+
+    x : (m, w + 1), a row is x_i and e_i; panels : (count, w, PANEL_CENTRES); beta, u, widest: see
+    add_rbf_sums.
+    """
+    if beta.shape[0] > PANEL_COLUMNS or u.shape[0] != x.shape[0] or u.shape[1] != beta.shape[0] or (
+        x.shape[1] != panels.shape[1] + 1 or panels.shape[2] != PANEL_CENTRES
+        or beta.shape[1] != panels.shape[0] * PANEL_CENTRES
+    ):
+        raise ValueError("expected x, panels, beta and u of shapes that fit")
+    cdef const double* z = &panels[0, 0, 0] if panels.shape[1] else NULL
+    if x.shape[0] and panels.shape[0]:
+        with nogil:
+            _add_difference_sums(
+                beta.shape[0], &x[0, 0], x.shape[0], panels.shape[1], gamma, z, panels.shape[0],
+                &beta[0, 0], &u[0, 0], widest)
+
+
+def rbf_gram(
+    const float[:, ::1] x, const float[:, :, ::1] panels, float[:, ::1] K, int widest=512
+):
+    """K[i, j] = exp(<x_i, z_j>) for j > i, the same for K[j, i], and 1 for K[i, i].
+
+    x, panels, widest: see add_rbf_sums; K : (m, m).
+    """
+    if K.shape[0] != x.shape[0] or K.shape[1] != x.shape[0] or x.shape[1] != panels.shape[1] or (
+        panels.shape[2] != PANEL_CENTRES or panels.shape[0] * PANEL_CENTRES < x.shape[0]
+    ):
+        raise ValueError("expected x, panels and K of shapes that fit")
+    if x.shape[0]:
+        with nogil:
+            _rbf_gram(&x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0], &K[0, 0], widest)
+
+
+def difference_gram(
+    const double[:, ::1] x, const double[:, :, ::1] panels, double gamma, float[:, ::1] K,
+    int widest=512,
+):
+    """K[i, j] = exp(-gamma |x_i - z_j|^2) for j > i, the same for K[j, i], and 1 for K[i, i].
+
+    x, panels: see add_difference_sums; K : (m, m).
+    """
+    if K.shape[0] != x.shape[0] or K.shape[1] != x.shape[0] or (
+        x.shape[1] != panels.shape[1] + 1 or panels.shape[2] != PANEL_CENTRES
+        or panels.shape[0] * PANEL_CENTRES < x.shape[0]
+    ):
+        raise ValueError("expected x, panels and K of shapes that fit")
+    cdef const double* z = &panels[0, 0, 0] if panels.shape[1] else NULL
+    if x.shape[0]:
+        with nogil:
+            _difference_gram(
+                &x[0, 0], x.shape[0], panels.shape[1], gamma, z, &K[0, 0], widest)
+
+
+def sort_into_cells(
+    const float[:, ::1] x, int w, uint16_t[::1] places, float[::1] room
+):
+    """Sort places (row numbers of x) so that CELL_ROWS consecutive ones are neighbours in space.
+
+    x : (m, w or more), of which the first w features count; places : (m,), 0 ... m - 1 on entry,
+    m <= CELLS_ROWS; room : (2 w + m,).
+    """
+    if places.shape[0] != x.shape[0] or x.shape[0] > CELLS_ROWS or x.shape[1] < w or (
+        room.shape[0] < 2 * w + x.shape[0]
+    ):
+        raise ValueError("expected x, places and room of shapes that fit")
+    if x.shape[0] and w:
+        with nogil:
+            _sort_cells(
+                &x[0, 0], x.shape[1], w, &places[0], x.shape[0], &room[0], &room[2 * w])
+
+
+def lay_out_cells(
+    const float[:, ::1] x, const uint16_t[::1] places, float[:, :, ::1] panels,
+    float[:, ::1] lower, float[:, ::1] upper,
+):
+    """Rows of x in the order of places as panels, the last one filled up with its last row; and
+    the box of each cell, lower <= x <= upper.
+
+    x : (m, d); panels : (m / 32 rounded up, d, 32); lower, upper : (m / CELL_ROWS rounded up, w),
+    of the first w features.
+    """
+    cdef Py_ssize_t m = x.shape[0], d = x.shape[1], w = lower.shape[1], i, k, cell
+    cdef const float* row
+    cdef float* to
+    if places.shape[0] != m or panels.shape[1] != d or panels.shape[2] != PANEL or w > d or (
+        panels.shape[0] != (m + PANEL - 1) // PANEL or lower.shape[0] != (m + CELL - 1) // CELL
+        or upper.shape[0] != lower.shape[0] or upper.shape[1] != w
+    ):
+        raise ValueError("expected x, places, panels, lower and upper of shapes that fit")
+    if m == 0 or d == 0:
+        return
+    with nogil:
+        for i in range(panels.shape[0] * PANEL):
+            row = &x[places[min(i, m - 1)], 0]
+            to = &panels[i // PANEL, 0, i % PANEL]
+            for k in range(d):
+                to[k * PANEL] = row[k]
+        for cell in range(lower.shape[0]):
+            for k in range(w):
+                lower[cell, k], upper[cell, k] = INFINITY, -INFINITY
+            for i in range(cell * CELL, min((cell + 1) * CELL, m)):
+                row = &x[places[i], 0]
+                for k in range(w):
+                    lower[cell, k] = min(lower[cell, k], row[k])
+                    upper[cell, k] = max(upper[cell, k], row[k])
+
+
+def add_sums_of_cells(
+    const float[:, :, ::1] panels, const float[:, ::1] lower, const float[:, ::1] upper,
+    const uint16_t[::1] places, const float[:, ::1] z, const float[:, ::1] columns,
+    const float[:, ::1] beta, float limit, double[:, ::1] u, float[::1] room, int widest=512,
+):
+    """u[i, c] += sum_j beta[j, c] exp(<x_i, z_j>) over the centres z_j whose squared distance from
+    the box of x_i's cell is below `limit`. Returns how many values took part.
+
+    panels, lower, upper: see lay_out_cells; places : (m,), of the rows in u; z : (centres, d);
+    columns : (w, centres rounded up to a multiple of 16), their features as the boxes have them;
+    beta : (centres, K), K <= PANEL_COLUMNS; u : (m, K); room : (w * (CELL_CENTRES + 2),).
+    centres <= CELL_CENTRES. widest: see add_rbf_sums.
+    """
+    cdef cells it
+    cdef long values = 0
+    cdef Py_ssize_t m = places.shape[0], d = panels.shape[1], w = lower.shape[1]
+    cdef Py_ssize_t centres = z.shape[0]
+    if (
+        m == 0 or w == 0 or centres == 0 or centres > CELL_CENTRES or beta.shape[0] != centres
+        or not 0 < beta.shape[1] <= PANEL_COLUMNS or u.shape[0] != m or u.shape[1] != beta.shape[1]
+        or z.shape[1] != d or panels.shape[2] != PANEL or panels.shape[0] * PANEL < m
+        or lower.shape[0] * CELL < m or upper.shape[0] != lower.shape[0] or upper.shape[1] != w
+        or columns.shape[0] != w or columns.shape[1] < centres or columns.shape[1] % LANES
+        or columns.shape[1] > CELL_CENTRES or room.shape[0] < w * (CELL_CENTRES + 2)
+    ):
+        raise ValueError("expected rows in cells, centres, beta and u of shapes that fit")
+    it.m, it.d, it.w = m, d, w
+    it.panels, it.lower, it.upper = &panels[0, 0, 0], &lower[0, 0], &upper[0, 0]
+    it.places = &places[0]
+    it.centres, it.stride = centres, columns.shape[1]
+    it.z, it.columns, it.limit = &z[0, 0], &columns[0, 0], limit
+    with nogil:
+        values = _add_cells(beta.shape[1], &it, &beta[0, 0], &u[0, 0], &room[0], widest)
+    return values
+
+
+
+def add_squared_distances(
+    const int[::1] x_starts, const int[::1] x_columns, const real[::1] x_values,
+    const int[::1] z_starts, const int[::1] z_columns, const real[::1] z_values,
+    double[:, ::1] block,
+):
+    """block[i, j] += |x_i - z_j|^2, from the differences of their features: no digits are lost
+    where both are far from 0. Both in CSR with ascending columns.
+    """
+    cdef Py_ssize_t i, j, a, b, a_end, b_end
+    cdef double difference, sum
+    with nogil:
+        for i in range(block.shape[0]):
+            for j in range(block.shape[1]):
+                a, a_end = x_starts[i], x_starts[i + 1]
+                b, b_end = z_starts[j], z_starts[j + 1]
+                sum = 0
+                while a < a_end and b < b_end:
+                    if x_columns[a] == z_columns[b]:
+                        difference = <double> x_values[a] - z_values[b]
+                        a += 1
+                        b += 1
+                    elif x_columns[a] < z_columns[b]:
+                        difference = x_values[a]
+                        a += 1
+                    else:
+                        difference = z_values[b]
+                        b += 1
+                    sum += difference * difference
+                for a in range(a, a_end):
+                    sum += <double> x_values[a] * x_values[a]
+                for b in range(b, b_end):
+                    sum += <double> z_values[b] * z_values[b]
+                block[i, j] += sum
+
+
+def lay_out_rows(
+    const int[::1] starts, const int[::1] columns, const real[::1] values,
+    const double[::1] centre, double[::1] norms, double gamma, float[:, ::1] x, double[::1] room,
+):
+    """CSR rows as dense float32 ones, augmented for RBF: x[i] = [x_i - centre, 1, left].
+
+    left is -gamma (|x_i - centre|^2 + norms[i]), and norms[i] becomes what stands in brackets.
+    centre, room : (d,); norms : (m,); x : (m, d + 2). Everything is computed in float64.
+    """
+    cdef Py_ssize_t m = norms.shape[0], d = centre.shape[0], i, k, at
+    cdef double[4] sums
+    cdef double* row
+    cdef float* to
+    if starts.shape[0] != m + 1 or x.shape[0] != m or x.shape[1] != d + 2 or (
+        room.shape[0] != d or d == 0
+    ):
+        raise ValueError("expected starts, centre, norms, x and room of shapes that fit")
+    row = &room[0]
+    with nogil:
+        for i in range(m):
+            to = &x[i, 0]
+            for k in range(d):
+                row[k] = 0
+            for at in range(starts[i], starts[i + 1]):
+                row[columns[at]] += values[at]
+            sums[0], sums[1], sums[2], sums[3] = norms[i], 0, 0, 0
+            for k in range(d):
+                row[k] -= centre[k]
+                to[k] = <float> row[k]
+            # Four sums at a time: one addition after the other would take four times as long.
+            for k in range(0, d - 3, 4):
+                sums[0] += row[k] * row[k]
+                sums[1] += row[k + 1] * row[k + 1]
+                sums[2] += row[k + 2] * row[k + 2]
+                sums[3] += row[k + 3] * row[k + 3]
+            for k in range(d // 4 * 4, d):
+                sums[0] += row[k] * row[k]
+            norms[i] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+            to[d] = 1
+            to[d + 1] = <float> (-gamma * norms[i])

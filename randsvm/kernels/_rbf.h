@@ -5,6 +5,8 @@
    32 p ... 32 p + 31 in d rows of 32 values. The order of additions to a row's sum depends on
    nothing but the centres. Needs the vector types of GCC and Clang. */
 
+#pragma once
+
 #include <stdint.h>
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are passed to inlined functions only */

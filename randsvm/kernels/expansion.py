@@ -6,22 +6,35 @@ augmented rows gives all arguments of a block and one in-place function the kern
     linear   <x, z>                      rbf       exp(2 g <x, z> - g |x|^2 - g |z|^2)
     poly     (g <x, z> + r)^d            sigmoid   tanh(g <x, z> + r)
 
-Blocks stay in the second-level cache; values of RBF over dense float32 rows are summed up where
-they are made, by compiled code. Knows nothing of files, tasks or solutions.
+Blocks stay in the second-level cache; values of RBF over dense rows are summed up where they are
+made, by compiled code: in float32 with the arguments above, in float64 from differences, which
+loses no digits where rows are far from 0. Knows nothing of files, tasks or solutions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, slices, squared_norms
 from randsvm.errors import ParameterError
-from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_products, add_rbf_sums
+from randsvm.kernels._kernels import (
+    PANEL_CENTRES,
+    PANEL_COLUMNS,
+    add_difference_sums,
+    add_products,
+    add_rbf_sums,
+    add_squared_distances,
+    difference_gram,
+    lay_out_rows,
+    rbf_gram,
+)
+from randsvm.kernels.cells import CellCentres, CellRows, order_of, slice_rows
 from randsvm.kernels.kernel import Kernel
 
 # A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
@@ -36,8 +49,14 @@ PANEL_FEATURES = 1024
 PANEL_ROWS = 4096
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256
+# Share of the kernel values that cells may leave, at the most: measured, the same values take a
+# seventh longer in cells.
+PROFITABLE = 0.8
 # Values of rows that are laid out at once (4 MB in float64).
 LAID_OUT = 1 << 19
+# Rounding of an exponent that float64 products of sparse rows may have; beyond, the exponent is
+# computed from differences, which takes several times as long.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -48,42 +67,94 @@ class Space:
     centre: (d,) float64, subtracted from dense rows for RBF: the kernel does not change, the
     rounding shrinks. None: nothing is subtracted.
     dtype: of the blocks, float32 or float64.
+    cut: RBF values below exp(-cut) may be left out of float32 sums over dense rows, which are then
+    sorted into cells (see cells.py). None: nothing is left out.
     """
 
     kernel: Kernel
     dense: bool
     centre: np.ndarray | None
     dtype: type
+    cut: float | None = None
+
+    @property
+    def by_differences(self) -> bool:
+        """Whether exponents come from differences; rows are not centred then."""
+        return self.kernel.name == "rbf" and self.dense and self.dtype is np.float64
+
+    def in_cells(self, d: int) -> bool:
+        """Whether rows of d features are sorted into cells."""
+        return self.cut is not None and 0 < d and self.compiled(d)
 
     def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Rows:
         """X ready for `products`. extra : (m,) squared norm of features outside X's columns."""
+        more = np.zeros(X.shape[0]) if extra is None else extra
         if not self.dense:
             X = sparse.csr_matrix(X)
-            norms = squared_norms(X)
-            return Rows(X.astype(self.dtype), norms if extra is None else norms + extra)
+            return Rows(X.astype(self.dtype), squared_norms(X) + more, more)
         dense = (X if isinstance(X, np.ndarray) else X.toarray()).astype(np.float64)
-        if self.centre is not None:
+        if self.centre is not None and not self.by_differences:
             dense -= self.centre
-        norms = np.einsum("ij,ij->i", dense, dense)
-        return Rows(dense, norms if extra is None else norms + extra)
+        return Rows(dense, np.einsum("ij,ij->i", dense, dense) + more, more)
 
     def prepared(self, X: Rows) -> Any:
-        """Rows for the left side of a block: augmented [x, 1, left], or CSR and left."""
+        """Rows for the left side of a block: augmented [x, 1, left], or [x, extra] where values
+        come from differences, or CSR, left and extra."""
+        if self.by_differences:
+            return np.column_stack([X.X, X.extra])
         left = self.kernel.left(X.norms)
         if self.dense:
             return _augment(X.X, np.ones(len(left)), left, self.dtype)
-        return X.X, left.astype(self.dtype)
+        return X.X, left.astype(self.dtype), X.extra
 
-    def pieces(self, X: Matrix, extra: np.ndarray | None = None) -> Iterator[Piece]:
-        """The rows of X laid out for sums, a few at a time: those of a piece stay in the cache."""
+    def laid_out(self, X: Matrix, extra: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
+        """`prepared`, and the squared norm of each row."""
+        d = X.shape[1]
+        if not self.compiled(d) or isinstance(X, np.ndarray) or d == 0:
+            rows = self.rows(X, extra)
+            return self.prepared(rows), rows.norms
+        norms = np.zeros(X.shape[0]) if extra is None else np.array(extra, np.float64)
+        x = np.empty((X.shape[0], d + 2), np.float32)
+        centre = np.zeros(d) if self.centre is None else self.centre
+        lay_out_rows(*_csr(X), centre, norms, self.kernel.gamma, x, np.empty(d))
+        return x, norms
+
+    def cells(self, X: Matrix) -> np.ndarray:
+        """The order of X's rows in cells, for `pieces`; (m,) uint16, within each slice of rows
+        that is sorted on its own."""
+        d = X.shape[1]
+        parts = slices(X.shape[0], slice_rows(d))
+        orders = [order_of(self.laid_out(X[part])[0], d) for part in parts]
+        return np.concatenate([np.empty(0, np.uint16), *orders])
+
+    def pieces(
+        self, X: Matrix, extra: np.ndarray | None = None, cells: np.ndarray | None = None
+    ) -> Iterator[Piece]:
+        """The rows of X laid out for sums, a few at a time: those of a piece stay in the cache.
+
+        cells: what `cells` said of X; None: it is asked, if need be.
+        """
         d = max(X.shape[1], 1)
+        if self.in_cells(X.shape[1]):
+            yield from self._pieces_in_cells(X, extra, cells)
+            return
         size = max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.compiled(d) else BLOCK_ROWS
         # Many pieces are laid out at a time: for a few centres that costs more than their kernel.
         for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
-            rows = self.rows(X[part], None if extra is None else extra[part])
-            for at in slices(len(rows.norms), size):
+            rows, norms = self.laid_out(X[part], None if extra is None else extra[part])
+            for at in slices(len(norms), size):
                 place = slice(part.start + at.start, part.start + at.stop)
-                yield place, self.prepared(rows[at]), float(rows.norms[at].max())
+                piece = tuple(each[at] for each in rows) if type(rows) is tuple else rows[at]
+                yield place, piece, float(norms[at].max())
+
+    def _pieces_in_cells(
+        self, X: Matrix, extra: np.ndarray | None, cells: np.ndarray | None
+    ) -> Iterator[Piece]:
+        d = X.shape[1]
+        for part in slices(X.shape[0], slice_rows(d)):
+            rows, norms = self.laid_out(X[part], None if extra is None else extra[part])
+            order = order_of(rows, d) if cells is None else cells[part]
+            yield part, CellRows.of(rows, d, order), float(norms.max())
 
     def compiled(self, d: int) -> bool:
         """Whether sums over rows of d features are compiled."""
@@ -94,8 +165,14 @@ class Space:
         """Rows for the right side of a block."""
         return _DenseCentres(self, Z) if self.dense else _SparseCentres(self, Z)
 
-    def part(self, Z: Rows, beta: np.ndarray) -> _Panels | _Block:
+    def part(self, Z: Rows, beta: np.ndarray) -> _Part:
         """A part of an expansion. beta : (m,) or (m, K) float64, of the centres Z."""
+        if self.by_differences:
+            return _Differences(self.kernel.gamma, Z.X, beta)
+        if self.in_cells(Z.X.shape[1]):
+            assert self.cut is not None
+            limit = self.cut / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
+            return CellCentres(_DenseCentres(self, Z).rows, Z.X, beta, limit)
         if self.compiled(Z.X.shape[1]) and beta[0].size <= PANEL_COLUMNS:
             return _Panels(_DenseCentres(self, Z).rows, beta)
         return _Block(self, self.centres(Z), beta.astype(self.dtype))
@@ -107,13 +184,47 @@ Piece: TypeAlias = "tuple[slice, Any, float]"
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in the layout of a Space: X dense (m, d) float64 or CSR, norms (m,) float64."""
+    """Rows in the layout of a Space: X dense (m, d) float64 or CSR; norms, extra : (m,) float64.
+
+    extra: squared norm of features outside X's columns, a part of norms.
+    """
 
     X: np.ndarray | sparse.csr_matrix
     norms: np.ndarray
+    extra: np.ndarray
 
     def __getitem__(self, block: slice) -> Rows:
-        return Rows(self.X[block], self.norms[block])
+        return Rows(self.X[block], self.norms[block], self.extra[block])
+
+
+def piece_bytes(piece: Piece) -> int:
+    """Memory of rows that are laid out."""
+    rows = piece[1]
+    parts = rows if type(rows) is tuple else (rows,)
+    return sum(
+        part.data.nbytes + part.indices.nbytes + part.indptr.nbytes
+        if sparse.issparse(part)
+        else part.nbytes
+        for part in parts
+    )
+
+
+def cut_for(weight: float, error: float) -> float:
+    """The cut of a Space with which sums of |beta| up to `weight` miss no more than `error`."""
+    return max(1.0, math.log(max(weight, error) / error))
+
+
+def profits_from_cells(space: Space, X: Matrix, Z: Matrix) -> bool:
+    """Whether a Space with a cut is faster than one without, judged by the values that are left of
+    K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D.
+    """
+    if not space.in_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
+        return False
+    centres = space.part(space.rows(Z), np.zeros(Z.shape[0]))
+    assert isinstance(centres, CellCentres)
+    u = np.zeros(X.shape[0])
+    kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in space.pieces(X))
+    return kept < PROFITABLE * X.shape[0] * Z.shape[0]
 
 
 def prefers_dense(n: int, d: int, nnz: int) -> bool:
@@ -185,6 +296,14 @@ class Expansion:
                 each.add(u[at], prepared, largest, buffer)
 
 
+class _Part(Protocol):
+    """Some of the centres of an expansion."""
+
+    def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> object:
+        """u += their sums for rows as the Space lays them out, whose largest squared norm is given.
+        u : (n,) or (n, K); buffer: room for a block of kernel values."""
+
+
 class _Block:
     """Kernel values as a block in the cache: product, finish, and product with beta."""
 
@@ -194,10 +313,10 @@ class _Block:
         self.kernel, self.centres, self.beta = space.kernel, centres, beta
 
     def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> None:
-        """u += their sums for prepared rows, whose largest squared norm is given."""
+        """See _Part."""
         for at in slices(len(u), BLOCK_ROWS):
             block = buffer[: (at.stop - at.start) * len(self.beta)].reshape(at.stop - at.start, -1)
-            self.centres.arguments(rows if len(u) <= BLOCK_ROWS else rows[at], block)
+            self.centres.arguments(rows if len(u) <= BLOCK_ROWS else rows[at], block, largest)
             self.kernel.finish(block, largest)
             u[at] += block @ self.beta
 
@@ -206,18 +325,45 @@ class _Panels:
     """RBF of dense float32 rows: one compiled loop, in which values stay in registers."""
 
     def __init__(self, centres: np.ndarray, beta: np.ndarray) -> None:
-        m, d = centres.shape
-        count = -(-m // PANEL_CENTRES)
-        # Filled up with a centre that is there: 0 times the infinity of a large row would be nan.
-        padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
-        panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
-        self.panels = np.ascontiguousarray(panels)
-        self.beta = np.zeros((beta[0].size, len(padded)), np.float32)
-        self.beta[:, :m] = beta.reshape(m, -1).T
+        self.panels, self.beta = _panels(centres), _columns(beta, np.float32)
 
     def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
-        """See _Block."""
+        """See _Part."""
         add_rbf_sums(rows, self.panels, self.beta, u.reshape(len(u), -1))
+
+
+class _Differences:
+    """RBF of dense float64 rows: one compiled loop, which goes over the features of each pair."""
+
+    def __init__(self, gamma: float, centres: np.ndarray, beta: np.ndarray) -> None:
+        self.gamma, self.panels = gamma, _panels(centres)
+        self.beta = _columns(beta, np.float64)
+
+    def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
+        """See _Part."""
+        u = u.reshape(len(u), -1)
+        for at in slices(len(self.beta), PANEL_COLUMNS):
+            some = np.zeros((len(u), at.stop - at.start))
+            add_difference_sums(rows, self.panels, self.beta[at], self.gamma, some)
+            u[:, at] += some
+
+
+def _panels(centres: np.ndarray) -> np.ndarray:
+    """Centres (m, d) as panels (count, d, PANEL_CENTRES): their features side by side."""
+    m, d = centres.shape
+    count = -(-m // PANEL_CENTRES)
+    # Filled up with a centre that is there: 0 times the infinity of a large row would be nan.
+    padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
+    panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
+    return np.ascontiguousarray(panels)
+
+
+def _columns(beta: np.ndarray, dtype: type) -> np.ndarray:
+    """beta, (m,) or (m, K), as (K, m filled up to whole panels with 0)."""
+    m = len(beta)
+    columns = np.zeros((beta[0].size, -(-m // PANEL_CENTRES) * PANEL_CENTRES), dtype)
+    columns[:, :m] = beta.reshape(m, -1).T
+    return columns
 
 
 class _DenseCentres:
@@ -227,21 +373,48 @@ class _DenseCentres:
         right = space.kernel.right(Z.norms)
         self.rows = _augment(Z.X * space.kernel.scale, right, np.ones(len(right)), space.dtype)
 
-    def arguments(self, augmented: np.ndarray, block: np.ndarray) -> None:
+    def arguments(self, augmented: np.ndarray, block: np.ndarray, largest: float) -> None:
         np.matmul(augmented, self.rows.T, out=block)
 
 
 class _SparseCentres:
-    """Centres z_j by columns, times scale."""
+    """Centres z_j by columns, times scale; and by rows where float64 may need differences."""
 
     def __init__(self, space: Space, Z: Rows) -> None:
+        self.kernel = space.kernel
         self.columns = (Z.X * space.dtype(space.kernel.scale)).tocsc()
         self.right: np.ndarray = space.kernel.right(Z.norms).astype(space.dtype)
+        self.exact = space.kernel.name == "rbf" and space.dtype is np.float64
+        self.largest = float(Z.norms.max(initial=0.0))
+        if self.exact:
+            self.rows = _sorted(Z.X)
 
-    def arguments(self, prepared: tuple[sparse.csr_matrix, np.ndarray], block: np.ndarray) -> None:
-        (X, left), Z = prepared, self.columns
+    def arguments(
+        self,
+        prepared: tuple[sparse.csr_matrix, np.ndarray, np.ndarray],
+        block: np.ndarray,
+        largest: float,
+    ) -> None:
+        X, left, extra = prepared
+        size = self.kernel.gamma * max(largest, self.largest)
+        if self.exact and size * np.finfo(np.float64).eps > ROUNDING:
+            block[:] = extra[:, None]
+            add_squared_distances(*_csr(_sorted(X)), *_csr(self.rows), block)
+            block *= -self.kernel.gamma
+            return
+        Z = self.columns
         np.add(left[:, None], self.right, out=block)
-        add_products(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data, block)
+        add_products(*_csr(X), *_csr(Z), block)
+
+
+def _sorted(X: sparse.csr_matrix) -> sparse.csr_matrix:
+    """X with ascending columns in each row."""
+    return X if X.has_sorted_indices else X.sorted_indices()
+
+
+def _csr(X: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays that compiled code takes."""
+    return X.indptr.astype(np.int32, copy=False), X.indices.astype(np.int32, copy=False), X.data
 
 
 def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:
@@ -255,20 +428,34 @@ def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> 
 
 def gram(space: Space, X: sparse.csr_matrix) -> np.ndarray:
     """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision."""
-    rows = space.rows(X)
-    m = len(rows.norms)
-    parts = list(slices(m, GRAM_ROWS))
-    centres = [space.centres(rows[j]) for j in parts]
+    m, d = X.shape
     K: np.ndarray = np.empty((m, m), np.float32)
+    if m and space.by_differences:
+        rows = space.rows(X)
+        difference_gram(space.prepared(rows), _panels(rows.X), space.kernel.gamma, K)
+    elif m and space.compiled(d):
+        x, _ = space.laid_out(X)
+        # [2 gamma x, left, 1]: what `centres` makes, of float32 rows.
+        z = np.column_stack([x[:, :d] * np.float32(space.kernel.scale), x[:, d + 1], x[:, d]])
+        rbf_gram(x, _panels(z), K)
+    else:
+        _gram_in_blocks(space, X, K)
+    return K
+
+
+def _gram_in_blocks(space: Space, X: sparse.csr_matrix, K: np.ndarray) -> None:
+    """See gram; into K."""
+    rows = space.rows(X)
+    parts = list(slices(len(K), GRAM_ROWS))
+    centres = [space.centres(rows[j]) for j in parts]
     buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, space.dtype)
     for number, i in enumerate(parts):
-        prepared = space.prepared(rows[i])
+        prepared, largest = space.prepared(rows[i]), float(rows.norms[i].max())
         for j, columns in zip(parts[number:], centres[number:], strict=True):
             block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
-            columns.arguments(prepared, block)
-            space.kernel.finish(block, float(rows.norms[i].max()))
+            columns.arguments(prepared, block, largest)
+            space.kernel.finish(block, largest)
             K[i, j] = block
             K[j, i] = block.T
     if space.kernel.name == "rbf":
         np.fill_diagonal(K, 1.0)
-    return K
