@@ -306,12 +306,13 @@ def lay_out_rows(
     cdef Py_ssize_t m = norms.shape[0], d = centre.shape[0], i, k, at
     cdef double[4] sums
     cdef double* row
+    cdef const double* middle
     cdef float* to
     if starts.shape[0] != m + 1 or x.shape[0] != m or x.shape[1] != d + 2 or (
         room.shape[0] != d or d == 0
     ):
         raise ValueError("expected starts, centre, norms, x and room of shapes that fit")
-    row = &room[0]
+    row, middle = &room[0], &centre[0]
     with nogil:
         for i in range(m):
             to = &x[i, 0]
@@ -321,7 +322,7 @@ def lay_out_rows(
                 row[columns[at]] += values[at]
             sums[0], sums[1], sums[2], sums[3] = norms[i], 0, 0, 0
             for k in range(d):
-                row[k] -= centre[k]
+                row[k] -= middle[k]
                 to[k] = <float> row[k]
             # Four sums at a time: one addition after the other would take four times as long.
             for k in range(0, d - 3, 4):

@@ -84,7 +84,7 @@ class Space:
 
     def in_cells(self, d: int) -> bool:
         """Whether rows of d features are sorted into cells."""
-        return self.cut is not None and 0 < d and self.compiled(d)
+        return self.cut is not None and d > 0 and self.compiled(d)
 
     def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Rows:
         """X ready for `products`. extra : (m,) squared norm of features outside X's columns."""

@@ -1,0 +1,165 @@
+"""Sums over rows in cells: what is left out is far away and small, everything else is there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
+from scipy import sparse
+
+from randsvm.kernels.cells import SLICE_ROWS, CellCentres, order_of, slice_rows
+from randsvm.kernels.expansion import (
+    BLOCK_CENTRES,
+    Expansion,
+    Space,
+    cut_for,
+    piece_bytes,
+    profits_from_cells,
+)
+from randsvm.kernels.kernel import Kernel
+
+# A cut so low that what is left out shows: up to 0.05 for each centre.
+GAMMA, CUT = 3.0, 3.0
+# Rounding of float32 sums over exponents of up to 300.
+ROUGH = 1e-3
+WIDTHS = [128, 256, 512]
+
+
+def clusters(m: int, d: int, seed: int = 0) -> np.ndarray:
+    """Rows around twelve places; of the last feature there are two values only."""
+    rng = np.random.default_rng(seed)
+    middles = np.random.default_rng(9).normal(size=(12, d)) * 3
+    X = middles[rng.integers(12, size=m)] + 0.3 * rng.normal(size=(m, d))
+    X[:, -1] = X[:, -1] > 0
+    return X.astype(np.float32)
+
+
+def space(cut: float | None = CUT, gamma: float = GAMMA, d: int = 4) -> Space:
+    return Space(Kernel("rbf", gamma), True, np.full(d, 0.25), np.float32, cut)
+
+
+def kernel_values(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    differences = X[:, None].astype(np.float64) - Z
+    return np.exp(-GAMMA * (differences**2).sum(axis=2))
+
+
+def boxes_of(X: np.ndarray, order: np.ndarray) -> list[np.ndarray]:
+    return [order[at : at + CELL_ROWS] for at in range(0, len(order), CELL_ROWS)]
+
+
+def by_boxes(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The plain twin: sums over the centres that are near enough to the box of a row's cell."""
+    u = np.zeros((len(X), *beta.shape[1:]))
+    for cell in boxes_of(X, order):
+        lower, upper = X[cell].min(axis=0), X[cell].max(axis=0)
+        out = np.maximum(0, np.maximum(lower - Z, Z - upper)).astype(np.float64)
+        near = GAMMA * (out**2).sum(axis=1) < CUT
+        u[cell] = kernel_values(X[cell], Z[near]) @ beta[near]
+    return u
+
+
+@pytest.mark.parametrize("m", [1, 31, 64, 65, 1000])
+@pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS + 1,)])
+def test_sums_are_those_over_the_centres_near_to_the_box(m, columns):
+    X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
+    beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
+    ours = space()
+    order = ours.cells(sparse.csr_matrix(X))
+    u = Expansion(ours, sparse.csr_matrix(Z), beta).values(sparse.csr_matrix(X))
+    assert u == pytest.approx(by_boxes(X, Z, beta, order), abs=ROUGH)
+    assert np.abs(u - kernel_values(X, Z) @ beta).max() <= np.exp(-CUT) * np.abs(beta).sum() + ROUGH
+
+
+def test_a_value_above_the_cut_is_never_left_out():
+    """With gamma so large that there are few of them: beta = 1, so that each one shows."""
+    X, Z = clusters(3000, 4), clusters(500, 4, seed=1)
+    exact = kernel_values(X, Z)
+    least = np.where(exact > np.exp(-CUT), exact, 0).sum(axis=1)
+    u = Expansion(space(), sparse.csr_matrix(Z), np.ones(500)).values(sparse.csr_matrix(X))
+    assert (u >= least - ROUGH).all()
+    assert u == pytest.approx(exact.sum(axis=1), abs=500 * np.exp(-CUT) + ROUGH)
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
+@pytest.mark.parametrize("columns", [1, 3])
+def test_sums_are_the_same_for_every_width(widest, columns):
+    X, Z = clusters(500, 4), clusters(100, 4, seed=1)
+    beta = np.random.default_rng(2).normal(size=(100, columns))
+    ours = space()
+    part = Expansion(ours, sparse.csr_matrix(Z), beta).parts[0]
+    assert isinstance(part, CellCentres)
+    [(_, rows, _)] = ours.pieces(sparse.csr_matrix(X))
+    u, room = np.zeros((500, columns)), np.empty(4 * 1026, np.float32)
+    kept = add_sums_of_cells(
+        rows.panels, rows.lower, rows.upper, rows.order, part.centres, part.columns,
+        part.beta[0][1], part.limit, u, room, widest,
+    )  # fmt: skip
+    assert u == pytest.approx(by_boxes(X, Z, beta, rows.order), abs=ROUGH)
+    assert 0 < kept < 0.5 * 500 * 100
+
+
+def test_an_order_is_a_permutation_and_its_cells_are_small():
+    X = clusters(5000, 4)
+    order = order_of(X, 4)
+    assert sorted(order) == list(range(5000))
+    widths = [np.ptp(X[cell], axis=0).max() for cell in boxes_of(X, order)]
+    assert np.median(widths) < 0.25 * np.ptp(X, axis=0).max()
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((300, 2)),
+        np.arange(1000.0)[:, None],
+        -np.arange(1000.0)[:, None],
+        np.array([[0.0]] * 999 + [[1e30]]),
+        np.full((200, 3), np.inf),
+        np.array([[0.0], [1.0]] * 200),
+    ],
+    ids=["equal", "ascending", "descending", "outlier", "infinite", "two values"],
+)
+def test_rows_of_any_kind_are_sorted(X):
+    X = X.astype(np.float32)
+    assert sorted(order_of(X, X.shape[1])) == list(range(len(X)))
+
+
+def test_equal_rows_have_equal_sums_and_two_slices_join():
+    X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
+    Z = clusters(40, 4, seed=1)
+    ours, X_ = space(), sparse.csr_matrix(X)
+    assert slice_rows(4) == SLICE_ROWS < len(X)
+    u = Expansion(ours, sparse.csr_matrix(Z), np.ones(40)).values(X_)
+    assert u == pytest.approx(kernel_values(X, Z).sum(axis=1), abs=40 * np.exp(-CUT) + ROUGH)
+
+
+def test_a_kept_order_changes_no_bit():
+    X, Z = sparse.csr_matrix(clusters(9000, 4)), sparse.csr_matrix(clusters(40, 4, seed=1))
+    ours = space()
+    expansion = Expansion(ours, Z, np.ones(40))
+    kept, fresh = np.zeros(9000), np.zeros(9000)
+    expansion.add(kept, ours.pieces(X, cells=ours.cells(X)))
+    expansion.add(fresh, ours.pieces(X))
+    assert kept.tolist() == fresh.tolist()
+    assert sum(map(piece_bytes, ours.pieces(X))) > 9000 * 6 * 4
+
+
+def test_features_outside_the_columns_count_in_the_distance():
+    X, Z = clusters(200, 4), clusters(50, 4, seed=1)
+    extra = np.random.default_rng(1).random(200)
+    u = Expansion(space(), sparse.csr_matrix(Z), np.ones(50)).values(sparse.csr_matrix(X), extra)
+    exact = np.exp(-GAMMA * extra) * kernel_values(X, Z).sum(axis=1)
+    assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + ROUGH)
+
+
+def test_cells_pay_where_most_values_are_nothing():
+    X, Z = sparse.csr_matrix(clusters(4000, 4)), sparse.csr_matrix(clusters(200, 4, seed=1))
+    assert profits_from_cells(space(), X, Z)
+    assert not profits_from_cells(space(gamma=1e-3), X, Z)
+    assert not profits_from_cells(space(cut=None), X, Z)
+    assert not profits_from_cells(space(gamma=0.0), X, Z)
+    assert not profits_from_cells(space(), X[:0], Z)
+
+
+def test_a_cut_bounds_what_is_left_out():
+    assert 1e6 * np.exp(-cut_for(1e6, 1e-4)) == pytest.approx(1e-4)
+    assert cut_for(0.0, 1e-4) == cut_for(1e-5, 1e-4) == 1

@@ -1,0 +1,119 @@
+"""float64 values of RBF on data that nobody has scaled, against differences of exact numbers."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_difference_sums
+from scipy import sparse
+
+from randsvm.kernels.expansion import Expansion, Space, gram
+from randsvm.kernels.kernel import Kernel
+
+WIDTHS = [128, 256, 512]
+
+
+def exact_kernel(x: np.ndarray, z: np.ndarray, gamma: float) -> float:
+    squares = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(x, z, strict=True))
+    return math.exp(-gamma * float(squares))
+
+
+def exact(X: np.ndarray, Z: np.ndarray, gamma: float) -> np.ndarray:
+    return np.array([[exact_kernel(x, z, gamma) for z in Z] for x in X])
+
+
+def unscaled(m: int, d: int, kind: str) -> tuple[np.ndarray, float]:
+    """Rows whose squared norms are huge beside what their differences are; and a gamma."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(m, d))
+    if kind == "seconds":
+        X[:, 0] = 1.6e9 + 128 * rng.integers(5, size=m)
+        return X.astype(np.float32), 1e-5
+    if kind == "offset":
+        return (X + 1e6).astype(np.float32), 0.1
+    if kind == "two places":
+        return (X + 1e9 * rng.integers(2, size=(m, 1))).astype(np.float32), 0.1
+    return (X * 1e8).astype(np.float32), 1e-16 / d
+
+
+KINDS = ["seconds", "offset", "two places", "large"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("columns", [(), (PANEL_COLUMNS + 1,)])
+def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
+    X, gamma = unscaled(60, 7, kind)
+    X[np.random.default_rng(4).random(X.shape) < 0.3] = 0
+    X[2] = 0
+    centre = X.mean(axis=0, dtype=np.float64) if dense else None
+    space = Space(Kernel("rbf", gamma), dense, centre, np.float64)
+    beta = np.random.default_rng(5).normal(size=(20, *columns))
+    u = Expansion(space, sparse.csr_matrix(X[:20]), beta).values(sparse.csr_matrix(X))
+    truth = exact(X, X[:20], gamma)
+    assert u == pytest.approx(truth @ beta, abs=1e-12 * float(np.abs(beta).sum()), rel=0)
+    # Nothing but a row's own kernel value with a centre that is nowhere else.
+    each = Expansion(space, sparse.csr_matrix(X[:1]), np.ones(1)).values(sparse.csr_matrix(X))
+    assert each == pytest.approx(truth[:, 0], rel=1e-12)
+    assert each[0] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, dense):
+    X, gamma = unscaled(70, 5, kind)
+    space = Space(Kernel("rbf", gamma), dense, None, np.float64)
+    K = gram(space, sparse.csr_matrix(X))
+    assert pytest.approx(exact(X, X, gamma), rel=2.0**-23) == K
+    assert (np.diag(K) == 1).all() and (K == K.T).all()
+
+
+def sums(x, z, beta, gamma, widest):
+    m, w = z.shape
+    count = -(-m // PANEL_CENTRES)
+    padded = z[np.arange(count * PANEL_CENTRES) % m]
+    panels = padded.reshape(count, PANEL_CENTRES, w).transpose(0, 2, 1).copy()
+    weights = np.zeros((beta.shape[1], len(padded)))
+    weights[:, :m] = beta.T
+    u = np.zeros((len(x), beta.shape[1]))
+    add_difference_sums(x, panels, weights, gamma, u, widest)
+    return u
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
+def test_the_float64_exponential_is_right_to_two_last_places(widest):
+    """Over all exponents down to -708, where float64 ends; below it is 0."""
+    e = np.concatenate([np.linspace(0, 707.9, 100_001), np.geomspace(1e-18, 1, 1001)])
+    x = np.column_stack([np.zeros(len(e)), e])
+    u = sums(x, np.zeros((1, 1)), np.ones((1, 1)), 1.0, widest)[:, 0]
+    assert u == pytest.approx([math.exp(-v) for v in e], rel=2.0**-51, abs=0)
+    beyond = np.array([[0, 708.5], [0, 1e300], [0, np.inf], [0, 0.0]])
+    assert sums(beyond, np.zeros((1, 1)), np.ones((1, 1)), 1.0, widest)[:, 0].tolist() == [
+        0,
+        0,
+        0,
+        1,
+    ]
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
+@pytest.mark.parametrize("m, centres, w, columns", [(1, 1, 1, 1), (5, 33, 7, 1), (9, 64, 3, 4)])
+def test_compiled_sums_agree_with_numpy(m, centres, w, columns, widest):
+    rng = np.random.default_rng(0)
+    x, z, beta = (
+        rng.random((m, w + 1)),
+        rng.random((centres, w)),
+        rng.normal(size=(centres, columns)),
+    )
+    squares = ((x[:, None, :w] - z) ** 2).sum(axis=2) + x[:, w:]
+    assert sums(x, z, beta, 0.7, widest) == pytest.approx(np.exp(-0.7 * squares) @ beta, abs=1e-13)
+
+
+def test_rows_without_any_feature_have_the_kernel_value_1():
+    space = Space(Kernel("rbf", 2.0), True, None, np.float64)
+    empty = sparse.csr_matrix((3, 0), dtype=np.float64)
+    assert Expansion(space, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]
+    assert (gram(space, empty) == 1).all()
