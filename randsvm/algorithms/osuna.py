@@ -14,7 +14,7 @@ from randsvm.svm.working_set import Choice, Order
 
 def fixed_size(size: int, swap: int | None, order: Order) -> Choice:
     """B has `size` rows, `swap` of which (None: half) make room for violators each time."""
-    return Choice(size, min(swap or size - size // 2, size), order)
+    return Choice(size, min(swap or size - size // 2, size), order, full=True)
 
 
 osuna = partial(fixed_size, order=First)

@@ -23,7 +23,15 @@ from randsvm.data.points import Gathered, Points
 from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, tell
-from randsvm.kernels.expansion import BLOCK_ROWS, Expansion, Piece, Space, prefers_dense
+from randsvm.kernels.expansion import (
+    BLOCK_ROWS,
+    Expansion,
+    Piece,
+    Space,
+    piece_bytes,
+    prefers_dense,
+    profits_from_cells,
+)
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 from randsvm.svm.collectors import Candidates, Collector, Seen, Steepest, collected
@@ -45,6 +53,8 @@ FAR = 50
 SHOWS = 5e-7
 # A side with fewer violators than this share of the other's is filled up.
 FEW = 0.25
+# Kernel values of RBF below exp(-CUT) are left out of sums in float32, whose own rounding is larger.
+CUT = 20.0
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -137,6 +147,7 @@ class Scan:
         self.beta = [np.zeros(shard.stop - shard.start) for shard in D.shards]
         self.b, self.width = 0.0, np.inf
         self._layouts: dict[int, list[Piece]] = {}
+        self._orders: dict[int, np.ndarray] = {}
         self._lock = threading.Lock()
 
     def _space(self, precise: bool) -> Space:
@@ -148,7 +159,11 @@ class Scan:
             centre = np.asarray(self.audit.X.mean(axis=0), np.float64).ravel()
         space = Space(self.kernel, dense, centre, np.float32)
         rounding = self.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT
-        return replace(space, dtype=np.float64) if precise or rounding >= FLOAT32_LIMIT else space
+        if precise or rounding >= FLOAT32_LIMIT:
+            return replace(space, dtype=np.float64)
+        in_cells = replace(space, cut=CUT)
+        first = D.chunk_matrix(D.shards[0])
+        return in_cells if profits_from_cells(in_cells, first, self.audit.X) else space
 
     # --- what algorithms ask ---------------------------------------------------------------
 
@@ -256,6 +271,15 @@ class Scan:
         size = abs(self.task.linear(self.points(SV.rows).y, SV.beta)) or float(SV.beta.sum())
         return 2 * bias * float(np.abs(SV.beta).sum()) > SHOWS * size
 
+    def refine(self) -> bool:
+        """Go on in float64; False where that is so already."""
+        if self.space.dtype is np.float64:
+            return False
+        self.space = replace(self.space, dtype=np.float64)
+        self._layouts.clear()
+        self._afresh(self._support())
+        return True
+
     def completed(self, SV: SV) -> SV:
         """The same with the rows of its support vectors."""
         return replace(SV, points=self.points(SV.rows)) if SV.points is None else SV
@@ -264,6 +288,7 @@ class Scan:
         """Give back the memory; nothing can be asked any more."""
         self.u, self.beta, self.gathered = [], [], Gathered(0)
         self._layouts.clear()
+        self._orders.clear()
 
     # --- passes ----------------------------------------------------------------------------
 
@@ -333,9 +358,7 @@ class Scan:
         self._pass(Expansion(self.space, Z, difference), fresh=fresh)
         if self.space.dtype is np.float32 and not self._precise(Z, difference, fresh):
             # Rounding has shown: from here on everything is computed in float64.
-            self.space = replace(self.space, dtype=np.float64)
-            self._layouts.clear()
-            self._afresh(self._support())
+            self.refine()
 
     def _afresh(self, support: np.ndarray) -> None:
         points = self.points(support)
@@ -385,7 +408,8 @@ class Scan:
             if pieces is not None:
                 expansion.add(u, pieces)
                 return
-            made = self.space.pieces(self.D.chunk_matrix(shard))
+            X = self.D.chunk_matrix(shard)
+            made = self.space.pieces(X, cells=self._order(shard, X))
             if self.layout_bytes <= 0:
                 expansion.add(u, made)
                 return
@@ -396,6 +420,14 @@ class Scan:
             if size <= self.layout_bytes:
                 self.layout_bytes -= size
                 self._layouts[shard.number] = pieces
+
+    def _order(self, shard: Shard, X: sparse.csr_matrix) -> np.ndarray | None:
+        """The order of a shard's rows in cells, found once; None where they are in none."""
+        if not self.space.in_cells(X.shape[1]):
+            return None
+        if shard.number not in self._orders:
+            self._orders[shard.number] = self.space.cells(X)
+        return self._orders[shard.number]
 
     def _precise(self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool) -> bool:
         """Whether the running values agree with float64 ones on the audit rows."""
@@ -445,15 +477,6 @@ class Stop(Protocol):
 
 # The first step, and the working set that it was of.
 Starter = Callable[[Scan, Choice, Draws], tuple[Step, WorkingSet]]
-
-
-def piece_bytes(piece: Piece) -> int:
-    """Memory of rows that are laid out."""
-    prepared = piece[1]
-    if isinstance(prepared, np.ndarray):
-        return prepared.nbytes
-    X, left = prepared
-    return X.data.nbytes + X.indices.nbytes + X.indptr.nbytes + left.nbytes
 
 
 @dataclass

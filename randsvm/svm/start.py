@@ -21,17 +21,17 @@ from randsvm.svm.working_set import Choice, WorkingSet
 
 def cold_start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
     """KBH07's S: a random subset of r rows, solved beside nothing else."""
-    S = WorkingSet.of(random_subset(scan.D, choice.r, rng).rows)
+    S = WorkingSet.of(random_subset(scan.D, choice.r, rng).rows, scan.D.n)
     if scan.task.total:
         return _one_class_start(scan, S), S
-    step = svmlearn(scan.points(S.rows), scan.problem, scan.space, scan.D.n)
+    step = svmlearn(scan.points(S.rows), scan.problem, scan.space, S.whole)
     return step, S
 
 
 def resumed(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
     """A run that goes on from where the scan stands."""
     nothing = scan.points(np.empty(0, np.int64))
-    return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows)
+    return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows, scan.D.n)
 
 
 def _one_class_start(scan: Scan, S: WorkingSet) -> Step:

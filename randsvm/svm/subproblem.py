@@ -38,9 +38,9 @@ NOT_SOLVED = (
 )
 
 
-def svmlearn(points: Points, problem: Problem, space: Space, n: int) -> Step:
-    """Solve the SVM over `points`, which carry u and beta; all other coefficients stay. n: rows of
-    D; where these are all of them, there is no next round.
+def svmlearn(points: Points, problem: Problem, space: Space, whole: bool) -> Step:
+    """Solve the SVM over `points`, which carry u and beta; all other coefficients stay.
+    whole: whether these are all rows of D, so that there is no next round.
 
     More than GRAM_MOST rows are solved from 0 on, and all other coefficients must be 0.
     """
@@ -49,7 +49,7 @@ def svmlearn(points: Points, problem: Problem, space: Space, n: int) -> Step:
         libsvm.check_values(points, problem)
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     else:
-        beta, ended = _improved(points, problem, space, LOOSE if len(points) < n else TIGHT)
+        beta, ended = _improved(points, problem, space, TIGHT if whole else LOOSE)
     if not ended:
         tell_once("iterations of LIBSVM", Notice(NOT_SOLVED))
     return Step(points, beta, time.perf_counter() - began, ended)
@@ -80,6 +80,8 @@ def _improved(
         after = _dual(task, h, found.beta, product(K, found.beta))
         if after >= before - SLACK * (abs(before) + abs(after)):
             return found.beta, found.ended
+        if not found.ended:
+            break
         tolerance /= 10
     return beta, found.ended
 

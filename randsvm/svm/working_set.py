@@ -24,15 +24,18 @@ KEPT = 3
 @dataclass(frozen=True)
 class WorkingSet:
     """rows : (m,) int64, ascending; new : those that were not in the one before, as many that may
-    rise as that may fall in any first part of it. paired: see Choice."""
+    rise as that may fall in any first part of it. paired: see Choice. whole: whether these are all
+    rows of D."""
 
     rows: np.ndarray
     new: np.ndarray
     paired: bool = False
+    whole: bool = False
 
     @staticmethod
-    def of(rows: np.ndarray) -> WorkingSet:
-        return WorkingSet(np.sort(rows), rows)
+    def of(rows: np.ndarray, n: int) -> WorkingSet:
+        """n: rows of D."""
+        return WorkingSet(np.sort(rows), rows, whole=len(rows) == n)
 
 
 # Makes a collector of so many rows for a draw.
@@ -49,7 +52,8 @@ class Choice:
     are those that were new the last time, and after these any of its rows.
     then_pairs: once violators are no longer more than support vectors, take the steepest and keep
     a third (Joachims 1999; ThunderSVM). every_support_vector: KBH07's own rule: all support
-    vectors stay, and violators have the room beside them.
+    vectors stay, and violators have the room beside them. full: rows of the last set make up for
+    violators that are missing.
     """
 
     r: int
@@ -57,19 +61,24 @@ class Choice:
     order: Order
     then_pairs: bool = False
     every_support_vector: bool = False
+    full: bool = False
 
     def collector(self, W: WorkingSet, draw: Draw) -> Collector:
         return Steepest(self.r, draw) if W.paired else self.order(self.r, draw)
 
     def next(self, W: WorkingSet, SV: SV, found: Candidates) -> WorkingSet:
         """The working set after W."""
+        if W.whole:
+            return W
         if self.every_support_vector:
             return self._beside(SV, found)
         enter = self.r - self.r // KEPT if W.paired else self.enter
-        stay = np.concatenate([W.new, W.rows[~np.isin(W.rows, W.new)]])
-        stay = stay[: self.r - enter] if self.r >= LEAST_KEPT else stay[:0]
+        last = np.concatenate([W.new, W.rows[~np.isin(W.rows, W.new)]])
+        stay = last[: self.r - enter] if self.r >= LEAST_KEPT else last[:0]
         wanted = _in_turn(*found.sides)
         new = wanted[~np.isin(wanted, stay)][: self.r - len(stay)]
+        if self.full:
+            stay = last[~np.isin(last, new)][: self.r - len(new)]
         paired = W.paired or (self.then_pairs and found.count <= len(SV))
         return WorkingSet(np.union1d(stay, new), new, paired)
 

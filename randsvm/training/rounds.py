@@ -21,6 +21,7 @@ from randsvm.training.job import Job
 from randsvm.training.plans import Plan
 from randsvm.training.several_classes import Subtask
 from randsvm.training.stopping import (
+    NO_PROGRESS,
     NO_VIOLATORS,
     TIME_LIMIT,
     End,
@@ -41,7 +42,7 @@ PRECISE_GAP = 3e-5
 # What rounding of float32 may lift a running D by, relatively.
 ROUNDING = 3e-6
 # A run whose evaluated gap is above the one asked for goes on until it is so much below.
-ASIDE = 0.5
+ASIDE, MOST_AGAIN = 0.5, 8
 # By how much a closing evaluation may take longer than the last scan lets expect.
 HEADROOM = 1.25
 
@@ -115,7 +116,7 @@ class Rounds:
     scan_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.aim = self.job.stop.gap or 0.0
+        self.aim, self.again = self.job.stop.gap or 0.0, 0
         layout_bytes = self.job.resources.layout_bytes // self.share
         precise = (self.job.stop.gap or 1.0) < PRECISE_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, precise)
@@ -136,21 +137,27 @@ class Rounds:
         if time.perf_counter() + self.scan_seconds > self.ends + LATE:
             return self.running(SV, reason)
         V = self.scan.evaluate(SV)
-        gap = self.job.stop.gap
-        if gap is not None and reason == reached(gap) and V.certificate.gap > gap:
-            self._aim_lower(SV, V)
+        if self._goes_on(V, reason):
+            self.plan = replace(self.plan, start=resumed)
+            self.best = Best()
+            self.best.see(SV, V)
             return self.solved(latest)
         # D of any round bounds the optimum from below, but for its rounding.
         dual = max(self.best.dual - ROUNDING * abs(self.best.dual), V.certificate.dual)
         certificate = replace(V.certificate, dual=min(dual, V.certificate.primal))
         return Solved(self.scan.completed(SV), certificate, V.count, True, reason)
 
-    def _aim_lower(self, SV: SV, V: Violators) -> None:
-        """The evaluation found a larger gap than the running values: go on from there."""
-        self.aim *= ASIDE
-        self.plan = replace(self.plan, start=resumed)
-        self.best = Best()
-        self.best.see(SV, V)
+    def _goes_on(self, V: Violators, reason: str) -> bool:
+        """Whether there is more to be done for the gap that was asked for than the evaluation
+        found: the running values promised too much, or float32 carried no further."""
+        gap = self.job.stop.gap
+        if gap is None or not V.certificate.gap > gap or self.again == MOST_AGAIN:
+            return False
+        self.again += 1
+        if reason == reached(gap):
+            self.aim *= ASIDE
+            return True
+        return reason in (NO_VIOLATORS, NO_PROGRESS) and self.scan.refine()
 
     def running(self, SV: SV, reason: str) -> Solved:
         """The solution with the certificate of the running values."""

@@ -18,7 +18,7 @@ NO_PROGRESS = "no progress"
 # A round that gains less than this of D, relatively, and comes no nearer to the KKT conditions, is
 # no progress; so many in a row are too many.
 LEAST_GAIN = 1e-9
-MOST_IDLE = 3
+MOST_IDLE = 5
 # By what the tolerance becomes tighter where it has to, and what float64 carries at the most.
 TIGHTER = 0.1
 LEAST_TOLERANCE = 1e-9
@@ -130,21 +130,17 @@ def time_limit(record: Record) -> Answer:
 
 def no_violators(wants_gap: bool) -> Rule:
     """V = 0. wants_gap: a gap was asked for and is not reached (else another rule had ended the
-    run): only a tighter tolerance can bring it."""
+    run): only a tighter tolerance can bring it, as far as float64 carries."""
 
     def rule(record: Record) -> Answer:
         if record.violators:
             return None
-        return _tighter(record, NO_VIOLATORS) if wants_gap else End(NO_VIOLATORS)
+        carries = record.tolerance * TIGHTER >= LEAST_TOLERANCE
+        return Tighten() if wants_gap and carries else End(NO_VIOLATORS)
 
     return rule
 
 
 def no_progress(record: Record) -> Answer:
-    """Rounds without progress: D stands still where solves are not precise enough."""
-    return None if record.idle < MOST_IDLE else _tighter(record, NO_PROGRESS)
-
-
-def _tighter(record: Record, reason: str) -> Answer:
-    carries = record.tolerance * TIGHTER >= LEAST_TOLERANCE
-    return Tighten() if carries else End(reason)
+    """Rounds without progress: D stands still where solves cannot be more precise."""
+    return End(NO_PROGRESS) if record.idle >= MOST_IDLE else None
