@@ -57,8 +57,8 @@ static void mirror(float *K, long m)
 {
     for (long i = 0; i < m; i += PANEL)
         for (long j = i; j < m; j += PANEL)
-            for (long row = i; row < i + PANEL && row < m; row++)
-                for (long to = j > row ? j : row + 1; to < j + PANEL && to < m; to++)
+            for (long to = j; to < j + PANEL && to < m; to++)
+                for (long row = i; row < i + PANEL && row < to; row++)
                     K[to * m + row] = K[row * m + to];
     for (long i = 0; i < m; i++)
         K[i * m + i] = 1;
