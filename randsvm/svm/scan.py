@@ -6,6 +6,7 @@ files, solvers or the command line.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -53,6 +54,8 @@ FAR = 50
 SHOWS = 5e-7
 # A side with fewer violators than this share of the other's is filled up.
 FEW = 0.25
+# What fewer changes than this take tells nothing of what many would.
+FEW_CHANGES = 256
 # Kernel values of RBF below exp(-CUT) are left out of sums in float32, whose own rounding is larger.
 CUT = 20.0
 # Draw number of the audit rows: a number that no scan ever reaches.
@@ -197,10 +200,12 @@ class Scan:
             self.advance(points.X[at], step.beta[at] - points.beta[at])
         else:
             self._afresh(support)
+        advanced = full = time.perf_counter() - began
         SV, V = self.look(collector, tolerance)
-        seconds = full = time.perf_counter() - began
+        seconds = time.perf_counter() - began
         if self.kernel.name != "linear":  # which is one vector, however many support vectors it has
-            full *= len(SV) / max(len(at), 1)
+            full *= len(SV) / max(len(at), FEW_CHANGES)
+        full += seconds - advanced
         return SV, replace(
             V,
             changed=len(at),
@@ -233,43 +238,50 @@ class Scan:
         candidates = self._filled(found.candidates, collector.keep)
         return SV_, Violators(candidates, certificate)
 
-    def evaluate(self, SV: SV) -> Violators:
-        """V and the certificate of SV from scratch: no rounding of earlier scans is in it.
+    def evaluate(self, solution: SV) -> tuple[SV, Violators]:
+        """The solution with the b of least P, V and its certificate from scratch: no rounding of
+        earlier scans is in it.
 
         In float64 where the rounding of float32 would show in P or D. Rows that the running values
         have FAR beyond the margin are left as they are: they have no loss, nor would they with 200
         times the error that the audit of every scan allows.
         """
         began = time.perf_counter()
-        points = self.completed(SV).points
+        points = self.completed(solution).points
         assert points is not None
         support = self._support()
-        same = np.array_equal(SV.rows, support) and np.array_equal(SV.beta, self.beta_of(support))
-        far = FAR * self.problem.tolerance if same and SV.unbounded.any() else None
-        space = replace(self.space, dtype=np.float64) if self._rounding_shows(SV) else self.space
+        same = np.array_equal(solution.rows, support) and np.array_equal(
+            solution.beta, self.beta_of(support)
+        )
+        far = FAR * self.problem.tolerance if same and solution.unbounded.any() else None
         # New arrays: threads of a scan that was broken off may still write to the old ones.
         self.u = [part.copy() for part in self.u]
         self.beta = [np.zeros(len(part)) for part in self.u]
-        self._put(SV.rows, SV.beta)
-        self.b = SV.b
-        self._pass(Expansion(space, points.X, SV.beta), fresh=True, far=far)
-        self.exact = Expansion(replace(space, dtype=np.float64), points.X, SV.beta).values(
-            self.audit.X
-        )
-        _, V = self.look(Steepest(0, Draw(0, 0)))
+        self._put(solution.rows, solution.beta)
+        self.b = solution.b
+        exact = replace(self.space, dtype=np.float64)
+        self._pass(Expansion(self.space, points.X, solution.beta), fresh=True, far=far)
+        self.exact = Expansion(exact, points.X, solution.beta).values(self.audit.X)
+        if self._rounding_shows(solution, far):
+            self._pass(Expansion(exact, points.X, solution.beta), fresh=True, far=far)
+        found, V = self.look(Steepest(0, Draw(0, 0)))
         seconds = time.perf_counter() - began
-        return replace(V, changed=len(SV), seconds=seconds, full_scan_seconds=seconds)
+        V = replace(V, changed=len(solution), seconds=seconds, full_scan_seconds=seconds)
+        return replace(found, points=points), V
 
-    def _rounding_shows(self, SV: SV) -> bool:
-        """Whether float32 may move P or D by more than SHOWS of it: by what the running values of
-        the audit rows are off on average, times all coefficients and slopes of losses."""
+    def _rounding_shows(self, SV: SV, far: float | None) -> bool:
+        """Whether float32 may move P or D by more than SHOWS of it: by what the values of the audit
+        rows are off on average, times all coefficients and slopes of losses."""
         if self.space.dtype is np.float64 or not len(SV):
             return False
-        off = self.exact - self._at(self.u, self.audit.rows)
-        typical = float(np.sqrt(np.mean(np.square(off))))
-        bias = abs(float(off.mean())) + 3 * typical / np.sqrt(max(len(SV), 1))
+        audit, u = self.audit, self._at(self.u, self.audit.rows)
+        near = self._is_near(audit.y, u, self.beta_of(audit.rows), math.inf if far is None else far)
+        off = (self.exact - u)[near]
+        if not len(off):
+            return False
+        bias = abs(float(off.mean())) + 3 * float(off.std()) / math.sqrt(len(SV))
         size = abs(self.task.linear(self.points(SV.rows).y, SV.beta)) or float(SV.beta.sum())
-        return 2 * bias * float(np.abs(SV.beta).sum()) > SHOWS * size
+        return bias * float(np.abs(SV.beta).sum()) > SHOWS * size
 
     def refine(self) -> bool:
         """Go on in float64; False where that is so already."""
@@ -392,7 +404,10 @@ class Scan:
 
     def _near(self, shard: Shard, far: float) -> np.ndarray:
         """Rows that are support vectors or not `far` beyond the margin: bool."""
-        y, u, beta = self.D.labels_of(shard), self.u[shard.number], self.beta[shard.number]
+        y = self.D.labels_of(shard)
+        return self._is_near(y, self.u[shard.number], self.beta[shard.number], far)
+
+    def _is_near(self, y: np.ndarray, u: np.ndarray, beta: np.ndarray, far: float) -> np.ndarray:
         rise, fall = self.task.slopes(y, u, np.zeros(len(y)))
         return (np.maximum(rise - self.b, self.b - fall) >= -far) | (beta != 0)
 
@@ -403,14 +418,15 @@ class Scan:
                 at = slice(chunk.start - shard.start, chunk.start - shard.start + len(chunk.y))
                 u[at] += expansion.values(chunk.X)
             return
-        pieces = self._layouts.get(shard.number)
+        ours = expansion.space == self.space
+        pieces = self._layouts.get(shard.number) if ours else None
         with np.errstate(over="ignore", invalid="ignore"):
             if pieces is not None:
                 expansion.add(u, pieces)
                 return
             X = self.D.chunk_matrix(shard)
-            made = self.space.pieces(X, cells=self._order(shard, X))
-            if self.layout_bytes <= 0:
+            made = expansion.space.pieces(X, cells=self._order(shard, X) if ours else None)
+            if self.layout_bytes <= 0 or not ours:
                 expansion.add(u, made)
                 return
             pieces = list(made)

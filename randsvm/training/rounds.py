@@ -39,8 +39,6 @@ from randsvm.training.stopping import (
 
 # A gap below this takes float64 from the start: rounding of float32 is some 1e-6 of P.
 PRECISE_GAP = 3e-5
-# What rounding of float32 may lift a running D by, relatively.
-ROUNDING = 3e-6
 # A run whose evaluated gap is above the one asked for goes on until it is so much below.
 ASIDE, MOST_AGAIN = 0.5, 8
 # By how much a closing evaluation may take longer than the last scan lets expect.
@@ -136,16 +134,13 @@ class Rounds:
             SV, reason = self.best.solution, TIME_LIMIT
         if time.perf_counter() + self.scan_seconds > self.ends + LATE:
             return self.running(SV, reason)
-        V = self.scan.evaluate(SV)
+        SV, V = self.scan.evaluate(SV)
         if self._goes_on(V, reason):
             self.plan = replace(self.plan, start=resumed)
             self.best = Best()
             self.best.see(SV, V)
             return self.solved(latest)
-        # D of any round bounds the optimum from below, but for its rounding.
-        dual = max(self.best.dual - ROUNDING * abs(self.best.dual), V.certificate.dual)
-        certificate = replace(V.certificate, dual=min(dual, V.certificate.primal))
-        return Solved(self.scan.completed(SV), certificate, V.count, True, reason)
+        return Solved(SV, V.certificate, V.count, True, reason)
 
     def _goes_on(self, V: Violators, reason: str) -> bool:
         """Whether there is more to be done for the gap that was asked for than the evaluation
