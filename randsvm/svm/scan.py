@@ -51,7 +51,7 @@ FLOAT32_LIMIT = 1e-5
 # A closing evaluation leaves alone what is this many tolerances beyond the margin.
 FAR = 50
 # What rounding may move P and D by, relatively, before they are computed in float64.
-SHOWS = 5e-7
+SHOWS = 1e-6
 # A side with fewer violators than this share of the other's is filled up.
 FEW = 0.25
 # What fewer changes than this take tells nothing of what many would.
@@ -279,7 +279,7 @@ class Scan:
         off = (self.exact - u)[near]
         if not len(off):
             return False
-        bias = abs(float(off.mean())) + 3 * float(off.std()) / math.sqrt(len(SV))
+        bias = abs(float(off.mean())) + float(off.std()) / math.sqrt(len(SV))
         size = abs(self.task.linear(self.points(SV.rows).y, SV.beta)) or float(SV.beta.sum())
         return bias * float(np.abs(SV.beta).sum()) > SHOWS * size
 

@@ -19,6 +19,8 @@ LEAST_KEPT = 8
 # Of pairs one row in so many stays from the last time. Measured on covtype: without any that stay a
 # half more coefficients change, with a half as many.
 KEPT = 3
+# Violators are drawn at random while they are more than this many times the support vectors.
+PLENTY = 4
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Choice:
         new = wanted[~np.isin(wanted, stay)][: self.r - len(stay)]
         if self.full:
             stay = last[~np.isin(last, new)][: self.r - len(new)]
-        paired = W.paired or (self.then_pairs and found.count <= len(SV))
+        paired = W.paired or (self.then_pairs and found.count <= PLENTY * len(SV))
         return WorkingSet(np.union1d(stay, new), new, paired)
 
     def _beside(self, SV: SV, found: Candidates) -> WorkingSet:
