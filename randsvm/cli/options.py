@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from randsvm.parameters.option import BALANCED, Grid, Option, options
 from randsvm.parameters.rounds import StopParams
@@ -198,6 +199,12 @@ def gather(group: type[Parameters], given: dict[str, Any]) -> Parameters:
     return group(**own)
 
 
+def left_open(group: type) -> frozenset[str]:
+    """The fields of a parameter class that nobody has given an option for."""
+    source, default = click.get_current_context().get_parameter_source, ParameterSource.DEFAULT
+    return frozenset(f.name for f, _ in options(group) if source(f.name) is default)
+
+
 def grid(groups: list[type], given: dict[str, Any]) -> Grid:
     """The fields with several values, which a grid search tries."""
     fields = [f.name for group in groups for f, spec in options(group) if spec.kind == "floats"]
@@ -215,7 +222,10 @@ def rounds(command: Command) -> Command:
 
 
 warm_start = click.option(
-    "--warm-start", metavar="MODEL", help="Start from this model, e.g. yesterday's on fewer rows."
+    "--warm-start",
+    metavar="MODEL",
+    help="Start from this model, e.g. yesterday's on fewer rows; task, kernel and C are as in it "
+    "where they are not given.",
 )
 log = click.option("--log", metavar="FILE.jsonl", help="Write one JSON object per iteration.")
 report = click.option(

@@ -135,6 +135,7 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
         options.gather(Resources, given),
         old,
         search,
+        options.left_open(groups[0]) if old else frozenset(),
     )
     params: list[object] = [options.gather(group, given) for group in groups]
     inputs = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeAlias
 
@@ -96,16 +96,20 @@ def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
     return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
 
 
-def command_line(*parameters: Any, grid: Grid = ()) -> list[str]:
+def command_line(
+    *parameters: Any, grid: Grid = (), names: Container[str] | None = None
+) -> list[str]:
     """Options and values that make these parameters again; what is None or False is left out.
 
-    grid: the values of fields that have several.
+    grid: the values of fields that have several. names: of the fields; None: of all.
     """
     words: list[str] = []
     several = dict(grid)
     for group in parameters:
         for f, spec in options(group):
             value = getattr(group, f.name)
+            if names is not None and f.name not in names:
+                continue
             if f.name in several:
                 words += [spec.flags[0], ",".join(map(word, several[f.name]))]
             elif spec.kind == "flag":

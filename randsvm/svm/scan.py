@@ -191,6 +191,24 @@ class Scan:
         of least P. tolerance: of the KKT conditions, the problem's where it is None.
         """
         began = time.perf_counter()
+        changed = self.take(step)
+        advanced = full = time.perf_counter() - began
+        SV, V = self.look(collector, tolerance)
+        seconds = time.perf_counter() - began
+        if self.kernel.name != "linear":  # which is one vector, however many support vectors it has
+            full *= len(SV) / max(changed, FEW_CHANGES)
+        full += seconds - advanced
+        return SV, replace(
+            V,
+            changed=changed,
+            seconds=seconds,
+            full_scan_seconds=full,
+            step=step,
+            inside=int(np.count_nonzero(step.beta)),
+        )
+
+    def take(self, step: Step) -> int:
+        """Make the step: advance u by the coefficients that it changes; how many these are."""
         points = step.points
         assert points.beta is not None
         self._put(points.rows, step.beta)
@@ -200,20 +218,7 @@ class Scan:
             self.advance(points.X[at], step.beta[at] - points.beta[at])
         else:
             self._afresh(support)
-        advanced = full = time.perf_counter() - began
-        SV, V = self.look(collector, tolerance)
-        seconds = time.perf_counter() - began
-        if self.kernel.name != "linear":  # which is one vector, however many support vectors it has
-            full *= len(SV) / max(len(at), FEW_CHANGES)
-        full += seconds - advanced
-        return SV, replace(
-            V,
-            changed=len(at),
-            seconds=seconds,
-            full_scan_seconds=full,
-            step=step,
-            inside=int(np.count_nonzero(step.beta)),
-        )
+        return len(at)
 
     def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
         """The solution as it is, and V."""

@@ -32,7 +32,8 @@ Fit = Callable[[Dataset, P], Decision]
 @dataclass(frozen=True)
 class Job:
     """What all algorithms share: when to stop, seed and index base, resources, the model whose
-    solution is the start (--warm-start), and what is cross-validated first."""
+    solution is the start (--warm-start), and what is cross-validated first. left_open: fields of
+    Params that are as in that model."""
 
     stop: StopParams = field(default_factory=StopParams)
     limits: Limits = field(default_factory=Limits)
@@ -40,6 +41,7 @@ class Job:
     resources: Resources = field(default_factory=Resources)
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
+    left_open: frozenset[str] = frozenset()
 
 
 def check_kernel_job(job: Job, params: Params) -> None:

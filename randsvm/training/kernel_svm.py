@@ -11,6 +11,8 @@ from functools import partial
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Trained, Watch, silent
+from randsvm.files import display_name
+from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
 from randsvm.training import run
@@ -63,20 +65,25 @@ def train_osuna(
 def _train(
     data: str, model: str, params: Params, planner: Planner, job: Job, watch: Watch
 ) -> Trained:
-    def prepare() -> partial[KernelTraining]:
+    def prepare(params: Params) -> tuple[partial[KernelTraining], Params]:
+        old, taken = None, frozenset[str]()
+        if job.warm_start:
+            old = WarmStart.read(job.warm_start)
+            params, taken = old.params(params, job.left_open)
         check_kernel_job(job, params)
-        old = WarmStart.read(job.warm_start) if job.warm_start else None
-        return partial(KernelTraining, planner=planner, old=old)
+        return partial(KernelTraining, planner=planner, old=old, taken=taken), params
 
     return run.train(data, model, params, prepare, job, watch)
 
 
 @dataclass(frozen=True)
 class KernelTraining(Training[Params, Trained]):
-    """Parameters become subtasks, each with a plan of the algorithm. old: where to start."""
+    """Parameters become subtasks, each with a plan of the algorithm. old: where to start; taken:
+    the parameters that are as in that model."""
 
     planner: Planner
     old: WarmStart | None
+    taken: frozenset[str]
 
     @property
     def most_classes(self) -> int:
@@ -98,10 +105,17 @@ class KernelTraining(Training[Params, Trained]):
         return Outline(
             algorithm=plan.name,
             words=plan.words,
-            notices=[*([] if params.positive_semidefinite else [NOT_CERTIFIED]), *plan.notices],
+            notices=[*self._own_notices(params), *plan.notices],
             working_set=rows,
             solve_bytes=task.solve_bytes(rows),
         )
+
+    def _own_notices(self, params: Params) -> Iterator[str]:
+        if self.old is not None and self.taken:
+            words = command_line(params, names=self.taken)
+            yield f"as in {display_name(self.old.path)}: {' '.join(words)}"
+        if not params.positive_semidefinite:
+            yield NOT_CERTIFIED
 
     def _tasks(
         self, D: Dataset, params: Params, at_once: int = 1
@@ -115,7 +129,10 @@ class KernelTraining(Training[Params, Trained]):
             params = replace(params, kernel="linear", components=None)
         for task in subtasks(D, params, self.job.resources.libsvm_megabytes / at_once):
             plan = self.planner(task.D, task.problem, self.job)
-            yield task, plan if self.old is None else replace(plan, start=self.old.on(task.D))
+            yield (
+                task,
+                plan if self.old is None else replace(plan, start=self.old.on(task.D, params.cost)),
+            )
 
     def decision(self, D: Dataset, params: Params) -> Decision:
         """Without a closing evaluation, and without a start from another model."""

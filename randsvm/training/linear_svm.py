@@ -35,7 +35,7 @@ def train_sgd(
     job = job or Job()
     if params.update is not None:
         return online.update(data, model, params, job, watch)
-    return run.train(data, model, params, lambda: LinearTraining, job, watch)
+    return run.train(data, model, params, lambda params: (LinearTraining, params), job, watch)
 
 
 class LinearTraining(Training[SgdParams, Learnt]):

@@ -37,18 +37,19 @@ def train(
     data: str,
     model: str,
     params: P,
-    prepare: Callable[[], Callable[[Subject, Job], Training[P, Outcome]]],
+    prepare: Callable[[P], tuple[Callable[[Subject, Job], Training[P, Outcome]], P]],
     job: Job,
     watch: Watch,
 ) -> Outcome:
     """Train on the svmlight file `data`; write `model`.
 
-    prepare: called before anything is read, so that it can refuse what needs no data.
+    prepare: called before anything is read, so that it can refuse what needs no data; it may fill
+    in parameters.
     """
     clock = Clock(job.limits.time_limit, watch)
     job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
-    begin = prepare()
+    begin, params = prepare(params)
     options = ParseOptions("number" if params.task == "svr" else "class", job.run.zero_based)
     with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
         training = begin(Subject.of(whole, data, params.task), job)

@@ -1,0 +1,78 @@
+"""Rows of D found by their content: which of them are rows of a given matrix.
+
+Knows nothing of models or of learning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.data.dataset import Dataset, Shard
+
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Equal rows have the same group, a number from 0 on.
+
+    groups : (m,) int64, of the rows of the matrix, NONE for rows that are not to be found. rows :
+    (k,) int64, ascending, the rows of D that are among them; found : (k,) int64, their groups.
+    """
+
+    groups: np.ndarray
+    rows: np.ndarray
+    found: np.ndarray
+
+
+def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
+    """Z : (m, len(features)) CSR float32; features: ascending, as D's, numbered as in the file.
+
+    One pass over D. A row's hash is its product with random weights: equal rows are summed in the
+    same order, to the same bits (a zero that is stored adds nothing). Rows of equal hash are then
+    compared.
+    """
+    weights = np.random.Generator(np.random.Philox(0)).standard_normal(D.d)
+    Z, possible = _over(D.summary.features, Z, features)
+    keys, first, groups = np.unique(Z @ weights, return_index=True, return_inverse=True)
+    possible &= _equal(Z, Z[first[groups]])
+    firsts = Z[first]
+
+    def find(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
+        X = D.chunk(shard.number).X
+        hashes = X @ weights
+        at = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
+        rows = np.flatnonzero(keys[at] == hashes)
+        rows = rows[_equal(X[rows], firsts[at[rows]])]
+        return rows + shard.start, at[rows]
+
+    parts = list(D.map(find)) if len(keys) else [(np.empty(0, np.int64),) * 2]
+    rows, found = (np.concatenate(of) for of in zip(*parts, strict=True))
+    return Matches(np.where(possible, groups, NONE), rows, found)
+
+
+def _over(
+    columns: np.ndarray, Z: sparse.csr_matrix, features: np.ndarray
+) -> tuple[sparse.csr_matrix, np.ndarray]:
+    """Z over other features, without stored zeros, and which rows have no feature besides."""
+    known = np.isin(features, columns)
+    row = np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr))
+    nonzero, here = Z.data != 0, known[Z.indices]
+    possible = np.ones(Z.shape[0], bool)
+    possible[row[nonzero & ~here]] = False
+    kept = nonzero & here
+    ends = np.cumsum(np.bincount(row[kept], minlength=Z.shape[0]))
+    indices = np.searchsorted(columns, features)[Z.indices[kept]]
+    starts = np.concatenate([[0], ends])
+    shape = (Z.shape[0], len(columns))
+    return sparse.csr_matrix((Z.data[kept], indices, starts), shape=shape), possible
+
+
+def _equal(X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray:
+    """Whether each row of X is the row of Z, (m,) bool."""
+    difference = (X - Z).tocsr()
+    difference.eliminate_zeros()
+    return np.diff(difference.indptr) == 0

@@ -1,0 +1,81 @@
+"""Feasible coefficients out of others: within the box, and of the sum that the task asks for.
+
+Plain functions of some rows; knows nothing of scans or solvers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+# A coefficient as near to its bound, relatively, is at it; a sum as near to its total is right.
+NEAR = 1e-12
+
+
+def clipped(beta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """beta within its box, and at a bound bit for bit where it is there but for rounding."""
+    beta = np.where(beta >= upper * (1 - NEAR * np.sign(upper)), upper, beta)
+    return np.where(beta <= lower * (1 + NEAR * np.sign(lower)), lower, beta)
+
+
+def mended(
+    beta: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    total: float,
+    order: np.ndarray | None = None,
+) -> np.ndarray:
+    """beta (within its box) with the sum `total`, or as near to it as is possible when none of
+    them passes 0.
+
+    Unbounded coefficients move first, all by the same share of their way; then bounded ones, one
+    after the other, as few as possible: in ascending `order`, or as they stand.
+    """
+    excess = math.fsum(beta) - total
+    if excess < 0:
+        return -mended(-beta, -upper, -lower, -total, order)
+    if excess <= NEAR * max(abs(total), float(np.abs(beta).sum())):
+        return beta
+    beta, floor = beta.copy(), np.where(beta > 0, np.maximum(lower, 0.0), lower)
+    unbounded = np.flatnonzero((beta > lower) & (beta < upper) & (beta != 0))
+    way = beta[unbounded] - floor[unbounded]
+    if way.sum() > excess:
+        beta[unbounded] -= way * (excess / way.sum())
+    else:
+        beta[unbounded] = floor[unbounded]
+        bounded = np.flatnonzero((beta > floor) & (beta == upper))
+        bounded = bounded if order is None else bounded[np.argsort(order[bounded], kind="stable")]
+        ends = np.cumsum(beta[bounded] - floor[bounded])
+        whole = int(np.searchsorted(ends, excess - way.sum(), side="right"))
+        beta[bounded[:whole]] = floor[bounded[:whole]]
+        unbounded = bounded[whole : whole + 1]
+        beta[unbounded] -= math.fsum(beta) - total
+    return _exact(beta, floor, upper, total, unbounded)
+
+
+def _exact(
+    beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float, free: np.ndarray
+) -> np.ndarray:
+    """What rounding has left of the sum goes to the coefficient with the most room; free: those
+    that may move."""
+    if len(free):
+        room = np.minimum(beta[free] - lower[free], upper[free] - beta[free])
+        one = free[int(room.argmax())]
+        beta[one] -= math.fsum(beta) - total
+    return np.clip(beta, lower, upper)
+
+
+def filled(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:
+    """beta >= 0 with the sum `total`, more than it has: coefficients go to their upper bounds in
+    ascending `order`, the last of them as far as is needed."""
+    missing = total - math.fsum(beta)
+    ranked = np.argsort(order, kind="stable")
+    ranked = ranked[beta[ranked] < upper[ranked]]
+    ends = np.cumsum(upper[ranked] - beta[ranked])
+    whole = int(np.searchsorted(ends, missing, side="right"))
+    beta = beta.copy()
+    beta[ranked[:whole]] = upper[ranked[:whole]]
+    last = ranked[whole : whole + 1]
+    beta[last] = np.clip(beta[last] + (total - math.fsum(beta)), 0.0, upper[last])
+    return beta
