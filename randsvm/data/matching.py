@@ -27,6 +27,22 @@ class Matches:
     rows: np.ndarray
     found: np.ndarray
 
+    def pairs(
+        self, sizes: np.ndarray, kinds: np.ndarray, others: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of D, ascending, and of which row of the matrix each is; every row is used once.
+
+        sizes : (m,), rows of the matrix with a larger size come first, those of size 0 never.
+        kinds : (m,), others : (k,) bool, of the rows of the matrix and of those found: equal where
+        they may be a pair.
+        """
+        there = np.flatnonzero((sizes > 0) & (self.groups != NONE))
+        there = there[np.argsort(-sizes[there], kind="stable")]
+        keys, wanted = _numbered(2 * self.groups[there] + kinds[there]), 2 * self.found + others
+        _, at, of = np.intersect1d(keys, _numbered(wanted), True, return_indices=True)
+        order = np.argsort(of)
+        return self.rows[of[order]], there[at[order]]
+
 
 def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
     """Z : (m, len(features)) CSR float32; features: ascending, as D's, numbered as in the file.
@@ -76,3 +92,11 @@ def _equal(X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray:
     difference = (X - Z).tocsr()
     difference.eliminate_zeros()
     return np.diff(difference.indptr) == 0
+
+
+def _numbered(keys: np.ndarray) -> np.ndarray:
+    """A number for each key and how many equal ones stand before it. keys : below 2^32."""
+    order = np.argsort(keys, kind="stable")
+    before: np.ndarray = np.empty(len(keys), np.int64)
+    before[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
+    return (keys.astype(np.int64) << 31) + before

@@ -11,8 +11,6 @@ from functools import partial
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Trained, Watch, silent
-from randsvm.files import display_name
-from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
 from randsvm.training import run
@@ -66,24 +64,24 @@ def _train(
     data: str, model: str, params: Params, planner: Planner, job: Job, watch: Watch
 ) -> Trained:
     def prepare(params: Params) -> tuple[partial[KernelTraining], Params]:
-        old, taken = None, frozenset[str]()
+        old, notices = None, list[str]()
         if job.warm_start:
             old = WarmStart.read(job.warm_start)
-            params, taken = old.params(params, job.left_open)
+            params, notices = old.params(params, job.left_open)
         check_kernel_job(job, params)
-        return partial(KernelTraining, planner=planner, old=old, taken=taken), params
+        return partial(KernelTraining, planner=planner, old=old, notices=notices), params
 
     return run.train(data, model, params, prepare, job, watch)
 
 
 @dataclass(frozen=True)
 class KernelTraining(Training[Params, Trained]):
-    """Parameters become subtasks, each with a plan of the algorithm. old: where to start; taken:
-    the parameters that are as in that model."""
+    """Parameters become subtasks, each with a plan of the algorithm. old: where to start;
+    notices: what the user should know of it."""
 
     planner: Planner
     old: WarmStart | None
-    taken: frozenset[str]
+    notices: list[str]
 
     @property
     def most_classes(self) -> int:
@@ -102,20 +100,14 @@ class KernelTraining(Training[Params, Trained]):
     def outline(self, params: Params) -> Outline:
         task, plan = next(self._tasks(self.D, params))
         rows = min(plan.choice.r, task.D.n)
+        uncertified = [] if params.positive_semidefinite else [NOT_CERTIFIED]
         return Outline(
             algorithm=plan.name,
             words=plan.words,
-            notices=[*self._own_notices(params), *plan.notices],
+            notices=[*self.notices, *uncertified, *plan.notices],
             working_set=rows,
             solve_bytes=task.solve_bytes(rows),
         )
-
-    def _own_notices(self, params: Params) -> Iterator[str]:
-        if self.old is not None and self.taken:
-            words = command_line(params, names=self.taken)
-            yield f"as in {display_name(self.old.path)}: {' '.join(words)}"
-        if not params.positive_semidefinite:
-            yield NOT_CERTIFIED
 
     def _tasks(
         self, D: Dataset, params: Params, at_once: int = 1

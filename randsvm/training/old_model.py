@@ -1,0 +1,160 @@
+"""A model to start from, e.g. yesterday's: what it says of parameters, labels, and rows.
+
+Knows nothing of how a run begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.matching import Matches, matches
+from randsvm.data.scaling import Scaling
+from randsvm.errors import ModelError
+from randsvm.files import display_name
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.load import load
+from randsvm.parameters.option import command_line
+from randsvm.parameters.svm import Params
+
+# Which fields of Params a kernel has.
+KERNEL_FIELDS = {
+    "linear": (),
+    "poly": ("degree", "gamma", "coef0"),
+    "rbf": ("gamma",),
+    "sigmoid": ("gamma", "coef0"),
+}
+
+
+@dataclass(frozen=True)
+class OldModel:
+    """known: the rows that are its support vectors, for each store of rows: classes share them."""
+
+    path: str
+    model: KernelModel
+    known: dict[int, Matches] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: str) -> OldModel:
+        model = load(path)
+        if not isinstance(model, KernelModel):
+            raise ModelError(f"{path}: expected a kernel model to start from, found a linear one")
+        return OldModel(path, model)
+
+    # --- parameters ------------------------------------------------------------------------
+
+    def params(self, params: Params, left_open: frozenset[str]) -> tuple[Params, list[str]]:
+        """The same with what was left open as in the model, and a notice that says so. Raises
+        ModelError when the model is of another task."""
+        if "task" not in left_open and params.task != self.model.task:
+            raise ModelError(
+                f"{self.path}: expected a model of -s {params.task} to start from, found one of "
+                f"-s {self.model.task}"
+            )
+        taken = {name: value for name, value in self._values.items() if name in left_open}
+        if taken.get("kernel", params.kernel) != self.model.kernel.name:
+            taken = {name: taken[name] for name in taken if name not in KERNEL_FIELDS["poly"]}
+        params = replace(params, **taken)
+        words = command_line(params, names={name for name in taken if params.uses(name)})
+        return params, [f"as in {display_name(self.path)}: {' '.join(words)}"] if words else []
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """What the model says of its parameters."""
+        kernel, facts = self.model.kernel, self.model.facts
+        words = facts.get("configuration", "").split()
+        values: dict[str, Any] = {"task": self.model.task, "kernel": kernel.name}
+        values |= {name: getattr(kernel, name) for name in KERNEL_FIELDS[kernel.name]}
+        values |= {} if self.cost is None else {"C": self.cost}
+        for name, letter in (("epsilon", "-p"), ("nu", "-n")):
+            if letter in words[:-1]:
+                values[name] = self._number(words[words.index(letter) + 1])
+        return values
+
+    def _number(self, word: str) -> float:
+        try:
+            return float(word)
+        except ValueError as error:
+            raise ModelError(f"{self.path}: expected a number, found {word!r}") from error
+
+    @property
+    def cost(self) -> float | None:
+        """C. A model of LIBSVM's own does not name it: the largest coefficient, if several have
+        it."""
+        if "C" in self.model.facts:
+            return self._number(self.model.facts["C"])
+        alpha = np.abs(self.model.beta)
+        largest = float(alpha.max(initial=0.0))
+        return largest if np.count_nonzero(alpha == largest) > 1 else None
+
+    # --- coefficients and decision values --------------------------------------------------
+
+    def proportion(self, C: float) -> float:
+        """C / the model's; 1 where that is not known, and for novelty detection, which has none."""
+        return C / self.cost if self.cost and self.model.task != "one-class" else 1.0
+
+    def coefficients(
+        self, D: Dataset, column: int, sign: float, one_sided: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of D that are support vectors of this column, ascending, and their coefficients.
+
+        A row is used for one support vector only. one_sided: and for one of its own class.
+        """
+        if id(D.store) not in self.known:
+            self.known[id(D.store)] = self._matches(D)
+        known, beta = self.known[id(D.store)], sign * self.model.beta[:, column]
+        y = D.labels()[known.rows]
+        kinds, others = (beta > 0, y > 0) if one_sided else (beta != beta, y != y)
+        rows, at = known.pairs(np.abs(beta), kinds, others)
+        return rows, beta[at]
+
+    def _matches(self, D: Dataset) -> Matches:
+        """Rows of D, as the model was given them, that are its support vectors."""
+        model, D = self.model, D.original
+        if model.scaling is not None:
+            D = D.scaled(self._scaling(D.summary.features))
+        return matches(D, model.Z, model.features)
+
+    def _scaling(self, features: np.ndarray) -> Scaling:
+        """The model's, over the features of D; those that it has not seen become 0."""
+        scaling, seen = self.model.scaling, self.model.seen
+        assert scaling is not None and seen is not None
+        indices = seen.indices(seen.count)
+        at = np.minimum(np.searchsorted(indices, features), len(indices) - 1)
+        known = indices[at] == features
+
+        def over(array: np.ndarray | None) -> np.ndarray | None:
+            return None if array is None else np.where(known, array[at], 0.0)
+
+        return Scaling(scaling.name, over(scaling.shift), over(scaling.factor))
+
+    def values(self, D: Dataset, column: int, sign: float) -> np.ndarray:
+        """f of the old model, which does its own scaling, of every row; (n,) float64."""
+        D = D.original
+
+        def of(shard: Shard) -> np.ndarray:
+            X = sparse.csr_matrix(D.chunk(shard.number).X)
+            rows = self.model.rows(X.indptr, D.summary.features[X.indices], X.data)
+            # Less precise values do for a start.
+            f = self.model.decision(rows, labels_only=True)
+            return f.reshape(len(f), -1)[:, column]
+
+        return sign * np.concatenate(list(D.map(of)))
+
+    def orientation(self, D: Dataset) -> tuple[int, float]:
+        """The model's column that is about D's positive class, and the sign of that class there."""
+        if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
+            return 0, 1.0
+        first = str(D.summary.values[int(np.argmax(D.targets))])
+        values = list(map(str, self.model.values))
+        if sorted(map(str, D.summary.values)) != sorted(values):
+            raise ModelError(
+                f"the model to start from has the labels {list(self.model.values)}, the data "
+                f"{list(D.summary.values)}"
+            )
+        index = values.index(first)
+        return (index, 1.0) if len(values) > 2 else (0, 1.0 - 2 * index)
