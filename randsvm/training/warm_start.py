@@ -53,7 +53,7 @@ class WarmStart:
                 step, free = _by_values(scan, self.old.values(D, column, sign))
             if choice.every_support_vector:
                 return _first_round(scan, choice, step, rng)
-            return step, WorkingSet(free, free)
+            return step, WorkingSet(free, free, paired=choice.then_pairs)
 
         return start
 
@@ -99,6 +99,7 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
 
 def _first_round(scan: Scan, choice: Choice, step: Step, rng: Draws) -> tuple[Step, WorkingSet]:
     """KBH07's rule may end a run after its first step, which therefore solves something."""
-    SV, V = scan.after(step, choice.collector(rng.next()))
-    W = choice.next(WorkingSet.of(SV.rows), SV, V.candidates)
-    return svmlearn(scan.points(W.rows), scan.problem, scan.space, scan.problem.tolerance), W
+    W = WorkingSet.of(step.points.rows)
+    SV, V = scan.after(step, choice.collector(W, rng.next()))
+    W = choice.next(W, SV, V.candidates)
+    return svmlearn(scan.points(W.rows), scan.problem, scan.space, scan.D.n), W
