@@ -114,7 +114,7 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
     labels = {model.facts["labels"] for model in (old, warm)}
     assert labels == {" ".join(names.values()), " ".join(reversed(names.values()))}
     optimum = float(cold.facts["dual"])
-    assert abs(warm.rounds[0]["primal"] - optimum) <= 0.02 * optimum
+    assert warm.rounds[0]["dual"] >= 0.9 * optimum
     assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=1e-3)
 
 
@@ -258,8 +258,9 @@ def test_rows_that_are_gone_are_made_up_for(tmp_path):
     beta = oracle.read_model(learnt.model, 2).beta
     assert abs(math.fsum(beta)) <= 1e-12 * np.abs(beta).sum()
     assert (np.abs(beta) <= 1).all()
-    negative = beta[beta < 0]
-    assert -negative.sum() == pytest.approx(-old.old[kept & (y < 0)].sum(), rel=1e-9)
+    # There is too much of the positive class: what was bounded of the other one still is.
+    was, remained = old.old[kept & (y < 0)], np.count_nonzero(beta == -1)
+    assert np.count_nonzero(was == -1) <= remained < np.count_nonzero(old.old[y < 0] == -1)
 
 
 @pytest.mark.parametrize("scale", ["minmax", "standard", "unit"])
@@ -305,7 +306,8 @@ def test_rows_that_are_written_another_way_begin_with_their_decision_values(tmp_
     assert begun["bounded"] == begun["support_vectors"]
     cold = learn("randsvm", path, tmp_path / "c", *WORDS.split(), "--gap", 1e-3)
     assert float(new.facts["primal"]) == pytest.approx(float(cold.facts["primal"]), rel=2e-3)
-    assert begun["dual"] > 0.5 * cold.outcome["dual"] > cold.rounds[0]["dual"]
+    assert changes(new) <= 0.9 * changes(cold)
+    assert len(new.rounds) < len(cold.rounds)
 
 
 # ---- parameters -------------------------------------------------------------------------------
