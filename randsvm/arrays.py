@@ -36,3 +36,13 @@ def csr_of_all(values: np.ndarray, m: int, d: int) -> sparse.csr_matrix:
     columns = np.tile(np.arange(d, dtype=np.int32), m)
     starts = np.arange(m + 1, dtype=np.int64) * d
     return sparse.csr_matrix((values.ravel(), columns, starts), shape=(m, d))
+
+
+def sorted_csr(X: sparse.csr_matrix) -> sparse.csr_matrix:
+    """X with ascending columns in each row."""
+    return X if X.has_sorted_indices else X.sorted_indices()
+
+
+def csr_parts(X: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays that compiled code takes."""
+    return X.indptr.astype(np.int32, copy=False), X.indices.astype(np.int32, copy=False), X.data

@@ -139,8 +139,8 @@ class Iteration:
 @dataclass(frozen=True)
 class Trained:
     """How training ended; primal, dual and gap are of the model as written, of several classes the
-    sum over their problems. bounded: at C in any. gap: nan where nothing is certified; gap_asked: what
-    it was to be, None where nobody asked.
+    sum over their problems. bounded: at C in any. gap: nan where nothing is certified;
+    gap_asked: what it was to be, None where nobody asked.
 
     J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
     (after a signal) stems from the running values of the scans. violators None: not counted then.

@@ -142,8 +142,8 @@ class Report:
         )
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
             self.say(
-                f"GAP NOT REACHED: {outcome.gap:.3%} is certified, {outcome.gap_asked:.3%} was asked "
-                f"for (--gap {outcome.gap_asked:g})"
+                f"GAP NOT REACHED: {outcome.gap:.3%} is certified, "
+                f"--gap {outcome.gap_asked:g} asked for {outcome.gap_asked:.3%}"
             )
 
     @_show.register

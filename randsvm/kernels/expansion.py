@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import Matrix, slices, squared_norms
+from randsvm.arrays import Matrix, csr_parts, slices, sorted_csr, squared_norms
 from randsvm.errors import ParameterError
 from randsvm.kernels._kernels import (
     PANEL_CENTRES,
@@ -30,9 +30,7 @@ from randsvm.kernels._kernels import (
     add_products,
     add_rbf_sums,
     add_squared_distances,
-    difference_gram,
     lay_out_rows,
-    rbf_gram,
 )
 from randsvm.kernels.cells import CellCentres, CellRows, order_of, slice_rows
 from randsvm.kernels.kernel import Kernel
@@ -116,7 +114,7 @@ class Space:
         norms = np.zeros(X.shape[0]) if extra is None else np.array(extra, np.float64)
         x = np.empty((X.shape[0], d + 2), np.float32)
         centre = np.zeros(d) if self.centre is None else self.centre
-        lay_out_rows(*_csr(X), centre, norms, self.kernel.gamma, x, np.empty(d))
+        lay_out_rows(*csr_parts(X), centre, norms, self.kernel.gamma, x, np.empty(d))
         return x, norms
 
     def cells(self, X: Matrix) -> np.ndarray:
@@ -325,7 +323,7 @@ class _Panels:
     """RBF of dense float32 rows: one compiled loop, in which values stay in registers."""
 
     def __init__(self, centres: np.ndarray, beta: np.ndarray) -> None:
-        self.panels, self.beta = _panels(centres), _columns(beta, np.float32)
+        self.panels, self.beta = panels_of(centres), _columns(beta, np.float32)
 
     def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
         """See _Part."""
@@ -336,7 +334,7 @@ class _Differences:
     """RBF of dense float64 rows: one compiled loop, which goes over the features of each pair."""
 
     def __init__(self, gamma: float, centres: np.ndarray, beta: np.ndarray) -> None:
-        self.gamma, self.panels = gamma, _panels(centres)
+        self.gamma, self.panels = gamma, panels_of(centres)
         self.beta = _columns(beta, np.float64)
 
     def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
@@ -348,7 +346,7 @@ class _Differences:
             u[:, at] += some
 
 
-def _panels(centres: np.ndarray) -> np.ndarray:
+def panels_of(centres: np.ndarray) -> np.ndarray:
     """Centres (m, d) as panels (count, d, PANEL_CENTRES): their features side by side."""
     m, d = centres.shape
     count = -(-m // PANEL_CENTRES)
@@ -387,7 +385,7 @@ class _SparseCentres:
         self.exact = space.kernel.name == "rbf" and space.dtype is np.float64
         self.largest = float(Z.norms.max(initial=0.0))
         if self.exact:
-            self.rows = _sorted(Z.X)
+            self.rows = sorted_csr(Z.X)
 
     def arguments(
         self,
@@ -399,22 +397,12 @@ class _SparseCentres:
         size = self.kernel.gamma * max(largest, self.largest)
         if self.exact and size * np.finfo(np.float64).eps > ROUNDING:
             block[:] = extra[:, None]
-            add_squared_distances(*_csr(_sorted(X)), *_csr(self.rows), block)
+            add_squared_distances(*csr_parts(sorted_csr(X)), *csr_parts(self.rows), block)
             block *= -self.kernel.gamma
             return
         Z = self.columns
         np.add(left[:, None], self.right, out=block)
-        add_products(*_csr(X), *_csr(Z), block)
-
-
-def _sorted(X: sparse.csr_matrix) -> sparse.csr_matrix:
-    """X with ascending columns in each row."""
-    return X if X.has_sorted_indices else X.sorted_indices()
-
-
-def _csr(X: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays that compiled code takes."""
-    return X.indptr.astype(np.int32, copy=False), X.indices.astype(np.int32, copy=False), X.data
+        add_products(*csr_parts(X), *csr_parts(Z), block)
 
 
 def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:
@@ -424,38 +412,3 @@ def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> 
     out[:, -2] = one
     out[:, -1] = other
     return out
-
-
-def gram(space: Space, X: sparse.csr_matrix) -> np.ndarray:
-    """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision."""
-    m, d = X.shape
-    K: np.ndarray = np.empty((m, m), np.float32)
-    if m and space.by_differences:
-        rows = space.rows(X)
-        difference_gram(space.prepared(rows), _panels(rows.X), space.kernel.gamma, K)
-    elif m and space.compiled(d):
-        x, _ = space.laid_out(X)
-        # [2 gamma x, left, 1]: what `centres` makes, of float32 rows.
-        z = np.column_stack([x[:, :d] * np.float32(space.kernel.scale), x[:, d + 1], x[:, d]])
-        rbf_gram(x, _panels(z), K)
-    else:
-        _gram_in_blocks(space, X, K)
-    return K
-
-
-def _gram_in_blocks(space: Space, X: sparse.csr_matrix, K: np.ndarray) -> None:
-    """See gram; into K."""
-    rows = space.rows(X)
-    parts = list(slices(len(K), GRAM_ROWS))
-    centres = [space.centres(rows[j]) for j in parts]
-    buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, space.dtype)
-    for number, i in enumerate(parts):
-        prepared, largest = space.prepared(rows[i]), float(rows.norms[i].max())
-        for j, columns in zip(parts[number:], centres[number:], strict=True):
-            block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
-            columns.arguments(prepared, block, largest)
-            space.kernel.finish(block, largest)
-            K[i, j] = block
-            K[j, i] = block.T
-    if space.kernel.name == "rbf":
-        np.fill_diagonal(K, 1.0)

@@ -108,7 +108,8 @@ class OsunaParams:
 
     @classmethod
     def rows(cls, n: int) -> int:
-        """Rows of a working set for n rows: 1,000 up to 30,000, 1,825 for 100,000, 3,000 from 270,000 on.
+        """Rows of a working set for n rows: 1,000 up to 30,000, 1,825 for 100,000, 3,000
+        from 270,000 on.
 
         Small ones change as few coefficients as large ones and cost LIBSVM less; each round costs
         a look at every row, whatever it changes.

@@ -9,7 +9,7 @@ import numpy as np
 
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Shard
-from randsvm.svm.scan import RowCounter
+from randsvm.svm.running import RowCounter
 from randsvm.svm.tasks import Task
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from randsvm.data.dataset import random_subset
 from randsvm.data.sampling import Draws
-from randsvm.kernels.expansion import gram
+from randsvm.kernels.gram import gram
 from randsvm.svm.encodings import solve
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step

@@ -12,7 +12,8 @@ import numpy as np
 
 from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
-from randsvm.kernels.expansion import Space, gram
+from randsvm.kernels.expansion import Space
+from randsvm.kernels.gram import gram
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm

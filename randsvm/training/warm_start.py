@@ -99,7 +99,7 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
 
 def _first_round(scan: Scan, choice: Choice, step: Step, rng: Draws) -> tuple[Step, WorkingSet]:
     """KBH07's rule may end a run after its first step, which therefore solves something."""
-    W = WorkingSet.of(step.points.rows)
+    W = WorkingSet.of(step.points.rows, scan.D.n)
     SV, V = scan.after(step, choice.collector(W, rng.next()))
     W = choice.next(W, SV, V.candidates)
-    return svmlearn(scan.points(W.rows), scan.problem, scan.space, scan.D.n), W
+    return svmlearn(scan.points(W.rows), scan.problem, scan.space, W.whole), W

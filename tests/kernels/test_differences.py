@@ -10,7 +10,8 @@ import pytest
 from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_difference_sums
 from scipy import sparse
 
-from randsvm.kernels.expansion import Expansion, Space, gram
+from randsvm.kernels.expansion import Expansion, Space
+from randsvm.kernels.gram import gram
 from randsvm.kernels.kernel import Kernel
 
 WIDTHS = [128, 256, 512]

@@ -18,8 +18,8 @@ from randsvm.kernels.expansion import (
     PANEL_FEATURES,
     Expansion,
     Space,
-    gram,
 )
+from randsvm.kernels.gram import gram
 from randsvm.kernels.kernel import Kernel
 
 KERNELS = [

@@ -1,0 +1,48 @@
+"""Kernel values of every pair of some rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.arrays import slices
+from randsvm.kernels._kernels import difference_gram, rbf_gram
+from randsvm.kernels.expansion import Space, panels_of
+
+# A float64 block of a symmetric matrix: 512 kB.
+GRAM_ROWS = 256
+
+
+def gram(space: Space, X: sparse.csr_matrix) -> np.ndarray:
+    """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision."""
+    m, d = X.shape
+    K: np.ndarray = np.empty((m, m), np.float32)
+    if m and space.by_differences:
+        rows = space.rows(X)
+        difference_gram(space.prepared(rows), panels_of(rows.X), space.kernel.gamma, K)
+    elif m and space.compiled(d):
+        x, _ = space.laid_out(X)
+        # [2 gamma x, left, 1]: what `centres` makes, of float32 rows.
+        z = np.column_stack([x[:, :d] * np.float32(space.kernel.scale), x[:, d + 1], x[:, d]])
+        rbf_gram(x, panels_of(z), K)
+    else:
+        _gram_in_blocks(space, X, K)
+    return K
+
+
+def _gram_in_blocks(space: Space, X: sparse.csr_matrix, K: np.ndarray) -> None:
+    """See gram; into K."""
+    rows = space.rows(X)
+    parts = list(slices(len(K), GRAM_ROWS))
+    centres = [space.centres(rows[j]) for j in parts]
+    buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, space.dtype)
+    for number, i in enumerate(parts):
+        prepared, largest = space.prepared(rows[i]), float(rows.norms[i].max())
+        for j, columns in zip(parts[number:], centres[number:], strict=True):
+            block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
+            columns.arguments(prepared, block, largest)
+            space.kernel.finish(block, largest)
+            K[i, j] = block
+            K[j, i] = block.T
+    if space.kernel.name == "rbf":
+        np.fill_diagonal(K, 1.0)
