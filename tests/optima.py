@@ -1,0 +1,433 @@
+"""Random small trainings, and what must hold of each beside an exact optimum.
+
+A case is a data set, a command line and a gap. It is judged by dense kernel matrices and an
+interior-point method that know nothing of the package:
+
+- D as reported is not above the optimum, P not below;
+- P, D, the gap, the violators and the counts as reported are those of the model as written;
+- the model is feasible: coefficients within their bounds, their sum exact;
+- the gap that was asked for is reached, or the run says that it is not.
+
+Every choice comes from one random.Random: a seed and a number repeat a case.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import oracle
+import qp
+
+from randsvm.cli import train as training
+from randsvm.errors import ParameterError
+
+# Reported numbers are right to this share of P, besides the rounding of float64 sums.
+ACCURACY = 1e-6
+# Rounding of float64, relative to the parts of a sum, with some room.
+ROUNDING = 2.0**-46
+# Ends of a run that say that a gap was not reached.
+SAID = ("no progress", "time limit", "iteration limit", "float64")
+SECONDS = 10
+NEWTON_STEPS = 6
+
+exact = np.longdouble
+
+
+class WrongError(AssertionError):
+    """A promise was broken."""
+
+
+# ---- cases ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """y : (n,) labels or targets; X : (n, d) float32 values in float64.
+
+    bounds: C of y > 0 and of the others. share: nu.
+    """
+
+    y: np.ndarray
+    X: np.ndarray
+    algorithm: str
+    task: str
+    kernel: str
+    gamma: float
+    coef0: float
+    degree: int
+    bounds: tuple[float, float]
+    epsilon: float
+    share: float
+    gap: float
+    tolerance: float
+    words: tuple[str, ...]
+
+    def command(self, data: Path | str, model: Path | str) -> list[str]:
+        return [self.algorithm, *self.words, str(data), str(model)]
+
+    def save(self, path: Path) -> Path:
+        labels = [repr(float(y)) if self.task == "svr" else f"{int(y):+d}" for y in self.y]
+        path.write_text(oracle.svmlight_text(labels, self.X))
+        return path
+
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """lower and upper of beta."""
+        n, positive = len(self.y), self.y > 0
+        if self.task == "one-class":
+            return np.zeros(n), np.ones(n)
+        upper, lower = np.full(n, self.bounds[0]), np.full(n, -self.bounds[1])
+        if self.task == "svc":
+            return np.where(positive, 0.0, lower), np.where(positive, upper, 0.0)
+        return lower, upper
+
+    @property
+    def targets(self) -> np.ndarray:
+        return np.zeros(len(self.y)) if self.task == "one-class" else self.y
+
+    @property
+    def total(self) -> float:
+        return self.share * len(self.y) if self.task == "one-class" else 0.0
+
+    def kernel_values(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        """K(x_i, z_j), (m, n) with 64 bits of mantissa where the machine has them."""
+        X, Z = X.astype(exact), Z.astype(exact)
+        if self.kernel == "rbf":
+            squares = sum((X[:, [j]] - Z[:, j]) ** 2 for j in range(X.shape[1]))
+            return np.exp(-exact(self.gamma) * squares)
+        products = X @ Z.T
+        if self.kernel == "linear":
+            return products
+        return (exact(self.gamma) * products + exact(self.coef0)) ** self.degree
+
+
+def case_of(seed: int, number: int) -> Case:
+    return made(random.Random(f"{seed} training {number}"))
+
+
+def made(chance: random.Random) -> Case:
+    """A case; small sets are as likely as larger ones."""
+    n = chance.choice((10, 13, 20, 35, 60, 100, 180, 300))
+    d = chance.choice((1, 2, 3, 8))
+    task = chance.choice(("svc", "svc", "svc", "weighted", "weighted", "svr", "svr", "one-class"))
+    rng = np.random.default_rng(chance.randrange(2**63))
+    X = _scaled(_shape(rng, n, d, chance), chance)
+    y = _labels(rng, X, task, chance)
+    kernel = chance.choice(("rbf", "rbf", "rbf", "linear", "poly"))
+    gamma, coef0, degree = _kernel(X, kernel, chance)
+    C = 10 ** chance.uniform(-4, 6)
+    if task == "svr":
+        y *= 10 ** chance.choice((0.0, 0.0, chance.uniform(-4, 6)))
+    epsilon = float(chance.choice((0.0, 0.01, 0.1, 0.5)) * np.abs(y).mean())
+    weights = (1.0, 1.0)
+    if task == "weighted":
+        weights = chance.choice((1.0, 10 ** chance.uniform(-2, 2))), 10 ** chance.uniform(-2, 2)
+    share = chance.choice((0.5, 0.1, 0.9, chance.uniform(0.01, 1.0)))
+    gap = 10 ** chance.uniform(-6, -1)
+    tolerance = chance.choice((1e-3, 1e-3, 1e-3, 1e-1, 1e-2, 1e-5))
+    algorithm = chance.choice(("randsvm", "osuna", "osuna-closest"))
+    size = chance.choice((None, 2, 3, 10, chance.randint(2, n), n))
+    named = "svc" if task == "weighted" else task
+    words = ["-q", "-s", named, "-t", kernel, "-g", gamma, "-r", coef0, "-d", degree, "-c", C]
+    words += ["-p", epsilon, "-n", share, "-e", tolerance, "--gap", gap]
+    words += ["--seed", chance.randrange(100), "--time-limit", f"{SECONDS}s"]
+    if task == "weighted":
+        words += ["-w", "+1", weights[0], "-w", "-1", weights[1]]
+    if size is not None:
+        words += ["--sample-size" if algorithm == "randsvm" else "--working-set", size]
+    bounds = (1.0, 0.0) if task == "one-class" else (C * weights[0], C * weights[1])
+    return Case(
+        y=y, X=X, algorithm=algorithm, task=named, kernel=kernel, gamma=gamma, coef0=coef0,
+        degree=degree, bounds=bounds, epsilon=epsilon if task == "svr" else 0.0, share=share,
+        gap=gap, tolerance=tolerance, words=tuple(str(word) for word in words),
+    )  # fmt: skip
+
+
+def _shape(rng: np.random.Generator, n: int, d: int, chance: random.Random) -> np.ndarray:
+    X = rng.normal(size=(n, d))
+    kind = chance.choice(("normal", "normal", "clusters", "copies", "grid", "sparse"))
+    if kind == "clusters":
+        X += 4 * rng.integers(-1, 2, (n, d))
+    if kind == "copies":
+        X[rng.random(n) < 0.5] = X[0]
+    if kind == "grid":
+        X = np.round(X)
+    if kind == "sparse":
+        X[rng.random((n, d)) < 0.7] = 0.0
+    return X
+
+
+def _scaled(X: np.ndarray, chance: random.Random) -> np.ndarray:
+    """One scale for all columns, or a scale and an offset for each."""
+    if chance.random() < 0.5:
+        return oracle.as_float32(X * 10 ** chance.choice((0.0, 0.0, chance.uniform(-6, 8))))
+    scales = [10 ** chance.uniform(-6, 8) if chance.random() < 0.4 else 1.0 for _ in X.T]
+    offsets = [chance.choice((0.0, 0.0, 1.0, 1e3, 1e6, 1.7e9)) for _ in X.T]
+    return oracle.as_float32(X * scales + offsets)
+
+
+def _labels(rng: np.random.Generator, X: np.ndarray, task: str, chance: random.Random):
+    """Of classes that a curve separates, with some noise, or of very different sizes."""
+    n = len(X)
+    spread = X.std(axis=0)
+    Z = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    score = Z[:, 0] + chance.choice((0.0, 1.0)) * np.sin(2 * Z.sum(axis=1))
+    if task == "one-class":
+        return np.ones(n)
+    score = score + chance.choice((0.0, 0.1, 1.0)) * rng.normal(size=n)
+    if task == "svr":
+        return score
+    positive = max(1, min(n - 1, round(n * chance.choice((0.5, 0.5, 0.1, 0.9, 0.02)))))
+    y = np.full(n, -1.0)
+    y[np.argsort(score)[n - positive :]] = 1.0
+    wrong = rng.random(n) < chance.choice((0.0, 0.0, 0.1))
+    flipped = np.where(wrong, -y, y)
+    return flipped if abs(flipped.sum()) < n else y
+
+
+def _kernel(X: np.ndarray, kernel: str, chance: random.Random) -> tuple[float, float, int]:
+    """gamma, r and the degree: mostly such that kernel values tell rows apart."""
+    if kernel == "rbf":
+        squares = ((X[:60, None] - X[:60]) ** 2).sum(axis=2)
+        typical = float(np.median(squares[squares > 0])) if (squares > 0).any() else 1.0
+        return 10 ** chance.uniform(-2, 2) / typical, 0.0, 3
+    if kernel == "poly":
+        largest = float((X**2).sum(axis=1).max())
+        return 10 ** chance.uniform(-1, 1) / (largest or 1.0), chance.choice((0.0, 1.0)), 2
+    return 1.0, 0.0, 3
+
+
+# ---- the optimum --------------------------------------------------------------------------------
+
+
+class Bounds(NamedTuple):
+    """The optimum lies between them."""
+
+    least: float
+    most: float
+
+
+def primal(case: Case, norm: float, u: np.ndarray, b: float) -> float:
+    """P of u and b, as sums of 64 bits."""
+    lower, upper = case.box
+    z = case.targets - (u + b)
+    loss = np.maximum(0, np.maximum(upper * (z - case.epsilon), lower * (z + case.epsilon)))
+    return norm / 2 + loss.sum() + exact(case.total) * b
+
+
+def best_offset(case: Case, u: np.ndarray) -> float:
+    """The b of least P: at a bend of one of the rows."""
+    z = case.targets - u
+    bends = np.unique(np.concatenate([z - case.epsilon, z + case.epsilon]))
+    values = [primal(case, exact(0), u, b) for b in bends]
+    return bends[int(np.argmin(values))]
+
+
+def dual(case: Case, norm: float, beta: np.ndarray) -> float:
+    return case.targets @ beta - case.epsilon * np.abs(beta).sum() - norm / 2
+
+
+def optimum(case: Case, K: np.ndarray) -> Bounds:
+    """By an interior-point method, then Newton's for what is neither 0 nor at a bound. Both ends
+    are certified by duality, whatever these find."""
+    lower, upper = case.box
+    # The sum of beta is fixed: kernel values may be centred, which leaves float64 their digits.
+    mean = K.mean(axis=1)
+    centred = K - mean[:, None] - mean + mean.mean()
+    linear = (case.targets - case.total * mean).astype(np.float64)
+    beta = qp.solution(
+        centred.astype(np.float64), linear, lower, upper, case.total, case.epsilon
+    ).astype(exact)
+    least, most = -np.inf, np.inf
+    for _ in range(NEWTON_STEPS):
+        u = K @ beta
+        norm, b = beta @ u, best_offset(case, u)
+        # A sum that is not exact moves D by b times what it is off by.
+        off = abs(b * (beta.sum() - exact(case.total)))
+        least = max(least, dual(case, norm, beta) - off)
+        most = min(most, primal(case, norm, u, b))
+        if most - least <= 1e-9 * abs(most):
+            break
+        beta = newton(case, centred, beta, u, b)
+    return Bounds(least, most)
+
+
+def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float) -> np.ndarray:
+    """beta after a step to where the free coefficients' decision values are as they should be,
+    as far as the bounds let it go."""
+    lower, upper = case.box
+    z = case.targets - u - b - case.epsilon * np.sign(beta)
+    near = 1e-10 * (upper - lower)
+    pushed = np.where(z > 0, beta > upper - near, beta < lower + near)
+    free = ~pushed & ((np.abs(beta) > near) | (case.epsilon == 0))
+    m = int(free.sum())
+    if not m:
+        return beta
+    size = float(np.abs(K).max())
+    M = np.zeros((m + 1, m + 1))
+    M[:m, :m] = (K[np.ix_(free, free)] / size).astype(np.float64)
+    M[m, :m] = M[:m, m] = 1.0
+    right = np.append(z[free] / size, exact(case.total) - beta.sum()).astype(np.float64)
+    change = np.linalg.lstsq(M, right, rcond=1e-15)[0][:m]
+    moved = beta.copy()
+    moved[free] = np.clip(beta[free] + change, lower[free], upper[free])
+    rest = exact(case.total) - moved.sum()
+    room = np.where(rest > 0, upper - moved, moved - lower)
+    return moved + rest * room / room.sum() if room.sum() else moved
+
+
+# ---- a model as written -------------------------------------------------------------------------
+
+
+class Written(NamedTuple):
+    """A model file, read line by line: beta (n,), b, and the trailer's facts. sure: whether rows
+    tell whose coefficients they are; equal ones with unequal targets do not."""
+
+    beta: np.ndarray
+    b: float
+    facts: dict[str, str]
+    sure: bool
+
+
+def read(path: Path, case: Case) -> Written:
+    head, _, rest = path.read_text().partition("\nSV\n")
+    entries = dict(line.split(" ", 1) for line in head.splitlines())
+    lines = [line.split() for line in rest.splitlines() if not line.startswith("#")]
+    places: dict[tuple[float, ...], list[int]] = {}
+    for i, x in enumerate(case.X):
+        side = case.y[i] > 0 if case.task == "svc" else None
+        places.setdefault((side, *x), []).append(i)
+    sure = all(len(set(case.targets[rows])) == 1 for rows in places.values())
+    beta = np.zeros(len(case.y))
+    for words in lines:
+        x = np.zeros(case.X.shape[1])
+        for index, value in (word.split(":") for word in words[1:]):
+            x[int(index) - 1] = float(value)
+        coefficient = float(words[0])
+        side = coefficient > 0 if case.task == "svc" else None
+        at = places.get((side, *oracle.as_float32(x)))
+        if not at:
+            raise WrongError(f"a support vector is no row of the data: {' '.join(words)}")
+        # Of equal rows each is given once.
+        beta[at.pop()] = coefficient
+    if entries["total_sv"] != str(len(lines)):
+        raise WrongError(f"total_sv {entries['total_sv']}, {len(lines)} lines")
+    return Written(beta, -float(entries["rho"]), oracle.trailer(path), sure)
+
+
+# ---- the judgement ------------------------------------------------------------------------------
+
+
+def check(case: Case, folder: Path) -> str:
+    """How the run ended. Raises WrongError with all that is wrong."""
+    data, model, log = case.save(folder / "data"), folder / "model", folder / "log.jsonl"
+    log.unlink(missing_ok=True)
+    model.unlink(missing_ok=True)
+    words = case.command(data, model)
+    words[1:1] = ["--log", str(log)]
+    K = case.kernel_values(case.X, case.X)
+    try:
+        training.train.main(words, standalone_mode=False)
+    except ParameterError as error:
+        if "scale the features" in str(error) and np.abs(K).max() > 1e30:
+            return "refused"
+        raise
+    written = read(model, case)
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    wrong = list(complaints(case, K, written, optimum(case, K), events))
+    if wrong:
+        raise WrongError("; ".join(wrong))
+    stopped = written.facts["stopped"]
+    return "gap reached" if stopped.startswith("gap") else f"said: {stopped}"
+
+
+def complaints(
+    case: Case, K: np.ndarray, written: Written, best: Bounds, events: list[dict]
+) -> Iterator[str]:
+    """What is wrong with a finished run, in words with numbers."""
+    beta, facts = written.beta.astype(exact), written.facts
+    u = K @ beta
+    norm, b = beta @ u, exact(written.b)
+    P, D = primal(case, norm, u, b), dual(case, norm, beta)
+    told = {name: float(facts[name]) for name in ("primal", "dual", "gap")}
+    slack = allowance(case, K, written, P)
+    if not np.isfinite(list(told.values())).all():
+        yield f"not finite: {told}"
+        return
+    yield from infeasible(case, beta)
+    if abs(told["primal"] - P) > slack:
+        yield f"P {told['primal']:.10g} reported, of the model {P:.10g}"
+    if written.sure and told["dual"] < D - slack:
+        yield f"D {told['dual']:.10g} reported, of the model {D:.10g}"
+    if told["dual"] > best.most + slack:
+        yield f"D {told['dual']:.10g} above the optimum {best.most:.10g}"
+    if told["primal"] < best.least - slack:
+        yield f"P {told['primal']:.10g} below the optimum {best.least:.10g}"
+    size = max(abs(told["primal"]), abs(told["dual"]))
+    gap = (told["primal"] - told["dual"]) / size if size else 0.0
+    if abs(gap - told["gap"]) > 1e-12 + ROUNDING * abs(gap):
+        yield f"gap {told['gap']:.6g} reported, {gap:.6g} by P and D reported"
+    if written.sure:
+        yield from counts(case, u + b, beta, facts)
+    yield from silence(case, told["gap"], facts, events)
+
+
+def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
+    """By how much a number may be off: a share of P, and the rounding of the sums in it."""
+    beta = np.abs(written.beta)
+    lower, upper = case.box
+    parts = np.abs(K).astype(float) @ beta
+    rounding = beta @ parts + np.maximum(-lower, upper) @ (
+        parts + np.abs(case.targets) + abs(written.b)
+    )
+    return ACCURACY * abs(float(P)) + ROUNDING * rounding
+
+
+def infeasible(case: Case, beta: np.ndarray) -> Iterator[str]:
+    lower, upper = case.box
+    if (beta < lower).any() or (beta > upper).any():
+        beyond = np.maximum(lower - beta, beta - upper).max()
+        yield f"a coefficient is {float(beyond):.3g} beyond its bound"
+    largest = float(max(np.abs(lower).max(), np.abs(upper).max()))
+    off = float(beta.sum() - exact(case.total))
+    if abs(off) > 1e-9 * largest + ROUNDING * float(np.abs(beta).sum()):
+        yield f"the sum of coefficients is off by {off:.3g} at C = {largest:.3g}"
+
+
+def counts(case: Case, f: np.ndarray, beta: np.ndarray, facts: dict[str, str]) -> Iterator[str]:
+    """Violators, where the decision values are known well enough to count them."""
+    if facts["violators"] == "unknown":
+        return
+    rounding = ROUNDING * float(np.abs(f).max() + np.abs(case.targets).max())
+    near = case.tolerance * 0.01 + rounding
+    sure = violators(case, f, beta, case.tolerance + near)
+    possible = violators(case, f, beta, case.tolerance - near)
+    if not sure <= int(facts["violators"]) <= possible:
+        yield f"{facts['violators']} violators reported, {sure} to {possible} by the formulas"
+
+
+def violators(case: Case, f: np.ndarray, beta: np.ndarray, tolerance: float) -> int:
+    lower, upper = case.box
+    z = case.targets - f
+    below, above = z - case.epsilon, z + case.epsilon
+    rises = (np.where(beta < 0, above, below) > tolerance) & (beta < upper)
+    falls = (np.where(beta > 0, below, above) < -tolerance) & (beta > lower)
+    return int((rises | falls).sum())
+
+
+def silence(case: Case, gap: float, facts: dict[str, str], events: list[dict]) -> Iterator[str]:
+    """A gap that was asked for is reached, or the run says so."""
+    stopped = facts["stopped"]
+    if gap <= case.gap:
+        return
+    notices = " ".join(event["text"] for event in events if event["event"] == "notice")
+    if "gap" in stopped and "not reached" not in stopped:
+        yield f"stopped: {stopped}, gap {gap:.6g}"
+    elif not stopped.startswith(SAID) and "not reached" not in stopped + notices:
+        yield f"gap {gap:.3g} where {case.gap:.3g} was asked for, and only said: {stopped}"
