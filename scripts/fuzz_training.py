@@ -5,7 +5,6 @@ Every case is repeated by its seed and number; the data of one that fails is lef
 
 from __future__ import annotations
 
-import random
 import shlex
 import sys
 import tempfile

@@ -250,6 +250,7 @@ def optimum(case: Case, K: np.ndarray) -> Bounds:
         norm, b = beta @ u, best_offset(case, u)
         # A sum that is not exact moves D by b times what it is off by.
         off = abs(b * (beta.sum() - exact(case.total)))
+        off += 2 * np.finfo(exact).eps * len(beta) * (np.abs(beta) @ np.abs(K) @ np.abs(beta))
         least = max(least, dual(case, norm, beta) - off)
         most = min(most, primal(case, norm, u, b))
         if most - least <= 1e-9 * abs(most):
