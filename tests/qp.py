@@ -57,6 +57,7 @@ def minimum(K, h, lower, upper, s, epsilon=0.0):
     return best, best - lower_bound(K, h, lower, upper, s, x)
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # what is not finite is left
 def interior_point(K, h, lower, upper, s, rounds=200):
     """Primal-dual, in units in which the box is 0 .. 1. Returns a strictly feasible x."""
     width = upper - lower

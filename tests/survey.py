@@ -1,0 +1,86 @@
+"""The plain twin of the compiled looks at rows, randsvm/svm/_survey.pyx."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+
+class Box(NamedTuple):
+    """Bounds of |beta| where y > 0 and elsewhere; one_sided: beta has the sign of y."""
+
+    positive: float
+    negative: float
+    epsilon: float
+    one_sided: bool
+
+    def of(self, y: float) -> tuple[float, float]:
+        """lower and upper of a row's beta."""
+        if not self.one_sided:
+            return -self.negative, self.positive
+        return (0.0, self.positive) if y > 0 else (-self.negative, 0.0)
+
+
+class Sums(NamedTuple):
+    """bends: of P within (left, right], each with by how much the slope of P grows there."""
+
+    norm: float
+    linear: float
+    slope: float
+    bends: list[tuple[float, float]]
+    support: list[int]
+
+
+def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
+    norm = linear = slope = 0.0
+    bends, support = [], []
+    for i in range(len(y)):
+        if beta[i] != 0:
+            norm += beta[i] * u[i]
+            linear += y[i] * beta[i] - box.epsilon * abs(beta[i])
+            support.append(i)
+        lower, upper = box.of(y[i])
+        # A row loses upper (z - epsilon) for each b below z - epsilon, lower (z + epsilon) above.
+        for bend, bound in ((y[i] - u[i] - box.epsilon, upper), (y[i] - u[i] + box.epsilon, lower)):
+            if (bound > 0 and left < bend) or (bound < 0 and left >= bend):
+                slope -= bound
+            if bound != 0 and left < bend <= right:
+                bends.append((bend, abs(bound)))
+    return Sums(norm, linear, slope, bends, support)
+
+
+class Violations(NamedTuple):
+    """rising, falling: violators with their slopes, in order; steepest: a row, its slope, or -1."""
+
+    loss: float
+    rising: list[tuple[int, float]]
+    falling: list[tuple[int, float]]
+    steepest_rise: tuple[int, float]
+    steepest_fall: tuple[int, float]
+
+
+def violations(y, u, beta, box: Box, b: float, tolerance: float) -> Violations:
+    loss, rising, falling = 0.0, [], []
+    rises, falls = [(-1, -inf)], [(-1, inf)]
+    for i in range(len(y)):
+        lower, upper = box.of(y[i])
+        below, above = y[i] - u[i] - box.epsilon, y[i] - u[i] + box.epsilon
+        loss += max(0.0, upper * (below - b), lower * (above - b))
+        if beta[i] < upper:
+            rise = above if beta[i] < 0 else below
+            rises.append((i, rise))
+            if rise - b > tolerance:
+                rising.append((i, rise))
+        if beta[i] > lower:
+            fall = below if beta[i] > 0 else above
+            falls.append((i, fall))
+            if b - fall > tolerance:
+                falling.append((i, fall))
+    # Of equals the first.
+    return Violations(
+        loss,
+        rising,
+        falling,
+        max(rises, key=lambda row: row[1]),
+        min(falls, key=lambda row: row[1]),
+    )

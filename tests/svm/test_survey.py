@@ -1,0 +1,81 @@
+"""The compiled looks at rows against their plain twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import survey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from survey import Box
+
+from randsvm.svm import _survey
+from randsvm.svm.tasks import Task
+
+BOXES = [
+    Box(1.0, 1.0, 0.0, True),
+    Box(0.5, 30.0, 0.0, True),
+    Box(2.0, 2.0, 0.25, False),
+    Box(2.0, 2.0, 0.0, False),
+    Box(1.0, 0.0, 0.0, False),
+]
+
+
+@st.composite
+def rows(draw, box: Box):
+    """y, u and beta of up to 40 rows: coefficients at either bound, at 0, between; u with ties."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    m = draw(st.integers(0, 40))
+    y = rng.choice([-1.0, 1.0], m) if box.one_sided else np.round(rng.normal(size=m), 1)
+    lower, upper = Task(box[:2], box.epsilon, one_sided=box.one_sided).box(y)
+    height = rng.choice([0.0, 0.5, 1.0, rng.random()], m)
+    beta = np.where(height == 1, upper, lower + height * (upper - lower))
+    beta[rng.random(m) < 0.3] = 0.0
+    return y, np.round(rng.normal(size=m), draw(st.sampled_from([1, 17]))), beta
+
+
+def compiled_sums(y, u, beta, box, left, right):
+    m = len(y)
+    at, jump, support = np.empty(2 * m), np.empty(2 * m), np.empty(m, np.int32)
+    norm, linear, slope, bends, supports = _survey.sums(
+        y, u, beta, *box, left, right, at, jump, support
+    )
+    found = zip(at[:bends].tolist(), jump[:bends].tolist(), strict=True)
+    return survey.Sums(norm, linear, slope, list(found), support[:supports].tolist())
+
+
+@pytest.mark.parametrize("box", BOXES, ids=str)
+def test_the_first_look_is_its_twin(box):
+    @settings(max_examples=60, deadline=None)
+    @given(rows(box), st.floats(-2, 2), st.sampled_from([0.1, 1.0, np.inf]))
+    def one(some, b, width):
+        found = compiled_sums(*some, box, b - width, b + width)
+        expected = survey.sums(*some, box, b - width, b + width)
+        assert sorted(found.bends) == sorted(expected.bends)
+        assert found.support == expected.support
+        for name in ("norm", "linear", "slope"):
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-12)
+
+    one()
+
+
+@pytest.mark.parametrize("box", BOXES, ids=str)
+def test_the_second_look_is_its_twin(box):
+    @settings(max_examples=60, deadline=None)
+    @given(rows(box), st.floats(-2, 2), st.sampled_from([0.0, 1e-3, 0.3]))
+    def one(some, b, tolerance):
+        m = len(some[0])
+        rise, fall = np.empty(m + 1), np.empty(m + 1)
+        rising, falling = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32)
+        loss, count, risers, fallers = _survey.violations(
+            *some, *box, b, tolerance, rising, rise, falling, fall
+        )
+        up = list(zip(rising[:risers].tolist(), rise[:risers].tolist(), strict=True))
+        down = list(zip(falling[:fallers].tolist(), fall[:fallers].tolist(), strict=True))
+        expected = survey.violations(*some, box, b, tolerance)
+        assert loss == pytest.approx(expected.loss, abs=1e-12)
+        assert up == [expected.steepest_rise, *expected.rising]
+        assert down == [expected.steepest_fall, *expected.falling]
+        assert count == len(expected.rising) + len(expected.falling)
+
+    one()
