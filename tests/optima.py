@@ -240,6 +240,9 @@ def optimum(case: Case, K: np.ndarray) -> Bounds:
     are certified by duality, whatever these find."""
     lower, upper = case.box
     # The sum of beta is fixed: kernel values may be centred, which leaves float64 their digits.
+    if case.kernel == "linear" and not case.total:
+        X = case.X.astype(exact) - case.X.astype(exact).mean(axis=0)
+        K = X @ X.T
     mean = K.mean(axis=1)
     centred = K - mean[:, None] - mean + mean.mean()
     linear = (case.targets - case.total * mean).astype(np.float64)
@@ -272,7 +275,7 @@ def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float)
     m = int(free.sum())
     if not m:
         return beta
-    size = float(np.abs(K).max())
+    size = float(np.abs(K).max()) or 1.0
     M = np.zeros((m + 1, m + 1))
     M[:m, :m] = (K[np.ix_(free, free)] / size).astype(np.float64)
     M[m, :m] = M[:m, m] = 1.0
