@@ -1,0 +1,143 @@
+"""Data of every shape, with working sets of every size, reaches the gap that was asked for.
+
+Each case once ended far above its gap, in silence or after a thousand rounds.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from learning import Learnt, gaussians, learn
+
+
+def unbalanced(rows: int, positive: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two overlapping clouds, one of few rows."""
+    rng = np.random.default_rng(11)
+    y = np.full(rows, -1.0)
+    y[rng.permutation(rows)[:positive]] = 1.0
+    return y, oracle.as_float32(rng.normal(size=(rows, 2)) + 0.5 * y[:, None])
+
+
+def separable(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Normal data of 20 features, divided by a plane without any noise."""
+    rng = np.random.default_rng(7)
+    X = oracle.as_float32(rng.normal(size=(rows, 20)))
+    return np.sign(X @ rng.normal(size=20)), X
+
+
+def model_objectives(
+    model: Path, y: np.ndarray, X: np.ndarray, C: tuple[float, float]
+) -> oracle.Objectives:
+    """P and D of a model of two classes as written, C of y = 1 and of y = -1."""
+    found = oracle.read_model(model, X.shape[1])
+    Z = oracle.as_float32(found.Z)
+    u = oracle.kernel_matrix("rbf", X, Z, found.gamma) @ found.beta
+    norm = found.beta @ oracle.kernel_matrix("rbf", Z, Z, found.gamma) @ found.beta
+    loss = np.where(y > 0, *C) @ np.maximum(0, 1 - y * (u + found.b))
+    return oracle.Objectives(norm / 2 + loss, np.abs(found.beta).sum() - norm / 2)
+
+
+def assert_reached(learnt: Learnt, gap: float) -> None:
+    assert learnt.facts["stopped"] == f"gap <= {gap:g}"
+    assert learnt.facts["certificate"] == "evaluated"
+    assert 0 <= float(learnt.facts["gap"]) <= gap
+
+
+GAP = 1e-3
+TWO_CLASSES = {
+    "a tenth positive, C = 1e-4": (
+        partial(unbalanced, 6000, 628), ("randsvm", "-c", 1e-4), (1e-4, 1e-4),
+    ),
+    "a tenth positive, C = 1e-3": (
+        partial(unbalanced, 3000, 300), ("randsvm", "-c", 1e-3), (1e-3, 1e-3),
+    ),
+    "separable, C = 1e4": (
+        partial(separable, 1000), ("randsvm", "-c", 1e4, "-g", 0.05), (1e4, 1e4),
+    ),
+    "kernel matrix is the identity, B = 2": (
+        partial(unbalanced, 300, 150),
+        ("osuna", "--working-set", 2, "-c", 0.1, "-g", 100_000),
+        (0.1, 0.1),
+    ),
+    "class weights, closest": (
+        partial(unbalanced, 1500, 157),
+        ("osuna-closest", "--working-set", 20, "-w", 1, 5),
+        (5.0, 1.0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWO_CLASSES)
+def test_the_gap_is_reached_and_is_that_of_the_model_as_written(tmp_path, name):
+    make, (algorithm, *words), C = TWO_CLASSES[name]
+    y, X = make()
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    learnt = learn(algorithm, path, tmp_path / "m", *words, "--gap", GAP)
+    assert_reached(learnt, GAP)
+    exact = model_objectives(learnt.model, y, X, C)
+    P, D = (float(learnt.facts[name]) for name in ("primal", "dual"))
+    assert pytest.approx(exact.primal, rel=1e-6) == P
+    assert exact.dual <= D * (1 + 1e-6)
+    assert P - exact.dual <= 2 * GAP * P
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 20])
+@pytest.mark.parametrize("words", [("-w", 1, 5), ("-c", 0.1, "-g", 100)], ids=str)
+@pytest.mark.parametrize("algorithm", ["osuna", "osuna-closest"])
+def test_a_working_set_never_has_more_rows_than_were_asked_for(tmp_path, algorithm, words, size):
+    """Nor is there a note that it was raised."""
+    y, X = unbalanced(300, 60)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    learnt = learn(algorithm, path, tmp_path / "m", *words, "--working-set", size, "--gap", 0.01)
+    assert_reached(learnt, 0.01)
+    assert max(event["working_set"] for event in learnt.rounds) <= size
+    assert learnt.notices == []
+
+
+def test_ten_classes_against_the_rest_reach_the_gap(tmp_path):
+    y, X = oracle.clouds(1500, classes=10)
+    path = tmp_path / "data"
+    path.write_text(oracle.svmlight_text(y.astype(int), X))
+    learnt = learn("randsvm", path, tmp_path / "m", "-c", 1e-4, "-g", 0.2, "--gap", GAP)
+    assert_reached(learnt, GAP)
+    found = oracle.read_several(learnt.model, X.shape[1])
+    exact = oracle.several_objectives(found, y, X, 1e-4, 0.2)
+    assert float(learnt.facts["primal"]) == pytest.approx(exact.primal, rel=1e-6)
+    assert exact.primal - exact.dual <= 2 * GAP * exact.primal
+
+
+@pytest.mark.parametrize("C", [1e4, 1e6])
+def test_p_and_d_are_those_of_the_model_as_written_at_any_cost(tmp_path, C):
+    """And a gap that is not reached is said."""
+    y, X = separable(300)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    words = ("-c", C, "-g", 0.05, "--gap", 1e-4, "--time-limit", "20s")
+    learnt = learn("randsvm", path, tmp_path / "m", *words)
+    exact = model_objectives(learnt.model, y, X, (C, C))
+    assert float(learnt.facts["primal"]) == pytest.approx(exact.primal, rel=1e-6)
+    assert float(learnt.facts["dual"]) >= exact.dual * (1 - 1e-6)
+    reached = float(learnt.facts["gap"]) <= 1e-4
+    assert reached == learnt.facts["stopped"].startswith("gap")
+    assert reached or learnt.facts["stopped"] != "no violators"
+
+
+def test_no_violators_is_said_only_where_the_evaluation_finds_none(tmp_path):
+    """Without a gap: KBH07's own rule, and OFG97's."""
+    y, X = unbalanced(1500, 157)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    for algorithm, *words in [("randsvm", "--sample-size", 1500), ("osuna", "--working-set", 200)]:
+        learnt = learn(algorithm, path, tmp_path / "m", "-c", 1e-3, *words)
+        assert learnt.facts["stopped"] == "no violators"
+        assert learnt.facts["violators"] == "0"
+
+
+def test_a_time_limit_is_not_seen_before_its_time(tmp_path):
+    """Rounds that change two coefficients tell little of what a closing evaluation takes."""
+    path = gaussians(2000).save(tmp_path / "data")
+    words = ("--working-set", 2, "-g", 100, "--gap", 1e-4, "--max-iterations", 200)
+    learnt = learn("osuna", path, tmp_path / "m", *words, "--time-limit", "10s")
+    assert learnt.facts["stopped"] == "iteration limit"
