@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from learning import Learnt, gaussians, learn
+from learning import Finished, gaussians, learn
 
 
 def unbalanced(rows: int, positive: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +41,7 @@ def model_objectives(
     return oracle.Objectives(norm / 2 + loss, np.abs(found.beta).sum() - norm / 2)
 
 
-def assert_reached(learnt: Learnt, gap: float) -> None:
+def assert_reached(learnt: Finished, gap: float) -> None:
     assert learnt.facts["stopped"] == f"gap <= {gap:g}"
     assert learnt.facts["certificate"] == "evaluated"
     assert 0 <= float(learnt.facts["gap"]) <= gap
