@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.data.sampling import Draw, Draws, Smallest
-from randsvm.svm.collectors import UniformSample
+from randsvm.svm.collectors import First, Seen, Steepest, UniformSample, collected
 
 ROWS = 300
 
@@ -27,11 +27,12 @@ def groupings(draw):
     return parts, merges
 
 
-def collected(sample: UniformSample, parts, merges, offered: np.ndarray) -> Smallest:
-    found = [
-        sample.collect(start, np.flatnonzero(offered[start:stop]), np.ones(stop - start))
-        for start, stop in parts
-    ]
+def kept(sample: UniformSample, parts, merges, offered: np.ndarray) -> Smallest:
+    found = []
+    for start, stop in parts:
+        rows = start + np.flatnonzero(offered[start:stop])
+        keys = sample.keys(start, stop, rows, np.ones(len(rows)))
+        found.append(Smallest.of(sample.keep, rows, keys))
     for at in merges:
         found[at : at + 2] = [found[at] + found[at + 1]]
     return found[0]
@@ -40,11 +41,10 @@ def collected(sample: UniformSample, parts, merges, offered: np.ndarray) -> Smal
 @given(groupings(), st.integers(0, ROWS + 5), st.integers(0, 2**64 - 1), st.integers(0, 2**32))
 def test_any_split_and_any_grouping_gives_the_rows_of_smallest_key(grouping, keep, seed, chosen):
     offered = np.random.default_rng(chosen).random(ROWS) < 0.7
-    sample = collected(UniformSample(keep, Draw(seed, 3)), *grouping, offered)
+    sample = kept(UniformSample(keep, Draw(seed, 3)), *grouping, offered)
     keys = philox(seed, 3, ROWS)
     rows = np.flatnonzero(offered)
     assert sample.rows.tolist() == rows[np.argsort(keys[rows])][:keep].tolist()
-    assert sample.count == len(rows)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 9))
@@ -82,6 +82,44 @@ def test_samples_are_uniform():
     """How often each of 50 rows is among 10: binomial, so within 5 deviations of a fifth."""
     times, counts = 2000, np.zeros(50)
     for number in range(times):
-        sample = UniformSample(10, Draw(0, number))
-        counts[sample.collect(0, np.arange(50), np.ones(50)).rows] += 1
+        keys = UniformSample(10, Draw(0, number)).keys(0, 50, np.arange(50), np.ones(50))
+        counts[Smallest.of(10, np.arange(50), keys).rows] += 1
     assert counts == pytest.approx(np.full(50, times / 5), abs=5 * np.sqrt(times * 0.2 * 0.8))
+
+
+# ---- both sides ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [UniformSample, First, Steepest])
+@given(groupings(), st.integers(1, 40), st.integers(0, 2**32))
+def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed):
+    """Kept rows of either side, the steepest rows, the count: as of one shard with all rows."""
+    rng = np.random.default_rng(seed)
+    up, down = rng.normal(size=(2, ROWS)).round(1)
+    collector = order(keep, Draw(seed, 3))
+
+    def of(start: int, stop: int):
+        sides = []
+        for slope, level in ((up, 0.5), (down, 0.5)):
+            rows = start + np.flatnonzero(slope[start:stop] > level)
+            rows = np.concatenate([[start + np.argmax(slope[start:stop])], rows])
+            sides.append(Seen(start, stop, rows, slope[rows], level))
+        return collected(collector, *sides)
+
+    parts, merges = grouping
+    found = [of(start, stop) for start, stop in parts]
+    for at in merges:
+        found[at : at + 2] = [found[at] + found[at + 1]]
+    expected = of(0, ROWS)
+    assert found[0].count == expected.count == int((up > 0.5).sum() + (down > 0.5).sum())
+    for one, other in zip(found[0].sides, expected.sides, strict=True):
+        assert one.tolist() == other.tolist()
+    assert found[0].steepest == expected.steepest == up.max() + down.max()
+
+
+def test_a_shard_in_which_nothing_may_rise_counts_for_nothing():
+    empty = Seen(0, 5, np.array([-1]), np.array([-np.inf]), 0.0)
+    some = Seen(0, 5, np.array([3, 3]), np.array([2.0, 2.0]), 0.0)
+    found = collected(Steepest(4, Draw(0, 1)), empty, some)
+    assert [side.tolist() for side in found.sides] == [[], [3]]
+    assert (found.count, found.steepest) == (1, 0.0)
