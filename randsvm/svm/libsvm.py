@@ -213,7 +213,11 @@ def one_class(
     parameter.nu = _nu(total, len(rows))
     labels = np.ones(len(rows))
     pointers = layout.starts[rows]
-    return call(lambda: library.train(parameter, pointers, labels).positive)
+
+    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
+        return library.train(parameter, pointers, labels).positive
+
+    return call(work)
 
 
 def _nu(total: float, count: int) -> float:
@@ -244,7 +248,11 @@ def c_svc(
     parameter.weight = (ctypes.c_double * 2)(*bounds)
     labels = np.ascontiguousarray(labels, np.float64)
     pointers = layout.starts[rows]
-    return call(lambda: library.train(parameter, pointers, labels).positive)
+
+    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
+        return library.train(parameter, pointers, labels).positive
+
+    return call(work)
 
 
 # --- rows as they are ----------------------------------------------------------------------

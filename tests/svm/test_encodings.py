@@ -233,6 +233,25 @@ def test_a_solve_that_is_broken_off_leaves_the_next_one_alone(ratio):
     check(*task, None)
 
 
+@pytest.mark.parametrize("ratio", [1.0, 4.0])
+def test_what_libsvm_reads_lives_until_it_ends_though_the_caller_has_left(ratio):
+    """A time limit leaves it working: freed rows would be a crash."""
+    rng = np.random.default_rng(12)
+    y = np.where(np.arange(10) < 5, 1.0, -1.0)
+    task = (kernel(rng, 10, "rbf"), y, np.where(y > 0, 0, -1.0), np.where(y > 0, ratio, 0), 0.5)
+    left = []
+
+    def interrupted(work):
+        left.append(work)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(*task, call=interrupted)
+    (work,) = left
+    kept = [*(cell.cell_contents for cell in work.__closure__ or ()), *(work.__defaults__ or ())]
+    assert any(isinstance(each, Layout) for each in kept)
+
+
 def test_product_is_the_plain_one():
     rng = np.random.default_rng(9)
     for m in (1, 2, 3, 4, 5, 63):
