@@ -53,6 +53,8 @@ class WarmStart:
                 step, free = _by_values(scan, self.old.values(D, column, sign))
             if choice.every_support_vector:
                 return _first_round(scan, choice, step, rng)
+            if choice.r >= D.n:
+                return step, WorkingSet.of(np.arange(D.n), D.n)
             return step, WorkingSet(free, free, paired=choice.then_pairs)
 
         return start
