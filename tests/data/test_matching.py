@@ -57,5 +57,6 @@ def test_a_feature_that_the_data_lacks_makes_another_row(tmp_path):
 def test_zeros_that_are_stored_change_nothing(tmp_path):
     (tmp_path / "data").write_text("1 1:0 2:5 3:0\n-1 1:2\n")
     D = dataset.load(str(tmp_path / "data"), ParseOptions("class", False), Resources())
-    Z = sparse.csr_matrix((np.array([5, 0], np.float32), [1, 2], [0, 2]), shape=(1, 3))
-    assert matches(D, Z, np.array([1, 2, 3], np.int32)).rows.tolist() == [0]
+    Z = sparse.csr_matrix((np.array([5, 0, 0], np.float32), [1, 2, 3], [0, 3]), shape=(1, 4))
+    found = matches(D, Z, np.array([1, 2, 3, 9], np.int32))
+    assert found.rows.tolist() == [0] and found.groups.tolist() == found.found.tolist()

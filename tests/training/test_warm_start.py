@@ -154,6 +154,17 @@ def test_a_start_that_is_no_model_is_refused(tmp_path):
         learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "missing")
 
 
+def test_as_many_support_vectors_as_k_are_not_the_end_before_anything_is_solved(
+    tmp_path, today, yesterday
+):
+    words = ("-k", 500, "--sample-size", 1000, *WORDS.split())
+    old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
+    path = today.save(tmp_path / "new")
+    new = learn("randsvm", path, tmp_path / "m", *words, "--warm-start", old.model)
+    assert new.outcome["stopped"].endswith("k = 500") and len(new.rounds) == 1
+    assert new.outcome["dual"] > 1.005 * old.outcome["dual"]
+
+
 # ---- the start itself: what stands in the model after the first step -----------------------------
 
 
