@@ -157,8 +157,9 @@ def test_a_start_that_is_no_model_is_refused(tmp_path):
 def test_as_many_support_vectors_as_k_are_not_the_end_before_anything_is_solved(
     tmp_path, today, yesterday
 ):
-    words = ("-k", 500, "--sample-size", 1000, *WORDS.split())
+    words = (*WORDS.split(), "--gap", 1e-4)
     old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
+    words = ("-k", 500, "--sample-size", 1000)
     path = today.save(tmp_path / "new")
     new = learn("randsvm", path, tmp_path / "m", *words, "--warm-start", old.model)
     assert new.outcome["stopped"].endswith("k = 500") and len(new.rounds) == 1
