@@ -33,27 +33,24 @@ class Window:
 
 @dataclass(frozen=True)
 class Bends:
-    """slope: what the rows add to the slope of P at the left end. at, jump : (m,) float64, the
-    bends inside of the window and by how much the slope grows there."""
+    """slope: what the rows add to the slope of P at the left end. at, jump: (m,) float64 of each
+    shard, the bends inside of the window and by how much the slope grows there."""
 
     slope: float
-    at: np.ndarray
-    jump: np.ndarray
+    at: list[np.ndarray]
+    jump: list[np.ndarray]
 
     def __add__(self, other: Bends) -> Bends:
-        return Bends(
-            self.slope + other.slope,
-            np.concatenate([self.at, other.at]),
-            np.concatenate([self.jump, other.jump]),
-        )
+        return Bends(self.slope + other.slope, self.at + other.at, self.jump + other.jump)
 
     def minimum(self, total: float, window: Window) -> float | None:
         """b, or None where the minimum lies outside of the window."""
-        order = np.argsort(self.at, kind="stable")
-        at = self.at[order]
-        slopes = self.slope + total + np.cumsum(self.jump[order])
+        at, jump = np.concatenate(self.at), np.concatenate(self.jump)
+        order = np.argsort(at, kind="stable")
+        at = at[order]
+        slopes = self.slope + total + np.cumsum(jump[order])
         # Sums of many bounds: what should be 0 is not quite.
-        nothing = 1e-12 * (abs(self.slope) + float(self.jump.sum()))
+        nothing = 1e-12 * (abs(self.slope) + float(jump.sum()))
         whole = math.isinf(window.left)
         if not len(at) or not (slopes[-1] >= -nothing):
             return 0.0 if whole and not len(at) else (float(at[-1]) if whole else None)

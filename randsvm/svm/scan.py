@@ -6,6 +6,7 @@ files, solvers or the command line.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -141,7 +142,7 @@ class Scan(RunningValues):
     def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
         """The solution as it is, and V."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
-        window = Window.around(self.b, self.width)
+        window = self._first_window() if math.isinf(self.width) else self._window()
         sums = self._reduced(partial(self._sums, window=window))
         b = sums.bends.minimum(self.task.total, window)
         while b is None:
@@ -196,6 +197,23 @@ class Scan(RunningValues):
         """The same with the rows of its support vectors."""
         return replace(SV, points=self.points(SV.rows)) if SV.points is None else SV
 
+    def _window(self) -> Window:
+        return Window.around(self.b, self.width)
+
+    def _first_window(self) -> Window:
+        """Around the offset of least P over the audit rows: bends of all rows take memory."""
+        audit = self.audit
+        u, beta, m = self.at(self.u, audit.rows), self.beta_of(audit.rows), len(audit)
+        at, jump = np.empty(2 * m), np.empty(2 * m)
+        _, _, slope, bends, _ = _survey.sums(
+            audit.y, u, beta, *self._box(), -np.inf, np.inf, at, jump, np.empty(m, np.int32)
+        )
+        some = Bends(slope, [at[:bends]], [jump[:bends]])
+        b = some.minimum(self.task.total * m / self.D.n, Window.around(0.0, np.inf))
+        self.b = b or 0.0
+        self.width = float(np.ptp(at[:bends])) / 16 if bends else 1.0
+        return self._window()
+
     def _reduced(self, work: Callable[[Shard], Report]) -> Report:
         reports = self.D.map(work)
         total = next(reports)
@@ -219,7 +237,7 @@ class Scan(RunningValues):
             linear,
             [chosen + np.int64(shard.start)],
             [beta[chosen]],
-            Bends(slope, at[:bends].copy(), jump[:bends].copy()),
+            Bends(slope, [at[:bends].copy()], [jump[:bends].copy()]),
         )
 
     def _filled(self, found: Candidates, keep: int) -> Candidates:
