@@ -5,7 +5,6 @@ Knows nothing of violators, solvers or files.
 
 from __future__ import annotations
 
-import math
 import threading
 from dataclasses import dataclass, field, replace
 
@@ -29,7 +28,6 @@ from randsvm.kernels.expansion import (
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
-from randsvm.svm.solution import SV
 from randsvm.svm.tasks import task_of
 
 # Rows whose running decision value is kept in float64 as well, and compared after every scan.
@@ -206,19 +204,15 @@ class RunningValues:
         off = self.exact - self.at(self.u, self.audit.rows)
         return bool(np.abs(off).max() <= self.problem.tolerance / 4)
 
-    def rounding_shows(self, SV: SV, far: float | None) -> bool:
-        """Whether float32 may move P or D by more than SHOWS of it: by what the values of the audit
-        rows are off on average, times all coefficients and slopes of losses."""
-        if self.space.dtype is np.float64 or not len(SV):
-            return False
-        audit, u = self.audit, self.at(self.u, self.audit.rows)
-        near = self._is_near(audit.y, u, self.beta_of(audit.rows), math.inf if far is None else far)
-        off = (self.exact - u)[near]
-        if not len(off):
-            return False
-        bias = abs(float(off.mean())) + float(off.std()) / math.sqrt(len(SV))
-        size = abs(self.task.linear(self.points(SV.rows).y, SV.beta)) or float(SV.beta.sum())
-        return bias * float(np.abs(SV.beta).sum()) > SHOWS * size
+    def rounding_shows(self) -> bool:
+        """Whether float32 moves P or D by more than SHOWS of it, judged by what the audit rows add
+        to them with exact decision values, beyond what chance makes of so few rows."""
+        audit, rows = self.audit, self.audit.rows
+        u, beta = self.at(self.u, rows), self.beta_of(rows)
+        exact = self.task.loss(audit.y, self.exact + self.b)
+        off = self.task.loss(audit.y, u + self.b) - exact + beta * (u - self.exact) / 2
+        chance = float(np.sqrt(np.square(off).sum()))
+        return abs(float(off.sum())) - chance > SHOWS * float(exact.sum() + abs(beta @ u))
 
     def at(self, of: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
         """Running values of the given ascending rows; (m,) float64."""
