@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import numpy as np
 import oracle
 import pytest
-from learning import Data, answer_of, board, gaussians, kernel, learn, optimum, two_classes
+from learning import answer_of, board, gaussians, learn, optimum
+from scans import TASKS, case, task_file
 
-from randsvm.algorithms import osuna
-from randsvm.data import dataset
-from randsvm.data.dataset import ParseOptions
+from randsvm.algorithms.decomposition import decompose
+from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.data.sampling import Draws
-from randsvm.parameters.rounds import OsunaParams
-from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import Params
-from randsvm.svm.scan import cold_start
-from randsvm.svm.solution import SV
+from randsvm.svm.start import cold_start
 
 BOTH = ("osuna", "osuna-closest")
+CHOICES = {"osuna": osuna, "osuna-closest": osuna_closest}
 WORDS = "-t 2 -g 5"
-START = ("working_set", "bound", "support_vectors", "bounded", "violators", "primal", "dual")
+START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
 
 
 def test_both_start_from_the_same_working_set(tmp_path):
@@ -48,121 +43,63 @@ def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(tmp_pat
     assert (learnt.facts["stopped"], learnt.facts["violators"]) == ("no violators", "0")
     assert whole.unbounded < 250 < 3 * 250 < np.count_nonzero(whole.beta)
     assert max(event["working_set"] for event in learnt.rounds) == 250
-    assert max(event["bound"] for event in learnt.rounds) > 500
+    assert max(event["frozen"] for event in learnt.rounds) > 500
     assert max(abs(found.primal - whole.dual), abs(found.dual - whole.dual)) <= 1e-3 * whole.dual
     assert np.count_nonzero((found.f > 0) != (whole.f > 0)) <= 4
     assert not oracle.violating(data.y, found.f, found.beta, 1.0, 1.1e-3).any()
 
 
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_a_size_left_open_grows_to_twice_the_unbounded_support_vectors(
-    tmp_path, monkeypatch, algorithm
-):
-    assert OsunaParams.SMALLEST == 2000
-    monkeypatch.setattr(OsunaParams, "SMALLEST", 100)
-    path = board(2000).save(tmp_path / "data")
-    learnt = learn(algorithm, path, tmp_path / "m", "-g", 5)
-    unbounded = [event["support_vectors"] - event["bounded"] for event in learnt.rounds]
-    assert learnt.facts["stopped"] == "no violators"
-    assert learnt.rounds[0]["working_set"] == 100
-    assert any(event["bound"] for event in learnt.rounds)
-    # The size follows from what was known before the solve; pairs are frozen.
-    for event, known in zip(learnt.rounds[1:], unbounded, strict=False):
-        assert event["working_set"] >= 2 * known - 1 or event["bound"] == 0
-    assert 2 * unbounded[-1] > 100
-    assert learnt.notices == []
-
-
-@pytest.mark.parametrize("algorithm", BOTH)
-def test_a_size_that_is_too_small_is_raised_said_once_and_still_ends_exact(tmp_path, algorithm):
+def test_a_working_set_below_the_unbounded_support_vectors_ends_there_as_well(tmp_path, algorithm):
     data, words = gaussians(1000), "-t 2 -g 20"
     whole = optimum("gaussians", 1000, words)
     path = data.save(tmp_path / "data")
     learnt = learn(algorithm, path, tmp_path / "m", *words.split(), "--working-set", 100)
     found = answer_of(learnt.model, data, words)
     assert whole.unbounded > 300
-    assert ["raised" in text for text in learnt.notices] == [True]
-    assert "a working set of 100 rows" in learnt.notices[0]
+    assert learnt.notices == []
+    assert max(event["working_set"] for event in learnt.rounds) == 100
     assert learnt.facts["stopped"] == "no violators"
     assert abs(found.dual - whole.dual) <= 1e-3 * whole.dual
 
 
+# ---- few rows, any task -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 3, 10])
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_fewer_swaps_are_more_rounds_in_a_working_set_of_the_same_size(tmp_path, algorithm):
-    data, words = gaussians(600), "-t 2 -g 1"
-    whole = optimum("gaussians", 600, words)
-    path, rounds = data.save(tmp_path / "data"), []
-    for swap in (1, 10, None):
-        extra = () if swap is None else ("--swap", swap)
-        learnt = learn(
-            algorithm, path, tmp_path / "m", *words.split(), "--working-set", 140, *extra
-        )
-        # Support vectors are frozen in pairs: a working set may be one row short.
-        assert {event["working_set"] for event in learnt.rounds} <= {139, 140}
-        assert learnt.facts["stopped"] == "no violators"
-        assert abs(float(learnt.facts["primal"]) - whole.dual) <= 1e-3 * whole.dual
-        rounds.append(len(learnt.rounds))
-    assert rounds[0] > rounds[1] > rounds[2]
+def test_the_smallest_working_sets_converge_and_no_step_lowers_d(tmp_path, algorithm, task, size):
+    """Box and sum are exact after hundreds of rounds."""
+    asked = TASKS[task]
+    with case(*task_file(tmp_path, asked, rows=100), asked) as one:
+        duals, gaps = [], []
+
+        def watch(SV, V):
+            duals.append(V.certificate.dual)
+            gaps.append(V.certificate.gap)
+
+        stop = Limit(gaps, 1e-2, 1500)
+        decompose(one.scan, CHOICES[algorithm](size, None), stop, Draws(0), watch, cold_start)
+        lower, upper = one.box
+        beta = one.standing
+        assert min(gaps) <= 1e-2
+        assert (np.diff(duals) >= -1e-6 * np.abs(duals).max()).all()
+        assert (lower <= beta).all() and (beta <= upper).all()
+        total = asked.total
+        assert beta.sum() == pytest.approx(total, abs=1e-9 * upper.max())
 
 
-# ---- which violators ------------------------------------------------------------------------
+class Limit:
+    """Ends a run at a gap, or after so many rounds."""
 
+    tolerance = 1e-3
 
-def entrants(data: Data, path, decompose, swap: int):
-    """Per round: numbers of the violating rows by dense formulas, y f, and the rows swapped in."""
-    y, X = data
-    params = Params(gamma=1.0, freeze=True)
-    seen: list[SV] = []
-    sets: list[np.ndarray] = []
-    plain = osuna.svmlearn
+    def __init__(self, gaps: list[float], gap: float, rounds: int) -> None:
+        self.gaps, self.gap, self.rounds = gaps, gap, rounds
 
-    def watched(B, params, bound=None):
-        sets.append(B.rows)
-        return plain(B, params, bound)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(osuna, "svmlearn", watched)
-        with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=2))) as whole:
-            D = two_classes(whole)
-            decompose(
-                D,
-                80,
-                lambda SV, V: len(seen) > 5,
-                params,
-                Draws(0),
-                lambda SV, V: seen.append(SV),
-                cold_start,
-                swap,
-            )
-    for solution, before, after in zip(seen, sets, sets[1:], strict=False):
-        beta = np.zeros(len(y))
-        beta[solution.points.rows] = solution.beta
-        f = kernel("-t 2 -g 1", X, X[solution.points.rows]) @ solution.beta + solution.b
-        wrong = oracle.violating(y, f, beta, 1.0, params.tolerance)
-        wrong[before] = False
-        shortfall = np.where(beta == 0, 1 - y * f, y * f - 1)
-        yield np.flatnonzero(wrong), shortfall, np.setdiff1d(after, before)
-
-
-@pytest.mark.parametrize("swap", [1, 8])
-def test_osuna_swaps_in_the_first_violators(tmp_path, swap):
-    data = gaussians(600)
-    rounds = list(entrants(data, data.save(tmp_path / "data"), osuna.osuna, swap))
-    assert len(rounds) >= 4
-    for wrong, _, entered in rounds:
-        assert entered.tolist() == wrong[: len(entered)].tolist()
-        assert len(entered) == min(swap, len(wrong))
-
-
-@pytest.mark.parametrize("swap", [1, 8])
-def test_osuna_closest_swaps_in_the_largest_violations(tmp_path, swap):
-    data = gaussians(600)
-    rounds = list(entrants(data, data.save(tmp_path / "data"), osuna.osuna_closest, swap))
-    assert len(rounds) >= 4
-    for wrong, shortfall, entered in rounds:
-        largest = wrong[np.argsort(-shortfall[wrong], kind="stable")]
-        assert sorted(entered) == sorted(largest[: len(entered)])
-        assert len(entered) == min(swap, len(wrong))
+    def __call__(self, SV, V) -> bool:
+        return self.gaps[-1] <= self.gap or len(self.gaps) >= self.rounds
 
 
 # ---- other kernels, real data ---------------------------------------------------------------

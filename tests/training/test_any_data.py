@@ -44,7 +44,7 @@ def model_objectives(
 def assert_reached(learnt: Finished, gap: float) -> None:
     assert learnt.facts["stopped"] == f"gap <= {gap:g}"
     assert learnt.facts["certificate"] == "evaluated"
-    assert 0 <= float(learnt.facts["gap"]) <= gap
+    assert -1e-12 <= float(learnt.facts["gap"]) <= gap
 
 
 GAP = 1e-3

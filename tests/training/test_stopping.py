@@ -18,16 +18,17 @@ from randsvm.svm import libsvm
 from randsvm.svm.scan import Certificate
 from randsvm.training.rounds import Best
 from randsvm.training.stopping import (
+    MOST_IDLE,
     End,
     Record,
-    Sharpen,
+    Tighten,
     first_answer,
     gap_reached,
     iterations,
     no_progress,
+    no_violators,
     support_bound,
     time_limit,
-    working_set_full,
 )
 
 WORDS = "-t 2 -g 5"
@@ -39,6 +40,10 @@ class Solution:
 
 def scanned(primal: float, dual: float, certified: bool = True):
     return SimpleNamespace(certificate=Certificate(primal, dual, certified))
+
+
+def record(tolerance: float = 1e-3, **numbers) -> Record:
+    return Record(tolerance, **numbers)
 
 
 def reason(answer: object) -> str:
@@ -72,61 +77,71 @@ def test_without_a_certificate_the_newest_solution_is_the_best():
 
 
 def test_the_gap_is_reached_where_it_is_certified():
-    rule = gap_reached(0.1)
-    answers = [reason(rule(Record(gap=gap))) for gap in (0.2, 0.1, math.nan)]
+    rule = gap_reached(0.1, 0.1)
+    answers = [reason(rule(record(gap=gap))) for gap in (0.2, 0.1, math.nan)]
     assert answers == ["", "gap <= 0.1", ""]
+    # Running values have shown too small a gap: the aim is lower, the gap asked for is the same.
+    assert reason(gap_reached(0.1, 0.05)(record(gap=0.06))) == ""
+    assert reason(gap_reached(0.1, 0.05)(record(gap=0.05))) == "gap <= 0.1"
 
 
 def test_the_support_bound_is_reached_at_k():
     rule = support_bound(7)
-    answers = [reason(rule(Record(support_vectors=m))) for m in (0, 6, 7, 8)]
+    answers = [reason(rule(record(support_vectors=m))) for m in (0, 6, 7, 8)]
     assert list(map(bool, answers)) == [0, 0, 1, 1]
     assert "7" in answers[2]
 
 
-def test_a_working_set_without_room_is_full():
-    assert working_set_full(Record(support_vectors=9, room=1)) is None
-    assert reason(working_set_full(Record(support_vectors=9))) == (
-        "working set full with 9 support vectors"
-    )
-
-
 def test_iterations_are_counted():
-    answers = [iterations(3)(Record(rounds=number)) for number in (1, 2, 3, 4)]
+    answers = [iterations(3)(record(rounds=number)) for number in (1, 2, 3, 4)]
     assert list(map(bool, answers)) == [0, 0, 1, 1]
 
 
 def test_the_time_limit_is_reached_when_no_second_is_left():
-    assert time_limit(Record(seconds_left=1)) is None
-    assert time_limit(Record()) is None
-    assert reason(time_limit(Record(seconds_left=0))) == "time limit"
+    assert time_limit(record(seconds_left=1)) is None
+    assert time_limit(record()) is None
+    assert reason(time_limit(record(seconds_left=0))) == "time limit"
 
 
-def progress(*rounds: tuple[float, int]) -> list[str]:
-    """What the rule answers to rounds of (D, |V|)."""
-    record, answers = Record(), []
-    for dual, violators in rounds:
-        record = record.after(
-            support_vectors=1, room=1, gap=0.5, seconds_left=1, dual=dual, violators=violators
+def progress(*rounds: tuple[float, float]) -> list[str]:
+    """What the rule answers to rounds of (D, steepest violation)."""
+    found, answers = record(), []
+    for dual, steepest in rounds:
+        found = found.after(
+            support_vectors=1, violators=5, gap=0.5, seconds_left=1, dual=dual, steepest=steepest
         )
-        answer = no_progress(record)
-        if isinstance(answer, Sharpen):
-            record = record.after_sharpening()
-        answers.append("sharpen" if isinstance(answer, Sharpen) else reason(answer))
+        answers.append(reason(no_progress(found)))
     return answers
 
 
-def test_two_idle_rounds_solve_more_precisely_once_and_two_more_end_the_run():
-    assert progress(*[(1.0, 5)] * 5) == ["", "", "sharpen", "", "no progress"]
+def test_idle_rounds_in_a_row_end_the_run():
+    answers = progress(*[(1.0, 0.5)] * (MOST_IDLE + 2))
+    assert answers == [""] * MOST_IDLE + ["no progress"] * 2
 
 
-def test_a_gain_in_the_dual_or_fewer_violators_are_progress():
-    gains = [(1.0 + 1e-6 * i, 5) for i in range(9)]
-    shrinks = [(1.0, 20 - i) for i in range(9)]
+def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
+    gains = [(1.0 + 1e-6 * i, 0.5) for i in range(19)]
+    shrinks = [(1.0, 0.5 - 0.01 * i) for i in range(19)]
     assert set(progress(*gains)) == {""}
     assert set(progress(*shrinks)) == {""}
-    too_small = [(1.0 + 1e-9 * i, 5) for i in range(9)]
+    too_small = [(1.0 + 1e-12 * i, 0.5) for i in range(19)]
     assert "no progress" in progress(*too_small)
+
+
+def test_the_tolerance_tightens_until_the_gap_is_reached_or_float64_ends():
+    """Where a gap was asked for, no violators are the end only when nothing tighter is carried."""
+    rule, found, tolerances = no_violators(True), record(tolerance=1e-3), []
+    while isinstance(rule(found), Tighten):
+        found = found.tightened()
+        tolerances.append(found.tolerance)
+    assert tolerances == pytest.approx([10.0**-i for i in range(4, 10)])
+    assert reason(rule(found)) == "no violators"
+    assert rule(record(violators=1)) is None
+
+
+def test_without_a_gap_no_violators_are_the_end():
+    assert reason(no_violators(False)(record())) == "no violators"
+    assert no_violators(False)(record(violators=1)) is None
 
 
 def test_the_first_rule_that_answers_counts():
