@@ -394,17 +394,17 @@ import os, sys, time
 def slowly(descriptor, fsync=os.fsync):
     os.fsync = fsync
     print("writing", file=sys.stderr, flush=True)
-    time.sleep(60)
+    time.sleep(1)  # as long as a slow disk takes: nothing can break that off
 
 os.fsync = slowly
 from randsvm.cli import {}
 {}.main()
 """
 
-# The command, and the file that a signal in the middle of its writing leaves as it was.
+# The command, and the file whose writing a signal meets.
 WRITING = {
-    "model": ("train osuna -q -g 5 data m", None),
-    "linear model": ("train sgd -q data m", None),
+    "model": ("train osuna -q -g 5 data m", "m"),
+    "linear model": ("train sgd -q data m", "m"),
     "cache": ("train sgd -q --cache c data m", "c"),
     "predictions": ("predict -q data model o", "o"),
 }
@@ -414,8 +414,8 @@ signals = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
 
 @signals
-@pytest.mark.parametrize("line, old", WRITING.values(), ids=WRITING)
-def test_a_signal_while_a_file_is_written_leaves_a_whole_one(folder, line, old, number):
+@pytest.mark.parametrize("line, written", WRITING.values(), ids=WRITING)
+def test_a_signal_while_a_file_is_written_leaves_a_whole_one(folder, line, written, number):
     name, *words = line.split()
     before = contents(folder)
     with subprocess.Popen(
@@ -433,11 +433,10 @@ def test_a_signal_while_a_file_is_written_leaves_a_whole_one(folder, line, old, 
     assert said.splitlines()[-1] == f"randsvm-{name}: interrupted by signal {number:d}"
     after = contents(folder)
     assert set(after) == set(before)
-    if old is None and after["m"] != before["m"]:
-        stopped = load(str(folder / "m")).facts["stopped"]
-        assert stopped == f"interrupted by signal {number:d}"
-        del after["m"], before["m"]
-    assert after == before
+    assert {name for name in after if after[name] != before[name]} <= {written}
+    if after["m"] != before["m"]:
+        load(str(folder / "m"))
+    assert after["o"].count(b"\n") in (before["o"].count(b"\n"), before["data"].count(b"\n"))
 
 
 @signals
