@@ -72,6 +72,12 @@ class TransferError(RandsvmError):
     exit_code = 74
 
 
+class GapError(RandsvmError):
+    """Training ended above the gap that was required; what the model file held is still there."""
+
+    exit_code = 75
+
+
 class Interrupted(RandsvmError):  # noqa: N818 - not a mistake of anyone's
     """The run was stopped by a signal; the exit code is 128 + its number."""
 

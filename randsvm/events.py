@@ -144,7 +144,8 @@ class Trained:
 
     J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
     (after a signal) stems from the running values of the scans. violators None: not counted then.
-    cross_validation: of the parameters that were taken, if there was any.
+    cross_validation: of the parameters that were taken, if there was any. saved: whether the model
+    was written; --require-gap may forbid it.
     """
 
     model: str
@@ -162,6 +163,7 @@ class Trained:
     dual: float
     gap: float
     gap_asked: float | None = None
+    saved: bool = True
 
 
 # ---- training step by step --------------------------------------------------------------------
@@ -201,6 +203,7 @@ class Learnt:
     C sum loss, J = P/(C n), violators (y f < 1, or beyond the tube), error (share of rows) and for
     a regression squared_error (mean) are of all rows; None where an update has not kept them, or
     a signal left no time. cross_validation: of the parameters that were taken, if there was any.
+    saved: as in Trained.
     """
 
     model: str
@@ -216,6 +219,7 @@ class Learnt:
     stopped: str
     learning: float
     seconds: float
+    saved: bool = True
 
 
 # ---- prediction -------------------------------------------------------------------------------

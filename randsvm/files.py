@@ -54,6 +54,10 @@ def display_name(path: str) -> str:
     return "<stdin>" if path == STANDARD else path
 
 
+def display_output(path: str) -> str:
+    return "<stdout>" if path in STANDARD_OUTPUTS else path
+
+
 def encoded(text: str) -> bytes:
     """Text as files hold it; `decoded` is the inverse, whatever bytes there are."""
     return text.encode("utf-8", "surrogateescape")
@@ -94,8 +98,13 @@ def _standard_input() -> BinaryIO:
 class PatientFile(io.FileIO):
     """A file, pipe or terminal; whoever waits for it hears signals meanwhile.
 
-    FileIO would go on waiting after a signal whose handler raises nothing.
+    FileIO would go on waiting after a signal whose handler raises nothing. What is written to a
+    terminal that has gone away is lost, and no error: SIGHUP says so as well.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._is_terminal = self.isatty()
 
     def readinto(self, buffer: Any, /) -> int:
         _wait_for(self.fileno(), select.POLLIN)
@@ -107,7 +116,13 @@ class PatientFile(io.FileIO):
             return super().write(data)
         _wait_for(self.fileno(), select.POLLOUT)
         # A pipe that has room takes so many bytes at once; for more the system would wait.
-        return super().write(memoryview(data)[: select.PIPE_BUF])
+        part = memoryview(data)[: select.PIPE_BUF]
+        try:
+            return super().write(part)
+        except OSError as error:
+            if self._is_terminal and error.errno == errno.EIO:
+                return len(part)
+            raise
 
 
 def make_standard_streams_patient() -> None:
@@ -353,8 +368,8 @@ def _writing(path: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        name = "<stdout>" if path in STANDARD_OUTPUTS else path
-        raise TransferError(f"writing {name}: {error.strerror or error}") from error
+        problem = f"writing {display_output(path)}: {error.strerror or error}"
+        raise TransferError(problem) from error
 
 
 def check_output(path: str) -> None:

@@ -135,8 +135,9 @@ class Report:
         violators = "" if outcome.violators is None else f"{outcome.violators:,} violators, "
         running = "" if outcome.evaluated else " (from running values)"
         objectives = _objectives(outcome.primal, outcome.dual, not math.isnan(outcome.gap))
+        name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
         self.say(
-            f"{outcome.model}: {outcome.support_vectors:,} support vectors "
+            f"{name}: {outcome.support_vectors:,} support vectors "
             f"({outcome.bounded:,} at C), {violators}{objectives}{running}, "
             f"J = P/(C n) = {outcome.J:.6g}"
         )

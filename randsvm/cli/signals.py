@@ -7,13 +7,15 @@ from types import FrameType
 
 from randsvm import events
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def install() -> None:
-    """From here on the first SIGINT or SIGTERM ends the run, with the best model so far."""
+    """From here on the first of SIGNALS ends the run, with the best model so far."""
     for number in SIGNALS:
-        signal.signal(number, _record)
+        # Under nohup a run outlives its terminal.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _record)
 
 
 def _record(number: int, frame: FrameType | None) -> None:

@@ -20,7 +20,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends any run, and what it then was is not repeatable."""
+    """What ends any run, so that it is not repeatable, and what its model must be to be written."""
 
     time_limit: float | None = option(
         None,
@@ -30,9 +30,25 @@ class Limits:
         above=0,
         unit="seconds",
     )
+    require_gap: float | None = option(
+        None,
+        "float",
+        "--require-gap",
+        help="Leave the old model and end with 75 if the certified gap is above this one.",
+        above=0,
+        below=1,
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+    def check(self, certified: bool) -> None:
+        """certified: whether the training has a gap."""
+        require(
+            self.require_gap is None or certified,
+            "--require-gap needs a certificate: randsvm, osuna or osuna-closest with a positive "
+            "semidefinite kernel",
+        )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
     """Teach the model params.update the rows of `data`; write it to `model`."""
     clock = Clock(job.limits.time_limit, watch)
     check_paths(data, model, job)
+    job.limits.check(certified=False)
     if job.search.wanted or job.run.scale:
         raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
     with listening(clock):

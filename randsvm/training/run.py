@@ -14,13 +14,14 @@ from typing import Generic
 
 import numpy as np
 
-from randsvm import __version__
+from randsvm import __version__, files
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions
-from randsvm.errors import Interrupted
-from randsvm.events import Notice, Searched, Started, Watch, listening, tell
+from randsvm.errors import GapError, Interrupted
+from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import command_line
+from randsvm.parameters.svm import Params
 from randsvm.training import grid_search, platt
 from randsvm.training.clock import Clock
 from randsvm.training.job import Job, P, check_paths
@@ -50,6 +51,7 @@ def train(
     job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
     begin, params = prepare(params)
+    job.limits.check(isinstance(params, Params) and params.positive_semidefinite)
     options = ParseOptions("number" if params.task == "svr" else "class", job.run.zero_based)
     with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
         training = begin(Subject.of(whole, data, params.task), job)
@@ -105,27 +107,38 @@ def _announce(
 
 class Completion(ABC, Generic[Outcome]):
     """The last part of every run: learn, then write the model and tell the outcome. A signal
-    writes what has been learnt so far, unless the model is written already."""
+    writes what has been learnt so far, unless the model is written already. Raises GapError where
+    it must not be written."""
 
     clock: Clock
-    saved = False
+    # Whether the outcome is settled: the model is written, or it must not be.
+    ended = False
 
     def completed(self) -> Outcome:
         try:
-            return self._save(self.learn())
+            outcome = self._save(self.learn())
         except Interrupted as signal:
-            if self.begun and not self.saved:
+            if self.begun and not self.ended:
                 self.break_off(str(signal))
                 self._save(str(signal))
             raise
+        if (lack := self.lacks(outcome)) is not None:
+            raise GapError(lack)
+        return outcome
 
     def _save(self, stopped: str) -> Outcome:
         outcome = self.outcome(stopped)
-        self.write(outcome)
-        self.saved = True
-        outcome = replace(outcome, seconds=self.clock.seconds)
+        saved = self.lacks(outcome) is None
+        if saved:
+            self.write(outcome)
+        self.ended = True
+        outcome = replace(outcome, seconds=self.clock.seconds, saved=saved)
         tell(outcome)
         return outcome
+
+    def lacks(self, outcome: Outcome) -> str | None:
+        """What the model must have to be written and has not; None: nothing."""
+        return None
 
     @abstractmethod
     def learn(self) -> str:
@@ -188,6 +201,19 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
     def outcome(self, stopped: str) -> Outcome:
         best = None if self.searched is None else self.searched.tried[0]
         return self.learning.outcome(Ending(self.path, best, stopped, self.clock.seconds))
+
+    def lacks(self, outcome: Outcome) -> str | None:
+        required = self.training.job.limits.require_gap
+        if required is None:
+            return None
+        assert isinstance(outcome, Trained), "limits.check() comes first"
+        # nan fails.
+        if outcome.gap <= required:
+            return None
+        return (
+            f"gap {outcome.gap:.3g} is above {required:g} (--require-gap): "
+            f"{files.display_output(self.path)} is left as it was"
+        )
 
     def write(self, outcome: Outcome) -> None:
         subject, job = self.training.subject, self.training.job
