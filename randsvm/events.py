@@ -198,7 +198,7 @@ class Taught:
 class Learnt:
     """How learning ended.
 
-    rows: steps made, learning: the seconds they took. progressive_loss, progressive_errors: of the
+    steps: rows learnt, solve_seconds: what they took. progressive_loss, progressive_errors: of the
     rows before they were learnt, in the last epoch or the whole update. primal P = 1/2 |w|^2 +
     C sum loss, J = P/(C n), violators (y f < 1, or beyond the tube), error (share of rows) and for
     a regression squared_error (mean) are of all rows; None where an update has not kept them, or
@@ -207,7 +207,7 @@ class Learnt:
     """
 
     model: str
-    rows: int
+    steps: int
     progressive_loss: float
     progressive_errors: float | None
     primal: float | None
@@ -217,7 +217,7 @@ class Learnt:
     squared_error: float | None
     cross_validation: Tried | None
     stopped: str
-    learning: float
+    solve_seconds: float
     seconds: float
     saved: bool = True
 

@@ -14,7 +14,7 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -30,6 +30,7 @@ from randsvm.events import HEARTBEAT, check
 STANDARD = "-"
 # The names that scripts use; replacing the file behind them would lose what else is printed.
 STANDARD_OUTPUTS = (STANDARD, "/dev/stdout", "/dev/fd/1")
+HEAD_OF_A_KIND = 1 << 16  # so much tells what kind of file it is
 BLOCK = 1 << 22  # bytes read at once where a whole file is wanted
 
 # First bytes -> module of the standard library whose open() reads it. compression.zstd came
@@ -389,6 +390,23 @@ def check_output(path: str) -> None:
         raise OutputError(f"cannot create {path}: No such file or directory")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise OutputError(f"cannot create {path}: Permission denied")
+
+
+def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
+    """Raise OutputError if `path` is a file with content of another kind, as a data set under a
+    mistyped name: it is not to be replaced.
+
+    recognised: called with the first bytes.
+    """
+    if path in STANDARD_OUTPUTS or not Path(path).is_file():
+        return
+    with _creating(path), Path(path).open("rb") as stream:
+        head = stream.read(HEAD_OF_A_KIND)
+    if head and not recognised(head):
+        raise OutputError(
+            f"cannot create {path}: there is a file of that name, which is not {kind}; "
+            f"remove it or choose another name"
+        )
 
 
 def check_apart(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:

@@ -35,7 +35,8 @@ UNKNOWN = 20  # rows without a label at the start of a test file
 
 # Lines of a model that change with the version alone, and numbers of JSON that are times.
 VERSION = re.compile(rb"^# randsvm (version|sha256) .*\n", re.M)
-SECONDS = re.compile(rb'("(?:\w*seconds|learning)": )[0-9.e+-]+')
+# What differs between equal runs: how long they took, when they were, what they are called.
+SECONDS = re.compile(rb'("(?:\w*seconds)": )[0-9.e+-]+|("(?:time|run|version)": )"[^"]*"')
 
 
 # ---- data -------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ def output(words: Sequence[str], folder: Path, stdin: Path | None) -> bytes:
     if done.returncode:
         said = done.stderr.decode(errors="replace")[-SHOWN:]
         raise click.ClickException(f"{shlex.join(words)}: exit {done.returncode}\n{said}")
-    return SECONDS.sub(rb"\1-", done.stdout)
+    return SECONDS.sub(rb"\1\2-", done.stdout)
 
 
 def command(program: str, words: str, run: Run, part: str, *into: str, folder: Path) -> bytes:
@@ -238,7 +239,7 @@ def train(name: str, folder: Path) -> bytes:
     printed = command(TRAIN, run.train, run, "train", f"{name}.model", folder=folder)
     model = VERSION.sub(b"", (folder / f"{name}.model").read_bytes())
     log = folder / f"{name}.jsonl"
-    return printed + model + (SECONDS.sub(rb"\1-", log.read_bytes()) if log.exists() else b"")
+    return printed + model + (SECONDS.sub(rb"\1\2-", log.read_bytes()) if log.exists() else b"")
 
 
 def predict(name: str, folder: Path) -> bytes:

@@ -171,9 +171,9 @@ def _sgd(found: dict, bandwidth: float) -> list[list[str]]:
     rows = []
     for name, record in _commands(found, "linear"):
         log = papers.log(record)
-        epochs = log["learnt"]["rows"] / log["started"]["n"]
+        epochs = log["trained"]["steps"] / log["started"]["n"]
         read = 8 * log["started"]["nnz"] * epochs
-        rows.append(_row(f"sgd, {name}", read / log["learnt"]["learning"], bandwidth))
+        rows.append(_row(f"sgd, {name}", read / log["trained"]["solve_seconds"], bandwidth))
     return rows
 
 

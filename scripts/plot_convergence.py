@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -9,16 +10,13 @@ import click
 
 
 def iterations(log: str) -> list[dict]:
-    """The iteration records of a log; its last line may be cut by a kill."""
+    """The iteration records of a log's last run; a line may be cut short by a kill."""
     records = []
     for line in Path(log).read_text().splitlines():
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            break
-        if record["event"] == "iteration":
-            records.append(record)
-    return records
+        with contextlib.suppress(json.JSONDecodeError):
+            records.append(json.loads(line))
+    last = [record for record in records if record["run"] == records[-1]["run"]]
+    return [record for record in last if record["event"] == "iteration"]
 
 
 @click.command()

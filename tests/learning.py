@@ -98,6 +98,10 @@ def answer_of(model: Path, data: Data, words: str, C: float = 1.0) -> Answer:
     return Answer(beta, u + found.b, *oracle.objectives(y, u, beta, found.b, C))
 
 
+# What a run may replace: by its head it is a model.
+OLD_MODEL = "svm_type c_svc\nthe rest of an old model\n"
+
+
 # ---- runs -------------------------------------------------------------------------------------
 
 
@@ -116,7 +120,7 @@ class Finished(NamedTuple):
 
     @property
     def outcome(self) -> dict[str, Any]:
-        (ended,) = [*self.of("trained"), *self.of("learnt")]
+        (ended,) = self.of("trained")
         return ended
 
     @property
@@ -146,4 +150,5 @@ def learn(algorithm: str, data: Path, model: Path, *words: object) -> Finished:
     log = model.with_suffix(".jsonl")
     arguments = [algorithm, "-q", "--log", log, *words, data, model]
     run_train(*arguments)
-    return Finished(model, read_log(log))
+    events = read_log(log)
+    return Finished(model, [event for event in events if event["run"] == events[-1]["run"]])

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from learning import board, learn
+from learning import OLD_MODEL, board, learn
 
 from randsvm import api, files
 from randsvm.data import dataset, reading
@@ -28,7 +28,7 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training.job import Job
 
-OLD = "the old file\n"
+OLD, OLD_CACHE = OLD_MODEL, "randsvm cache 0\n"
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def master(tmp_path_factory) -> Path:
     (folder / "wide").write_text(f"+1 {wide}\n-1 {wide}\n" * 500)
     learn("randsvm", data, folder / "model", "-g", 5, "-k", 50, "--sample-size", 300)
     learn("sgd", data, folder / "linear")
-    for name in ("m", "c", "o"):
-        (folder / name).write_text(OLD)
+    for name, old in (("m", OLD), ("c", OLD_CACHE), ("o", "the old file\n")):
+        (folder / name).write_text(old)
     return folder
 
 
@@ -247,13 +247,13 @@ def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long):
 )
 def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(long, act, error):
     cache = long.with_name("cache")
-    cache.write_text(OLD)
+    cache.write_text(OLD_CACHE)
     with (
         listening(once(Progress, lambda: act(long))),
         pytest.raises(error, match=r"cannot open|became shorter|changed while it was read into"),
     ):
         read(long, Resources(cache=str(cache)))
-    assert cache.read_text() == OLD
+    assert cache.read_text() == OLD_CACHE
     assert {path.name for path in long.parent.iterdir()} <= {"long", "cache"}
 
 

@@ -1,69 +1,78 @@
-"""The log: one JSON object for each event, and what earlier searches left in it."""
+"""The log: a file that gets a line for each event, and what earlier searches left in it."""
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import math
+import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from randsvm.errors import OutputError, TransferError
-from randsvm.files import STANDARD, check_output, open_patiently
+from randsvm.files import STANDARD, check_kind, check_output, open_patiently
+
+# Every line of a log begins like this.
+BEGINNING = b'{"event": "'
 
 
 class Log:
-    """A file that gets a line for each event. mode: "a" keeps the lines that it has, "w" does not.
+    """Lines are added at the end of the file, each in one write: several runs may share it.
 
-    It is opened by the first event: a run that does not begin leaves an old log as it is.
+    It is opened by the first line: a run that does not begin leaves an old log as it is.
     """
 
-    def __init__(self, path: str, mode: str) -> None:
-        self.path, self.mode = path, mode
-        self.stream: IO[str] | None = None
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.stream: BinaryIO | None = None
 
     def check(self) -> None:
-        """Raise OutputError now if it could not be created later."""
+        """Raise OutputError now if it could not be written later, or is something else."""
         check_output(self.path)
+        check_kind(self.path, "a log", lambda head: head.startswith(BEGINNING))
 
-    def write(self, event: object) -> None:
-        """A line, flushed at once: the log of a killed run is whole up to its end."""
+    def write(self, line: str) -> None:
+        """At once: the log of a killed run is whole up to its end."""
+        content = line.encode("ascii")
         if self.stream is None:
             self.stream = self._open()
+            if self.path != STANDARD and _is_cut_short(self.path):
+                content = b"\n" + content
         try:
-            fields = {"event": type(event).__name__.lower(), **as_json(event)}
-            self.stream.write(json.dumps(fields) + "\n")
+            left = memoryview(content)
+            while left:
+                # One write, but where a pipe or a disk has no room for all of it.
+                left = left[self.stream.write(left) :]
             self.stream.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
             raise TransferError(f"writing {self.path}: {error.strerror}") from error
 
-    def _open(self) -> IO[str]:
+    def _open(self) -> BinaryIO:
         if self.path == STANDARD:
-            return sys.stdout
+            return sys.stdout.buffer
         try:
-            stream = io.TextIOWrapper(open_patiently(self.path, f"{self.mode}b"), "ascii")
-            if self.mode == "a" and _cut_short(self.path):
-                stream.write("\n")
-            return stream
+            # Without a buffer: it would cut a long line in two.
+            return open_patiently(self.path, "ab").detach()  # type: ignore[attr-defined]
         except OSError as error:
             raise OutputError(f"cannot create {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
-        if self.stream is not None and self.stream is not sys.stdout:
+        if self.stream is not None and self.path != STANDARD:
             # Every line was flushed: an error was raised then, and closing has nothing to add.
             with contextlib.suppress(OSError):
                 self.stream.close()
 
 
-def _cut_short(path: str) -> bool:
+def _is_cut_short(path: str) -> bool:
     """Whether a log ends inside a line, as that of a killed run may."""
     log = Path(path)
-    return log.is_file() and log.read_bytes()[-1:] not in (b"", b"\n")
+    if not log.is_file() or not log.stat().st_size:
+        return False
+    with log.open("rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read() != b"\n"
 
 
 def tried(log: str) -> tuple[dict[str, Any], ...]:
@@ -77,17 +86,3 @@ def tried(log: str) -> tuple[dict[str, Any], ...]:
             with contextlib.suppress(ValueError):
                 lines.append(json.loads(line))
     return tuple(one for one in lines if isinstance(one, dict) and one.get("event") == "tried")
-
-
-def as_json(event: Any) -> Any:
-    """An event as JSON has it."""
-    return _finite(asdict(event))
-
-
-def _finite(value: Any) -> Any:
-    """null for what JSON has no number for; lambda_ is a word that Python keeps for itself."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name.rstrip("_"): _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value

@@ -227,7 +227,7 @@ warm_start = click.option(
     help="Start from this model, e.g. yesterday's on fewer rows; task, kernel and C are as in it "
     "where they are not given.",
 )
-log = click.option("--log", metavar="FILE.jsonl", help="Write one JSON object per iteration.")
+log = click.option("--log", metavar="FILE.jsonl", help="Add a line of JSON per event to this file.")
 report = click.option(
     "--report",
     type=click.Choice(["text", "json"]),

@@ -60,7 +60,8 @@ def predict(
 
     resources = Resources(jobs=jobs)
     params = PredictParams(scores, probability, metrics)
-    with Report(COMMAND, [], [], given) as report:
+    files = {"data": test_file, "model": model_file, "output": output_file}
+    with Report(COMMAND, [], files, given) as report:
         api.predict(
             test_file, model_file, output_file, params=params, resources=resources, watch=report
         )

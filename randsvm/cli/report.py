@@ -5,7 +5,6 @@ Lines go to stderr, but for results: the accuracy line and what --report json pr
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -17,7 +16,8 @@ from typing import Any
 import click
 
 from randsvm.cli.bars import Bar
-from randsvm.cli.log import Log, as_json
+from randsvm.cli.log import Log
+from randsvm.cli.records import Records
 from randsvm.events import (
     Epoch,
     Iteration,
@@ -37,27 +37,26 @@ from randsvm.files import STANDARD
 class Report:
     """The listener of a command, as a context.
 
-    words, files: options and arguments that complete the line that repeats the run. given: quiet,
-    report (text or json) and log (a path or None), as the options were given. append: the log
-    keeps what it has, for a search to go on from.
+    words, files: options and arguments that complete the line that repeats the run; files: what
+    each is -> its name. given: quiet, report (text or json) and log (a path or None), as the
+    options were given.
     """
 
     def __init__(
         self,
         command: str,
         words: list[str],
-        files: list[str],
+        files: Mapping[str, str],
         given: Mapping[str, Any],
-        *,
-        append: bool = False,
     ) -> None:
         self.command = command
         self.words = words
-        self.files = files
+        self.files = list(files.values())
+        self.records = Records(command, files, words)
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
         path = given.get("log")
-        self.log = None if path is None else Log(path, "a" if append else "w")
+        self.log = None if path is None else Log(path)
         self.bar = Bar() if sys.stderr.isatty() and not self.quiet else None
 
     def __enter__(self) -> Report:
@@ -76,10 +75,13 @@ class Report:
             if self.bar is not None:
                 self.bar.draw(event)
             return
+        line = self.records.line(event)
         if self.log is not None:
-            self.log.write(event)
+            self.log.write(line)
         if self.bar is not None:
             self.bar.close()
+        if self.json and isinstance(event, Trained | Learnt | Predicted):
+            click.echo(line, nl=False, err=isinstance(event, Predicted) and event.to_stdout)
         self._show(event)
 
     @singledispatchmethod
@@ -126,15 +128,14 @@ class Report:
 
     @_show.register
     def _(self, outcome: Trained) -> None:
-        if self.json:
-            click.echo(json.dumps(as_json(outcome)))
         self.say(
             f"stopped: {outcome.stopped} after {outcome.iterations} iterations, "
             f"{outcome.seconds:.2f} s"
         )
         violators = "" if outcome.violators is None else f"{outcome.violators:,} violators, "
         running = "" if outcome.evaluated else " (from running values)"
-        objectives = _objectives(outcome.primal, outcome.dual, not math.isnan(outcome.gap))
+        certified = not math.isnan(outcome.gap)
+        objectives = _objectives(outcome.primal, outcome.dual, certified, fraction=True)
         name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
         self.say(
             f"{name}: {outcome.support_vectors:,} support vectors "
@@ -187,10 +188,8 @@ class Report:
 
     @_show.register
     def _(self, outcome: Learnt) -> None:
-        if self.json:
-            click.echo(json.dumps(as_json(outcome)))
         self.say(
-            f"stopped: {outcome.stopped} after {outcome.rows:,} steps, {outcome.seconds:.2f} s"
+            f"stopped: {outcome.stopped} after {outcome.steps:,} steps, {outcome.seconds:.2f} s"
         )
         if outcome.primal is None:
             found = _progressive(outcome.progressive_loss, outcome.progressive_errors)
@@ -204,17 +203,15 @@ class Report:
                 f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  {error}  "
                 f"{outcome.violators:,} violators"
             )
-        self.say(f"{outcome.model}: training time {outcome.learning:.2f} s  {found}")
+        self.say(f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {found}")
 
     @_show.register
     def _(self, outcome: Predicted) -> None:
         """LIBSVM's accuracy line is a result: on stdout, unless the labels themselves are there."""
         self.say(f"predicted {outcome.rows:,} rows in {outcome.seconds:.2f} s")
-        if self.json:
-            click.echo(json.dumps(as_json(outcome)), err=outcome.to_stdout)
-        elif outcome.labelled == 0:
+        if outcome.labelled == 0:
             self.say("no labelled rows: no score")
-        else:
+        elif not self.json:
             for line in [*_score(outcome), *_metrics(outcome.metrics)]:
                 click.echo(line, err=outcome.to_stdout)
 
@@ -291,10 +288,11 @@ def _score(outcome: Predicted) -> list[str]:
     ]
 
 
-def _objectives(primal: float, dual: float, certified: bool) -> str:
+def _objectives(primal: float, dual: float, certified: bool, *, fraction: bool = False) -> str:
+    """fraction: the gap also as --gap has it."""
     if not certified:
         return f"P {primal:.6g}  gap not certified"
     scale = max(abs(primal), abs(dual))
     # Rounding may leave D above P by its last bit: no "-0.000%".
     gap = max((primal - dual) / scale, 0.0) if scale else 0.0
-    return f"P {primal:.6g}  D {dual:.6g}  gap {gap:.3%}"
+    return f"P {primal:.6g}  D {dual:.6g}  gap {gap:.3%}" + (f" ({gap:.2g})" if fraction else "")

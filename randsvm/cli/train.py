@@ -147,7 +147,7 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
     }
     check_apart({"--log": log}, inputs)
     extra = ["--warm-start", old] if old else []
-    with Report(COMMAND, extra, [data, model], given, append=search.wanted) as report:
+    with Report(COMMAND, extra, {"data": data, "model": model}, given) as report:
         call(data, model, *params, job, report)
 
 

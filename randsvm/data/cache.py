@@ -21,11 +21,17 @@ from randsvm.parameters.run import Resources
 
 # Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
 # the sha256 of all from the features to the footer, the bytes of both arrays, those of the footer.
-MAGIC = b"randsvm cache 3\n"
+KIND = b"randsvm cache "
+MAGIC = KIND + b"3\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
 # Of the source, this much of its head and of its tail is compared.
 END = 1 << 16
+
+
+def is_cache(head: bytes) -> bool:
+    """Whether a file that begins so is a cache of some version."""
+    return head.startswith(KIND)
 
 
 def read(path: str, options: ParseOptions, resources: Resources) -> tuple[Summary, Store]:

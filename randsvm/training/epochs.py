@@ -133,7 +133,7 @@ class LinearLearning(Learning[Learnt]):
         wrong = None if found is None else found.wrong / found.rows
         return Learnt(
             model=ending.model,
-            rows=self.learner.learnt,
+            steps=self.learner.learnt,
             progressive_loss=last.loss,
             progressive_errors=None if regression else last.errors,
             primal=primal,
@@ -143,7 +143,7 @@ class LinearLearning(Learning[Learnt]):
             squared_error=wrong if regression else None,
             cross_validation=ending.cross_validation,
             stopped=ending.stopped,
-            learning=self.seconds,
+            solve_seconds=self.seconds,
             seconds=ending.seconds,
         )
 

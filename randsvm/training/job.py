@@ -13,8 +13,10 @@ import numpy as np
 
 from randsvm import files
 from randsvm.arrays import Matrix
+from randsvm.data.cache import is_cache
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ParameterError
+from randsvm.models.header import format_of
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -56,5 +58,8 @@ def check_paths(data: str, model: str, job: Job) -> None:
     hours of work."""
     cache = {"--cache": job.resources.cache}
     files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": data, **cache})
-    files.check_apart(cache, {"--warm-start": job.warm_start})
+    files.check_apart(cache, {"TRAIN_FILE": data, "--warm-start": job.warm_start})
     files.check_output(model)
+    files.check_kind(model, "a model", lambda head: format_of(head) is not None)
+    if job.resources.cache is not None:
+        files.check_kind(job.resources.cache, "a cache", is_cache)

@@ -141,7 +141,7 @@ class Stream(Completion[Learnt]):
         rows = max(self.learner.learnt, 1)
         return Learnt(
             model=self.path,
-            rows=self.learner.learnt,
+            steps=self.learner.learnt,
             progressive_loss=self.loss / rows,
             progressive_errors=None if self.old.regression else self.errors / rows,
             primal=None,
@@ -151,7 +151,7 @@ class Stream(Completion[Learnt]):
             squared_error=None,
             cross_validation=None,
             stopped=stopped,
-            learning=self.seconds,
+            solve_seconds=self.seconds,
             seconds=self.clock.seconds,
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 import oracle
 import pytest
 import sgd_reference
-from learning import learn
+from learning import OLD_MODEL, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
@@ -787,7 +787,7 @@ def test_auto_says_how_many_epochs_it_takes_and_repeats(tmp_path, made, words):
     assert 1 <= epochs <= tried <= 50
     assert rows == 450
     assert len(learnt.epochs) == epochs
-    assert learnt.outcome["rows"] == 900 * epochs
+    assert learnt.outcome["steps"] == 900 * epochs
     again = learn("sgd", path, tmp_path / "again", *words)
     assert again.model.read_bytes() == learnt.model.read_bytes()
     assert again.notices == learnt.notices
@@ -848,10 +848,10 @@ def test_a_signal_during_the_closing_evaluation_leaves_what_was_learnt(tmp_path,
 def test_a_signal_before_anything_was_learnt_writes_nothing(tmp_path, made, monkeypatch, words):
     path, _, _ = made("two_gaussians", 700)
     monkeypatch.setattr(Learner, "learn", lambda *_: (_ for _ in ()).throw(Interrupted(15)))
-    (tmp_path / "m").write_text("the old model")
+    (tmp_path / "m").write_text(OLD_MODEL)
     with pytest.raises(Interrupted):
         learn("sgd", path, tmp_path / "m", *words)
-    assert (tmp_path / "m").read_text() == "the old model"
+    assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
 # ---- class weights ----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from learning import answer_of, board, gaussians, learn, optimum
+from learning import OLD_MODEL, answer_of, board, gaussians, learn, optimum
 
 WORDS = "-t 2 -g 5"
 GAP = ("randsvm", *WORDS.split(), "--gap", 0.001, "--sample-size", 250)
@@ -124,23 +124,24 @@ def test_a_log_that_cannot_be_written_is_73(command, tmp_path, log):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_log_on_a_full_disk_is_74_and_the_old_model_stays(command, tmp_path):
     gaussians(50).save(tmp_path / "data")
-    (tmp_path / "m").write_text("the old model\n")
+    (tmp_path / "m").write_text(OLD_MODEL)
     ended = command("train", "osuna", "--log", "/dev/full", "data", "m")
     assert (ended.returncode, ended.stdout) == (74, "")
     assert ended.stderr.splitlines()[-1] == (
         "randsvm-train: writing /dev/full: No space left on device"
     )
     assert "Traceback" not in ended.stderr
-    assert (tmp_path / "m").read_text() == "the old model\n"
+    assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
 @pytest.mark.parametrize("words", [("-c", 0, "data"), ("missing",), ("bad",)], ids=str)
 def test_a_run_that_does_not_begin_leaves_the_old_log(command, tmp_path, words):
     gaussians(50).save(tmp_path / "data")
     (tmp_path / "bad").write_text("+1 1:x\n")
-    (tmp_path / "log").write_text("yesterday\n")
+    line = '{"event": "notice", "text": "yesterday"}\n'
+    (tmp_path / "log").write_text(line)
     assert command("train", "osuna", "--log", "log", *words, "m").returncode != 0
-    assert (tmp_path / "log").read_text() == "yesterday\n"
+    assert (tmp_path / "log").read_text() == line
 
 
 # ---- the summary ----------------------------------------------------------------------------

@@ -13,16 +13,15 @@ from pathlib import Path
 
 import oracle
 import pytest
-from learning import SLOWNESS, board, gaussians
+from learning import OLD_MODEL, SLOWNESS, board
 
-# One round of these leaves a gap; the old model is LIBSVM's.
+# One round of these leaves a gap.
 ROUGH = ("osuna", "-g", 5, "--working-set", 100, "--max-iterations", 1)
-OLD = "svm_type c_svc\nthe rest of an old model\n"
 
 
 @pytest.fixture
 def data(tmp_path) -> Path:
-    (tmp_path / "m").write_text(OLD)
+    (tmp_path / "m").write_text(OLD_MODEL)
     return board(2000).save(tmp_path / "data")
 
 
@@ -38,7 +37,7 @@ def test_above_the_required_gap_the_old_model_stays(command, tmp_path, data):
         f"randsvm-train: gap {outcome['gap']:.3g} is above 0.01 (--require-gap): "
         f"m is left as it was\n"
     )
-    assert (tmp_path / "m").read_text() == OLD
+    assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
 def test_within_the_required_gap_the_model_has_the_same_bytes(command, tmp_path, data):
@@ -55,7 +54,7 @@ def test_a_time_limit_does_not_get_round_the_required_gap(command, tmp_path, dat
     assert ended.returncode == 75
     assert "stopped: time limit" in ended.stderr
     assert "m (not written): " in ended.stderr
-    assert (tmp_path / "m").read_text() == OLD
+    assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_a_required_gap_needs_a_certificate(command, tmp_path, data, words):
     ended = command("train", *words, "--require-gap", 0.01, data, "m")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("randsvm-train: --require-gap needs a certificate: ")
-    assert (tmp_path / "m").read_text() == OLD
+    assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
 # ---- signals --------------------------------------------------------------------------------
@@ -98,7 +97,7 @@ def wait_for_rounds(log: Path, least: int) -> None:
 
 
 def test_a_signal_does_not_get_round_the_required_gap(tmp_path, rows):
-    (tmp_path / "m").write_text(OLD)
+    (tmp_path / "m").write_text(OLD_MODEL)
     words = (*SHORT, "--require-gap", "1e-6", "--log", "log", rows, "m")
     with start(tmp_path, *words, stderr=subprocess.PIPE) as process:
         wait_for_rounds(tmp_path / "log", 3)
@@ -106,7 +105,7 @@ def test_a_signal_does_not_get_round_the_required_gap(tmp_path, rows):
         _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
     assert b"m (not written): " in said
-    assert (tmp_path / "m").read_text() == OLD
+    assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
 def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path, rows):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import SLOWNESS, Data, board, gaussians, kernel, learn, read_log
+from learning import OLD_MODEL, SLOWNESS, Data, board, gaussians, kernel, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 
@@ -136,7 +136,7 @@ def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
     """The first subproblem takes LIBSVM many seconds."""
-    (tmp_path / "m").write_text("the old model\n")
+    (tmp_path / "m").write_text(OLD_MODEL)
     before = (tmp_path / "m").stat()
     words = ("randsvm", "-g", 5, "-c", 1e5, "-e", 1e-6, "-k", 9999, "--sample-size", 10_000)
     process = start(tmp_path, *words, path, "m")
@@ -147,13 +147,13 @@ def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
     assert killed.seconds <= SECONDS
     assert killed.said.splitlines()[-1] == f"randsvm-train: interrupted by signal {int(number)}"
     assert names(tmp_path) == {"m"}
-    assert killed.model.read_text() == "the old model\n"
+    assert killed.model.read_text() == OLD_MODEL
     assert killed.model.stat().st_mtime_ns == before.st_mtime_ns
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data, path, number):
-    (tmp_path / "m").write_text("the old model\n")
+    (tmp_path / "m").write_text(OLD_MODEL)
     process = start(tmp_path, *SHORT, "--log", "log", path, "m")
     wait_for(process, "^ +9 ")
     killed = end(process, tmp_path, number)
@@ -225,7 +225,7 @@ def clouds(tmp_path_factory) -> tuple[Data, Path]:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_sgd_leaves_what_it_has_learnt(tmp_path, clouds, number, words):
     data, path = clouds
-    (tmp_path / "m").write_text("the old model\n")
+    (tmp_path / "m").write_text(OLD_MODEL)
     process = start(tmp_path, *SGD, *words, path, "m")
     wait_for(process, "^epoch +3 ")
     killed = end(process, tmp_path, number)

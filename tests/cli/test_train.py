@@ -17,6 +17,7 @@ from pathlib import Path
 
 import oracle
 import pytest
+from learning import OLD_MODEL
 
 from randsvm.cli import train as training
 from randsvm.parameters import option, rounds, run, sgd, svm
@@ -175,7 +176,7 @@ def test_files_that_cannot_be_opened_or_created(command, toy, words, code, messa
 def test_no_output_replaces_another_file_of_the_run(command, toy, words, pair):
     (toy.parent / "sub").mkdir()
     (toy.parent / "link").symlink_to("toy.svm")
-    (toy.parent / "old").write_text("an old model")
+    (toy.parent / "old").write_text(OLD_MODEL)
     before = names(toy.parent)
     ended = command("train", "osuna", *words.split())
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -262,11 +263,11 @@ GOOD = "+1 1:1\n-1 2:1\n"
 )
 def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, problem):
     (tmp_path / "a.svm").write_text(text)
-    (tmp_path / "a.svm.model").write_text("the old model\n")
+    (tmp_path / "a.svm.model").write_text(OLD_MODEL)
     ended = command("train", "randsvm", "a.svm")
     assert (ended.returncode, ended.stdout) == (65, "")
     assert ended.stderr == f"a.svm:{problem}\n"
-    assert (tmp_path / "a.svm.model").read_text() == "the old model\n"
+    assert (tmp_path / "a.svm.model").read_text() == OLD_MODEL
     assert names(tmp_path) == ["a.svm", "a.svm.model"]
 
 

@@ -398,7 +398,9 @@ OTHER = {
     "a line cut short": lambda log: keep(log, 1)[:-9],
     "a line without scores": lambda log: re.sub(rb'"scores": .*?], ', b"", log),
     "a line with a word for a score": lambda log: re.sub(rb'"score": [^,]*', b'"score": "x"', log),
-    "other things": lambda log: b'[1]\nnull\n"tried"\n{"event": "tried"}\nwords\n\xff\n',
+    "other things": lambda log: (
+        b'{"event": "notice"}\n[1]\nnull\n"tried"\n{"event": "tried"}\nwords\n\xff\n'
+    ),
 }
 
 

@@ -106,7 +106,7 @@ def test_an_update_goes_on_with_the_twins_steps_in_the_order_of_the_rows(tmp_pat
     learnt, plain = case.update(), teach(case.twin(), *case.B)
     assert_taught(learnt.model, *plain.mean())
     outcome = learnt.outcome
-    assert outcome["rows"] == 200
+    assert outcome["steps"] == 200
     assert outcome["progressive_loss"] == pytest.approx(plain.losses / 200, rel=1e-9)
     assert outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
 

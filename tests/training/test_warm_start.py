@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import Data, Finished, answer_of, board, gaussians, kernel, learn
+from learning import OLD_MODEL, Data, Finished, answer_of, board, gaussians, kernel, learn
 from libsvm import svmutil
 
 from randsvm.errors import InputError, ModelError
@@ -137,13 +137,13 @@ def test_other_labels_are_refused(command, tmp_path, algorithm):
     write(tmp_path / "old", data, {1.0: "1", -1.0: "2"})
     data.save(tmp_path / "new")
     assert command("train", "randsvm", "-q", "old", "old.model").returncode == 0
-    (tmp_path / "m").write_text("the old model\n")
+    (tmp_path / "m").write_text(OLD_MODEL)
     ended = command("train", algorithm, "-q", "--warm-start", "old.model", "new", "m")
     assert (ended.returncode, ended.stdout) == (65, "")
     (line,) = ended.stderr.splitlines()
     assert "the model to start from has the labels" in line
     assert all(label in line for label in ("1", "2", "-1"))
-    assert (tmp_path / "m").read_text() == "the old model\n"
+    assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
 def test_a_start_that_is_no_model_is_refused(tmp_path):
