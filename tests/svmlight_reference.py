@@ -50,7 +50,7 @@ def parse(text: bytes, *, labels: str, zero_based: bool = False, unlabelled: boo
                 rows.entries.append([])
             if tokens and tokens[0][0].startswith(b"qid:"):
                 token, column = tokens.pop(0)
-                if not token[4:].isdigit():
+                if not re.fullmatch(rb"[+-]?[0-9]+", token[4:]):
                     raise RefusedError
                 rows.queries += 1
             previous = -1 if zero_based else 0

@@ -496,13 +496,17 @@ cdef class Rows:
         return skip_blanks(stop)
 
     cdef inline Text read_query(self, Text p) noexcept nogil:
+        """Read qid:number, if there is one; its value is ignored, whatever it is."""
         cdef Text token = p
         if memcmp(p, <const char *> b"qid:", 4) != 0:
             return p
         p += 4
+        if p[0] == c"-" or p[0] == c"+":
+            p += 1
+        cdef Text digits = p
         while p[0] - 48u <= 9u:
             p += 1
-        if p - token == 4 or not ends_token(p):
+        if p == digits or not ends_token(p):
             return self.bad(IS_QUERY, token, 0)
         self.queries += 1
         return skip_blanks(p)

@@ -28,9 +28,12 @@ class LabelTable:
         unlabelled: bool = False,
         names: Sequence[str] = (),
         closed: bool = False,
+        any_label: bool = False,
     ) -> None:
-        """closed: names are all that there may be."""
+        """closed: names are all that there may be. any_label: whatever a row has is a label of its
+        own, as where nobody learns from labels."""
         self.path = path
+        self.any_label = any_label
         self.closed = False
         self.unlabelled = unlabelled
         self.names: list[str] = []
@@ -69,6 +72,10 @@ class LabelTable:
     def _value(self, spelling: Spelling) -> int | str:
         text = spelling.text
         number = NUMBER.fullmatch(text)
+        if self.any_label:
+            finite = number is not None and math.isfinite(float(text))
+            value = whole_number(number) if number is not None and finite else None
+            return text if value is None else value
         if text == UNLABELLED:
             raise self._error(spelling, "a label (unlabelled rows are for prediction only)")
         if self.numeric is not None and self.numeric != bool(number):

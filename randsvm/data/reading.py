@@ -74,10 +74,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class ParseOptions:
-    """The options that change what is parsed, and how D is cut. `labels`: class or number."""
+    """The options that change what is parsed, and how D is cut. `labels`: class or number;
+    any_label: as in LabelTable."""
 
     labels: Labels = "class"
     zero_based: bool = False
+    any_label: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
 
@@ -118,8 +120,8 @@ class ChunkCutter:
 class _Classes:
     """The labels of a file as class numbers, and how many rows have each."""
 
-    def __init__(self, path: str) -> None:
-        self.table = LabelTable(path)
+    def __init__(self, path: str, any_label: bool) -> None:
+        self.table = LabelTable(path, any_label=any_label)
         self.counts = np.zeros(0, np.int64)
 
     def of(self, block: Block) -> np.ndarray:
@@ -133,7 +135,7 @@ def first_pass(
     path: str, options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
 ) -> Summary:
     """Parse and validate everything once; keep: called with each chunk, in order."""
-    classes, digest = _Classes(path), Digest()
+    classes, digest = _Classes(path, options.any_label), Digest()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
     features = np.empty(0, np.int32)
     n = nnz = queries = 0
@@ -143,7 +145,12 @@ def first_pass(
         keep(chunk)
 
     blocks = read_blocks(
-        path, labels=options.labels, zero_based=options.zero_based, jobs=jobs, watch=tell
+        path,
+        labels=options.labels,
+        zero_based=options.zero_based,
+        unlabelled=options.any_label,
+        jobs=jobs,
+        watch=tell,
     )
     for block in blocks:
         y = classes.of(block) if options.labels == "class" else block.y

@@ -64,7 +64,7 @@ class Scaling:
 
     minmax: [-1, 1], as svm-scale; standard: mean 0 and variance 1. shift, factor : (d,) float64;
     shift None: zeros stay zeros. A feature that never changes has the factor 0. Rows are float32
-    before and after, computed in float64.
+    before and after, computed in float64; what then is beyond float32 becomes its largest value.
     """
 
     name: str
@@ -93,17 +93,23 @@ class Scaling:
         if self.shift is not None:
             dense = (X.toarray() - self.shift) * self.factor
             m, d = dense.shape
-            return csr_of_all(dense.astype(np.float32), m, d)
+            return csr_of_all(_as_float32(dense), m, d)
         if self.factor is not None:
             values = X.data * self.factor[X.indices]
         else:
             norms = np.sqrt(squared_norms(X))
             values = X.data / np.repeat(np.where(norms > 0, norms, 1.0), np.diff(X.indptr))
         scaled = X.copy()
-        scaled.data = values.astype(np.float32)
+        scaled.data = _as_float32(values)
         return scaled
 
     def over(self, seen: np.ndarray) -> Scaling:
         """The same for some of the features. seen : positions, (k,)."""
         shift, factor = (None if a is None else a[seen] for a in (self.shift, self.factor))
         return Scaling(self.name, shift, factor)
+
+
+def _as_float32(values: np.ndarray) -> np.ndarray:
+    """A row that lies far outside of what training saw would else have infinite features."""
+    largest = np.finfo(np.float32).max
+    return np.clip(values, -largest, largest).astype(np.float32)

@@ -53,6 +53,15 @@ class KernelModel(Model):
     def _labels_from_data(self) -> bool:
         return self.task == "svc"
 
+    @property
+    def finds_novelties(self) -> bool:
+        return self.task == "one-class"
+
+    @property
+    def counts_unseen(self) -> bool:
+        """By |x - z|^2; scaled, a feature that was never seen is 0."""
+        return self.kernel.name == "rbf" and self.scaling is None
+
     @cached_property
     def _expansion(self) -> Expansion:
         # float64: labels near the hyperplane come out as svm-predict's do.

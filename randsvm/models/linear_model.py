@@ -47,6 +47,10 @@ class LinearModel(Model):
         return X @ self.w + self.b
 
     @property
+    def finds_novelties(self) -> bool:
+        return self.solver == liblinear_format.ONE_CLASS or "origin" in self.facts
+
+    @property
     def _probability_sigmoid(self) -> np.ndarray | None:
         logistic = self.sigmoid is None and self.solver in LOGISTIC
         return LOGISTIC_SIGMOID if logistic else self.sigmoid

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from math import nan
 from typing import TypeVar
 
@@ -81,23 +82,55 @@ class Accuracy(Metric):
         return 100 * self.correct / self.labelled if self.labelled else nan
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Of pairs (y, f) over n rows: their mean (2,), and the sums of products of what they differ
+    by from it, (2, 2). Those of two parts add up."""
+
+    n: int = 0
+    mean: np.ndarray = field(default_factory=lambda: np.zeros(2))
+    products: np.ndarray = field(default_factory=lambda: np.zeros((2, 2)))
+
+    @staticmethod
+    def of(pairs: np.ndarray) -> Moments:
+        """pairs : (m, 2) float64."""
+        if not len(pairs):
+            return Moments()
+        # Of pairs that are all alike the mean is what they are, to the last bit.
+        mean = pairs[0] + (pairs - pairs[0]).mean(axis=0)
+        rest = pairs - mean
+        return Moments(len(pairs), mean, rest.T @ rest)
+
+    def __add__(self, other: Moments) -> Moments:
+        """Chan, Golub, LeVeque 1983: nothing is lost where the mean is large."""
+        n = self.n + other.n
+        if not n:
+            return self
+        difference = other.mean - self.mean
+        between = np.outer(difference, difference) * (self.n * other.n / n)
+        mean = self.mean + difference * (other.n / n)
+        return Moments(n, mean, self.products + other.products + between)
+
+
 class RegressionErrors(Metric):
-    """sums: of e^2, y, f, y^2, f^2, y f, |e|, where e = f - y."""
+    """sums: of e^2 and |e|, where e = f - y. moments: of y and f."""
 
     score_name = "mean squared error"
     sign = -1
-    summed = ("sums",)
+    summed = ("sums", "moments")
 
     def __init__(self) -> None:
         super().__init__()
-        self.sums = np.zeros(7)
+        self.sums = np.zeros(2)
+        self.moments = Moments()
 
     def _predicted(self, f: np.ndarray) -> np.ndarray:
         return f
 
     def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
         error = f - y
-        self.sums += [error @ error, y.sum(), f.sum(), y @ y, f @ f, y @ f, np.abs(error).sum()]
+        self.sums = np.add(self.sums, [error @ error, np.abs(error).sum()])
+        self.moments = self.moments + Moments.of(np.column_stack([y, f]))
 
     @property
     def details(self) -> dict[str, float]:
@@ -110,21 +143,20 @@ class RegressionErrors(Metric):
 
     @property
     def squared_correlation(self) -> float:
-        """As svm-predict computes it."""
-        m, (_, y, f, yy, ff, yf, _) = self.labelled, self.sums.tolist()
-        spread = (m * yy - y * y) * (m * ff - f * f)
-        return (m * yf - y * f) ** 2 / spread if spread else nan
+        """As svm-predict's, whose sums of squares lose it where targets are far from 0."""
+        (yy, yf), (_, ff) = self.moments.products.tolist()
+        spread = yy * ff
+        return yf**2 / spread if spread else nan
 
     @property
     def mean_absolute_error(self) -> float:
-        return float(self.sums[6]) / self.labelled if self.labelled else nan
+        return float(self.sums[1]) / self.labelled if self.labelled else nan
 
     @property
     def determination(self) -> float:
         """R^2 = 1 - sum e^2 / sum (y - mean y)^2."""
-        error, y, _, yy, *_ = self.sums.tolist()
-        spread = yy - y * y / self.labelled if self.labelled else 0.0
-        return 1 - error / spread if spread > 0 else nan
+        spread = float(self.moments.products[0, 0])
+        return 1 - float(self.sums[0]) / spread if spread > 0 else nan
 
 
 class ConfusionMatrix(Accuracy):

@@ -29,7 +29,7 @@ class ModelRows:
     """Rows laid out over a model's features.
 
     X : (m, d) CSR; extra : (m,) squared norm of the features that are in no column of X and still
-    count in |x|^2; unseen : indices that training never saw, one for each value dropped.
+    count in |x|^2; unseen : indices that training never saw, one for each value.
     """
 
     X: sparse.csr_matrix
@@ -81,6 +81,16 @@ class Model:
         raise NotImplementedError
 
     @property
+    def finds_novelties(self) -> bool:
+        """Whether it was trained with one class: the labels of rows are then not its own."""
+        return False
+
+    @property
+    def counts_unseen(self) -> bool:
+        """Whether features that training never saw change f."""
+        return False
+
+    @property
     def regression(self) -> bool:
         """Whether decision values are the answer themselves."""
         return not self.labels
@@ -112,8 +122,8 @@ class Model:
             indptr, indices, values = self._scaled(self.scaling, indptr, indices, values)
         m, d = len(indptr) - 1, len(self.features)
         column, used = _columns(self.features, indices)
-        # A feature that training saw but no support vector has still counts in |x|^2.
-        other = ~used if self.seen is None else ~used & self.seen.contains(indices)
+        # A feature that no support vector has still counts in |x|^2, as in LIBSVM.
+        other = ~used
         row = np.repeat(np.arange(m), np.diff(indptr))
         extra = np.bincount(row[other], np.square(values[other], dtype=np.float64), m)
         starts = np.concatenate([[0], np.cumsum(used)])[indptr]

@@ -72,7 +72,10 @@ def predict(
                 stream.write(_lines(rows, loaded, params))
         if prediction.unseen_values:
             which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
-            tell(Notice(f"ignored {which} that training never saw"))
+            if loaded.counts_unseen:
+                tell(Notice(f"{which} that training never saw count in |x|^2, as in LIBSVM"))
+            else:
+                tell(Notice(f"ignored {which} that training never saw"))
         outcome = prediction.outcome(time.perf_counter() - began, output == files.STANDARD)
         tell(outcome)
         return outcome
@@ -100,7 +103,9 @@ class _Prediction:
 
     def __init__(self, data: str, model: Model, jobs: int, params: PredictParams) -> None:
         self.data, self.model, self.jobs, self.params = data, model, jobs, params
-        self.table = LabelTable(data, unlabelled=True, names=model.labels)
+        self.table = LabelTable(
+            data, unlabelled=True, names=model.labels, any_label=model.finds_novelties
+        )
         self.metric: Metric = Accuracy()
         if model.regression:
             self.metric = RegressionErrors()

@@ -126,6 +126,15 @@ def command_line(
     return words
 
 
+def idle(parameters: Any) -> list[str]:
+    """The options that were given a value of their own and mean nothing beside the others."""
+    return [
+        spec.flags[0]
+        for f, spec in options(parameters)
+        if getattr(parameters, f.name) != f.default and not parameters.uses(f.name)
+    ]
+
+
 def word(value: Any) -> str:
     """The shortest word that reads back as the same value."""
     if isinstance(value, bool):

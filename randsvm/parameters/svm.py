@@ -93,6 +93,8 @@ def uses_field(params: Any, name: str) -> bool:
         "nu": params.task == "one-class",
         "epsilon": params.task == "svr",
         "gamma": params.kernel != "linear",
+        "degree": params.kernel == "poly",
+        "coef0": params.kernel in ("poly", "sigmoid"),
     }
     return needs.get(name, True)
 

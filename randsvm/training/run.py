@@ -20,7 +20,7 @@ from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.errors import GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
 from randsvm.models.seen_features import SeenFeatures
-from randsvm.parameters.option import command_line
+from randsvm.parameters.option import command_line, idle
 from randsvm.parameters.svm import Params
 from randsvm.training import grid_search, platt
 from randsvm.training.clock import Clock
@@ -52,13 +52,20 @@ def train(
     check_paths(data, model, job)
     begin, params = prepare(params)
     job.limits.check(isinstance(params, Params) and params.positive_semidefinite)
-    options = ParseOptions("number" if params.task == "svr" else "class", job.run.zero_based)
+    options = ParseOptions(
+        labels="number" if params.task == "svr" else "class",
+        any_label=params.task == "one-class",
+        zero_based=job.run.zero_based,
+    )
     with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
         training = begin(Subject.of(whole, data, params.task), job)
         training.subject.check_classes(data, training.most_classes)
+        remarks = [*unused(params), *training.subject.remarks(params)]
         params = training.resolved(params)
         outline = training.outline(params)
         _announce(training, params, outline, whole, clock)
+        for text in remarks:
+            tell(Notice(text))
         training = replace(training, subject=training.subject.scaled(job.run.scale))
 
         def configuration(params: P) -> list[str]:
@@ -75,6 +82,14 @@ def train(
             params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
         words = configuration(params)
         return FromFile(training, params, clock, model, words, searched).completed()
+
+
+def unused(params: P) -> list[str]:
+    """What to say of options without effect: LIBSVM takes them in silence."""
+    return [
+        f"{option} has no effect with -s {params.task} -t {params.kernel}"
+        for option in idle(params)
+    ]
 
 
 def _announce(

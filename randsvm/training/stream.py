@@ -63,10 +63,16 @@ class Stream(Completion[Learnt]):
                     self.data,
                     labels="number" if old.regression else "class",
                     zero_based=old.zero_based,
+                    unlabelled=bool(steps.origin),
                     prompt=True,
                     watch=tell,
                 )
-                table = LabelTable(self.data, names=old.labels, closed=not steps.origin)
+                table = LabelTable(
+                    self.data,
+                    names=old.labels,
+                    closed=not steps.origin,
+                    any_label=bool(steps.origin),
+                )
                 with closing(blocks):
                     for block in blocks:
                         self._learn(block, _targets(block, table, steps))

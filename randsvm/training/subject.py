@@ -13,6 +13,11 @@ from randsvm.errors import DataError
 from randsvm.events import Notice, tell
 from randsvm.files import display_name
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
+
+# More classes than that which are all numbers look like a regression's targets.
+MANY_NUMBERS = 20
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,15 @@ class Subject:
             problem = f"expected at most {most:,} classes, found {len(self.labels):,}"
             hint = " (-s svr takes numbers as targets)" if isinstance(self.values[0], int) else ""
             raise DataError(display_name(path), 1, 1, problem + hint)
+
+    def remarks(self, params: Params | SgdParams) -> list[str]:
+        """What the user should know of these labels beside these parameters."""
+        found, K = [], len(self.labels)
+        if K > MANY_NUMBERS and all(isinstance(value, int) for value in self.values):
+            found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
+        if isinstance(params, SgdParams) and params.multiclass and K == 2:
+            found.append(f"--multiclass {params.multiclass} has no effect with two classes")
+        return found
 
     def scaled(self, name: str | None) -> Subject:
         """The same with its features scaled as --scale says."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +15,11 @@ from pathlib import Path
 
 import oracle
 import pytest
-from learning import OLD_MODEL, SLOWNESS, board
+from learning import OLD_MODEL, SLOWNESS, board, gaussians, read_log
+
+from randsvm import __version__, events
+from randsvm.cli.log import Log
+from randsvm.files import PatientFile
 
 # One round of these leaves a gap.
 ROUGH = ("osuna", "-g", 5, "--working-set", 100, "--max-iterations", 1)
@@ -137,3 +143,103 @@ def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
         process.send_signal(signal.SIGHUP)
         assert process.wait(30) == 0
     assert oracle.trailer(tmp_path / "m")["stopped"] == "iteration limit"
+
+
+# ---- files of another kind ------------------------------------------------------------------
+
+KINDS = {"m": "a model", "--log": "a log", "--cache": "a cache"}
+
+
+def words_with(other: str) -> tuple[str, ...]:
+    """A training whose data cannot be read: who refuses an output first has not looked."""
+    return ("missing", "precious") if other == "m" else (other, "precious", "missing", "m")
+
+
+@pytest.mark.parametrize("algorithm", ["osuna", "sgd"])
+@pytest.mark.parametrize("other", KINDS)
+@pytest.mark.parametrize("content", [b"+1 1:2\n", b"\n", b"\0" * 9, b"a word"], ids=repr)
+def test_a_file_of_another_kind_is_not_replaced(command, tmp_path, content, other, algorithm):
+    (tmp_path / "precious").write_bytes(content)
+    ended = command("train", algorithm, *words_with(other))
+    assert (ended.returncode, ended.stdout) == (73, "")
+    assert ended.stderr == (
+        f"randsvm-train: cannot create precious: there is a file of that name, which is not "
+        f"{KINDS[other]}; remove it or choose another name\n"
+    )
+    assert (tmp_path / "precious").read_bytes() == content
+
+
+@pytest.mark.parametrize("other", KINDS)
+def test_a_file_of_its_own_kind_or_an_empty_one_is_replaced(command, tmp_path, other):
+    gaussians(60).save(tmp_path / "data")
+    (tmp_path / "precious").touch()
+    words = ["data" if word == "missing" else word for word in words_with(other)]
+    for _ in range(2):
+        assert command("train", "sgd", "-q", *words).returncode == 0
+
+
+# ---- records --------------------------------------------------------------------------------
+
+HEAD = ["event", "schema", "time", "run", "version", "command", "data", "model"]
+RESOLVED = ["algorithm", "parameters", "n", "d", "nnz"]
+
+
+def test_two_runs_share_a_log(command, tmp_path):
+    """One after the other and side by side; every line says whose it is."""
+    gaussians(300).save(tmp_path / "data")
+    words = ("osuna", "-q", "--working-set", 20, "--swap", 2, "--log", "log", "data", "m")
+    for _ in range(2):
+        ended = command("train", *words, sh='"$@" & "$@" -c 2 & wait')
+        assert (ended.stdout, ended.stderr) == ("", "")
+    lines = read_log(tmp_path / "log")
+    runs = {line["run"] for line in lines}
+    assert len(runs) == 4
+    for run in runs:
+        own = [line for line in lines if line["run"] == run]
+        assert [line["event"] for line in own][:: len(own) - 1] == ["started", "trained"]
+        assert len({line["parameters"] for line in own}) == 1
+        numbers = [line["number"] for line in own if line["event"] == "iteration"]
+        assert numbers == [*range(1, len(numbers) + 1)]
+    for line in lines:
+        assert list(line)[: len(HEAD + RESOLVED)] == HEAD + RESOLVED
+        assert (line["data"], line["model"], line["n"], line["d"]) == ("data", "m", 300, 2)
+        assert line["version"] == __version__
+        assert re.fullmatch(r"2[0-9]{3}-[01][0-9]-[0-3][0-9]T[0-9:]{8}\.[0-9]{3}Z", line["time"])
+
+
+def test_each_line_of_a_log_is_one_write(tmp_path, monkeypatch):
+    """Though it is longer than a buffer."""
+    written = []
+    plain = PatientFile.write
+    monkeypatch.setattr(PatientFile, "write", lambda *a: written.append(bytes(a[1])) or plain(*a))
+    log = Log(str(tmp_path / "log"))
+    lines = ['{"event": "x"}\n', f'{{"event": "{"y" * 100_000}"}}\n']
+    for line in lines:
+        log.write(line)
+    log.close()
+    assert written == [line.encode() for line in lines]
+
+
+def test_every_algorithm_has_the_same_names_in_its_summary(command, tmp_path):
+    gaussians(200).save(tmp_path / "data")
+    found = {}
+    for algorithm in ("randsvm", "osuna", "osuna-closest", "sgd"):
+        words = (algorithm, "-q", "--report", "json", "--log", "log", "data", "m")
+        found[algorithm] = json.loads(command("train", *words).stdout)
+        # The log has the same record.
+        assert read_log(tmp_path / "log")[-1] == found[algorithm]
+    names = [list(record) for record in found.values()]
+    assert all(each == names[0] for each in names)
+    assert names[0][: len(HEAD + RESOLVED)] == HEAD + RESOLVED
+    assert {record["n"] for record in found.values()} == {200}
+    assert found["sgd"]["gap"] is None
+    assert 0 <= found["osuna"]["gap"] < 1
+
+
+def test_the_readme_has_every_name_of_every_record():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    kinds = [kind for kind in vars(events).values() if dataclasses.is_dataclass(kind)]
+    names = {f.name.rstrip("_") for kind in kinds for f in dataclasses.fields(kind)}
+    hidden = {"stage", "done", "total", "unit", "configuration"}
+    missing = [name for name in {*names, *HEAD, *RESOLVED} - hidden if f"`{name}`" not in text]
+    assert sorted(missing) == []

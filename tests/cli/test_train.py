@@ -199,6 +199,41 @@ def test_gap_makes_k_idle_and_says_so(train, toy):
     assert " -k " not in trained.said.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    "words, notes",
+    [
+        ("sgd -g 3 -d 5 -r 1", "-g -d -r"),
+        ("sgd -t rbf -g 3 -d 5 -r 1 --components 8", "-d -r"),
+        ("sgd -t poly -g 3 -d 2 -r 1 -p 0.5 --components 8", "-p"),
+        ("randsvm -t linear -g 3", "-g"),
+        ("randsvm -n 0.2", "-n"),
+        ("osuna -s one-class -c 8 -p 1", "-c -p"),
+        ("osuna -c 8 -g 3", ""),
+    ],
+)
+def test_options_without_effect_are_said(command, toy, words, notes):
+    ended = command("train", *words.split(), toy, "m")
+    assert ended.returncode == 0
+    found = re.findall("^note: (\\S+) has no effect with -s", ended.stderr, re.M)
+    assert sorted(found) == sorted(notes.split())
+
+
+def test_crammer_singer_of_two_classes_is_said(command, toy):
+    ended = command("train", "sgd", "--multiclass", "crammer-singer", toy, "m")
+    assert "note: --multiclass crammer-singer has no effect with two classes\n" in ended.stderr
+
+
+@pytest.mark.parametrize("classes, asked", [(20, False), (21, True)])
+def test_many_numbers_as_classes_ask_for_a_regression(command, tmp_path, classes, asked):
+    """But not as many names."""
+    for prefix in ("", "n"):
+        rows = [f"{prefix}{i % classes} 1:{i}" for i in range(3 * classes)]
+        (tmp_path / "d").write_text("\n".join(rows))
+        ended = command("train", "sgd", "--epochs", 1, "d", "m")
+        assert ended.returncode == 0
+        assert ("was -s svr, a regression, meant?" in ended.stderr) == (asked and not prefix)
+
+
 def test_what_decided_the_bytes_stands_in_the_model(train, toy):
     facts = train(toy, "--gap", 0.1, "--max-iterations", 7, "--time-limit", "90s").facts
     assert "--gap 0.1 --max-iterations 7" in facts["configuration"]

@@ -96,6 +96,7 @@ LEGAL = {
     "blank lines": b"\n\r\n1 1:0.5 3:2\n \t\n\n-1 2:1\n\n\r\n",
     "a byte order mark": b"\xef\xbb\xbf1 1:0.5 3:2\n-1 2:1\n",
     "qid": b"1 qid:4 1:0.5 3:2\n-1 qid:04\t2:1\n",
+    "a qid of any size": b"1 qid:-1 1:0.5 3:2\n-1 qid:+" + b"9" * 99 + b" 2:1\n",
     "scientific notation": b"1 1:5e-1 3:.2E+01\n-1 2:1000.e-3\n",
     "plus signs and zeros": b"1 01:+0.500 00000000000003:2\n-1 2:+1.0e0\n",
 }
@@ -218,7 +219,8 @@ REFUSED = [
     (b"1 qid:3 qid:3\n", "1:9: expected qid: directly after the label, found 'qid:3'"),
     (b"1 qid:x 1:1\n", "1:3: expected qid:number, found 'qid:x'"),
     (b"1 qid: 1:1\n", "1:3: expected qid:number, found 'qid:'"),
-    (b"1 qid:-1 1:1\n", "1:3: expected qid:number, found 'qid:-1'"),
+    (b"1 qid:- 1:1\n", "1:3: expected qid:number, found 'qid:-'"),
+    (b"1 qid:--1 1:1\n", "1:3: expected qid:number, found 'qid:--1'"),
     (b"1 1:1\n 1:2\n", "2:2: expected a label, found '1:2'"),
     (b"qid:3 1:2\n", "1:1: expected a label, found 'qid:3'"),
     (b"1,2 1:2\n", "1:1: expected one label, found '1,2'"),

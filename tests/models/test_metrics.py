@@ -117,6 +117,27 @@ def test_of_a_regression(mean, pieces):
     assert count.squared_correlation == pytest.approx(np.corrcoef(y, f)[0, 1] ** 2, abs=1e-3)
 
 
+@pytest.mark.parametrize("mean", [1e9, -1e12])
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
+    """Their squares have no digits left for what they differ by."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=200)
+    f = y + rng.normal(size=200) / 4
+    far = counted(RegressionErrors(), y + mean, f + mean, pieces)
+    near = counted(RegressionErrors(), y, f, pieces)
+    # The targets themselves are rounded.
+    digits = 1e-15 * abs(mean)
+    assert far.determination == pytest.approx(near.determination, abs=digits)
+    assert far.squared_correlation == pytest.approx(near.squared_correlation, abs=digits)
+
+
+def test_targets_that_are_all_alike_have_none():
+    count = counted(RegressionErrors(), np.full(10, 0.1), np.arange(10.0), 3)
+    assert np.isnan(count.determination)
+    assert np.isnan(count.squared_correlation)
+
+
 def test_of_nothing_there_is_no_score():
     for count in (Accuracy(), ConfusionMatrix(2), RegressionErrors()):
         count.add(np.full(3, np.nan), np.zeros(3))

@@ -121,16 +121,42 @@ def test_libsvm_scores_our_models_as_we_do(made, train, predict, data):
     assert predict(path, model, "--scores").scores == pytest.approx(f, rel=1e-6, abs=1e-6)
 
 
-def test_features_that_training_never_saw_are_ignored_with_one_warning(files, train, predict):
+@pytest.mark.parametrize(
+    "words, note",
+    [
+        ("-t rbf -g 0.3", "3 values of 2 features that training never saw count in |x|^2"),
+        ("-t poly -g 0.3", "ignored 3 values of 2 features that training never saw"),
+        ("-t sigmoid -g 0.3", "ignored 3 values of 2 features that training never saw"),
+        ("-t linear", "ignored 3 values of 2 features that training never saw"),
+    ],
+)
+def test_features_that_training_never_saw_mean_what_they_mean_to_libsvm(
+    files, train, predict, words, note
+):
     text = ROWS.format("1", "2")
-    more = text.replace("2:0.5", "2:0.5 7:3").replace("2:-1", "2:-1 7:1 2000000000:5")
+    more = text.replace("2:0.5", "2:0.5 7:3").replace("2:-1", "2:-1 7:1 2000000:0.5")
     path, wider = files(a=text, b=more)
-    model = train(path, "-g", 0.3).model
+    model = train(path, *words.split()).model
+    expected, found = predict(path, model, "--scores"), predict(wider, model, "--scores")
+    y, rows = svmutil.svm_read_problem(str(wider))
+    libsvm = svmutil.svm_load_model(str(model))
+    _, _, values = svmutil.svm_predict(y, rows, libsvm, "-q")
+    assert found.scores == pytest.approx(np.ravel(values), rel=1e-6)
+    assert (found.lines == expected.lines) == ("rbf" not in words)
+    assert [
+        line.partition(", as")[0] for line in found.err.splitlines() if "never saw" in line
+    ] == [f"note: {note}"]
+    assert "never saw" not in expected.err
+
+
+def test_a_scaled_row_has_no_features_that_training_never_saw(files, train, predict):
+    """They have no scale: what is constant in training is 0."""
+    text = ROWS.format("1", "2")
+    path, wider = files(a=text, b=text.replace("2:0.5", "2:0.5 7:3"))
+    model = train(path, "-g", 0.3, "--scale", "minmax").model
     expected, found = predict(path, model, "--scores"), predict(wider, model, "--scores")
     assert found.lines == expected.lines
-    warnings = [line for line in found.err.splitlines() if "ignored" in line]
-    assert warnings == ["note: ignored 3 values of 2 features that training never saw"]
-    assert "ignored" not in expected.err
+    assert "note: ignored " in found.err
 
 
 def test_a_feature_that_training_saw_counts_though_no_support_vector_has_it(

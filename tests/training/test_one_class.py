@@ -89,6 +89,35 @@ def test_the_labels_of_the_training_rows_say_nothing(tmp_path):
     assert len({model.read_bytes().partition(b"# randsvm")[0] for model in bodies}) == 1
 
 
+LABELS = ["0.5", "spam", "?", "7", "1", "-1", "1e300"]
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
+def test_labels_may_be_anything_and_change_nothing(tmp_path, predict, algorithm):
+    """Where every other task refuses fractions, mixtures and rows without a label."""
+    X = np.random.default_rng(0).normal(size=(210, 2))
+    (tmp_path / "odd").write_text(oracle.svmlight_text(LABELS * 30, X))
+    (tmp_path / "even").write_text(oracle.svmlight_text([1] * 210, X))
+    words = ("-s", "one-class", "-q")
+    odd = learn(algorithm, tmp_path / "odd", tmp_path / "a.model", *words)
+    even = learn(algorithm, tmp_path / "even", tmp_path / "b.model", *words)
+    assert odd.body == even.body
+    predicted = predict(tmp_path / "odd", odd.model)
+    assert predicted.lines == predict(tmp_path / "even", even.model).lines
+    inside = np.array(predicted.lines) == "1"
+    label = np.array(LABELS * 30)
+    correct = np.count_nonzero(inside & (label == "1") | ~inside & (label == "-1"))
+    assert predicted.out.startswith(f"Accuracy = {correct / 1.8:g}% ({correct}/180)")
+
+
+def test_a_model_of_novelties_is_updated_with_any_labels(tmp_path):
+    X = np.random.default_rng(0).normal(size=(210, 2))
+    (tmp_path / "odd").write_text(oracle.svmlight_text(LABELS * 30, X))
+    old = learn("sgd", tmp_path / "odd", tmp_path / "m", "-s", "one-class")
+    learnt = learn("sgd", tmp_path / "odd", tmp_path / "m", "--update", old.model)
+    assert learnt.outcome["steps"] == 210
+
+
 def test_a_working_set_that_cannot_hold_nu_n_rows_is_raised(tmp_path):
     path = saved(tmp_path / "data", cloud(3000))
     learnt = learn(

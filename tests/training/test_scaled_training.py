@@ -101,6 +101,24 @@ def test_unit_rows_have_length_1(size):
     assert (scaled[3:5] == 0).all()
 
 
+def test_values_beyond_float32_become_its_largest():
+    largest = np.finfo(np.float32).max
+    X = sparse.csr_matrix(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
+    for shift in (np.zeros(2), None):
+        scaled = Scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
+        assert scaled.toarray().tolist() == [[largest, 2.0], [-largest, 1.0]]
+
+
+@pytest.mark.parametrize("name", ["minmax", "standard", "unit"])
+@pytest.mark.parametrize("words", [("randsvm", "-g", 1), ("randsvm", "-t", "linear"), ("sgd",)])
+def test_rows_far_outside_of_what_training_saw_have_finite_scores(tmp_path, predict, words, name):
+    y, X = oracle.two_gaussians(60)
+    oracle.write_svmlight(tmp_path / "d", y, X * 1e-6)
+    learnt = learn(words[0], tmp_path / "d", tmp_path / "m", *words[1:], "--scale", name)
+    (tmp_path / "far").write_text("1 1:3e38 2:3e38\n-1 1:-3e38 2:3e38\n")
+    assert np.isfinite(predict(tmp_path / "far", learnt.model, "--scores").scores).all()
+
+
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 def test_a_feature_that_never_changes_is_nothing(name, centred):
