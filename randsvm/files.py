@@ -1,19 +1,17 @@
 """Opens inputs and creates outputs; turns what the system says into our errors.
 
 Inputs are opened by their first bytes (plain, gzip, bzip2, xz, zstd). Outputs appear whole or
-not at all. Reading and writing a pipe hears signals while it waits. Knows no format.
+not at all. Knows no format.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import select
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
@@ -25,7 +23,7 @@ from randsvm.errors import (
     ParameterError,
     TransferError,
 )
-from randsvm.events import HEARTBEAT, check
+from randsvm.streams import is_ready, open_patiently
 
 STANDARD = "-"
 # The names that scripts use; replacing the file behind them would lose what else is printed.
@@ -94,93 +92,6 @@ def _standard_input() -> BinaryIO:
     if sys.stdin is None:  # the caller closed it (<&-)
         raise InputError("cannot read <stdin>: it is closed")
     return sys.stdin.buffer
-
-
-class PatientFile(io.FileIO):
-    """A file, pipe or terminal; whoever waits for it hears signals meanwhile.
-
-    FileIO would go on waiting after a signal whose handler raises nothing. What is written to a
-    terminal that has gone away is lost, and no error: SIGHUP says so as well.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._is_terminal = self.isatty()
-
-    def readinto(self, buffer: Any, /) -> int:
-        _wait_for(self.fileno(), select.POLLIN)
-        check()
-        return super().readinto(buffer)
-
-    def write(self, data: Any, /) -> int:
-        if stat.S_ISREG(os.fstat(self.fileno()).st_mode):
-            return super().write(data)
-        _wait_for(self.fileno(), select.POLLOUT)
-        # A pipe that has room takes so many bytes at once; for more the system would wait.
-        part = memoryview(data)[: select.PIPE_BUF]
-        try:
-            return super().write(part)
-        except OSError as error:
-            if self._is_terminal and error.errno == errno.EIO:
-                return len(part)
-            raise
-
-
-def make_standard_streams_patient() -> None:
-    """For the life of the process; with its own streams Python waits in calls of the system."""
-    if sys.stdin is not None:
-        reader = io.BufferedReader(PatientFile(sys.stdin.fileno(), "rb", closefd=False))
-        sys.stdin = io.TextIOWrapper(reader, sys.stdin.encoding, sys.stdin.errors)
-    for name in ("stdout", "stderr"):
-        if (old := getattr(sys, name)) is not None:
-            writer = io.BufferedWriter(PatientFile(old.fileno(), "wb", closefd=False))
-            new = io.TextIOWrapper(
-                writer,
-                old.encoding,
-                old.errors,
-                line_buffering=old.line_buffering,
-                write_through=old.write_through,
-            )
-            setattr(sys, name, new)
-
-
-def _wait_for(descriptor: int, event: int) -> None:
-    """Until it can be read or written without waiting; at once for what is no pipe."""
-    waited = 0.0
-    while not _is_ready(descriptor, event, HEARTBEAT):
-        waited += HEARTBEAT
-        check(waited)
-
-
-def _is_ready(descriptor: int, event: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, event)
-    return bool(poll.poll(1000 * seconds))
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """An opener that does not wait in a call of the system."""
-    waited = 0.0
-    while True:
-        try:
-            descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
-        except OSError as error:
-            # A FIFO has no reader yet. One without a writer is opened: `_wait_for` waits for it.
-            if error.errno != errno.ENXIO or not stat.S_ISFIFO(Path(path).stat().st_mode):
-                raise
-            time.sleep(HEARTBEAT)
-            waited += HEARTBEAT
-            check(waited)
-        else:
-            os.set_blocking(descriptor, True)
-            return descriptor
-
-
-def open_patiently(path: str | Path, mode: str) -> BinaryIO:
-    """Open for reading ("rb") or writing ("wb", "ab"); a FIFO when its other end is there."""
-
-    raw = PatientFile(str(Path(path)), mode, opener=_open_at_once)
-    return io.BufferedReader(raw) if mode == "rb" else io.BufferedWriter(raw)
 
 
 def _with_head(stream: Any) -> tuple[bytes, BinaryIO]:
@@ -258,7 +169,7 @@ def has_more(stream: BinaryIO, seconds: float) -> bool:
     """
     if not isinstance(stream, io.BufferedReader):
         return True
-    return _is_ready(stream.fileno(), select.POLLIN, seconds)
+    return is_ready(stream.fileno(), select.POLLIN, seconds)
 
 
 def read_whole(path: str) -> bytes:

@@ -20,7 +20,7 @@ ROWS = [
     {"svm"},
     {"data", "kernels"},
     {"parameters"},
-    {"events", "errors", "files", "arrays"},
+    {"events", "errors", "files", "streams", "arrays"},
     {""},  # the package itself: its version
 ]
 RANK = {room: rank for rank, rooms in enumerate(ROWS) for room in rooms}

@@ -16,7 +16,7 @@ import click
 
 from randsvm.cli import signals
 from randsvm.errors import DataError, Interrupted, RandsvmError, TransferError
-from randsvm.files import make_standard_streams_patient
+from randsvm.streams import make_standard_streams_patient
 
 BUG = 70
 # The collector looks for garbage after so many new objects: with its default, 700, it goes through

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from randsvm.errors import OutputError, TransferError
-from randsvm.files import STANDARD, check_kind, check_output, open_patiently
+from randsvm.files import STANDARD, check_kind, check_output
+from randsvm.streams import open_patiently
 
 # Every line of a log begins like this.
 BEGINNING = b'{"event": "'

@@ -42,14 +42,6 @@ class Limits:
     def __post_init__(self) -> None:
         check_bounds(self)
 
-    def check(self, certified: bool) -> None:
-        """certified: whether the training has a gap."""
-        require(
-            self.require_gap is None or certified,
-            "--require-gap needs a certificate: randsvm, osuna or osuna-closest with a positive "
-            "semidefinite kernel",
-        )
-
 
 @dataclass(frozen=True)
 class Run:

@@ -63,3 +63,23 @@ def check_paths(data: str, model: str, job: Job) -> None:
     files.check_kind(model, "a model", lambda head: format_of(head) is not None)
     if job.resources.cache is not None:
         files.check_kind(job.resources.cache, "a cache", is_cache)
+
+
+def check_gap(job: Job, params: Params | SgdParams) -> None:
+    """Raise ParameterError where --require-gap asks for what there is not."""
+    certified = isinstance(params, Params) and params.positive_semidefinite
+    if job.limits.require_gap is not None and not certified:
+        raise ParameterError(
+            "--require-gap needs a certificate: randsvm, osuna or osuna-closest with a positive "
+            "semidefinite kernel"
+        )
+
+
+def lack_of_gap(job: Job, gap: float, model: str) -> str | None:
+    """Why a model with that gap must not be written; None: it may."""
+    required = job.limits.require_gap
+    # nan is no gap.
+    if required is None or gap <= required:
+        return None
+    name = files.display_output(model)
+    return f"gap {gap:.3g} is above {required:g} (--require-gap): {name} is left as it was"

@@ -16,7 +16,7 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
 from randsvm.training.clock import Clock
-from randsvm.training.job import Job, check_paths
+from randsvm.training.job import Job, check_gap, check_paths
 from randsvm.training.stream import Stream
 
 
@@ -24,7 +24,7 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
     """Teach the model params.update the rows of `data`; write it to `model`."""
     clock = Clock(job.limits.time_limit, watch)
     check_paths(data, model, job)
-    job.limits.check(certified=False)
+    check_gap(job, params)
     if job.search.wanted or job.run.scale:
         raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
     with listening(clock):

@@ -10,21 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from math import nan
 from typing import Generic
 
 import numpy as np
 
-from randsvm import __version__, files
+from randsvm import __version__
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.errors import GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import command_line, idle
-from randsvm.parameters.svm import Params
 from randsvm.training import grid_search, platt
 from randsvm.training.clock import Clock
-from randsvm.training.job import Job, P, check_paths
+from randsvm.training.job import Job, P, check_gap, check_paths, lack_of_gap
 from randsvm.training.kind import Ending, Outcome, Outline, Training
 from randsvm.training.subject import Subject
 
@@ -51,7 +51,7 @@ def train(
     job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
     begin, params = prepare(params)
-    job.limits.check(isinstance(params, Params) and params.positive_semidefinite)
+    check_gap(job, params)
     options = ParseOptions(
         labels="number" if params.task == "svr" else "class",
         any_label=params.task == "one-class",
@@ -218,17 +218,9 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         return self.learning.outcome(Ending(self.path, best, stopped, self.clock.seconds))
 
     def lacks(self, outcome: Outcome) -> str | None:
-        required = self.training.job.limits.require_gap
-        if required is None:
-            return None
-        assert isinstance(outcome, Trained), "limits.check() comes first"
-        # nan fails.
-        if outcome.gap <= required:
-            return None
-        return (
-            f"gap {outcome.gap:.3g} is above {required:g} (--require-gap): "
-            f"{files.display_output(self.path)} is left as it was"
-        )
+        # Without a certificate none is required: see check_gap.
+        gap = outcome.gap if isinstance(outcome, Trained) else nan
+        return lack_of_gap(self.training.job, gap, self.path)
 
     def write(self, outcome: Outcome) -> None:
         subject, job = self.training.subject, self.training.job

@@ -19,7 +19,7 @@ from learning import OLD_MODEL, SLOWNESS, board, gaussians, read_log
 
 from randsvm import __version__, events
 from randsvm.cli.log import Log
-from randsvm.files import PatientFile
+from randsvm.streams import PatientFile
 
 # One round of these leaves a gap.
 ROUGH = ("osuna", "-g", 5, "--working-set", 100, "--max-iterations", 1)

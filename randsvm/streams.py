@@ -1,0 +1,106 @@
+"""Streams whose readers and writers hear signals while they wait. Knows no format and no error.
+
+A call of the system would go on waiting after a signal whose handler raises nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import select
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from randsvm.events import HEARTBEAT, check
+
+
+class PatientFile(io.FileIO):
+    """A file, pipe or terminal; whoever waits for it hears signals meanwhile.
+
+    FileIO would go on waiting after a signal whose handler raises nothing. What is written to a
+    terminal that has gone away is lost, and no error: SIGHUP says so as well.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._is_terminal = self.isatty()
+
+    def readinto(self, buffer: Any, /) -> int:
+        _wait_for(self.fileno(), select.POLLIN)
+        check()
+        return super().readinto(buffer)
+
+    def write(self, data: Any, /) -> int:
+        if stat.S_ISREG(os.fstat(self.fileno()).st_mode):
+            return super().write(data)
+        _wait_for(self.fileno(), select.POLLOUT)
+        # A pipe that has room takes so many bytes at once; for more the system would wait.
+        part = memoryview(data)[: select.PIPE_BUF]
+        try:
+            return super().write(part)
+        except OSError as error:
+            if self._is_terminal and error.errno == errno.EIO:
+                return len(part)
+            raise
+
+
+def make_standard_streams_patient() -> None:
+    """For the life of the process; with its own streams Python waits in calls of the system."""
+    if sys.stdin is not None:
+        reader = io.BufferedReader(PatientFile(sys.stdin.fileno(), "rb", closefd=False))
+        sys.stdin = io.TextIOWrapper(reader, sys.stdin.encoding, sys.stdin.errors)
+    for name in ("stdout", "stderr"):
+        if (old := getattr(sys, name)) is not None:
+            writer = io.BufferedWriter(PatientFile(old.fileno(), "wb", closefd=False))
+            new = io.TextIOWrapper(
+                writer,
+                old.encoding,
+                old.errors,
+                line_buffering=old.line_buffering,
+                write_through=old.write_through,
+            )
+            setattr(sys, name, new)
+
+
+def _wait_for(descriptor: int, event: int) -> None:
+    """Until it can be read or written without waiting; at once for what is no pipe."""
+    waited = 0.0
+    while not is_ready(descriptor, event, HEARTBEAT):
+        waited += HEARTBEAT
+        check(waited)
+
+
+def is_ready(descriptor: int, event: int, seconds: float) -> bool:
+    """Whether it can be read (POLLIN) or written (POLLOUT) within that time."""
+    poll = select.poll()
+    poll.register(descriptor, event)
+    return bool(poll.poll(1000 * seconds))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """An opener that does not wait in a call of the system."""
+    waited = 0.0
+    while True:
+        try:
+            descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            # A FIFO has no reader yet. One without a writer is opened: `_wait_for` waits for it.
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(Path(path).stat().st_mode):
+                raise
+            time.sleep(HEARTBEAT)
+            waited += HEARTBEAT
+            check(waited)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
+
+
+def open_patiently(path: str | Path, mode: str) -> BinaryIO:
+    """Open for reading ("rb") or writing ("wb", "ab"); a FIFO when its other end is there."""
+
+    raw = PatientFile(str(Path(path)), mode, opener=_open_at_once)
+    return io.BufferedReader(raw) if mode == "rb" else io.BufferedWriter(raw)
