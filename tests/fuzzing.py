@@ -1,4 +1,4 @@
-"""Made and damaged files for the three readers, and what must hold of every one of them.
+"""Made and damaged files for the readers, and what must hold of every one of them.
 
 A case is a file's bytes and ends in a result that an independent reader confirms or in one line of
 an error with exit code 65. Every choice comes from one random.Random: a seed repeats a case.
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import oracle
 import svmlight_reference as reference
+from fuzzing_commands import Lines, Logs
 from liblinear import liblinearutil
 from libsvm import svm, svmutil
 from running import run_train
@@ -360,19 +361,25 @@ class Caches:
             return [summary, arrays]
 
 
-# ---- all three ----------------------------------------------------------------------------------
+# ---- all of them --------------------------------------------------------------------------------
 
 
 class Fuzz:
-    """The three readers' cases, each by name: make(chance) -> bytes, check(bytes, chance) -> how
+    """The readers' cases, each by name: make(chance) -> bytes, check(bytes, chance) -> how
     it ended (accepted, refused, rebuilt). A wrong end is an AssertionError or what was raised."""
 
     def __init__(self, folder: Path) -> None:
         models, caches = Models(valid_models(folder), folder / "file"), Caches(folder)
+        places = folder / "logs", folder / "lines"
+        for place in places:
+            place.mkdir()
+        logs, lines = Logs(places[0], damaged), Lines(places[1])
         self.readers: dict[str, tuple[Callable[[random.Random], bytes], Check]] = {
             "text": (make_text, check_text),
             "model": (models.make, models.check),
             "cache": (caches.make, caches.check),
+            "log": (logs.make, logs.check),
+            "line": (lines.make, lines.check),
         }
 
     def one(self, reader: str, chance: random.Random) -> str:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-CASES = {"text": 400, "model": 300, "cache": 40}
+CASES = {"text": 400, "model": 300, "cache": 40, "log": 200, "line": 100}
 
 
 @pytest.fixture(scope="module")

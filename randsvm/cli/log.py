@@ -84,6 +84,7 @@ def tried(log: str) -> tuple[dict[str, Any], ...]:
     lines = []
     with contextlib.suppress(OSError):
         for line in path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError):
+            # A thousand brackets are deeper than Python goes.
+            with contextlib.suppress(ValueError, RecursionError):
                 lines.append(json.loads(line))
     return tuple(one for one in lines if isinstance(one, dict) and one.get("event") == "tried")

@@ -144,6 +144,14 @@ def test_a_run_that_does_not_begin_leaves_the_old_log(command, tmp_path, words):
     assert (tmp_path / "log").read_text() == line
 
 
+def test_a_search_does_not_stumble_over_what_a_log_holds(command, tmp_path):
+    """Brackets deeper than Python goes."""
+    gaussians(50).save(tmp_path / "data")
+    (tmp_path / "log").write_text('{"event": "notice"}\n' + "[" * 200_000 + "\n")
+    ended = command("train", "osuna", "-q", "-v", 2, "--log", "log", "data", "m")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 # ---- the summary ----------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from randsvm.errors import Interrupted
 from randsvm.models.load import load
 
 SECONDS = 2.0 * SLOWNESS
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Thousands of short rounds, and few rounds of seconds in LIBSVM.
 SHORT = ("osuna", "-g", 5, "--working-set", 400, "--swap", 1)
@@ -55,6 +55,14 @@ class Killed(NamedTuple):
     @property
     def model(self) -> Path:
         return self.folder / "m"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hangups_are_heard() -> Iterator[None]:
+    """By the processes begun here, though these tests may run under nohup."""
+    old = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, old)
 
 
 def start(folder: Path, *words: object) -> subprocess.Popen[str]:
@@ -105,7 +113,7 @@ def names(folder: Path) -> set[str]:
 @pytest.mark.parametrize("kill", range(4))
 def test_killed_at_a_random_moment(tmp_path, data, path, words, kill):
     chance = random.Random(f"{words[0]} {kill}")
-    number = SIGNALS[kill % 2]
+    number = SIGNALS[kill % 3]
     process = start(tmp_path, *words, "--log", "log", path, "m")
     time.sleep(chance.uniform(0.3, 2.5) * SLOWNESS)
     killed = end(process, tmp_path, number)
@@ -330,7 +338,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 @pytest.mark.parametrize("kill", range(6))
 def test_killed_while_it_starts(tmp_path, path, kill):
     """While libraries are imported and threads started."""
-    number = SIGNALS[kill % 2]
+    number = SIGNALS[kill % 3]
     process = start(tmp_path, "osuna", "-c", 100, path, "m")
     time.sleep(random.Random(kill).uniform(0.05, 1) * SLOWNESS)
     killed = end(process, tmp_path, number)

@@ -1,0 +1,155 @@
+"""Damaged logs and made command lines, for fuzzing.py: what a command does before it learns."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import oracle
+from running import run_train
+
+from randsvm.cli import train as training
+from randsvm.cli.log import Log, tried
+from randsvm.errors import OutputError, RandsvmError
+from randsvm.models.load import load
+from randsvm.parameters.run import Search
+from randsvm.parameters.svm import Params
+from randsvm.training.grid_search import Candidate, _Results
+
+Damage = Callable[[bytes, random.Random], bytes]
+
+
+def rows(folder: Path) -> None:
+    """Small sets of every kind, and a file that nobody may replace."""
+    y, X = oracle.two_gaussians(24, d=3)
+    oracle.write_svmlight(folder / "data", y, X)
+    oracle.write_svmlight(folder / "targets", X[:, 0] * 1.5, X)
+    (folder / "words").write_text(oracle.svmlight_text(["a", "b", "c"] * 8, X))
+    (folder / "bad").write_text("1 1:x\n")
+    (folder / "precious").write_text("+1 1:2\n")
+
+
+# ---- logs ---------------------------------------------------------------------------------------
+
+
+class Logs:
+    """Checks of damaged logs: what is taken from one has numbers; a line that is added is whole."""
+
+    def __init__(self, folder: Path, damage: Damage) -> None:
+        self.damage = damage
+        rows(folder)
+        self.path = folder / "damaged.jsonl"
+        search = ("-v", 2, "-c", "1,2", "-g", 0.5, "--log", self.path)
+        with contextlib.redirect_stdout(io.StringIO()):
+            run_train("osuna", "-q", *search, folder / "data", folder / "m")
+        self.valid = self.path.read_bytes()
+        found = tried(str(self.path))
+        self.digest = found[0]["digest"]
+        self.candidates = [
+            Candidate(one["values"], Params(), one["configuration"]) for one in found
+        ]
+
+    def make(self, chance: random.Random) -> bytes:
+        return self.damage(self.valid, chance)
+
+    def check(self, content: bytes, chance: random.Random) -> str:
+        self.path.write_bytes(content)
+        results = _Results(self.candidates, self.digest)
+        results.resume(Search(folds=2, tried=tried(str(self.path))))
+        for one in results.tried.values():
+            assert all(isinstance(score, float | int) for score in [*one.scores, one.score])
+        results.best_first(1)
+        log = Log(str(self.path))
+        try:
+            log.check()
+        except OutputError as error:
+            assert error.exit_code == 73
+            assert "\n" not in str(error)
+            assert self.path.read_bytes() == content
+            return "refused"
+        log.write('{"event": "notice", "text": "more"}\n')
+        log.close()
+        whole = self.path.read_bytes()
+        assert whole.startswith(content)
+        assert json.loads(whole.split(b"\n")[-2]) == {"event": "notice", "text": "more"}
+        return "accepted"
+
+
+# ---- command lines ------------------------------------------------------------------------------
+
+VALUES = (
+    "0", "1", "-1", "2", "3", "7", "0.5", "0.99", "1e-3", "1e-300", "1e300", "1e309", "nan", "inf",
+    "", "x", "1,2", "0.1,0.9", ",", "auto", "balanced", "none", "rbf", "linear", "poly", "sigmoid",
+    "svr", "one-class", "svc", "16M", "1G", "1s", "90m", "standard", "minmax", "unit", "hinge",
+    "log", "ovr", "crammer-singer", "json", "a", "b", "old", "precious", "missing", "new", ".", "-",
+    "no/such", "data", "18446744073709551616", "9" * 400, "\u00e9", "--", "-c",
+)  # fmt: skip
+SETS = (*["data"] * 9, "targets", "words", "bad", "missing", ".", "precious")
+MODELS = (*["new", "old"] * 6, "precious", "data", ".", "no/such", "/dev/null")
+ENDS = {2, 65, 66, 73, 75}
+
+
+class Lines:
+    """Checks of made command lines: a model that loads, or one line of an error and its code; and
+    no file is touched that is not theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        rows(folder)
+        run_train("osuna", "-q", folder / "data", folder / "old")
+        self.kept = {
+            path.name: path.read_bytes() for path in folder.iterdir() if path.name != "old"
+        }
+        self.old = (folder / "old").read_bytes()
+        names = training.train.commands
+        self.options = {name: names[name].params for name in names}
+
+    def make(self, chance: random.Random) -> bytes:
+        algorithm = chance.choice(list(self.options))
+        words = [algorithm, "-q", "--time-limit", "2s"]
+        named = [one for one in self.options[algorithm] if isinstance(one, click.Option)]
+        for option in chance.sample(named, chance.randrange(5)):
+            words.append(chance.choice(option.opts))
+            count = 0 if option.is_flag else option.nargs
+            words += [self._value(option.type, chance) for _ in range(count)]
+        words += [chance.choice(SETS), chance.choice(MODELS)]
+        return "\0".join(words).encode()
+
+    def _value(self, kind: click.ParamType, chance: random.Random) -> str:
+        """Often one that the option takes."""
+        if chance.random() < 0.3:
+            return chance.choice(VALUES)
+        words = getattr(kind, "choices", None) or getattr(kind, "words", None)
+        return chance.choice([*filter(None, words)] if words else ("1", "2", "0.5", "1,2", "20M"))
+
+    def check(self, content: bytes, chance: random.Random) -> str:
+        words, here = content.decode().split("\0"), Path.cwd()
+        os.chdir(self.folder)
+        try:
+            (self.folder / "old").write_bytes(self.old)
+            with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+                run_train(*words)
+            if words[-1] in ("new", "old") and "--help" not in words:
+                load(words[-1])
+            return "accepted"
+        except (RandsvmError, click.ClickException) as error:
+            assert error.exit_code in ENDS, error
+            text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            assert text
+            assert "\n" not in text.strip() or isinstance(error, click.NoSuchOption), text
+            return "refused"
+        finally:
+            os.chdir(here)
+            assert {name: (self.folder / name).read_bytes() for name in self.kept} == self.kept
+            self._clean()
+
+    def _clean(self) -> None:
+        for path in self.folder.iterdir():
+            if path.name not in {*self.kept, "old"} and path.is_file():
+                path.unlink()
