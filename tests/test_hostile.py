@@ -27,6 +27,7 @@ from running import run_predict, run_train
 
 import randsvm
 from randsvm.data import svmlight
+from randsvm.data.labels import LabelTable
 from randsvm.errors import DataError, ModelError, RandsvmError
 from randsvm.models import header
 from randsvm.models.load import load
@@ -115,7 +116,7 @@ def test_a_token_of_a_million_characters_is_read_or_refused_at_once(token):
     text = before + filling * LONG + behind + b"\n"
     try:
         block = svmlight.parse(text, name="data", labels="class")
-        svmlight.LabelTable("data").classes(block)
+        LabelTable("data").classes(block)
     except DataError as error:
         assert problem and str(error).startswith(f"data:{problem}"), error
         assert len(str(error)) < 200
