@@ -41,6 +41,16 @@ class Plain:
         eta = steps.eta0 / (1 + steps.lambda_ * steps.eta0 * self.t)
         return eta * max(0.0, 1 - self.t / steps.horizon) if steps.horizon else eta
 
+    def bias_rate(self):
+        """b has steps of its own: what they are beside those of the weights."""
+        steps = self.steps
+        if steps.fixed_rate or steps.bias_lambda is None:
+            return steps.bias_rate
+        own, theirs = (
+            1 + rate * steps.eta0 * self.t for rate in (steps.bias_lambda, steps.lambda_)
+        )
+        return steps.bias_rate * theirs / own
+
     def learn(self, x, label):
         """label: the class number, or a regression's y."""
         steps, f = self.steps, x @ self.w + self.b
@@ -73,7 +83,7 @@ class Plain:
         q = |x|^2 + bias rate is how far f moves for a change of 1."""
         if self.steps.loss != "squared-hinge":
             return 1.0
-        return 1 + 2 * eta * (np.dot(x, x) + self.steps.bias_rate)
+        return 1 + 2 * eta * (np.dot(x, x) + self.bias_rate())
 
     def tube(self, z):
         """dL/df of max(0, |z| - epsilon), z = y - f."""
@@ -85,12 +95,12 @@ class Plain:
         """Down the gradient, given as that of f; then the origin, as a row of zeros of y = -1."""
         steps = self.steps
         self.w = self.w * (1 - eta * steps.lambda_) - eta * np.outer(x, gradient)
-        self.b = self.b - eta * steps.bias_rate * gradient
+        self.b = self.b - eta * self.bias_rate() * gradient
         if steps.origin:
             z = -self.b[0]
             self.losses += steps.origin * loss(steps.loss, z)
             step = steps.origin * slope(steps.loss, z) / self.held_back(0, eta * steps.origin)
-            self.b = self.b + eta * steps.bias_rate * step
+            self.b = self.b + eta * self.bias_rate() * step
         self.iterates.append((self.w, self.b))
 
     def mean(self):

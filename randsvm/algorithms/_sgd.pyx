@@ -74,7 +74,7 @@ cdef inline void add(double step, const float* x, double* v, Py_ssize_t n) noexc
 cdef struct Options:
     int kind                # of loss
     bint crammer_singer
-    double epsilon, lambda_, eta0, bias_rate, horizon, fixed_rate
+    double epsilon, lambda_, eta0, bias_rate, bias_lambda, horizon, fixed_rate
 
 
 cdef struct Row:
@@ -127,6 +127,13 @@ cdef inline double rate(const Options *how, double t) noexcept nogil:
     return eta
 
 
+cdef inline double bias_rate_at(const Options *how, double t) noexcept nogil:
+    """How far b moves for a weight's 1 at step t: its own step size has fallen by bias_lambda."""
+    if how.fixed_rate > 0:
+        return how.bias_rate
+    return how.bias_rate * (1 + how.lambda_ * how.eta0 * t) / (1 + how.bias_lambda * how.eta0 * t)
+
+
 cdef inline void shrink(Model *model, double eta_lambda, Py_ssize_t d) noexcept nogil:
     """Regularisation: w *= 1 - eta lambda."""
     cdef Py_ssize_t i
@@ -175,11 +182,13 @@ cdef inline bint crammer_singer(
     return True
 
 
-cdef inline double held_back(const Options *how, const Row *row, double eta) noexcept nogil:
+cdef inline double held_back(
+    const Options *how, const Row *row, double eta, double bias_rate,
+) noexcept nogil:
     """What divides a step on the squared hinge, so that it is implicit: 1 + 2 eta weight q, where
     q = |x|^2 + bias rate is how far f moves for a change of 1."""
     cdef Py_ssize_t at
-    cdef double q = how.bias_rate
+    cdef double q = bias_rate
     if how.kind != SQUARED_HINGE:
         return 1
     for at in range(row.length):
@@ -188,12 +197,12 @@ cdef inline double held_back(const Options *how, const Row *row, double eta) noe
 
 
 cdef inline bint one_vs_rest(
-    const Options *how, const Row *row, double eta, Py_ssize_t K, const double *f, double *change,
-    double *losses, double *mistakes,
+    const Options *how, const Row *row, double eta, double bias_rate, Py_ssize_t K, const double *f,
+    double *change, double *losses, double *mistakes,
 ) noexcept nogil:
     """The sum of L(z_k), z_k = f[k] for the row's class and -f[k] for all others."""
     cdef Py_ssize_t k, predicted = 0
-    cdef double sign, z, divisor = held_back(how, row, eta)
+    cdef double sign, z, divisor = held_back(how, row, eta, bias_rate)
     cdef bint moved = False
     for k in range(K):
         sign = 1 if row.right == k else -1
@@ -256,7 +265,8 @@ def steps(
     const int[::1] classes, const double[::1] targets,
     const int[::1] order, const double[::1] weights,
     int kind, bint crammer_singer_loss, double epsilon, double origin,
-    double lambda_, double eta0, double bias_rate, double horizon, double fixed_rate,
+    double lambda_, double eta0, double bias_rate, double bias_lambda, double horizon,
+    double fixed_rate,
     double[:, ::1] v, double[::1] b, double[:, ::1] A, double[::1] b_sum,
     double[::1] f, double[::1] change, double[::1] state,
 ):
@@ -271,17 +281,19 @@ def steps(
     throw w further than it was off.
     origin: the weight, for each row, of a further row of zeros with y = -1.
     Step t has the size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or
-    fixed_rate where that is positive; b moves bias_rate times as far. A (d, K), or (0, K)
+    fixed_rate where that is positive. b has steps of its own: bias_rate times as far, falling by
+    bias_lambda instead of lambda. A (d, K), or (0, K)
     where no mean is wanted. f, change : (K,) room to work in. state: see above; LOSS and ERRORS
     add up what each row's loss and mistake was before its step.
     """
     cdef Options how = Options(
-        kind, crammer_singer_loss, epsilon, lambda_, eta0, bias_rate, horizon, fixed_rate
+        kind, crammer_singer_loss, epsilon, lambda_, eta0, bias_rate, bias_lambda, horizon,
+        fixed_rate,
     )
     cdef Model model = Model(v.shape[1], &v[0, 0], &b[0], NULL, state[0], state[1])
     cdef Row row
     cdef Py_ssize_t i, k, number, K = v.shape[1]
-    cdef double m = state[2], t = state[3], losses = 0, mistakes = 0, eta, step
+    cdef double m = state[2], t = state[3], losses = 0, mistakes = 0, eta, b_rate, step
     cdef bint moved
     if A.shape[0] > 0:
         model.A = &A[0, 0]
@@ -299,6 +311,7 @@ def steps(
             decide(&row, &model, &f[0])
             t += 1
             eta = rate(&how, t)
+            b_rate = bias_rate_at(&how, t)
             shrink(&model, eta * lambda_, v.shape[0])
             if kind == REGRESSION:
                 moved = regression(&how, &row, eta, &f[0], &change[0], &losses)
@@ -306,16 +319,17 @@ def steps(
                 moved = crammer_singer(
                     &how, &row, eta, K, &f[0], &change[0], &losses, &mistakes)
             else:
-                moved = one_vs_rest(&how, &row, eta, K, &f[0], &change[0], &losses, &mistakes)
+                moved = one_vs_rest(
+                    &how, &row, eta, b_rate, K, &f[0], &change[0], &losses, &mistakes)
             if moved:
-                move(&row, &model, bias_rate, &change[0])
+                move(&row, &model, b_rate, &change[0])
 
             if origin > 0:
                 losses += origin * loss_of(kind, -b[0])
                 step = pull_of(kind, -b[0])
                 if kind == SQUARED_HINGE:
-                    step /= 1 + 2 * eta * origin * bias_rate
-                b[0] -= eta * bias_rate * origin * step
+                    step /= 1 + 2 * eta * origin * b_rate
+                b[0] -= eta * b_rate * origin * step
             if model.A != NULL:
                 model.sigma += model.s
                 m += 1

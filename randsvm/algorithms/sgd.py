@@ -19,7 +19,7 @@ import numpy as np
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
 from randsvm.data.batches import Batch, shuffled
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
@@ -34,7 +34,8 @@ SAMPLE = 2000
 
 @dataclass(frozen=True)
 class Steps:
-    """How steps are made. lambda_, eta0: see above. bias_rate: how far b moves for a weight's 1.
+    """How steps are made. lambda_, eta0: see above. bias_rate: how far b moves for a weight's 1;
+    bias_lambda: its steps fall by 1 / (1 + bias_lambda eta0 t); None: as those of the weights.
 
     horizon: steps T until the step size is 0; 0: it only falls by t. fixed_rate: this step size
     always; 0: none. weights : (classes,) float64, how much a row of a class counts. epsilon: half
@@ -50,6 +51,7 @@ class Steps:
     crammer_singer: bool = False
     epsilon: float | None = None
     origin: float = 0.0
+    bias_lambda: float | None = None
     averages: bool = False
     horizon: float = 0.0
     fixed_rate: float = 0.0
@@ -69,6 +71,20 @@ class Progressive:
     rows: int
     loss: float
     errors: float
+
+
+@dataclass(frozen=True)
+class Running:
+    """What a learner needs to go on as if it had never ended; see _sgd.pyx. v : (d, K), b : (K,),
+    A : (d, K), or (0, K) without a mean, b_sum : (K,)."""
+
+    s: float
+    sigma: float
+    m: float
+    v: np.ndarray
+    b: np.ndarray
+    A: np.ndarray
+    b_sum: np.ndarray
 
 
 @dataclass
@@ -94,11 +110,12 @@ class Learner:
         self._since = 0
 
     @staticmethod
-    def new(steps: Steps, d: int) -> Learner:
-        """All weights zero: one column for two classes, else one for each."""
+    def new(steps: Steps, d: int, b: np.ndarray | None = None) -> Learner:
+        """All weights zero: one column for two classes, else one for each. b : (K,), where to
+        begin; None: at zero."""
         classes = len(steps.weights)
         K = 1 if classes <= 2 and not steps.crammer_singer else classes
-        return Learner(steps, np.zeros((d, K)), np.zeros(K))
+        return Learner(steps, np.zeros((d, K)), np.zeros(K) if b is None else b.copy())
 
     @property
     def t(self) -> float:
@@ -109,13 +126,29 @@ class Learner:
         """Go on after t steps of an earlier run."""
         self.state[_sgd.T] = t
 
+    def resume(self, running: Running) -> None:
+        """Go on from the weights on their way of an earlier run, and with its mean if this one
+        takes a mean and it had one."""
+        self.v, self.b = running.v.copy(), running.b.copy()
+        self.state[_sgd.S] = running.s
+        if self.steps.averages and running.m:
+            self.A, self.b_sum = running.A.copy(), running.b_sum.copy()
+            self.state[[_sgd.SIGMA, _sgd.M]] = running.sigma, running.m
+
+    @property
+    def running(self) -> Running:
+        s, sigma, m = self.state[[_sgd.S, _sgd.SIGMA, _sgd.M]].tolist()
+        return Running(s, sigma, m, self.v, self.b, self.A, self.b_sum)
+
     def learn(self, batch: Batch) -> None:
         """One step for each row."""
         steps, K = self.steps, self.v.shape[1]
+        bias_lambda = steps.lambda_ if steps.bias_lambda is None else steps.bias_lambda
         _sgd.steps(
             batch.starts, batch.columns, batch.values, batch.classes, batch.targets, batch.order,
             steps.weights, steps.kind, steps.crammer_singer, steps.epsilon or 0.0, steps.origin,
-            steps.lambda_, steps.eta0, steps.bias_rate, steps.horizon, steps.fixed_rate,
+            steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
+            steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
         self.learnt += len(batch.order)
@@ -193,11 +226,24 @@ def from_points(points: Points, rng: Draws) -> Pass:
     return batches
 
 
-def mean_squared_norm(D: Dataset) -> float:
-    """R2: the mean of |x|^2 over D (over a sample where rows are computed), 1 where that is 0."""
+def squares(D: Dataset) -> tuple[float, float]:
+    """R2, the mean of |x|^2 over D (over a sample where rows are computed), 1 where that is 0; and
+    |mean of x|^2, how far from zero the rows lie, 0 for sparse ones, most of whose values are zero.
+    """
     if D.mapping is not None and D.n > SAMPLE:
-        return mean_squared_norm(D.only(D.mask(D.sample(Draw(0, 0), SAMPLE))))
-    sums = D.map(
-        lambda shard: sum(float(squared_norms(chunk.X).sum()) for chunk in D.chunks(shard))
-    )
-    return sum(sums) / D.n or 1.0
+        return squares(D.only(D.mask(D.sample(Draw(0, 0), SAMPLE))))
+
+    def of(shard: Shard) -> tuple[float, np.ndarray]:
+        norms, total = 0.0, np.zeros(d)
+        for chunk in D.chunks(shard):
+            norms += float(squared_norms(chunk.X).sum())
+            if d:
+                total += np.ones(chunk.X.shape[0]) @ chunk.X
+        return norms, total
+
+    d = D.d if D.nnz > D.n * D.d / 2 else 0
+    norms, total = 0.0, np.zeros(d)
+    for part, part_total in D.map(of):
+        norms += part
+        total += part_total
+    return norms / D.n or 1.0, float(np.square(total / D.n).sum())

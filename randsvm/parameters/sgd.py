@@ -36,8 +36,9 @@ class SgdParams:
     """
 
     # Fewer rows need more passes: with 10 to 30 of them the objective ends within 1% of the optimum
-    # (measured on 4,000 to 500,000 rows of text at C = 1).
-    EPOCHS, MOST_EPOCHS, MANY_ROWS = 10, 30, 200_000
+    # (measured on 4,000 to 500,000 rows of text at C = 1). Small sets, where steps cost next to
+    # nothing, get more for features on large scales and for rare classes.
+    EPOCHS, MOST_EPOCHS, MANY_ROWS, FEW_STEPS = 10, 100, 200_000, 300_000
     COMPONENTS = 1024
     # Most epochs that --epochs auto tries, and the rows of its two small sets.
     AUTO_EPOCHS = 50
@@ -183,7 +184,7 @@ class SgdParams:
 
     def resolved(self, n: int) -> SgdParams:
         """What was left open filled in for n rows."""
-        passes = math.ceil(self.EPOCHS * (self.MANY_ROWS / n) ** 0.25)
+        passes = max(self.EPOCHS * (self.MANY_ROWS / n) ** 0.25, self.FEW_STEPS / n)
         mapped = self.kernel != "linear" and self.components is None
         return replace(
             self,
@@ -191,7 +192,7 @@ class SgdParams:
             C=1.0 if self.C is None and self.lambda_ is None else self.C,
             loss=self.loss or (None if self.task == "svr" else "hinge"),
             multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
-            epochs=self.epochs or min(max(passes, self.EPOCHS), self.MOST_EPOCHS),
+            epochs=self.epochs or min(max(math.ceil(passes), self.EPOCHS), self.MOST_EPOCHS),
         )
 
     def uses(self, name: str) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, Steps
 from randsvm.data.dataset import Dataset
-from randsvm.data.sampling import Draws, Permuter
+from randsvm.data.sampling import Draw, Draws, Permuter
+from randsvm.errors import ParameterError
 from randsvm.events import Epoch, Learnt, Notice, tell
 from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.sgd import SgdParams
@@ -32,6 +33,8 @@ HELD_OUT = "the loss of the held-out rows stopped falling"
 
 # --epochs auto gives up when so many epochs in a row were no better.
 PATIENCE = 5
+# --early-stopping leaves so many rows to learn from.
+LEAST_ROWS = 2
 # A closing evaluation takes about as long as a pass that only adds up |x|^2, times this.
 EVALUATION = 3.0
 
@@ -40,7 +43,8 @@ class LinearLearning(Learning[Learnt]):
     """Learning from the rows of D; with held-out rows the best answer is kept.
 
     D: all rows, with the features that the weights are of. objective: of these rows. until: the
-    moment when the time for learning and evaluation is over.
+    moment when the time for learning and evaluation is over. offset: which part of the mean of
+    |x|^2 is that of the features' means.
     """
 
     def __init__(
@@ -58,11 +62,13 @@ class LinearLearning(Learning[Learnt]):
         self.params = params
         self.clock = clock
         began = time.perf_counter()
-        R2 = sgd.mean_squared_norm(D)
+        R2, offset = sgd.squares(D)
+        self.offset = offset / R2
         self.until = until - EVALUATION * (time.perf_counter() - began)
-        self.steps = _steps(params, params.scales(D.n)[1], R2, objective)
+        self.start, spread = _start(D, objective)
+        self.steps = _steps(params, D.n, R2, spread, objective)
         self.rng = Draws(training.job.run.seed)
-        self.learner = Learner.new(self.steps, D.d)
+        self.learner = Learner.new(self.steps, D.d, self.start)
         self.seconds = 0.0
         self.last: Progressive | None = None
         self.held_out = HeldOut(None, objective)
@@ -83,10 +89,11 @@ class LinearLearning(Learning[Learnt]):
         self.held_out = HeldOut(held, self.objective)
         epochs = self.params.epochs
         if epochs == "auto":
-            epochs = best_epochs(self.D, self.steps, self.objective, self.rng)
+            epochs = best_epochs(self.D, self.steps, self.objective, self.start, self.rng)
         assert isinstance(epochs, int)
         horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
-        self.learner = Learner.new(replace(self.steps, horizon=horizon), self.D.d)
+        steps = replace(self.steps, horizon=horizon)
+        self.learner = Learner.new(steps, self.D.d, self.start)
         batches = sgd.from_dataset(rows, self.rng)
         self._begun = time.perf_counter()
         try:
@@ -94,9 +101,11 @@ class LinearLearning(Learning[Learnt]):
                 sgd.sgd(batches, rows.n, self.learner, epochs, self._stop, self._epoch)
         except TimeLimitError:
             self.reason = TIME_LIMIT
+        finally:
+            self._count()
 
     def _epoch(self, number: int, learner: Learner) -> None:
-        self.seconds += time.perf_counter() - self._begun
+        self._count()
         last = self.last = learner.progressive()
         held_out = self.held_out.loss_of(learner)
         tell(
@@ -110,6 +119,12 @@ class LinearLearning(Learning[Learnt]):
             )
         )
         self._begun = time.perf_counter()
+
+    def _count(self) -> None:
+        """The seconds since the last count were spent learning."""
+        now = time.perf_counter()
+        self.seconds += now - self._begun
+        self._begun = now
 
     def _stop(self, learner: Learner) -> bool:
         if self.held_out.risen:
@@ -192,7 +207,9 @@ class HeldOut:
         return loss
 
 
-def best_epochs(D: Dataset, steps: Steps, objective: Objective, rng: Draws) -> int:
+def best_epochs(
+    D: Dataset, steps: Steps, objective: Objective, start: np.ndarray | None, rng: Draws
+) -> int:
     """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
     lowest loss on another small set B."""
     draw = rng.next()
@@ -209,18 +226,31 @@ def best_epochs(D: Dataset, steps: Steps, objective: Objective, rng: Draws) -> i
     def stop(learner: Learner) -> bool:
         return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
 
-    learner, most = Learner.new(steps, D.d), SgdParams.AUTO_EPOCHS
+    learner, most = Learner.new(steps, D.d, start), SgdParams.AUTO_EPOCHS
     sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
     best = int(np.argmin(losses)) + 1
     tell(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
     return best
 
 
-def _steps(params: SgdParams, lambda_: float, R2: float, objective: Objective) -> Steps:
+def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
+    """Where b begins, (K,), None: at zero; and how far from there values of f are to be found."""
+    if not objective.regression:
+        return objective.best_constant, 1.0
+    y = D.points(D.sample(Draw(0, 0), sgd.SAMPLE)).y
+    median = np.median(y)
+    return np.array([median]), float(np.abs(y - median).mean()) or 1.0
+
+
+def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objective) -> Steps:
+    lambda_, eta0 = params.scales(n)[1], spread / (R2 * objective.pull)
     return Steps(
         lambda_=lambda_,
-        eta0=1 / (R2 * objective.pull),
+        eta0=eta0,
         bias_rate=BIAS_RATE * R2,
+        # b is not regularised: where lambda is large for these features, steps that suit the
+        # weights would end before b has got anywhere.
+        bias_lambda=min(lambda_, 1 / (n * eta0)),
         weights=objective.weights,
         loss=params.loss or "hinge",
         crammer_singer=objective.judge.solver == CRAMMER_SINGER,
@@ -231,10 +261,19 @@ def _steps(params: SgdParams, lambda_: float, R2: float, objective: Objective) -
 
 
 def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Dataset | None]:
-    """The rows to learn from, and those held out: a share of D, drawn at random."""
+    """The rows to learn from, and those held out: a share of D, drawn at random.
+
+    Raises ParameterError where so few rows are left that nothing can be learnt from them.
+    """
     if share is None:
         return D, None
-    held = D.mask(D.sample(rng.next(), min(max(1, round(share * D.n)), D.n - 1)))
+    count = max(1, round(share * D.n))
+    if D.n - count < LEAST_ROWS:
+        raise ParameterError(
+            f"--early-stopping {share:g} holds out {count} of {D.n} rows: at least {LEAST_ROWS} "
+            f"must be left to learn from"
+        )
+    held = D.mask(D.sample(rng.next(), count))
     return D.only(~held), D.only(held)
 
 
@@ -247,6 +286,7 @@ def state_facts(learner: Learner, t: float) -> dict[str, str]:
         "lambda": repr(steps.lambda_),
         "eta0": repr(steps.eta0),
         "bias_rate": repr(steps.bias_rate),
+        **({} if steps.bias_lambda is None else {"bias_lambda": repr(steps.bias_lambda)}),
         "weights": " ".join(map(repr, steps.weights.tolist())),
         "t": repr(t),
     }

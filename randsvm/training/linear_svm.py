@@ -10,7 +10,7 @@ from math import inf
 
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset
-from randsvm.events import Learnt, Watch, silent
+from randsvm.events import Learnt, Notice, Watch, silent, tell
 from randsvm.parameters.sgd import SgdParams
 from randsvm.training import online, run
 from randsvm.training.clock import Clock
@@ -21,6 +21,8 @@ from randsvm.training.objective import Objective
 
 # A step costs as many classes.
 MOST_CLASSES = 10_000
+# The features' means are more than this part of |x|^2: standard deviations are a tenth of them.
+FAR = 0.99
 
 
 def train_sgd(
@@ -70,7 +72,15 @@ class LinearTraining(Training[SgdParams, Learnt]):
         return params.probability and params.loss != "log"
 
     def learning(self, params: SgdParams, clock: Clock, until: float) -> LinearLearning:
-        return self._learning(self.D, params, clock, until)
+        learning = self._learning(self.D, params, clock, until)
+        if learning.offset > FAR and self.job.run.scale != "standard" and not params.components:
+            tell(
+                Notice(
+                    "features lie far from zero, and their differences are small beside that: "
+                    "--scale standard is needed for steps that suit them"
+                )
+            )
+        return learning
 
     def _learning(
         self, D: Dataset, params: SgdParams, clock: Clock, until: float

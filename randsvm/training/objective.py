@@ -9,7 +9,15 @@ import numpy as np
 from randsvm.data.dataset import Dataset
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
-from randsvm.svm.linear import LOSSES, Classes, Judge, Linear, LinearFindings, Targets
+from randsvm.svm.linear import (
+    CRAMMER_SINGER,
+    LOSSES,
+    Classes,
+    Judge,
+    Linear,
+    LinearFindings,
+    Targets,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,19 @@ class Objective:
             return 1.0
         counts = np.array(self.counts, float)
         return float(counts @ self.weights**2 / (counts @ self.weights))
+
+    @property
+    def best_constant(self) -> np.ndarray | None:
+        """The b, (K,), that suits the classes where nothing is known of their features: log odds,
+        or what the squared hinge is least at, which is also a fair start for the hinge. None: all
+        classes alike."""
+        if not self.counts or self.judge.solver == CRAMMER_SINGER:
+            return None
+        assert isinstance(self.judge, Classes)
+        mass = self.weights * self.counts
+        p = mass / mass.sum()
+        b = np.log(p / (1 - p)) if self.judge.loss == "log" else 2 * p - 1
+        return b[:1] if len(b) == 2 else b
 
     def loss(self, found: LinearFindings, linear: Linear) -> float:
         """The sum of losses, the origin's included."""

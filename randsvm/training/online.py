@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from randsvm.algorithms.sgd import Steps
+from randsvm.algorithms.sgd import Running, Steps
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Learnt, Started, Watch, listening, tell
 from randsvm.models.linear_model import LinearModel
@@ -17,7 +17,7 @@ from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
 from randsvm.training.clock import Clock
 from randsvm.training.job import Job, check_gap, check_paths
-from randsvm.training.stream import Stream
+from randsvm.training.stream import Stream, running_of
 
 
 def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> Learnt:
@@ -46,7 +46,10 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
         )
         # The name of a file is not in a model.
         nameless = command_line(replace(params, update="MODEL"), job.run)
-        return Stream(data, old, steps, t, params.checkpoint, clock, model, nameless).completed()
+        running = _running_of(old, params.update)
+        return Stream(
+            data, old, steps, t, running, params.checkpoint, clock, model, nameless
+        ).completed()
 
 
 def _to_go_on_from(path: str) -> LinearModel:
@@ -64,6 +67,16 @@ def _to_go_on_from(path: str) -> LinearModel:
     return old
 
 
+def _running_of(old: LinearModel, path: str) -> Running | None:
+    """The weights on their way beside the model's, which may be their mean."""
+    try:
+        return running_of(old.facts, *old.w.shape)
+    except (KeyError, ValueError):
+        raise ModelError(
+            f"{path}: expected the running weights of an update, found others than the model's"
+        ) from None
+
+
 def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, float]:
     """How the model's steps were made, and how many."""
     facts = old.facts
@@ -72,6 +85,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
             float(facts[name]) for name in ("lambda", "eta0", "bias_rate", "t")
         )
         epsilon = float(facts["epsilon"]) if "epsilon" in facts else None
+        bias_lambda = float(facts.get("bias_lambda", facts["lambda"]))
         origin = float(facts.get("origin", "0"))
         weights = [float(word) for word in facts["weights"].split()]
     except (KeyError, ValueError):
@@ -86,6 +100,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
         lambda_=lambda_,
         eta0=eta0,
         bias_rate=bias_rate,
+        bias_lambda=bias_lambda,
         weights=np.array(weights),
         loss=losses[0] if losses else "hinge",
         crammer_singer=old.solver == CRAMMER_SINGER,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 
 from randsvm import __version__
-from randsvm.algorithms.sgd import Learner, Steps
+from randsvm.algorithms.sgd import Learner, Running, Steps
 from randsvm.data import svmlight
 from randsvm.data.batches import Batch
 from randsvm.data.labels import LabelTable
@@ -36,6 +37,7 @@ class Stream(Completion[Learnt]):
         old: LinearModel,
         steps: Steps,
         t: float,
+        running: Running | None,
         checkpoint: int | float | None,
         clock: Clock,
         path: str,
@@ -45,6 +47,8 @@ class Stream(Completion[Learnt]):
         self.old = old
         self.learner = Learner(steps, old.w.copy(), old.b.copy())
         self.learner.start_at(t)
+        if running is not None:
+            self.learner.resume(running)
         self.checkpoint = checkpoint
         self.clock = clock
         self.path = path
@@ -177,6 +181,7 @@ class Stream(Completion[Learnt]):
             "violators": "unknown",
             "stopped": stopped,
             **state_facts(learner, learner.t),
+            **running_facts(learner.running, self.columns),
         }
         for gone in ("C", "digest", "nnz"):
             facts.pop(gone, None)
@@ -188,6 +193,46 @@ class Stream(Completion[Learnt]):
             seen=SeenFeatures.of(self.features),
             facts=facts,
         ).save(self.path)
+
+
+def running_facts(running: Running, columns: np.ndarray) -> dict[str, str]:
+    """The trailer's lines from which an update goes on as if it had never ended; columns: those of
+    the weights in the order of the features."""
+    A = running.A[columns] if running.m else running.A[:0]
+    b_sum = running.b_sum if running.m else running.b_sum[:0]
+    numbers = {
+        "running": np.array([running.s, running.sigma, running.m]),
+        "running_v": running.v[columns],
+        "running_b": running.b,
+        "running_A": A,
+        "running_b_sum": b_sum,
+    }
+    return {name: _text(some) for name, some in numbers.items()}
+
+
+def running_of(facts: Mapping[str, str], d: int, K: int) -> Running | None:
+    """What `running_facts` wrote for d features and K columns; None: no update wrote this model.
+
+    Raises ValueError for other numbers of them.
+    """
+    if "running" not in facts:
+        return None
+    s, sigma, m = _numbers(facts["running"]).tolist()
+    v, A = (_numbers(facts[name]).reshape(-1, K) for name in ("running_v", "running_A"))
+    b, b_sum = (_numbers(facts[name]) for name in ("running_b", "running_b_sum"))
+    mean = 1 if m else 0
+    if (len(v), len(b), len(A), len(b_sum)) != (d, K, d * mean, K * mean):
+        raise ValueError("expected a running weight for each weight")
+    return Running(s, sigma, m, v, b, A, b_sum)
+
+
+def _text(numbers: np.ndarray) -> str:
+    """Numbers in their shortest form that reads back to the same bits."""
+    return " ".join(map(repr, numbers.ravel().tolist()))
+
+
+def _numbers(text: str) -> np.ndarray:
+    return np.array(text.split(), float)
 
 
 def _targets(block: svmlight.Block, table: LabelTable, steps: Steps) -> np.ndarray:

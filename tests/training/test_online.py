@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from liblinear import liblinearutil
 from randsvm.algorithms.sgd import Steps
 from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, ParameterError
+from randsvm.models.load import load
 
 # Processes that say nothing are not waited for longer.
 pytestmark = pytest.mark.timeout(60)
@@ -76,6 +78,7 @@ def twin_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
             weights,
             losses.get(old.solver, "hinge"),
             old.solver == "MCSVM_CS",
+            bias_lambda=float(old.facts["bias_lambda"]),
             fixed_rate=rate,
         ),
     )
@@ -142,7 +145,42 @@ def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
     for name in ("lambda", "eta0", "bias_rate", "weights", "seed", "labels"):
         assert old[name] == learnt.facts[name] == again.facts[name]
     assert learnt.facts["stopped"] == "end of the data"
-    assert_taught(again.model, *teach(twin_of(learnt.model, 7), *case.A).mean())
+    both = teach(teach(case.twin(), *case.B), *case.A)
+    assert_taught(again.model, *both.mean())
+
+
+@pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
+@kinds
+def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rate):
+    """To the last bit; the second brings a feature of its own."""
+    case = Case(tmp_path, classes, words)
+    lines = case.path.read_text().splitlines(keepends=True)
+    lines[150] = lines[150].rstrip("\n") + " 11:0.5\n"
+    parts = {"whole": lines, "first": lines[:70], "second": lines[70:]}
+    for name, part in parts.items():
+        (tmp_path / name).write_text("".join(part))
+    once = case.update("once", *rate, data=tmp_path / "whole")
+    first = case.update("one", *rate, data=tmp_path / "first")
+    twice = learn("sgd", tmp_path / "second", tmp_path / "two", "--update", first.model, *rate)
+    assert twice.model.read_bytes() == once.model.read_bytes()
+
+
+def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path):
+    """And begins anew: the model before it had none."""
+    case = Case(tmp_path, 2, ())
+    fixed = case.update("fixed", "--update-rate", 0.02)
+    after = learn("sgd", case.path_A, tmp_path / "after", "--update", fixed.model)
+    plain = twin_of(fixed.model, 7)
+    assert_taught(after.model, *teach(plain, *case.A).mean())
+
+
+def test_running_weights_of_another_size_are_refused(tmp_path):
+    case = Case(tmp_path, 2, ())
+    model = load(str(case.update().model))
+    facts = {**model.facts, "running_b": "1.0 2.0"}
+    replace(model, facts=facts).save(str(tmp_path / "bad"))
+    with pytest.raises(ModelError, match="bad: expected the running weights of an update, found"):
+        learn("sgd", case.path, tmp_path / "n", "--update", tmp_path / "bad")
 
 
 def test_what_was_true_of_the_old_model_alone_is_not_said_of_the_new(tmp_path):
