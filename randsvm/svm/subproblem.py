@@ -46,8 +46,8 @@ def svmlearn(points: Points, problem: Problem, space: Space, whole: bool) -> Ste
     More than GRAM_MOST rows are solved from 0 on, and all other coefficients must be 0.
     """
     began = time.perf_counter()
+    libsvm.check_values(points, problem)
     if len(points) > GRAM_MOST:
-        libsvm.check_values(points, problem)
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     else:
         beta, ended = _improved(points, problem, space, TIGHT if whole else LOOSE)
