@@ -72,6 +72,8 @@ class RunningValues:
         self.u = [np.zeros(shard.stop - shard.start) for shard in D.shards]
         self.beta = [np.zeros(shard.stop - shard.start) for shard in D.shards]
         self.b, self.width = 0.0, np.inf
+        # Whether any pass was in float32.
+        self.coarse = self.space.dtype is np.float32
         self._layouts: dict[int, list[Piece]] = {}
         self._orders: dict[int, np.ndarray] = {}
         self._lock = threading.Lock()

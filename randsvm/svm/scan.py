@@ -31,6 +31,8 @@ Report = TypeVar("Report", bound=Any)
 
 # A closing evaluation leaves alone what is this many tolerances beyond the margin.
 FAR = 50
+# Up to so many kernel values are computed in float64 in any case.
+SMALL = 50_000_000
 # A side with fewer violators than this share of the other's is filled up.
 FEW = 0.25
 # What fewer changes than this take tells nothing of what many would.
@@ -186,7 +188,8 @@ class Scan(RunningValues):
         exact = replace(self.space, dtype=np.float64)
         self.run_pass(Expansion(self.space, points.X, solution.beta), fresh=True, far=far)
         self.exact = Expansion(exact, points.X, solution.beta).values(self.audit.X)
-        if self.space.dtype is np.float32 and self.rounding_shows():
+        small = len(solution) * self.D.n <= SMALL
+        if self.space.dtype is np.float32 and (small or self.rounding_shows()):
             self.run_pass(Expansion(exact, points.X, solution.beta), fresh=True, far=far)
         found, V = self.look(Steepest(0, Draw(0, 0)))
         seconds = time.perf_counter() - began

@@ -39,6 +39,8 @@ from randsvm.training.stopping import (
 
 # A gap below this takes float64 from the start: rounding of float32 is some 1e-6 of P.
 PRECISE_GAP = 3e-5
+# What rounding may lift the D of a round by, relatively, in float32 and in float64.
+COARSE, FINE = 2e-5, 1e-10
 # A run whose evaluated gap is above the one asked for goes on until it is so much below.
 ASIDE, MOST_AGAIN = 0.5, 8
 # By how much a closing evaluation may take longer than the last scan lets expect.
@@ -135,12 +137,23 @@ class Rounds:
         if time.perf_counter() + self.scan_seconds > self.ends + LATE:
             return self.running(SV, reason)
         SV, V = self.scan.evaluate(SV)
+        V = replace(V, certificate=self._certificate(V.certificate))
         if self._goes_on(V, reason):
             self.plan = replace(self.plan, start=resumed)
             self.best = Best()
             self.best.see(SV, V)
             return self.solved(latest)
         return Solved(SV, V.certificate, V.count, True, reason)
+
+    def _certificate(self, evaluated: Certificate) -> Certificate:
+        """With the highest D of any round, which bounds the optimum from below, less what rounding
+        may have lifted it by."""
+        if not evaluated.certified:
+            return evaluated
+        scale = max(abs(evaluated.primal), abs(self.best.dual))
+        rounds = self.best.dual - (COARSE if self.scan.coarse else FINE) * scale
+        dual = min(max(evaluated.dual, rounds), evaluated.primal)
+        return replace(evaluated, dual=dual)
 
     def _goes_on(self, V: Violators, reason: str) -> bool:
         """Whether there is more to be done for the gap that was asked for than the evaluation

@@ -21,7 +21,7 @@ LEAST_GAIN = 1e-9
 MOST_IDLE = 5
 # By what the tolerance becomes tighter where it has to, and what float64 carries at the most.
 TIGHTER = 0.1
-LEAST_TOLERANCE = 1e-9
+LEAST_TOLERANCE = 1e-13
 
 
 @dataclass(frozen=True)
