@@ -18,7 +18,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.parameters.run import Resources
-from randsvm.svm import scan as scanning
+from randsvm.svm import running
 from randsvm.svm.collectors import UniformSample
 from randsvm.svm.scan import Scan
 from randsvm.svm.subproblem import svmlearn
@@ -246,7 +246,7 @@ def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_pa
 @pytest.mark.parametrize("shows", [True, False])
 def test_layouts_that_are_kept_change_no_result(made, monkeypatch, shows):
     """Nor where the evaluation is in float64 (rounding shows), whose layouts are others."""
-    monkeypatch.setattr(Scan, "_rounding_shows", lambda *_: shows)
+    monkeypatch.setattr(Scan, "rounding_shows", lambda *_: shows)
     seen = []
     for layout_bytes in (0, 1 << 30):
         made_case = case(
@@ -265,7 +265,7 @@ def test_a_sparse_layout_and_a_dense_one_agree(made, monkeypatch):
     for which in KERNELS.values():
         seen = []
         for dense in (True, False):
-            monkeypatch.setattr(scanning, "prefers_dense", lambda *_, dense=dense: dense)
+            monkeypatch.setattr(running, "prefers_dense", lambda *_, dense=dense: dense)
             with case(path, y, X, which) as one:
                 _, V = one.scan.after(one.step(one.some(0)), EVERYONE)
                 assert one.scan.space.dense == dense
