@@ -133,15 +133,18 @@ def test_candidates_do_not_depend_on_how_rows_are_cut_into_shards(tmp_path, prob
     assert seen[0] == seen[1] == seen[2]
 
 
-def test_where_violators_are_on_one_side_the_steepest_rows_of_the_other_are_offered(made):
-    """sum beta stays: what some rise others have to fall."""
-    with case(*made("two_gaussians", 450), problem(C=1e-3)) as one:
-        rows = np.flatnonzero(one.y > 0)[:20]
-        beta = np.zeros(450)
-        beta[rows], beta[np.flatnonzero(one.y < 0)[:20]] = 1e-3, -1e-3
-        _, V = one.scan.after(one.step(beta), EVERYONE)
+def test_where_violators_are_on_one_side_the_steepest_rows_of_the_other_are_offered(tmp_path):
+    """sum beta stays: what some rise others have to fall. Before the first step b = -1 is the
+    answer of the larger class, and only the smaller one violates."""
+    _, X = oracle.two_gaussians(450)
+    y = np.where(np.arange(450) % 10, -1.0, 1.0)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    with case(path, y, X, problem()) as one:
+        SV, V = one.scan.look(EVERYONE)
+        assert one.violators(0 * y, SV.b, 1e-3) == set(np.flatnonzero(y > 0).tolist())
         rising, falling = V.candidates.sides
-        assert len(rising) >= 10 and len(falling) >= 10
+        assert set(np.flatnonzero(y > 0)) <= set(rising)
+        assert len(falling) >= 45 and (y[falling] < 0).all()
 
 
 # ---- running values ---------------------------------------------------------------------------

@@ -79,3 +79,19 @@ def test_the_second_look_is_its_twin(box):
         assert count == len(expected.rising) + len(expected.falling)
 
     one()
+
+
+@pytest.mark.parametrize("box", BOXES, ids=str)
+def test_the_slopes_of_a_task_are_those_of_the_looks(box):
+    """With b at -1e9 every row that may rise violates, with b at 1e9 every one that may fall; a row without a coefficient rises at one price and falls at the other."""
+
+    @settings(max_examples=60, deadline=None)
+    @given(rows(box))
+    def one(some):
+        rise, fall = Task(box[:2], box.epsilon, one_sided=box.one_sided).slopes(*some)
+        up = dict(survey.violations(*some, box, -1e9, 0.0).rising)
+        down = dict(survey.violations(*some, box, 1e9, 0.0).falling)
+        assert {i: each for i, each in enumerate(rise) if each > -np.inf} == up
+        assert {i: each for i, each in enumerate(fall) if each < np.inf} == down
+
+    one()
