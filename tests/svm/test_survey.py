@@ -83,7 +83,8 @@ def test_the_second_look_is_its_twin(box):
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
 def test_the_slopes_of_a_task_are_those_of_the_looks(box):
-    """With b at -1e9 every row that may rise violates, with b at 1e9 every one that may fall; a row without a coefficient rises at one price and falls at the other."""
+    """With b at -1e9 every row that may rise violates, with b at 1e9 every one that may fall;
+    a row without a coefficient rises at one price and falls at the other."""
 
     @settings(max_examples=60, deadline=None)
     @given(rows(box))
