@@ -344,13 +344,18 @@ class Dataset:
 
 
 def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
-    """S: r rows drawn uniformly; rows of rare classes are added (at least min(10, size) each)."""
+    """S: r rows drawn uniformly, among them some of rare classes (at least min(10, size) each, as
+    far as half of r holds them)."""
     if D.n <= r:
         return D.points(np.arange(D.n))
     draw = rng.next()
     rows = D.sample(draw, r)
     if D.targets is not None:
-        rows = np.union1d(rows, D.sample_of_each_class(draw, CLASS_ROWS))
+        classes = len(np.unique(D.targets))
+        least = D.sample_of_each_class(draw, min(CLASS_ROWS, r // (2 * classes)))
+        missing = np.setdiff1d(least, rows)
+        if len(missing):
+            rows = np.union1d(D.sample(draw, r - len(missing)), least)
     return D.points(rows)
 
 

@@ -50,17 +50,18 @@ HEADROOM = 1.25
 @dataclass
 class Best:
     """The solution of lowest P and the highest D of any round: P - D bounds that solution's
-    distance from the optimum. P is not monotone."""
+    distance from the optimum. P is not monotone. last: P of the newest solution."""
 
     solution: SV | None = None
     primal: float = inf
     dual: float = -inf
+    last: float = inf
     certified: bool = True
 
     def see(self, SV: SV, V: Violators) -> None:
         certificate = V.certificate
         self.dual = max(self.dual, certificate.dual)
-        self.certified = certificate.certified
+        self.certified, self.last = certificate.certified, certificate.primal
         # A kernel without a certificate: P is no guide, the newest solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
@@ -68,6 +69,11 @@ class Best:
     @property
     def certificate(self) -> Certificate:
         return Certificate(self.primal, self.dual, self.certified)
+
+    @property
+    def last_gap(self) -> float:
+        """Of the newest solution."""
+        return Certificate(self.last, self.dual, self.certified).gap
 
 
 @dataclass(frozen=True)
@@ -172,8 +178,8 @@ class Rounds:
         return Solved(self.scan.completed(SV), self.best.certificate, None, False, reason)
 
     def run(self) -> tuple[SV, str]:
-        """All rounds: their answer, and what ended them. A solution without violators is the
-        answer; else the one of lowest P is the best."""
+        """All rounds: their answer, and what ended them. A solution without violators, or with
+        the gap that was asked for, is the answer; else the one of lowest P is the best."""
         stop = AskRules(self, Record(self.task.problem.tolerance))
         last = decompose(
             self.scan,
@@ -183,7 +189,9 @@ class Rounds:
             watch=self._watch,
             start=self.plan.start,
         )
-        SV = last if stop.reason == NO_VIOLATORS else self.best.solution
+        gap = self.job.stop.gap
+        own = stop.reason == NO_VIOLATORS or (gap is not None and stop.reason == reached(gap))
+        SV = last if own else self.best.solution
         assert SV is not None
         return SV, stop.reason
 
@@ -247,7 +255,7 @@ class AskRules:
             support_vectors=len(SV),
             violators=V.count,
             steepest=V.steepest,
-            gap=rounds.best.certificate.gap,
+            gap=rounds.best.last_gap,
             seconds_left=rounds.deadline - time.perf_counter(),
             dual=V.certificate.dual,
         )

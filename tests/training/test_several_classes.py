@@ -123,9 +123,6 @@ def test_real_data(tmp_path, predict, real, name):
     train, test, rows, test_rows, C, gamma = REAL[name]
     data = first_rows(real(train), rows, tmp_path / "train")
     test_data = first_rows(real(test), test_rows, tmp_path / "test")
-    # Features that training never saw are ignored in prediction.
-    seen = np.flatnonzero(data.X.getnnz(axis=0))
-    data, test_data = (Data(part.y, part.X[:, seen]) for part in (data, test_data))
     truth = Truth.of(data, test_data, C, gamma)
     for algorithm, *_ in ALGORITHMS.values():
         learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", "-c", C, "-g", gamma)
@@ -463,7 +460,8 @@ def test_warm_start(tmp_path, path, data, algorithm):
     before = learn(algorithm, old, tmp_path / "old.model", *WORDS, *own)
     cold = learn(algorithm, path, tmp_path / "cold", *WORDS, *own)
     warm = learn(algorithm, path, tmp_path / "warm", *WORDS, *own, "--warm-start", before.model)
-    assert len(warm.rounds) <= len(cold.rounds) / 2
+    changed = [sum(event["changed"] for event in run.rounds) for run in (warm, cold)]
+    assert changed[0] < changed[1]
     assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=2e-3)
 
 

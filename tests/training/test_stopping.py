@@ -134,7 +134,7 @@ def test_the_tolerance_tightens_until_the_gap_is_reached_or_float64_ends():
     while isinstance(rule(found), Tighten):
         found = found.tightened()
         tolerances.append(found.tolerance)
-    assert tolerances == pytest.approx([10.0**-i for i in range(4, 10)])
+    assert tolerances == pytest.approx([10.0**-i for i in range(4, 14)])
     assert reason(rule(found)) == "no violators"
     assert rule(record(violators=1)) is None
 
