@@ -13,8 +13,9 @@ from randsvm.svm.working_set import Choice, Order
 
 
 def fixed_size(size: int, swap: int | None, order: Order) -> Choice:
-    """B has `size` rows, `swap` of which (None: half) make room for violators each time."""
-    return Choice(size, min(swap or size - size // 2, size), order, full=True)
+    """B has `size` rows, `swap` of which (None: half; one alone is no pair) make room for
+    violators each time."""
+    return Choice(size, max(2, min(swap or size - size // 2, size)), order, full=True)
 
 
 osuna = partial(fixed_size, order=First)
