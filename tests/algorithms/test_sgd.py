@@ -967,9 +967,9 @@ def test_an_epoch_that_is_broken_off_counts_as_time_of_learning(
     monkeypatch.setattr(Learner, "learn", half)
     with suppress(Interrupted):
         learn("sgd", path, tmp_path / "m")
-    (learnt,) = [event for event in read_log(tmp_path / "m.jsonl") if event["event"] == "learnt"]
-    assert learnt["rows"] > 0
-    assert 0.05 <= learnt["learning"] <= learnt["seconds"]
+    (learnt,) = [event for event in read_log(tmp_path / "m.jsonl") if event["event"] == "trained"]
+    assert learnt["steps"] > 0
+    assert 0.05 <= learnt["solve_seconds"] <= learnt["seconds"]
 
 
 @pytest.mark.parametrize("words", [(), ("--epochs", "auto")], ids=str)
