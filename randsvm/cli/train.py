@@ -49,8 +49,8 @@ def randsvm(**given: Any) -> None:
 
     Solves a random subset of TRAIN_FILE with LIBSVM, scans the whole file for rows that violate
     the KKT conditions, solves support vectors + random violators, until no violator is left or
-    there are k support vectors. With --gap it goes on until that gap is certified, and holds
-    bounded support vectors outside of the working set.
+    there are k support vectors. With --gap it goes on until that gap is certified, over working
+    sets of one size, with all other coefficients frozen wherever they stand.
 
     TRAIN_FILE may be gzip, bzip2 or xz; - is standard input. MODEL_FILE defaults to the base name
     of TRAIN_FILE + .model in the working folder.
@@ -69,8 +69,8 @@ def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
     Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, swaps the first violators
-    met for rows of the working set, until no violator is left or the --gap is reached. Bounded
-    support vectors are held outside of the working set where they do not fit.
+    met for rows of the working set, until no violator is left or the --gap is reached. All
+    other coefficients are frozen wherever they stand.
     """
     from randsvm import api
 

@@ -13,7 +13,6 @@ loses no digits where rows are far from 0. Knows nothing of files, tasks or solu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -45,8 +44,6 @@ BLOCK_CENTRES = 1024
 PANEL_FEATURES = 1024
 # Rows of one such call at the most; of many features fewer.
 PANEL_ROWS = 4096
-# A float64 block of a symmetric matrix: 512 kB.
-GRAM_ROWS = 256
 # Share of the kernel values that cells may leave, at the most: measured, the same values take a
 # seventh longer in cells.
 PROFITABLE = 0.8
@@ -205,11 +202,6 @@ def piece_bytes(piece: Piece) -> int:
         else part.nbytes
         for part in parts
     )
-
-
-def cut_for(weight: float, error: float) -> float:
-    """The cut of a Space with which sums of |beta| up to `weight` miss no more than `error`."""
-    return max(1.0, math.log(max(weight, error) / error))
 
 
 def profits_from_cells(space: Space, X: Matrix, Z: Matrix) -> bool:

@@ -28,12 +28,6 @@ class Problem:
     kernel_cache: float = 100.0
 
     @property
-    def one_bound(self) -> bool:
-        """Whether bounded support vectors can be frozen: all rows have the same C, and LIBSVM has
-        a form with a linear term (not for one-class)."""
-        return self.bounds[0] == self.bounds[1] and self.task != "one-class"
-
-    @property
     def positive_semidefinite(self) -> bool:
         """Whether the kernel is: only then D <= optimum <= P holds."""
         return positive_semidefinite(self.kernel, self.coef0)

@@ -35,9 +35,10 @@ def train_randsvm(
 ) -> Trained:
     """Train on the svmlight file `data` with Algorithm 1 of KBH07; write the model to `model`.
 
-    With job.stop.gap it goes on past |SV| >= k until that gap is certified, and holds bounded
-    support vectors outside of the working set. Raises the errors of randsvm.errors; on any error
-    `model` is untouched, except that Interrupted leaves the best model so far.
+    With job.stop.gap it goes on past |SV| >= k until that gap is certified, with all
+    coefficients outside of the working set frozen wherever they stand. Raises the errors of
+    randsvm.errors; on any error `model` is untouched, except that Interrupted leaves the best
+    model so far.
     """
     return _train(data, model, params, partial(plan_randsvm, algorithm), job or Job(), watch)
 

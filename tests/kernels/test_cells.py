@@ -12,7 +12,6 @@ from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     Expansion,
     Space,
-    cut_for,
     piece_bytes,
     profits_from_cells,
 )
@@ -158,8 +157,3 @@ def test_cells_pay_where_most_values_are_nothing():
     assert not profits_from_cells(space(cut=None), X, Z)
     assert not profits_from_cells(space(gamma=0.0), X, Z)
     assert not profits_from_cells(space(), X[:0], Z)
-
-
-def test_a_cut_bounds_what_is_left_out():
-    assert 1e6 * np.exp(-cut_for(1e6, 1e-4)) == pytest.approx(1e-4)
-    assert cut_for(0.0, 1e-4) == cut_for(1e-5, 1e-4) == 1

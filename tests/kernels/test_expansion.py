@@ -14,12 +14,11 @@ from randsvm.arrays import squared_norms
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     BLOCK_ROWS,
-    GRAM_ROWS,
     PANEL_FEATURES,
     Expansion,
     Space,
 )
-from randsvm.kernels.gram import gram
+from randsvm.kernels.gram import GRAM_ROWS, gram
 from randsvm.kernels.kernel import Kernel
 
 KERNELS = [
