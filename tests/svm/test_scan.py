@@ -173,8 +173,8 @@ def test_an_evaluation_forgets_what_was_advanced(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         beta = one.some(0)
         solution, _ = one.scan.after(one.step(beta), EVERYONE)
-        for u in one.scan.u:
-            u += 2e-4  # too little for the audit of float32 to notice
+        # Too little for the audit of float32 to notice.
+        one.scan.values.change(lambda values: values.u.__iadd__(2e-4))
         evaluated, V = one.scan.evaluate(solution)
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
