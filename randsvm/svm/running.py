@@ -44,6 +44,9 @@ SHOWS = 1e-6
 CUT = 20.0
 # Up to so many kernel values are computed in float64 in any case.
 SMALL = 50_000_000
+# Rounding may move u by a share of the tolerance, or of the steepest violation while that is
+# large: so many tolerances at the most.
+OF_TOLERANCE, OF_STEEPEST, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -76,7 +79,8 @@ class RunningValues:
 
     values: u and beta of each shard, where it lives; coefficients: beta of the support vectors,
     here. space: how rows are laid out for kernel values, and their precision. audit: random rows,
-    exact: u of them, (m,) float64, from float64 kernel values. b: the offset of the last look.
+    exact: u of them, (m,) float64, from float64 kernel values, off: what the running ones are off
+    by. b: the offset of the last look.
     layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
     changes the time and no result. precise: float64 from the start.
     """
@@ -95,10 +99,15 @@ class RunningValues:
         audit = D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
         self.audit = D.points(audit)
         self.space = self._space(precise)
-        self.exact = np.zeros(len(audit))
+        self.exact, self.off = np.zeros(len(audit)), np.zeros(len(audit))
         self.values = D.states(partial(ShardValues, D, self.task, Room(layout_bytes)))
         self.coefficients = Coefficients()
         self.b, self.width = 0.0, np.inf
+        # By how much the steepest rise exceeded the steepest fall when D was last looked at: of
+        # u = 0, the spread of the targets.
+        self.steepest = float(np.ptp(self.audit.y))
+        # Coefficients brought in since u was last computed from scratch.
+        self.brought = 0
         # Whether any pass was in float32.
         self.coarse = self.space.dtype is np.float32
 
@@ -163,6 +172,7 @@ class RunningValues:
 
     def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
         """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
+        self.brought = 0 if fresh else self.brought + len(difference)
         self.values.change(Pass(self.space, Z, difference, fresh=fresh))
         u = self._scanned()
         if self.space.dtype is np.float32 and not self._precise(Z, difference, fresh, u):
@@ -183,11 +193,14 @@ class RunningValues:
         self.afresh()
         return True
 
-    def start_from(self, points: Points, beta: np.ndarray, far: Far | None) -> None:
+    def start_from(
+        self, points: Points, beta: np.ndarray, far: Far | None, *, known: bool = False
+    ) -> None:
         """u and beta from scratch, of rows alone that have these coefficients, but u of rows that
-        are `far`; in float64 where the rounding of float32 would show."""
+        are `far`; in float64 where the rounding of float32 would show. known: u is there already,
+        in this precision."""
         if not self.values.settled:
-            far = None
+            far, known = None, False
         self.coefficients = Coefficients(points.rows, beta)
         put, X = Put(points.rows, beta, alone=True), points.X
 
@@ -197,11 +210,12 @@ class RunningValues:
             return self._scanned()
 
         exact = replace(self.space, dtype=np.float64)
-        u = run(self.space, keep=True)
+        u = self._scanned() if known else run(self.space, keep=True)
         self.exact = Expansion(exact, X, beta).values(self.audit.X)
         small = len(beta) * self.D.n <= SMALL
         if self.space.dtype is np.float32 and (small or self.rounding_shows(u)):
-            run(exact, keep=False)
+            u = run(exact, keep=False)
+        self.off = u - self.exact
 
     def _scanned(self) -> np.ndarray:
         """u of the audit rows after all changes; tells how far they are."""
@@ -210,11 +224,26 @@ class RunningValues:
     def _precise(
         self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool, u: np.ndarray
     ) -> bool:
-        """Whether the running values u of the audit rows agree with float64 ones."""
+        """Whether the running values u of the audit rows agree with float64 ones: to a share of the
+        tolerance, or of the steepest violation, as rounding hides nothing of a violation that is a
+        hundred times as large."""
         exact = replace(self.space, dtype=np.float64)
         values = Expansion(exact, Z, difference).values(self.audit.X)
         self.exact = values if fresh else self.exact + values
-        return bool(np.abs(self.exact - u).max() <= self.problem.tolerance / 4)
+        self.off = u - self.exact
+        tolerance = self.problem.tolerance
+        allowed = min(OF_STEEPEST * self.steepest, MOST_TOLERANCES * tolerance)
+        return bool(np.abs(self.off).max() <= max(OF_TOLERANCE * tolerance, allowed))
+
+    def lift(self) -> float:
+        """What rounding of float32 may have lifted D by, judged by the audit rows: D has half of
+        sum beta u."""
+        if self.space.dtype is np.float64:
+            return 0.0
+        off = self.coefficients.of(self.audit.rows) * self.off
+        # Of few rows among many chance makes as much as they add up to.
+        chance = float(np.sqrt(np.square(off).sum())) if len(off) < self.D.n else 0.0
+        return (abs(float(off.sum())) + chance) / 2 * self.D.n / len(off)
 
     def rounding_shows(self, u: np.ndarray) -> bool:
         """Whether float32 moves P or D by more than SHOWS of it, judged by what the audit rows, of

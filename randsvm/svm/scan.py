@@ -26,6 +26,9 @@ from randsvm.svm.working_set import Choice, WorkingSet
 
 # A closing evaluation leaves alone what is this many tolerances beyond the margin.
 FAR = 50
+# It takes the running values as they are where less than one in so many of the support vectors
+# came in since they were last computed from scratch.
+FEW_BROUGHT = 4
 # A side with fewer violators than this share of the other's is filled up.
 FEW = 0.25
 # What fewer changes than this take tells nothing of what many would.
@@ -39,7 +42,8 @@ class Violators:
 
     changed: coefficients that the scan brought in, seconds: that it took;
     full_scan_seconds: what a scan of all support vectors from scratch would have taken. step: the
-    step that was made; inside: how many support vectors its working set has.
+    step that was made; inside: how many support vectors its working set has. lift: what rounding
+    may have added to D.
     """
 
     candidates: Candidates
@@ -49,6 +53,7 @@ class Violators:
     full_scan_seconds: float = 0.0
     step: Step = field(default_factory=Step.nothing)
     inside: int = 0
+    lift: float = 0.0
 
     @property
     def count(self) -> int:
@@ -118,15 +123,16 @@ class Scan(RunningValues):
             self.problem.positive_semidefinite,
         )
         SV_ = SV(self.coefficients.rows, self.coefficients.beta, b, self.problem)
+        self.steepest = found.candidates.steepest
         candidates = self._filled(found.candidates, collector.keep)
-        return SV_, Violators(candidates, certificate)
+        return SV_, Violators(candidates, certificate, lift=self.lift())
 
     def evaluate(self, solution: SV) -> tuple[SV, Violators]:
         """The solution with the b of least P, V and its certificate from scratch: no rounding of
-        earlier scans is in it.
+        earlier scans is in it, but for that of the last coefficients where they are FEW_BROUGHT.
 
         In float64 where the rounding of float32 would show in P or D. Rows that the running values
-        have FAR beyond the margin are left as they are: they have no loss, nor would they with 200
+        have FAR beyond the margin are left as they are: they have no loss, nor would they with 25
         times the error that the audit of every scan allows.
         """
         began = time.perf_counter()
@@ -137,8 +143,9 @@ class Scan(RunningValues):
         )
         near = same and solution.unbounded.any()
         far = Far(solution.b, FAR * self.problem.tolerance) if near else None
+        known = same and self.brought * FEW_BROUGHT <= len(solution)
         self.b = solution.b
-        self.start_from(points, solution.beta, far)
+        self.start_from(points, solution.beta, far, known=known)
         found, V = self.look(Steepest(0, Draw(0, 0)))
         seconds = time.perf_counter() - began
         V = replace(V, changed=len(solution), seconds=seconds, full_scan_seconds=seconds)
