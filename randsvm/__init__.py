@@ -9,13 +9,9 @@ SVC, SVR, OneClassSVM and LinearSVC need scikit-learn; the others do not.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
-
-if TYPE_CHECKING:
-    from randsvm.api import Arrays, load, predict, train_osuna, train_randsvm, train_sgd
-    from randsvm.estimators import SVC, SVR, LinearSVC, OneClassSVM
 
 __all__ = [
     "SVC",

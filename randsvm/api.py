@@ -41,20 +41,17 @@ with _without_lazy_parts():
     from randsvm.data.in_memory import Arrays
     from randsvm.models.fitted import FittedModel, load
     from randsvm.models.prediction import predict
-    from randsvm.parameters import prediction, rounds, run, sgd, svm
+    from randsvm.parameters import rounds, run, sgd, svm
     from randsvm.parameters.option import BALANCED, gather, grid, options
     from randsvm.training import kernel_svm, linear_svm
     from randsvm.training.job import Job
 
 check()
 
-PredictParams = prediction.PredictParams
-
 __all__ = [
     "Arrays",
     "FittedModel",
     "Job",
-    "PredictParams",
     "load",
     "predict",
     "train_osuna",

@@ -13,6 +13,8 @@ import click
 from click.core import ParameterSource
 
 from randsvm.parameters.option import BALANCED, Option, options
+from randsvm.parameters.option import gather as gather
+from randsvm.parameters.option import grid as grid
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 

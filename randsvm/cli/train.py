@@ -17,7 +17,6 @@ from randsvm.cli.options import Command
 from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, check_apart
-from randsvm.parameters.option import gather, grid
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -125,20 +124,20 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
 
     data, model = given["train_file"], given["model_file"] or default_model(given["train_file"])
     old = given.get("warm_start")
-    search = Search(given["folds"], given["subset"], grid(groups, given))
+    search = Search(given["folds"], given["subset"], options.grid(groups, given))
     log = given["log"]
     if search.wanted and log is not None:
         search = replace(search, tried=tried(log))
     job = api.Job(
-        gather(StopParams, given),
-        gather(Limits, given),
-        gather(Run, given),
-        gather(Resources, given),
+        options.gather(StopParams, given),
+        options.gather(Limits, given),
+        options.gather(Run, given),
+        options.gather(Resources, given),
         old,
         search,
         options.left_open(groups[0]) if old else frozenset(),
     )
-    params: list[object] = [gather(group, given) for group in groups]
+    params: list[object] = [options.gather(group, given) for group in groups]
     inputs = {
         "TRAIN_FILE": data,
         "MODEL_FILE": model,

@@ -1,141 +1,26 @@
-"""SVC, SVR, OneClassSVM and LinearSVC as scikit-learn has them: its parameters, checks and names.
-
-What is fitted is certified: `gap_` bounds how far the objective is from the exact answer's. The
-default gap is that of the commands. Weights of single rows are not supported: `fit` has no
-`sample_weight`. Needs scikit-learn 1.6 (the extra `sklearn`).
-"""
+"""SVC, SVR and OneClassSVM: kernel machines with a certified gap."""
 
 from __future__ import annotations
 
-import functools
-import os
 import warnings
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
+from sklearn.base import OutlierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from threadpoolctl import ThreadpoolController
 
 from randsvm import api
 from randsvm.arrays import Matrix, slices
-from randsvm.data.in_memory import Arrays, spelled, values_of
-from randsvm.errors import ContentError
-from randsvm.models.in_memory import decision_values
+from randsvm.data.in_memory import Arrays
+from randsvm.estimators.machine import Classifier, Machine, one_blas_thread
 from randsvm.parameters.problem import positive_semidefinite
 
 # Rows whose values are summed at a time.
 ROWS_AT_ONCE = 8192
 
 
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _one_blas_thread() -> Any:
-    """Within the block each of our threads does its own sums: those that BLAS would start for each
-    of them stand in each other's way."""
-    return _libraries().limit(limits=1, user_api="blas")
-
-
-class _Machine(BaseEstimator):
-    """What all four share: rows are checked, and a fitted model answers."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
-        """X, or X and y where it is given, as scikit-learn checks them: float32 or float64, an
-        array or CSR."""
-        dtype = [np.float64, np.float32]
-        return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
-
-    def _decision(self, X: Any, labels_only: bool = False) -> np.ndarray:
-        check_is_fitted(self)
-        rows = self._rows(X, reset=False)
-        with _one_blas_thread():
-            return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
-
-    def _common(self) -> dict[str, Any]:
-        """Options that every algorithm has."""
-        state = self.random_state
-        if state is not None and not isinstance(state, (int, np.integer)):
-            state = check_random_state(state).randint(np.iinfo(np.int32).max)
-        jobs, cores = self.n_jobs, os.cpu_count() or 1
-        if jobs is not None and jobs < 0:
-            jobs = max(1, cores + 1 + jobs)
-        return {"seed": 0 if state is None else int(state), "jobs": jobs}
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model file that randsvm-predict reads, and LIBSVM's or LIBLINEAR's program
-        where it can. Column j of X is its feature j + 1. Raises OutputError, TransferError."""
-        check_is_fitted(self)
-        self.model_.save(os.fspath(path))
-
-    def _repr_html_inner(self) -> str:
-        shown = super()._repr_html_inner()
-        return shown + self.model_._repr_html_() if hasattr(self, "model_") else shown
-
-
-class _Classifier(ClassifierMixin, _Machine):
-    """Labels of any kind, as class numbers."""
-
-    def _labelled(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
-        """X as checked, and the rows with their class numbers; sets classes_."""
-        X, y = self._rows(X, y=y)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"The number of classes has to be greater than one; got {len(self.classes_)} class"
-            )
-        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        self.class_weight_ = weights
-        # A model file has the labels as they are, or their numbers where it cannot spell them.
-        try:
-            names = spelled(self.classes_)
-            values_of(names)
-        except ContentError:
-            names = tuple(map(str, range(len(self.classes_))))
-        return X, Arrays(X, codes, names)
-
-    def _weights(self, arrays: Arrays) -> dict[str, float]:
-        pairs = zip(arrays.names or (), self.class_weight_.tolist(), strict=True)
-        return {} if self.class_weight is None else dict(pairs)
-
-    def _take(self, arrays: Arrays, fitted: Any) -> None:
-        """The model, and the number in classes_ of each of its classes."""
-        self.model_ = fitted
-        self._numbers = np.array([(arrays.names or ()).index(name) for name in fitted.model.labels])
-
-    @property
-    def _sign(self) -> float:
-        """Of two classes f > 0 is the second here, and the model's first."""
-        return 1.0 if self._numbers[0] == 1 else -1.0
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """f of each row: (m,) of two classes, > 0 for classes_[1]; else a column for each class."""
-        f = self._decision(X)
-        return self._sign * f if f.ndim == 1 else f[:, np.argsort(self._numbers)]
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The class of each row, (m,)."""
-        f = self._decision(X, labels_only=True)
-        return self.classes_[self._numbers[self.model_.model.predicted(f)]]
-
-
-# ---- kernel machines --------------------------------------------------------------------------
-
-
-class _KernelMachine(_Machine):
+class KernelMachine(Machine):
     """Trained by rounds of solve and scan, see api.train_randsvm."""
 
     _task: ClassVar[str]
@@ -160,7 +45,7 @@ class _KernelMachine(_Machine):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
-        with _one_blas_thread():
+        with one_blas_thread():
             fitted = api.train_randsvm(arrays, **given)
         self._take(arrays, fitted)
         outcome: Any = fitted.outcome
@@ -204,7 +89,7 @@ class _KernelMachine(_Machine):
         return np.asarray(self.dual_coef_ @ self.support_vectors_)
 
 
-class SVC(_KernelMachine, _Classifier):
+class SVC(KernelMachine, Classifier):
     """C-support vector classification with a certified gap.
 
     Parameters as sklearn.svm.SVC has them. gap: the training ends when its objective is certified
@@ -271,7 +156,7 @@ class SVC(_KernelMachine, _Classifier):
         return self
 
     def _take(self, arrays: Arrays, fitted: Any) -> None:
-        _Classifier._take(self, arrays, fitted)
+        Classifier._take(self, arrays, fitted)
         self._codes = np.asarray(arrays.y)
 
     def _take_solution(self, X: Matrix) -> None:
@@ -301,7 +186,7 @@ class SVC(_KernelMachine, _Classifier):
         return np.log(self.predict_proba(X))
 
 
-class SVR(RegressorMixin, _KernelMachine):
+class SVR(RegressorMixin, KernelMachine):
     """Epsilon-support vector regression with a certified gap; see SVC."""
 
     _task = "svr"
@@ -346,7 +231,7 @@ class SVR(RegressorMixin, _KernelMachine):
         return self._decision(X)
 
 
-class OneClassSVM(OutlierMixin, _KernelMachine):
+class OneClassSVM(OutlierMixin, KernelMachine):
     """Novelty detection with a certified gap; see SVC. After fit also offset_ = -intercept_."""
 
     _task = "one-class"
@@ -406,69 +291,3 @@ def _variance(X: Matrix) -> float:
     for at in slices(len(values), ROWS_AT_ONCE):
         squares += float(np.square(values[at] - mean, dtype=np.float64).sum())
     return (squares + (size - values.size) * mean**2) / size
-
-
-# ---- linear machines --------------------------------------------------------------------------
-
-
-class LinearSVC(_Classifier):
-    """Linear classification by stochastic gradient descent, for many rows and sparse features.
-
-    Parameters as sklearn.svm.LinearSVC has them. loss: hinge, squared_hinge or log. multi_class:
-    ovr or crammer_singer (with its own loss). max_iter: passes over the rows; None: as many as
-    the commands take. The intercept is not regularised. After fit: coef_, intercept_, classes_,
-    n_iter_, n_features_in_, model_.
-    """
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        loss: str = "squared_hinge",
-        multi_class: str = "ovr",
-        class_weight: Any = None,
-        max_iter: int | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Any, y: Any) -> LinearSVC:
-        """X : (m, d) array, sparse matrix or data frame; y : (m,) labels. Raises ValueError."""
-        X, arrays = self._labelled(X, y)
-        several: dict[str, Any] = {}
-        if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
-            several = {"multiclass": "crammer-singer"}
-        elif self.multi_class not in ("ovr", "crammer_singer"):
-            raise ValueError(
-                f"multi_class must be 'ovr' or 'crammer_singer', got {self.multi_class!r}"
-            )
-        given = {
-            "C": self.C,
-            "loss": None if several else self.loss.replace("_", "-"),
-            "epochs": self.max_iter,
-            "weights": self._weights(arrays),
-            **several,
-            **self._common(),
-        }
-        with _one_blas_thread():
-            fitted = api.train_sgd(arrays, **given)
-        self._take(arrays, fitted)
-        model: Any = fitted.model
-        outcome: Any = fitted.outcome
-        self.n_iter_ = max(outcome.steps // X.shape[0], 1)
-        self.coef_ = np.zeros((model.w.shape[1], X.shape[1]))
-        self.coef_[:, model.features - 1] = model.w.T
-        self.intercept_ = model.b.copy()
-        if len(self.intercept_) == 1:
-            self.coef_, self.intercept_ = self._sign * self.coef_, self._sign * self.intercept_
-        else:
-            order = np.argsort(self._numbers)
-            self.coef_, self.intercept_ = self.coef_[order], self.intercept_[order]
-        return self
