@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
+from randsvm import files
+from randsvm.models.load import load
 from randsvm.models.model import Model
 
 # Facts of a training that are said, and what each is; the others are for programs.
-WHOLE = ("n", "d", "nnz", "violators")
+WHOLE = ("n", "d", "nnz", "violators", "seed")
 REAL = ("C", "lambda", "primal", "dual", "gap")
-WORDS = ("certificate", "stopped", "seed", "digest")
+WORDS = ("certificate", "stopped", "digest")
 # Labels that a line shows.
 MOST_LABELS = 20
+
+
+def describe(path: str) -> dict[str, Any]:
+    """Of the model in a file, which is as old as the file. Raises what `load` raises."""
+    model, made = load(path), None
+    if path != files.STANDARD:
+        changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
+        made = changed.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {"model": files.display_name(path), "made": made, **described(model)}
 
 
 def described(model: Model) -> dict[str, Any]:
