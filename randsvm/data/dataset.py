@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
-from randsvm.data import cache
+from randsvm.data import cache, in_memory
 from randsvm.data.chunks import RawChunk, Store, joined
 from randsvm.data.home import Home, Shard, States, Threads
 from randsvm.data.points import Points
@@ -49,6 +49,9 @@ class Chunk:
     X: Matrix
     y: np.ndarray
 
+
+# The rows of a training: the name of a file, or what is in memory.
+Source: TypeAlias = "str | in_memory.Arrays"
 
 # Rows of a stored chunk: its number, the first row and the one after the last, counted in it.
 Piece: TypeAlias = tuple[int, int, int]
@@ -89,7 +92,7 @@ class Dataset:
     become when they are read (see `scaled`, `mapped`).
     """
 
-    def __init__(self, summary: Summary, store: Store, jobs: int) -> None:
+    def __init__(self, summary: Summary, store: Store | in_memory.ArrayStore, jobs: int) -> None:
         self.summary = summary
         self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
@@ -352,9 +355,12 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
     return D.points(rows)
 
 
-def load(path: str, options: ParseOptions, resources: Resources) -> Dataset:
-    """D, read from `path` or its cache; see cache.read for what it raises."""
-    return Dataset(*cache.read(path, options, resources), resources.workers)
+def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
+    """D, out of arrays, or read from a file or its cache; see in_memory.read and cache.read for
+    what they raise."""
+    if isinstance(data, in_memory.Arrays):
+        return Dataset(*in_memory.read(data, options), resources.workers)
+    return Dataset(*cache.read(data, options, resources), resources.workers)
 
 
 def scaling_of(D: Dataset, name: str) -> Scaling:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -40,7 +41,8 @@ class KernelModel(Model):
 
     task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels).
     Z : (m, d) CSR float32, the support vectors over the d distinct features they have; beta :
-    (m, K) float64, b : (K,) float64.
+    (m, K) float64, b : (K,) float64. support : (m,) int64, which rows of the training data
+    they are; None: not known, as no file says it.
     """
 
     task: str
@@ -48,6 +50,19 @@ class KernelModel(Model):
     Z: sparse.csr_matrix
     beta: np.ndarray
     b: np.ndarray
+    support: np.ndarray | None = None
+
+    def described(self) -> dict[str, Any]:
+        kernel = self.kernel
+        used = {"gamma": kernel.gamma, "coef0": kernel.coef0, "degree": kernel.degree}
+        names = {"linear": [], "rbf": ["gamma"], "sigmoid": ["gamma", "coef0"], "poly": [*used]}
+        return {
+            "format": "libsvm",
+            "task": self.task,
+            "kernel": kernel.name,
+            **{name: used[name] for name in names[kernel.name]},
+            "support_vectors": len(self.beta),
+        }
 
     @property
     def _labels_from_data(self) -> bool:
