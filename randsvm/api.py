@@ -1,9 +1,12 @@
-"""What a command or a Python user calls: rows and parameters in, a model out."""
+"""What a command or a Python user calls: rows and parameters in, a model out.
+
+Each function imports the training that it needs: the others would take longer than a small run.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
+import functools
 import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +48,6 @@ with _without_lazy_parts():
     from randsvm.models.prediction import predict
     from randsvm.parameters import rounds, run, sgd, svm
     from randsvm.parameters.option import BALANCED, gather, grid, options
-    from randsvm.training import kernel_svm, linear_svm
     from randsvm.training.job import Job
 
 check()
@@ -88,6 +90,8 @@ def train_randsvm(
     Raises the errors of randsvm.errors, which for bad values are ValueErrors as well, and TypeError
     for a name that there is not.
     """
+    from randsvm.training import kernel_svm
+
     groups: Groups = {svm.Params: params, rounds.RandsvmParams: algorithm}
     return _train(kernel_svm.train_randsvm, groups, STOPPED, (data, model), job, watch, given)
 
@@ -105,10 +109,9 @@ def train_osuna(
 ) -> FittedModel:
     """Train a kernel machine by decomposition with a working set of fixed size; closest: of the
     closest points. Otherwise as train_randsvm."""
+    from randsvm.training import kernel_svm
 
-    def call(*arguments: Any) -> Any:
-        return kernel_svm.train_osuna(*arguments, closest=closest)
-
+    call = functools.partial(kernel_svm.train_osuna, closest=closest)
     groups: Groups = {svm.Params: params, rounds.OsunaParams: algorithm}
     return _train(call, groups, STOPPED, (data, model), job, watch, given)
 
@@ -122,6 +125,8 @@ def train_sgd(
     **given: Any,
 ) -> FittedModel:
     """Train a linear machine by stochastic gradient descent. Otherwise as train_randsvm."""
+    from randsvm.training import linear_svm
+
     groups: Groups = {sgd.SgdParams: params}
     return _train(linear_svm.train_sgd, groups, COMMON, (data, model), job, watch, given)
 
@@ -171,6 +176,8 @@ def _values(given: Mapping[str, Any], groups: Sequence[type], extra: str) -> dic
     known = [*specs, *filter(None, [extra])]
     for name in given:
         if name not in known:
+            import difflib
+
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +68,8 @@ class FittedModel:
         return "\n".join(lines(self.info()))
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = [
             "".join(f"<td>{html.escape(word)}</td>" for word in line.split(maxsplit=1))
             for line in lines(self.info())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from randsvm import files
 from randsvm.models import header
-from randsvm.models.kernel_model import KernelModel
-from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 
 
@@ -14,7 +12,12 @@ def load(path: str) -> Model:
 
     Raises ModelError, DataError, InputError.
     """
+    # One of them alone is needed, and the other takes as long as to read a small file.
     content, name = files.read_whole(path), files.display_name(path)
     if header.format_of(content) == "liblinear":
+        from randsvm.models.linear_model import LinearModel
+
         return LinearModel.parse(content, name)
+    from randsvm.models.kernel_model import KernelModel
+
     return KernelModel.parse(content, name)
