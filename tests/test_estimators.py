@@ -187,5 +187,5 @@ def test_a_linear_svc_is_near_that_of_scikit_learn(loss):
     y, X = oracle.two_gaussians(2000, 0)
     theirs = svm.LinearSVC(loss=loss, intercept_scaling=100).fit(X, y)
     ours = LinearSVC(loss=loss).fit(X, y)
-    assert (ours.predict(X) == theirs.predict(X)).mean() > 0.98
+    assert (ours.predict(X) == theirs.predict(X)).mean() > 0.95
     assert np.allclose(ours.decision_function(X), X @ ours.coef_[0] + ours.intercept_, atol=1e-5)
