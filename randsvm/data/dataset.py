@@ -367,10 +367,14 @@ def scaling_of(D: Dataset, name: str) -> Scaling:
     """The scaling `name`, fitted to the rows of D; sparse data is not centred and stays sparse."""
     if name == "unit":
         return Scaling(name)
+    return Scaling.fitted(name, statistics_of(D), centred=D.nnz >= SPARSE * D.n * D.d)
+
+
+def statistics_of(D: Dataset) -> Statistics:
+    """Of the features of D, without a `mapping`."""
 
     def of(shard: Shard) -> Statistics | None:
         X = D.chunk(shard.number).X
         return Statistics.of(X) if X.shape[0] else None
 
-    found = functools.reduce(operator.add, filter(None, D.map(of)))
-    return Scaling.fitted(name, found, centred=D.nnz >= SPARSE * D.n * D.d)
+    return functools.reduce(operator.add, filter(None, D.map(of)))

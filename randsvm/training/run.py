@@ -60,13 +60,14 @@ def train(
     with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
         training = begin(Subject.of(whole, str(data), params.task), job)
         training.subject.check_classes(str(data), training.most_classes)
+        # Before what is resolved, which may follow from the features as they are learnt.
+        training = replace(training, subject=training.subject.scaled(job.run.scale))
         remarks = [*unused(params), *training.subject.remarks(params)]
-        params = training.resolved(params)
+        params = training.resolved(training.with_gamma(params))
         outline = training.outline(params)
         _announce(training, params, outline, whole, clock)
         for text in remarks:
             tell(Notice(text))
-        training = replace(training, subject=training.subject.scaled(job.run.scale))
 
         def configuration(params: P) -> list[str]:
             # In the model stands what decides its bytes: what a run may take (time) does not.
