@@ -69,7 +69,7 @@ def train(
         for text in remarks:
             tell(Notice(text))
 
-        def configuration(params: P) -> list[str]:
+        def configuration(params: P, job: Job) -> list[str]:
             # In the model stands what decides its bytes: what a run may take (time) does not.
             words = [*command_line(params), *outline.words, *command_line(job.run, job.search)]
             return [outline.algorithm, *words]
@@ -77,11 +77,10 @@ def train(
         searched = None
         if job.search.wanted:
             until = clock.share(SEARCH)
-            searched = grid_search.searched(
+            searched, params = grid_search.searched(
                 training.D, params, training.fit, job, configuration, until
             )
-            params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
-        words = configuration(params)
+        words = configuration(params, job)
         return FromFile(training, params, clock, model, words, searched).completed()
 
 
