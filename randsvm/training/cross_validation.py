@@ -113,7 +113,7 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
         return D
     some = D.only(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
     # What is copied follows from the data alone: a memory bound changes no result.
-    return some.gathered() if some.nnz <= COPIED_NONZEROS else some
+    return some.gathered() if max(some.n, some.nnz) <= COPIED_NONZEROS else some
 
 
 def side_by_side(

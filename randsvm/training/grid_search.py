@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, inf, sqrt
+from typing import TypeAlias
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, Searched, tell
@@ -17,16 +18,20 @@ from randsvm.models.metrics import Accuracy, RegressionErrors
 from randsvm.training.job import Fit, Job, P
 from randsvm.training.trials import Asked, Candidate, Trials
 
-# The first stage under a time limit has so many rows at least: in each part, and of each class.
-PART_ROWS, CLASS_ROWS, LEAST_ROWS = 10, 20, 200
+# The first stage has so many rows at least, for each part, for each class, and in all: under a time
+# limit, and where a range is searched.
+PART_ROWS, CLASS_ROWS = 10, 20
+LEAST_ROWS, COARSE_ROWS = 200, 500
 # From stage to stage there are so many times the rows, and this part of the combinations.
 GROWTH, KEPT, LEAST_KEPT = 4, 1 / 4, 2
 # None is dropped where the next stage with all of them takes this part of the time at the most.
 PLENTY = 1 / 4
-# A range is searched on so many rows first, and at the end, unless --subset says otherwise.
-COARSE_ROWS, FINE_ROWS = 500, 8000
-# The steps around the best combination, each on GROWTH times the rows of the one before.
+# Steps around the best of a range, the first on GROWTH times the first rows, each on GROWTH times
+# the rows of the one before.
 FINER = (2.0, sqrt(2.0))
+
+# What is compared, and on how many rows.
+Stage: TypeAlias = "tuple[Sequence[Candidate[P]], int]"
 
 
 def searched(
@@ -49,8 +54,7 @@ def searched(
     candidates = _of(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
     if search.auto:
-        most = rows if search.subset else min(rows, FINE_ROWS)
-        refined(trials, candidates, params, most)
+        refined(trials, candidates, params, rows)
     elif until < inf:
         narrowed(trials, candidates, rows)
     else:
@@ -70,29 +74,40 @@ def narrowed(trials: Trials[P], candidates: Sequence[Candidate[P]], most: int) -
     Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
     AISTATS 2016. Where there is plenty of time none is dropped.
     """
+    stage: Stage[P] | None = candidates, first_rows(trials, LEAST_ROWS, most)
+    while stage is not None:
+        rows = stage[1]
+        best_first = trials.stage(*stage)
+        if rows == most or not best_first:
+            return
+        stage = next_stage(trials, best_first, rows, most)
+    tell(Notice(f"no time to cross-validate on more than {rows:,} of {most:,} rows"))
+
+
+def first_rows(trials: Trials[P], least: int, most: int) -> int:
+    """Of the first stage: enough for each part and of each class."""
     asked = trials.asked
-    least = max(LEAST_ROWS, PART_ROWS * asked.folds, CLASS_ROWS * len(asked.D.summary.names))
-    rows = min(least, most)
-    while True:
-        candidates = trials.stage(candidates, rows)
-        left = asked.until - time.perf_counter()
-        if rows == most or not candidates:
-            return
-        best = kept(trials, candidates)
-        plans = [
-            (candidates, most, PLENTY),
-            (candidates, min(GROWTH * rows, most), PLENTY),
-            (best, min(GROWTH * rows, most), 1.0),
-            (best, min(2 * rows, most), 1.0),
-        ]
-        fitting = (
-            (some, to) for some, to, part in plans if trials.expected(len(some), to) <= part * left
-        )
-        chosen = next(fitting, None)
-        if chosen is None:
-            tell(Notice(f"no time to cross-validate on more than {rows:,} of {most:,} rows"))
-            return
-        candidates, rows = chosen
+    classes = len(asked.D.summary.names)
+    return min(max(least, PART_ROWS * asked.folds, CLASS_ROWS * classes), most)
+
+
+def next_stage(
+    trials: Trials[P], best_first: Sequence[Candidate[P]], rows: int, most: int
+) -> Stage[P] | None:
+    """What there is time for after a stage on so many rows; None: for nothing."""
+    left, best = trials.asked.until - time.perf_counter(), kept(trials, best_first)
+    # Where the log had the stage, nothing is known of the time that fits take.
+    plenty = PLENTY * left if trials.pace else -1.0
+    plans = [
+        (best_first, most, plenty),
+        (best_first, min(GROWTH * rows, most), plenty),
+        (best, min(GROWTH * rows, most), left),
+        (best, min(2 * rows, most), left),
+    ]
+    fitting = (
+        (some, to) for some, to, seconds in plans if trials.expected(len(some), to) <= seconds
+    )
+    return next(fitting, None)
 
 
 def refined(trials: Trials[P], candidates: Sequence[Candidate[P]], params: P, most: int) -> None:
@@ -107,13 +122,14 @@ def refined(trials: Trials[P], candidates: Sequence[Candidate[P]], params: P, mo
         tell(Notice(f"no time to search finer, on {rows:,} rows"))
         return False
 
-    best = trials.stage(candidates, min(COARSE_ROWS, most))
-    going_on = stage(kept(trials, best), min(GROWTH * COARSE_ROWS, most))
+    coarse = first_rows(trials, COARSE_ROWS, most)
+    best = trials.stage(candidates, coarse)
+    going_on = stage(kept(trials, best), min(GROWTH * coarse, most))
     for power, step in enumerate(FINER, 1):
         if going_on:
             around = trials.ranked[0].values
             near = _of(trials.asked.job.search.finer(params, around, step))
-            going_on = stage(near, min(GROWTH**power * COARSE_ROWS, most))
+            going_on = stage(near, min(GROWTH**power * coarse, most))
 
 
 def kept(trials: Trials[P], best_first: Sequence[Candidate[P]]) -> Sequence[Candidate[P]]:

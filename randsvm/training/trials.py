@@ -87,7 +87,7 @@ class Trials(Generic[P]):
 
         A stage in which half of them or more are not done decides nothing, unless it is the first.
         """
-        self.every = {**{one.key: one for one in candidates}, **self.every}
+        self.every |= {one.key: one for one in candidates}
         known = {one.key for one in candidates if self.found.get(one.key, (0,))[0] == rows}
         missing = [one for one in candidates if one.key not in known]
         began = time.perf_counter()

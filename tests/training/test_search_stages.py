@@ -280,7 +280,6 @@ def test_a_score_that_is_no_number_is_the_worst(tmp_path, clock):
 @pytest.fixture
 def small_stages(monkeypatch):
     monkeypatch.setattr(grid_search, "COARSE_ROWS", 60)
-    monkeypatch.setattr(grid_search, "FINE_ROWS", 960)
 
 
 AUTO = (("C", "auto"), ("gamma", "auto"))
