@@ -99,6 +99,20 @@ class Numbers(click.ParamType):
         return numbers if len(numbers) > 1 else numbers[0]
 
 
+class Gap(click.ParamType):
+    """A number, or the word none."""
+
+    name = "float|none"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str:
+        try:
+            return value if value == StopParams.NONE else float(value)
+        except ValueError:
+            return self.fail(f"expected a number or none, found {value!r}", param, ctx)
+
+
 class Epochs(click.ParamType):
     """A number of passes, or the word auto."""
 
@@ -136,6 +150,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "switch": {"type": Switch()},
     "duration": {"type": Duration()},
     "epochs": {"type": Epochs()},
+    "gap": {"type": Gap()},
     "checkpoint": {"type": Checkpoint()},
     "weights": {"type": (str, float), "multiple": True, "metavar": "LABEL WEIGHT"},
 }

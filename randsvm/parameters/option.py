@@ -128,13 +128,16 @@ def command_line(
     return words
 
 
+def given(parameters: Any) -> list[str]:
+    """The options that have a value of their own."""
+    own = options(parameters)
+    return [spec.flags[0] for f, spec in own if getattr(parameters, f.name) != f.default]
+
+
 def idle(parameters: Any) -> list[str]:
     """The options that were given a value of their own and mean nothing beside the others."""
-    return [
-        spec.flags[0]
-        for f, spec in options(parameters)
-        if getattr(parameters, f.name) != f.default and not parameters.uses(f.name)
-    ]
+    unused = [spec.flags[0] for f, spec in options(parameters) if not parameters.uses(f.name)]
+    return [flag for flag in given(parameters) if flag in unused]
 
 
 def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:

@@ -6,7 +6,7 @@ Knows no algorithm.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -56,11 +56,13 @@ class Job:
     keep: Callable[[Model], object] = forget
 
 
-def check_kernel_job(job: Job, params: Params) -> None:
-    """Raise ParameterError for what these parameters of a kernel machine do not allow."""
+def kernel_job(job: Job, params: Params, bounded: bool) -> Job:
+    """The job with the gap filled in; bounded: whether k was asked for. Raises ParameterError for
+    what these parameters of a kernel machine do not allow."""
     job.stop.check(params)
     if job.warm_start and params.components:
         raise ParameterError("--warm-start goes with a kernel, not with --components")
+    return replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
 
 
 def check_paths(data: Source, model: str | None, job: Job) -> None:

@@ -38,19 +38,19 @@ def train(
     data: Source,
     model: str | None,
     params: P,
-    prepare: Callable[[P], tuple[Callable[[Subject, Job], Training[P, Outcome]], P]],
+    prepare: Callable[[P, Job], tuple[Callable[[Subject, Job], Training[P, Outcome]], P, Job]],
     job: Job,
     watch: Watch,
 ) -> Outcome:
     """Train on the svmlight file or the arrays `data`; write `model`, if that is to be a file.
 
     prepare: called before anything is read, so that it can refuse what needs no data; it may fill
-    in parameters.
+    in parameters and what the job leaves open.
     """
     clock = Clock(job.limits.time_limit, watch)
     job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
-    begin, params = prepare(params)
+    begin, params, job = prepare(params, job)
     check_gap(job, params)
     options = ParseOptions(
         labels="number" if params.task == "svr" else "class",
