@@ -26,14 +26,16 @@ class RandsvmParams:
         "int",
         "-k",
         "--support-bound",
-        help="Stop at k support vectors.  [default: ceil(32 ln(4n/delta) / epsilon^2)]",
+        help="The paper's rule: stop at k support vectors.  [default: none; with --gap none "
+        "ceil(32 ln(4n/delta) / epsilon^2)]",
         least=1,
     )
     sample_size: int | None = option(
         None,
         "int",
         "--sample-size",
-        help=f"Rows r of a subproblem, more than k.  [default: {EXCESS:g} k]",
+        help=f"Rows r of a subproblem, more than k.  [default: 1000 to 3000; {EXCESS:g} k by the "
+        "paper's rule]",
         least=2,
     )
     distortion: float | None = option(

@@ -17,6 +17,7 @@ from randsvm.data.cache import is_cache
 from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import ParameterError
 from randsvm.models.header import format_of
+from randsvm.models.load import refuse_as_data
 from randsvm.models.model import Model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
@@ -74,6 +75,8 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     cache = {"--cache": job.resources.cache}
     files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
     files.check_apart(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
+    if path is not None:
+        refuse_as_data(path, "TRAIN_FILE MODEL_FILE")
     if model is not None:
         files.check_output(model)
         files.check_kind(model, "a model", lambda head: format_of(head) is not None)

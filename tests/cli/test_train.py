@@ -114,14 +114,14 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
     "words, message",
     [
         ("--gama 1 toy.svm", "No such option '?--gama'?.*--gamma"),
-        ("-c 0 toy.svm", r"C must be > 0 and finite, got 0"),
-        ("-c nan toy.svm", r"C must be > 0 and finite, got nan"),
+        ("-c 0 toy.svm", r"-c must be > 0 and finite, got 0"),
+        ("-c nan toy.svm", r"-c must be > 0 and finite, got nan"),
         ("-c x toy.svm", r"'-c' / '--cost': expected a number, or several as 1,2,8, found 'x'"),
-        ("-g -1 toy.svm", r"gamma must be >= 0 and finite, got -1"),
+        ("-g -1 toy.svm", r"-g must be >= 0 and finite, got -1"),
         ("-t 7 toy.svm", r"expected one of linear \(0\), poly \(1\).*, found '7'"),
         ("-t gauss toy.svm", r"expected one of .*rbf \(2\).*, found 'gauss'"),
         ("-k 9 --sample-size 9 toy.svm", r"sample size r must exceed .*, got r=9, k=9; raise"),
-        ("--memory 1 toy.svm", r"memory must be at least 16M, got 1 bytes"),
+        ("--memory 1 toy.svm", r"--memory must be >= 16M, got 1$"),
         ("--memory much toy.svm", r"expected a size as 512M or 4G, found 'much'"),
         ("--jobs 0 toy.svm", r"jobs must be >= 1, got 0"),
         ("--seed -1 toy.svm", r"seed must be >= 0 and < 2\^64, got -1"),
@@ -191,7 +191,7 @@ def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
     training.train(
         ["randsvm", "-q", "--warm-start", str(old), str(toy), str(old)], standalone_mode=False
     )
-    assert oracle.trailer(old)["stopped"] == "no violators"
+    assert oracle.trailer(old)["stopped"].startswith("gap <= ")
 
 
 @pytest.mark.parametrize(
