@@ -6,7 +6,7 @@ Knows no option by its meaning, only where in the help it stands.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ class Command(click.Command):
         follows is a slip."""
         if label == BALANCED:
             return ["1"]
-        if get_close_matches(label, [BALANCED]) and not _is_number(following):
+        if _near(label, [BALANCED]) and not _is_number(following):
             raise click.UsageError(f"-w {label}: did you mean -w {BALANCED}?", ctx)
         return []
 
@@ -173,7 +173,7 @@ class Commands(click.Group):
             return True
         if re.search("^-|[./]", word) or ctx.resilient_parsing or Path(word).exists():
             return False
-        near = get_close_matches(word, self.commands)
+        near = _near(word, self.commands)
         if near:
             listed = " or ".join(near)
             raise click.UsageError(f"no command or file {word!r}: did you mean {listed}?", ctx)
@@ -199,6 +199,12 @@ class Commands(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.examples)
         write_surroundings(formatter, ctx.info_name or "")
+
+
+def _near(word: str, words: Iterable[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(word, list(words))
 
 
 def _titles() -> list[str]:
