@@ -137,8 +137,8 @@ class Report:
         self.say(f"{objectives}{running}  J = P/(C n) = {outcome.J:.6g}")
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
             line = (
-                f"GAP NOT REACHED: {outcome.gap:.3%} is certified, "
-                f"--gap {outcome.gap_asked:g} asked for {outcome.gap_asked:.3%}"
+                f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "
+                f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
             )
             # click takes the colour away where stderr is no terminal.
             self.say(line if os.environ.get("NO_COLOR") else click.style(line, "red", bold=True))

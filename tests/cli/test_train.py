@@ -242,7 +242,7 @@ def test_a_run_that_ends_above_its_gap_says_so_last(train, made):
     trained = train(path, "-g", 5, "--sample-size", 100, "--max-iterations", 2)
     last = trained.said.splitlines()[-1]
     assert last.startswith("GAP NOT REACHED: ")
-    assert last.endswith(" --gap 0.001 asked for 0.100%")
+    assert last.endswith(" --gap 0.001 asked for 0.1%")
 
 
 @pytest.mark.parametrize(
