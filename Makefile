@@ -58,10 +58,10 @@ $(WORK)/%.test: scripts/make_data.py | .venv/ready
 
 demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).test)
 	@echo; echo "--- checkerboard, 100,000 rows"
-	$(BIN)/randsvm-train randsvm -c 1 -g 5 $(WORK)/checkerboard.train $(WORK)/checkerboard.model
+	$(BIN)/randsvm-train -c 1 -g 5 $(WORK)/checkerboard.train $(WORK)/checkerboard.model
 	$(BIN)/randsvm-predict $(WORK)/checkerboard.test $(WORK)/checkerboard.model $(WORK)/checkerboard.out
 	@echo; echo "--- twonorm, 100,000 rows"
-	$(BIN)/randsvm-train randsvm -c 1 -g 0.05 $(WORK)/twonorm.train $(WORK)/twonorm.model
+	$(BIN)/randsvm-train -c 1 -g 0.05 $(WORK)/twonorm.train $(WORK)/twonorm.model
 	$(BIN)/randsvm-predict $(WORK)/twonorm.test $(WORK)/twonorm.model $(WORK)/twonorm.out
 
 .venv/plot: .venv/ready

@@ -83,5 +83,6 @@ class Interrupted(RandsvmError):  # noqa: N818 - not a mistake of anyone's
     """The run was stopped by a signal; the exit code is 128 + its number."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(f"interrupted by signal {signal_number}")
+        name = "Ctrl-C" if signal_number == 2 else f"signal {signal_number}"
+        super().__init__(f"interrupted by {name}")
         self.exit_code = 128 + signal_number

@@ -59,6 +59,7 @@ class Started:
 
     pass_bytes: what each pass over the rows reads, and from where. working_set: rows of the first
     subproblem, solve_bytes: the memory that LIBSVM may take for it; None: there are none.
+    gap_asked: the gap that ends the run; None: there is none.
     """
 
     algorithm: str
@@ -73,6 +74,7 @@ class Started:
     place: str | None = None
     working_set: int | None = None
     solve_bytes: int | None = None
+    gap_asked: float | None = None
 
 
 @dataclass(frozen=True)

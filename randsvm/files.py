@@ -303,16 +303,24 @@ def check_output(path: str) -> None:
         raise OutputError(f"cannot create {path}: Permission denied")
 
 
+def head_of(path: str) -> bytes:
+    """The first bytes of a regular file; none of anything else."""
+    if not Path(path).is_file():
+        return b""
+    with Path(path).open("rb") as stream:
+        return stream.read(HEAD_OF_A_KIND)
+
+
 def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
     """Raise OutputError if `path` is a file with content of another kind, as a data set under a
     mistyped name: it is not to be replaced.
 
     recognised: called with the first bytes.
     """
-    if path in STANDARD_OUTPUTS or not Path(path).is_file():
+    if path in STANDARD_OUTPUTS:
         return
-    with _creating(path), Path(path).open("rb") as stream:
-        head = stream.read(HEAD_OF_A_KIND)
+    with _creating(path):
+        head = head_of(path)
     if head and not recognised(head):
         raise OutputError(
             f"cannot create {path}: there is a file of that name, which is not {kind}; "

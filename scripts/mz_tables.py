@@ -17,7 +17,7 @@ from sets import data_option, find
 from tables import row
 
 from randsvm import api, files
-from randsvm.parameters.rounds import OsunaParams
+from randsvm.parameters.rounds import OsunaParams, StopParams
 from randsvm.parameters.svm import Params
 
 SIGMA = 10
@@ -27,6 +27,10 @@ SIZES = {300: 450, 400: 540}
 TEST_DOCUMENTS = 300
 SWAPS = (1, 10, None)
 LEAST_ROUNDS = 3
+
+
+# MZ ends where no violator is left.
+RULE = api.Job(StopParams(gap=StopParams.NONE))
 
 
 def balanced(lines: list[bytes], count: int) -> bytes:
@@ -40,7 +44,8 @@ def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool)
     """One row of the table."""
     model = train.with_suffix(".model")
     own = OsunaParams(working_set=size, swap=swap)
-    outcome = api.train_osuna(str(train), str(model), PARAMS, own, closest=closest).outcome
+    fitted = api.train_osuna(str(train), str(model), PARAMS, own, RULE, closest=closest)
+    outcome = fitted.outcome
     if outcome.iterations < LEAST_ROUNDS:
         sys.exit(f"only {outcome.iterations} rounds with B = {size}: nothing was decomposed")
     score = api.predict(str(test), str(model), str(train.with_suffix(".out")))

@@ -11,7 +11,7 @@ from pathlib import Path
 from tables import table
 
 GAP, LARGE_GAP = "randsvm --gap 0.001", "randsvm --gap 0.01"
-RULE, FORMULA = "randsvm -k 1000 --sample-size 5000", "randsvm"
+RULE, FORMULA = "randsvm -k 1000 --sample-size 5000", "randsvm --gap none"
 LINEAR_GAP, LINEAR_RULE = f"{GAP} -t linear", f"{RULE} -t linear"
 SGD = "sgd"
 LIBLINEAR = "liblinear-train -s 3 -B 1"

@@ -19,7 +19,7 @@ from learning import OLD_MODEL, board, learn
 from randsvm import api, files
 from randsvm.data import dataset, reading
 from randsvm.data.dataset import ParseOptions
-from randsvm.errors import InputError, OutputError, TransferError
+from randsvm.errors import InputError, Interrupted, OutputError, TransferError
 from randsvm.events import Progress, Started, listening
 from randsvm.models.load import load
 from randsvm.parameters.rounds import OsunaParams, StopParams
@@ -430,7 +430,7 @@ def test_a_signal_while_a_file_is_written_leaves_a_whole_one(folder, line, writt
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert said.splitlines()[-1] == f"randsvm-{name}: interrupted by signal {number:d}"
+    assert said.splitlines()[-1] == f"randsvm-{name}: {Interrupted(number)}"
     after = contents(folder)
     assert set(after) == set(before)
     assert {name for name in after if after[name] != before[name]} <= {written}
@@ -458,5 +458,5 @@ def test_a_signal_while_rows_to_predict_are_awaited_leaves_the_old_output(folder
         process.send_signal(number)
         assert process.wait(60) == 128 + number
         said = process.stderr.read().decode()
-    assert said == f"randsvm-predict: interrupted by signal {number:d}\n"
+    assert said == f"randsvm-predict: {Interrupted(number)}\n"
     assert contents(folder) == before

@@ -40,7 +40,7 @@ FILES = {name.removesuffix("__init__").rstrip("."): path for name, path in FILES
 # Libraries that live behind few doors.
 DOORS = {
     "libsvm": {"svm.libsvm"},
-    "click": {"cli.train", "cli.predict", "cli.options", "cli.report", "cli.door"},
+    "click": {"cli.train", "cli.predict", "cli.commands", "cli.options", "cli.report", "cli.door"},
     "tqdm": {"cli.bars"},
 }
 

@@ -8,18 +8,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from randsvm.parameters.option import AUTO, BALANCED, Option, options
+from randsvm.cli.commands import Typed
+from randsvm.errors import ParameterError
+from randsvm.files import STANDARD
+from randsvm.parameters.option import AUTO, Option, options
 from randsvm.parameters.option import gather as gather
 from randsvm.parameters.option import grid as grid
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class Word(click.ParamType):
@@ -40,6 +45,11 @@ class Word(click.ParamType):
             return named.get(found, found)
         listed = ", ".join(f"{word} ({number})" for number, word in named.items())
         return self.fail(f"expected one of {listed}, found {value!r}", param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in self.words if word and word.startswith(incomplete)]
 
 
 class Size(click.ParamType):
@@ -132,6 +142,23 @@ def _number(text: str) -> float:
     return power
 
 
+class Gap(click.ParamType):
+    """A number, or the word none."""
+
+    name = "float"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "FLOAT|none"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str:
+        try:
+            return value if value == StopParams.NONE else float(value)
+        except ValueError:
+            return self.fail(f"expected a number or none, found {value!r}", param, ctx)
+
+
 class Epochs(click.ParamType):
     """A number of passes, or the word auto."""
 
@@ -168,22 +195,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "switch": {"type": Switch()},
     "duration": {"type": Duration()},
     "epochs": {"type": Epochs()},
+    "gap": {"type": Gap()},
     "checkpoint": {"type": Checkpoint()},
     "weights": {"type": (str, float), "multiple": True, "metavar": "LABEL WEIGHT"},
 }
-
-
-class LibsvmStyle(click.Command):
-    """A command that also takes LIBSVM's -wLABEL WEIGHT for -w LABEL WEIGHT, and -w balanced."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words: list[str] = []
-        for word in args:
-            if word == BALANCED and words[-1:] in (["-w"], ["--weight"]):
-                words += [word, "1"]
-            else:
-                words += ["-w", word[2:]] if re.fullmatch(r"-w[^=].*", word) else [word]
-        return super().parse_args(ctx, words)
 
 
 def _shows_default(spec: Option, default: Any) -> bool:
@@ -191,10 +206,12 @@ def _shows_default(spec: Option, default: Any) -> bool:
     return default is not None and spec.kind not in ("flag", "size", "switch", "weights")
 
 
-def _help(spec: Option) -> str:
+def _help(spec: Option, default: Any) -> str:
     """The help text with the bounds, but for those that any number is expected to have."""
     bounds = spec.bounds.removesuffix(" and finite").removeprefix("finite")
-    return f"{spec.help}  [{bounds}]" if bounds else spec.help
+    text, mark, own = spec.help.partition("  [default: ")
+    text = f"{text}  [{bounds}]" if bounds else text
+    return text + (mark + own or ("  [default: none]" if default is None else ""))
 
 
 def _kind(spec: Option) -> dict[str, Any]:
@@ -204,10 +221,10 @@ def _kind(spec: Option) -> dict[str, Any]:
     return {"type": Numbers(spec)} if spec.kind == "floats" else KINDS[spec.kind]
 
 
-def parameters(*groups: type) -> Callable[[Command], Command]:
+def parameters(*groups: type) -> Callable[[Decorated], Decorated]:
     """Decorator: an option for each field of each parameter class, in order."""
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Decorated) -> Decorated:
         for group in reversed(groups):
             for f, spec in reversed(list(options(group))):
                 command = click.option(
@@ -215,7 +232,9 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
                     f.name,
                     default=f.default,
                     show_default=_shows_default(spec, f.default),
-                    help=_help(spec),
+                    help=_help(spec, f.default),
+                    cls=Typed,
+                    spec=spec,
                     **_kind(spec),
                 )(command)
         return command
@@ -229,23 +248,43 @@ def left_open(group: type) -> frozenset[str]:
     return frozenset(f.name for f, _ in options(group) if source(f.name) is default)
 
 
-def common(command: Command) -> Command:
+def common(command: Decorated) -> Decorated:
     """What every algorithm of randsvm-train takes besides its own options."""
     return parameters(Search, Limits, Run, Resources)(report(quiet(log(command))))
 
 
-def rounds(command: Command) -> Command:
+def rounds(command: Decorated) -> Decorated:
     """What the algorithms take that go by rounds."""
     return parameters(StopParams)(warm_start(command))
+
+
+def files(command: Decorated) -> Decorated:
+    """What every algorithm reads and writes."""
+    command = click.argument("model_file", type=click.Path(), required=False)(command)
+    return click.argument("train_file", type=click.Path())(command)
+
+
+def model_file(given: dict[str, Any]) -> str:
+    """MODEL_FILE, or its default."""
+    name, data = given["model_file"], given["train_file"]
+    if name is None and data == STANDARD:
+        raise ParameterError("training from standard input needs a MODEL_FILE")
+    return name or Path(data).name + ".model"
 
 
 warm_start = click.option(
     "--warm-start",
     metavar="MODEL",
+    type=click.Path(),
     help="Start from this model, e.g. yesterday's on fewer rows; task, kernel and C are as in it "
-    "where they are not given.",
+    "where they are not given.  [default: none]",
 )
-log = click.option("--log", metavar="FILE.jsonl", help="Add a line of JSON per event to this file.")
+log = click.option(
+    "--log",
+    metavar="FILE.jsonl",
+    type=click.Path(),
+    help="Add a line of JSON per event to this file.  [default: none]",
+)
 report = click.option(
     "--report",
     type=click.Choice(["text", "json"]),

@@ -9,6 +9,7 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import door, options
+from randsvm.cli.commands import SETTINGS, Command
 from randsvm.cli.records import as_json
 from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
@@ -18,7 +19,7 @@ from randsvm.parameters.run import Resources
 COMMAND = "randsvm-predict"
 
 
-class Command(click.Command):
+class OfFilesOrInfo(Command):
     """A command whose --info MODEL stands in place of its files."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -36,10 +37,20 @@ class Command(click.Command):
         return rest
 
 
-@click.command(cls=Command, context_settings={"max_content_width": 100})
-@click.argument("test_file")
-@click.argument("model_file")
-@click.argument("output_file")
+@click.command(
+    cls=OfFilesOrInfo,
+    context_settings=SETTINGS,
+    examples={
+        "randsvm-predict test.svm data.svm.model labels.txt": "prints the accuracy",
+        "randsvm-predict --scores rows.svm.gz data.model -": "decision values on standard output",
+        "randsvm-predict --metrics test.svm data.model /dev/null": (
+            "confusion matrix, precision, recall, F1, AUC"
+        ),
+    },
+)
+@click.argument("test_file", type=click.Path())
+@click.argument("model_file", type=click.Path())
+@click.argument("output_file", type=click.Path())
 @click.option(
     "--scores",
     is_flag=True,

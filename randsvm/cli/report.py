@@ -6,16 +6,16 @@ Lines go to stderr, but for results: the accuracy line and what --report json pr
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
-import sys
 from collections.abc import Mapping
 from functools import singledispatchmethod
 from typing import Any
 
 import click
 
-from randsvm.cli.bars import Bar
+from randsvm.cli import bars
 from randsvm.cli.log import Log
 from randsvm.cli.records import Records
 from randsvm.events import (
@@ -57,7 +57,8 @@ class Report:
         self.json = given["report"] == "json"
         path = given.get("log")
         self.log = None if path is None else Log(path)
-        self.bar = Bar() if sys.stderr.isatty() and not self.quiet else None
+        self.bar = bars.Bar() if bars.wanted() and not self.quiet else None
+        self.epoch: str | None = None  # the line of the last one, while a bar shows it
 
     def __enter__(self) -> Report:
         if self.log is not None:
@@ -80,6 +81,7 @@ class Report:
             self.log.write(line)
         if self.bar is not None:
             self.bar.close()
+            self.bar.hear(event)
         if self.json and isinstance(event, Trained | Learnt | Predicted):
             click.echo(line, nl=False, err=isinstance(event, Predicted) and event.to_stdout)
         self._show(event)
@@ -106,47 +108,40 @@ class Report:
             return
         self.say(
             f"read {event.n:,} rows, {event.d:,} features, {event.nnz:,} nonzeros "
-            f"in {event.seconds:.2f} s; C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}"
+            f"in {event.seconds:.2f} s"
         )
-        solves = ""
+        self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}")
+        self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}")
         if event.solve_bytes is not None:
-            solves = (
-                f"; the first subproblem has {event.working_set:,} rows and takes up to "
+            self.say(
+                f"the first subproblem has {event.working_set:,} rows and takes up to "
                 f"{_size(event.solve_bytes)}"
             )
-        self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}{solves}")
 
     @_show.register
     def _(self, event: Iteration) -> None:
-        frozen = f" + {event.frozen:,} frozen" if event.frozen else ""
-        machine = f"{event.machine}: " if event.machine else ""
-        self.say(
-            f"{event.number:4d}  {event.seconds:7.2f} s  {machine}B {event.working_set:,}{frozen}  "
-            f"|SV| {event.support_vectors:,} ({event.bounded:,} at C)  |V| {event.violators:,}  "
-            f"{_objectives(event.primal, event.dual, not math.isnan(event.gap))}"
-        )
+        self.say(_round(event))
 
     @_show.register
     def _(self, outcome: Trained) -> None:
-        self.say(
-            f"stopped: {outcome.stopped} after {outcome.iterations} iterations, "
-            f"{outcome.seconds:.2f} s"
-        )
-        violators = "" if outcome.violators is None else f"{outcome.violators:,} violators, "
+        self.say(_stopped(outcome.stopped, f"{outcome.iterations} iterations", outcome.seconds))
+        violators = "" if outcome.violators is None else f", {outcome.violators:,} violators"
         running = "" if outcome.evaluated else " (from running values)"
         certified = not math.isnan(outcome.gap)
         objectives = _objectives(outcome.primal, outcome.dual, certified, fraction=True)
         name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
         self.say(
             f"{name}: {outcome.support_vectors:,} support vectors "
-            f"({outcome.bounded:,} at C), {violators}{objectives}{running}, "
-            f"J = P/(C n) = {outcome.J:.6g}"
+            f"({outcome.bounded:,} at C){violators}"
         )
+        self.say(f"{objectives}{running}  J = P/(C n) = {outcome.J:.6g}")
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
-            self.say(
-                f"GAP NOT REACHED: {outcome.gap:.3%} is certified, "
-                f"--gap {outcome.gap_asked:g} asked for {outcome.gap_asked:.3%}"
+            line = (
+                f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "
+                f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
             )
+            # click takes the colour away where stderr is no terminal.
+            self.say(line if os.environ.get("NO_COLOR") else click.style(line, "red", bold=True))
 
     @_show.register
     def _(self, event: Tried) -> None:
@@ -177,10 +172,17 @@ class Report:
     @_show.register
     def _(self, event: Epoch) -> None:
         held_out = "" if event.held_out is None else f"  held-out loss {event.held_out:.6f}"
-        self.say(
+        self.epoch = (
             f"epoch {event.number:3d}  {event.seconds:7.2f} s  "
             f"{_progressive(event.loss, event.errors)}{held_out}"
         )
+        if self.bar is None:
+            self._show_last_epoch()
+
+    def _show_last_epoch(self) -> None:
+        if self.epoch is not None:
+            self.say(self.epoch)
+            self.epoch = None
 
     @_show.register
     def _(self, event: Taught) -> None:
@@ -191,9 +193,8 @@ class Report:
 
     @_show.register
     def _(self, outcome: Learnt) -> None:
-        self.say(
-            f"stopped: {outcome.stopped} after {outcome.steps:,} steps, {outcome.seconds:.2f} s"
-        )
+        self._show_last_epoch()
+        self.say(_stopped(outcome.stopped, f"{outcome.steps:,} steps", outcome.seconds))
         if outcome.primal is None:
             found = _progressive(outcome.progressive_loss, outcome.progressive_errors)
         else:
@@ -217,6 +218,34 @@ class Report:
         elif not self.json:
             for line in [*_score(outcome), *_metrics(outcome.metrics)]:
                 click.echo(line, err=outcome.to_stdout)
+
+
+def _round(event: Iteration) -> str:
+    """Of a round, within 80 columns."""
+    gap = "-" if math.isnan(event.gap) else f"{event.gap:.3%}"
+    head = f"{event.number:4d} {event.seconds:8.2f} s"
+    counts = f"|V| {_count(event.violators):>6}  |SV| {_count(event.support_vectors):>6}"
+    if event.machine:
+        name = event.machine if len(event.machine) <= 20 else event.machine[:17] + "..."
+        return f"{head}  {name}: gap {gap:>8}  {counts}"
+    size = _count(event.working_set)
+    return f"{head}  gap {gap:>8}  P {event.primal:<11.6g} {counts}  B {size:>5}"
+
+
+def _count(number: int) -> str:
+    """In at most six columns."""
+    if number < 100_000:
+        return f"{number:,}"
+    power = 0
+    while number >= 10_000:
+        number, power = round(number / 1000), power + 1
+    return f"{number:,}{'_kMGT'[power]}"
+
+
+def _stopped(reason: str, work: str, seconds: float) -> str:
+    """An interruption is the last thing that the command says: here it goes without saying."""
+    named = "" if reason.startswith("interrupted") else f": {reason}"
+    return f"stopped{named} after {work}, {seconds:.2f} s"
 
 
 def _values(values: Mapping[str, float]) -> str:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from randsvm import __version__
 from randsvm.cli import door, options
+from randsvm.cli.commands import SETTINGS, Command, Commands
 from randsvm.cli.log import tried
-from randsvm.cli.options import Command
 from randsvm.cli.report import Report
-from randsvm.errors import ParameterError
-from randsvm.files import STANDARD, check_apart
+from randsvm.files import check_apart
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -25,7 +23,20 @@ from randsvm.parameters.svm import Params
 COMMAND = "randsvm-train"
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(
+    cls=Commands,
+    context_settings=SETTINGS,
+    plain="randsvm",
+    examples={
+        "randsvm-train -c 1 -g 0.5 data.svm": "writes data.svm.model; options are LIBSVM's",
+        "randsvm-train -c 1,8,64 -g 0.05,0.5 -v 5 data.svm data.model": (
+            "cross-validates every pair of values, trains with the best"
+        ),
+        "randsvm-train sgd text.svm.gz text.model": (
+            "a linear machine; liblinear-predict reads the model"
+        ),
+    },
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def train() -> None:
     """Train a support vector machine on an svmlight file too large or too noisy for LIBSVM alone.
@@ -34,13 +45,22 @@ def train() -> None:
     """
 
 
-def files(command: Command) -> Command:
-    command = click.argument("model_file", required=False)(command)
-    return click.argument("train_file")(command)
-
-
-@train.command(cls=options.LibsvmStyle, short_help="Random sampling of violators (KBH07).")
-@files
+@train.command(
+    cls=Command,
+    short_help="Any kernel: random sampling, certified; start here.",
+    examples={
+        "randsvm-train randsvm -c 1 -g 0.5 data.svm": (
+            "within 0.1% of the optimum, certified; writes data.svm.model"
+        ),
+        "randsvm-train randsvm --gap 0.01 --time-limit 10m data.svm.gz data.model": (
+            "coarser, and after 10 minutes the best model so far"
+        ),
+        "randsvm-train randsvm -k 1000 --sample-size 5000 data.svm": (
+            "the paper's own rule: until there are 1,000 support vectors"
+        ),
+    },
+)
+@options.files
 @options.parameters(Params, RandsvmParams)
 @options.rounds
 @options.common
@@ -48,9 +68,10 @@ def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
     Solves a random subset of TRAIN_FILE with LIBSVM, scans the whole file for rows that violate
-    the KKT conditions, solves support vectors + random violators, until no violator is left or
-    there are k support vectors. With --gap it goes on until that gap is certified, over working
-    sets of one size, with all other coefficients frozen wherever they stand.
+    the KKT conditions, and solves again with random violators among them, over working sets of
+    one size with all other coefficients frozen wherever they stand, until the --gap is certified.
+    With -k, or --gap none, it is the paper's rule: support vectors + violators, until no
+    violator is left or there are k support vectors.
 
     TRAIN_FILE may be gzip, bzip2 or xz; - is standard input. MODEL_FILE defaults to the base name
     of TRAIN_FILE + .model in the working folder.
@@ -60,8 +81,20 @@ def randsvm(**given: Any) -> None:
     _train(api.train_randsvm, [Params, RandsvmParams], given)
 
 
-@train.command(cls=options.LibsvmStyle, short_help="Fixed-size decomposition (OFG97).")
-@files
+@train.command(
+    cls=Command,
+    short_help="Any kernel: decomposition of a fixed size, to compare.",
+    examples={
+        "randsvm-train osuna -c 1 -g 0.5 data.svm": (
+            "within 0.1% of the optimum, certified; writes data.svm.model"
+        ),
+        "randsvm-train osuna --working-set 2000 --swap 500 data.svm data.model": (
+            "2,000 rows in each solve, 500 of them new"
+        ),
+        "randsvm-train osuna --gap none data.svm": "until no row violates the KKT conditions",
+    },
+)
+@options.files
 @options.parameters(Params, OsunaParams)
 @options.rounds
 @options.common
@@ -69,7 +102,7 @@ def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
     Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, swaps the first violators
-    met for rows of the working set, until no violator is left or the --gap is reached. All
+    met for rows of the working set, until the --gap is reached or no violator is left. All
     other coefficients are frozen wherever they stand.
     """
     from randsvm import api
@@ -78,9 +111,22 @@ def osuna(**given: Any) -> None:
 
 
 @train.command(
-    "osuna-closest", cls=options.LibsvmStyle, short_help="The same with the closest points (MZ)."
+    "osuna-closest",
+    cls=Command,
+    short_help="The same by the worst violators, for clean data.",
+    examples={
+        "randsvm-train osuna-closest -c 1 -g 0.5 data.svm": (
+            "within 0.1% of the optimum, certified; writes data.svm.model"
+        ),
+        "randsvm-train osuna-closest --time-limit 60s data.svm data.model": (
+            "after a minute the best model so far"
+        ),
+        "randsvm-train osuna-closest --gap none --working-set 400 data.svm": (
+            "until no row violates the KKT conditions"
+        ),
+    },
 )
-@files
+@options.files
 @options.parameters(Params, OsunaParams)
 @options.rounds
 @options.common
@@ -95,9 +141,21 @@ def osuna_closest(**given: Any) -> None:
 
 
 @train.command(
-    cls=options.LibsvmStyle, short_help="Linear SVM by stochastic gradient descent (CS246)."
+    cls=Command,
+    short_help="Linear, by stochastic gradient: text, many features.",
+    examples={
+        "randsvm-train sgd --lambda 1e-4 text.svm.gz text.model": (
+            "a linear machine; liblinear-predict reads the model"
+        ),
+        "randsvm-train sgd -t rbf -g 0.5 --components 2000 data.svm": (
+            "2,000 random features stand for the kernel"
+        ),
+        "feed | randsvm-train sgd --update old.model --checkpoint 60s - new.model": (
+            "learns rows as they arrive, writes the model every minute"
+        ),
+    },
 )
-@files
+@options.files
 @options.parameters(SgdParams)
 @options.common
 def sgd(**given: Any) -> None:
@@ -122,7 +180,7 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
     """Make objects of the options, call once, report."""
     from randsvm import api
 
-    data, model = given["train_file"], given["model_file"] or default_model(given["train_file"])
+    data, model = given["train_file"], options.model_file(given)
     old = given.get("warm_start")
     search = Search(given["folds"], given["subset"], options.grid(groups, given))
     log = given["log"]
@@ -149,12 +207,6 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
     extra = ["--warm-start", old] if old else []
     with Report(COMMAND, extra, {"data": data, "model": model}, given) as report:
         call(data, model, *params, job, report)
-
-
-def default_model(train_file: str) -> str:
-    if train_file == STANDARD:
-        raise ParameterError("training from standard input needs a MODEL_FILE")
-    return Path(train_file).name + ".model"
 
 
 def main() -> None:

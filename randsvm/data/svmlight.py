@@ -318,6 +318,8 @@ def _label_problem(token: bytes, dialect: _Dialect) -> str:
     text = files.decoded(token)
     if ":" in text:
         expected = "a label"
+    elif text.count(",") > 1:
+        expected = "label index:value ... with spaces between them (is it a CSV file?)"
     elif "," in text:
         expected = "one label"
     elif text == UNLABELLED:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from randsvm import files
+from randsvm.errors import ParameterError
 from randsvm.models import header
 from randsvm.models.model import Model
+
+
+def refuse_as_data(path: str, order: str) -> None:
+    """Raise ParameterError if what was given as data is a model; order: of the files."""
+    if path != files.STANDARD and header.format_of(files.head_of(path)) is not None:
+        raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 
 def load(path: str) -> Model:

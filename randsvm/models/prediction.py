@@ -31,7 +31,7 @@ from randsvm.events import (
     silent,
     tell,
 )
-from randsvm.models.load import load
+from randsvm.models.load import load, refuse_as_data
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
 from randsvm.parameters.prediction import PredictParams
@@ -59,6 +59,7 @@ def predict(
     began = time.perf_counter()
     params = params or PredictParams()
     files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": data, "MODEL_FILE": model})
+    refuse_as_data(data, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:

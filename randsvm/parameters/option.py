@@ -13,6 +13,7 @@ Parameters = TypeVar("Parameters")
 
 # Label of a weight that stands for all classes.
 BALANCED = "balanced"
+MEGABYTE = 1 << 20
 # In place of values: the range of the option is searched, coarse and then fine.
 AUTO = "auto"
 
@@ -46,12 +47,18 @@ class Option:
             return f"from {self.least} to {self.most}"
         signs = {">=": self.least, ">": self.above, "<=": self.most, "<": self.below}
         numbers = {sign: x for sign, x in signs.items() if x is not None}
-        words = [f"{sign} {_bound(x)}" for sign, x in numbers.items() if math.isfinite(x)]
+        words = [f"{sign} {self._bound(x)}" for sign, x in numbers.items() if math.isfinite(x)]
         words += ["finite"] if math.inf in numbers.values() else []
         return " and ".join(words) + (f" {self.unit}" if self.unit else "")
 
-    def check(self, name: str, value: Any) -> None:
-        """Raise ParameterError if the value is none of the words, or beyond a bound."""
+    def _bound(self, x: float) -> str:
+        if self.kind == "size":
+            return f"{x / MEGABYTE:g}M"
+        return f"2^{math.log2(x):.0f}" if x >= 2**31 else word(x)
+
+    def check(self, name: str, value: Any, typed: Any = None) -> None:
+        """Raise ParameterError if the value is none of the words, or beyond a bound; typed: how
+        the user wrote it."""
         if isinstance(self.kind, tuple):
             listed = ", ".join(filter(None, self.kind))
             allowed = value != "" and value in self.kind
@@ -60,7 +67,8 @@ class Option:
             listed = " or ".join(["a number", *self.words])
             require(value in self.words, f"{name} must be {listed}, got {value}")
         elif self.bounds and not isinstance(value, str):
-            require(self._within(value), f"{name} must be {self.bounds}, got {value}")
+            found = value if typed is None else typed
+            require(self._within(value), f"{name} must be {self.bounds}, got {found}")
 
     def _within(self, value: float) -> bool:
         # nan fails every comparison.
@@ -70,10 +78,6 @@ class Option:
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
         )
-
-
-def _bound(x: float) -> str:
-    return f"2^{math.log2(x):.0f}" if x >= 2**31 else word(x)
 
 
 def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str, **bounds: Any) -> Any:
@@ -143,13 +147,16 @@ def command_line(
     return words
 
 
+def given(parameters: Any) -> list[str]:
+    """The options that have a value of their own."""
+    own = options(parameters)
+    return [spec.flags[0] for f, spec in own if getattr(parameters, f.name) != f.default]
+
+
 def idle(parameters: Any) -> list[str]:
     """The options that were given a value of their own and mean nothing beside the others."""
-    return [
-        spec.flags[0]
-        for f, spec in options(parameters)
-        if getattr(parameters, f.name) != f.default and not parameters.uses(f.name)
-    ]
+    unused = [spec.flags[0] for f, spec in options(parameters) if not parameters.uses(f.name)]
+    return [flag for flag in given(parameters) if flag in unused]
 
 
 def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:

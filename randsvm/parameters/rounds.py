@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from randsvm.parameters.option import check_bounds, option, require
+from randsvm.parameters.option import check_bounds, given, option, require
 from randsvm.parameters.svm import Params
 
 
@@ -13,37 +13,47 @@ from randsvm.parameters.svm import Params
 class RandsvmParams:
     """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
 
-    support_bound None: KBH07 section 3's formula from distortion epsilon and delta. sample_size
-    None: `EXCESS` times k; why, see algorithms/randsvm.py.
+    support_bound None: KBH07 section 3's formula from distortion epsilon and delta, `DISTORTION`
+    and `DELTA` where they are None. sample_size None: `EXCESS` times k; why, see
+    algorithms/randsvm.py. All but sample_size are for KBH07's own rule, see StopParams.
     """
 
     EXCESS = 1.5
+    DISTORTION, DELTA = 0.2, 0.9
 
     support_bound: int | None = option(
         None,
         "int",
         "-k",
         "--support-bound",
-        help="Stop at k support vectors.  [default: ceil(32 ln(4n/delta) / epsilon^2)]",
+        help="The paper's rule: stop at k support vectors.  [default: none; with --gap none "
+        "ceil(32 ln(4n/delta) / epsilon^2)]",
         least=1,
     )
     sample_size: int | None = option(
         None,
         "int",
         "--sample-size",
-        help=f"Rows r of a subproblem, more than k.  [default: {EXCESS:g} k]",
+        help=f"Rows r of a subproblem, more than k.  [default: 1000 to 3000; {EXCESS:g} k by the "
+        "paper's rule]",
         least=2,
     )
-    distortion: float = option(
-        0.2,
+    distortion: float | None = option(
+        None,
         "float",
         "--distortion",
-        help="epsilon of k's formula, of the random projection.",
+        help="epsilon of k's formula, distortion of the random projection.  "
+        f"[default: {DISTORTION:g}]",
         above=0,
         below=1,
     )
-    delta: float = option(
-        0.9, "float", "--delta", help="Failure probability in k's formula.", above=0, below=1
+    delta: float | None = option(
+        None,
+        "float",
+        "--delta",
+        help=f"Failure probability in k's formula.  [default: {DELTA:g}]",
+        above=0,
+        below=1,
     )
     separable: bool = option(
         False,
@@ -62,8 +72,16 @@ class RandsvmParams:
                 f"raise --sample-size or lower --support-bound",
             )
 
+    @property
+    def about_k(self) -> list[str]:
+        """The options that were given a value and are about k alone."""
+        return [flag for flag in given(self) if flag != "--sample-size"]
+
+    def without_k(self) -> RandsvmParams:
+        return RandsvmParams(sample_size=self.sample_size)
+
     def resolved(self, n: int) -> RandsvmParams:
-        """k and r filled in for n rows.
+        """k and r filled in for n rows, and nothing else.
 
         k = ceil(factor ln(4 n / delta) / epsilon^2), KBH07 section 3: 10,404 for n = 100,000.
         Where r was given and k was not, k is at most r - 1.
@@ -71,10 +89,11 @@ class RandsvmParams:
         k, r = self.support_bound, self.sample_size
         if k is None:
             factor = 16 if self.separable else 32
-            k = math.ceil(factor * math.log(4 * n / self.delta) / self.distortion**2)
+            delta, distortion = self.delta or self.DELTA, self.distortion or self.DISTORTION
+            k = math.ceil(factor * math.log(4 * n / delta) / distortion**2)
             k = k if r is None else min(k, r - 1)
-        return replace(
-            self, support_bound=k, sample_size=r or max(k + 1, math.ceil(self.EXCESS * k))
+        return RandsvmParams(
+            support_bound=k, sample_size=r or max(k + 1, math.ceil(self.EXCESS * k))
         )
 
 
@@ -119,13 +138,22 @@ class OsunaParams:
 
 @dataclass(frozen=True)
 class StopParams:
-    """When a run of rounds ends besides at its solution."""
+    """When a run of rounds ends besides at its solution.
 
-    gap: float | None = option(
+    gap: a number; NONE: no gap ends the run, it goes on until no violator is left or, where k is
+    bounded, by KBH07's own rule; None: left open, see `resolved`.
+    """
+
+    NONE = "none"
+    GAP = 0.001
+
+    gap: float | str | None = option(
         None,
-        "float",
+        "gap",
         "--gap",
-        help="End when the certified relative gap (P - D) / max is below.",
+        help="End when the answer is certified to be within this part of the optimum, relative gap "
+        f"(P - D) / max; none: the papers' own rules.  [default: {GAP:g}; none with -k, "
+        "--distortion, --delta, --separable]",
         above=0,
         below=1,
     )
@@ -135,10 +163,26 @@ class StopParams:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        require(
+            not isinstance(self.gap, str) or self.gap == self.NONE,
+            f"gap must be a number or {self.NONE}, got {self.gap}",
+        )
+
+    @property
+    def wanted_gap(self) -> float | None:
+        """The gap that ends the run, once resolved; None: there is none."""
+        return self.gap if isinstance(self.gap, float) else None
 
     def check(self, params: Params) -> None:
         """--gap promises a certificate; not every kernel has one."""
         require(
-            self.gap is None or params.positive_semidefinite,
+            self.wanted_gap is None or params.positive_semidefinite,
             "--gap needs a positive semidefinite kernel: linear, rbf, or poly with -r >= 0",
         )
+
+    def resolved(self, params: Params, bounded: bool, required: float | None) -> StopParams:
+        """A gap that was left open is `GAP`, or what --require-gap requires if that is less, but
+        where |SV| is bounded by k or nothing can be certified."""
+        if self.gap is not None or bounded or not params.positive_semidefinite:
+            return self
+        return replace(self, gap=min(self.GAP, required or self.GAP))

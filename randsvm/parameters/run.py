@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from randsvm.parameters.option import (
+    MEGABYTE,
     Grid,
     check_bounds,
     option,
@@ -19,8 +20,6 @@ from randsvm.parameters.option import (
 )
 
 SCALINGS = ("minmax", "standard", "unit")
-
-MEGABYTE = 1 << 20
 
 P = TypeVar("P")
 
@@ -165,6 +164,7 @@ class Resources:
         "size",
         "--memory",
         help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.  [default: 2G]",
+        least=16 * MEGABYTE,
     )
     libsvm_cache: float | None = option(
         None,
@@ -184,9 +184,6 @@ class Resources:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        require(
-            self.memory >= 16 * MEGABYTE, f"memory must be at least 16M, got {self.memory} bytes"
-        )
 
     @property
     def workers(self) -> int:

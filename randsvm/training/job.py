@@ -6,7 +6,7 @@ Knows no algorithm.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from randsvm.data.cache import is_cache
 from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import ParameterError
 from randsvm.models.header import format_of
+from randsvm.models.load import refuse_as_data
 from randsvm.models.model import Model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
@@ -56,11 +57,13 @@ class Job:
     keep: Callable[[Model], object] = forget
 
 
-def check_kernel_job(job: Job, params: Params) -> None:
-    """Raise ParameterError for what these parameters of a kernel machine do not allow."""
+def kernel_job(job: Job, params: Params, bounded: bool) -> Job:
+    """The job with the gap filled in; bounded: whether k was asked for. Raises ParameterError for
+    what these parameters of a kernel machine do not allow."""
     job.stop.check(params)
     if job.warm_start and params.components:
         raise ParameterError("--warm-start goes with a kernel, not with --components")
+    return replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
 
 
 def check_paths(data: Source, model: str | None, job: Job) -> None:
@@ -72,6 +75,8 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     cache = {"--cache": job.resources.cache}
     files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
     files.check_apart(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
+    if path is not None:
+        refuse_as_data(path, "TRAIN_FILE MODEL_FILE")
     if model is not None:
         files.check_output(model)
         files.check_kind(model, "a model", lambda head: format_of(head) is not None)

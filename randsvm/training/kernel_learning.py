@@ -121,7 +121,7 @@ class KernelLearning(Learning[Trained]):
             primal=certificate.primal,
             dual=certificate.dual,
             gap=certificate.gap,
-            gap_asked=self.training.job.stop.gap,
+            gap_asked=self.training.job.stop.wanted_gap,
         )
 
     def facts(self, outcome: Trained) -> dict[str, str]:

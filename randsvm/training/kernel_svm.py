@@ -15,14 +15,16 @@ from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
 from randsvm.training import run
 from randsvm.training.clock import Clock
-from randsvm.training.job import Decision, Job, check_kernel_job
+from randsvm.training.job import Decision, Job, kernel_job
 from randsvm.training.kernel_learning import KernelLearning, decision_of
 from randsvm.training.kind import Outline, Training
 from randsvm.training.plans import Plan, Planner, plan_osuna, plan_randsvm
 from randsvm.training.several_classes import Subtask, count, subtasks
 from randsvm.training.warm_start import WarmStart
 
-NOT_CERTIFIED = "this kernel is not positive semidefinite: P and D certify nothing"
+NOT_CERTIFIED = (
+    "this kernel is not positive semidefinite: P and D certify nothing, no gap can end the run"
+)
 
 
 def train_randsvm(
@@ -36,12 +38,15 @@ def train_randsvm(
     """Train on the svmlight file or the arrays `data` with Algorithm 1 of KBH07; write the model to
     `model` (None: nowhere but to job.keep).
 
-    With job.stop.gap it goes on past |SV| >= k until that gap is certified, with all
-    coefficients outside of the working set frozen wherever they stand. Raises the errors of
-    randsvm.errors; on any error `model` is untouched, except that Interrupted leaves the best
-    model so far.
+    Until job.stop.gap is certified, with all coefficients outside of the working set frozen
+    wherever they stand; or, where `algorithm` bounds k or that gap is "none", until |SV| >= k.
+    Raises the errors of randsvm.errors; on any error `model` is untouched, except that
+    Interrupted leaves the best model so far.
     """
-    return _train(data, model, params, partial(plan_randsvm, algorithm), job or Job(), watch)
+    job = job or Job()
+    bounded = bool(algorithm.about_k) and params.task != "one-class"
+    planner = partial(plan_randsvm, algorithm)
+    return _train(data, model, params, planner, job, watch, bounded=bounded)
 
 
 def train_osuna(
@@ -63,15 +68,24 @@ def train_osuna(
 
 
 def _train(
-    data: Source, model: str | None, params: Params, planner: Planner, job: Job, watch: Watch
+    data: Source,
+    model: str | None,
+    params: Params,
+    planner: Planner,
+    job: Job,
+    watch: Watch,
+    *,
+    bounded: bool = False,
 ) -> Trained:
-    def prepare(params: Params) -> tuple[partial[KernelTraining], Params]:
+    """bounded: whether k was asked for, which ends the run where no gap was."""
+
+    def prepare(params: Params, job: Job) -> tuple[partial[KernelTraining], Params, Job]:
         old, notices = None, list[str]()
         if job.warm_start:
             old = WarmStart.read(job.warm_start)
             params, notices = old.params(params, job.left_open)
-        check_kernel_job(job, params)
-        return partial(KernelTraining, planner=planner, old=old, notices=notices), params
+        job = kernel_job(job, params, bounded)
+        return partial(KernelTraining, planner=planner, old=old, notices=notices), params, job
 
     return run.train(data, model, params, prepare, job, watch)
 

@@ -45,7 +45,9 @@ def train_sgd(
         if not isinstance(data, str) or model is None:
             raise ParameterError("--update goes from a file to a file: name both")
         return online.update(data, model, params, job, watch)
-    return run.train(data, model, params, lambda params: (LinearTraining, params), job, watch)
+    return run.train(
+        data, model, params, lambda params, job: (LinearTraining, params, job), job, watch
+    )
 
 
 class LinearTraining(Training[SgdParams, Learnt]):

@@ -22,8 +22,6 @@ FORMULA_FOR_K = (
     "guarantees"
 )
 
-GAP_FOR_K = "--gap decides when to end: -k is not used"
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -48,15 +46,17 @@ Planner = Callable[[Dataset, Problem, Job], Plan]
 
 def plan_randsvm(algorithm: RandsvmParams, D: Dataset, problem: Problem, job: Job) -> Plan:
     """Algorithm 1 until |SV| >= k; with --gap, and for one-class, without that bound."""
-    if job.stop.gap is None and problem.task != "one-class":
+    if job.stop.wanted_gap is None and problem.task != "one-class":
         own = algorithm.resolved(D.n)
         assert own.support_bound and own.sample_size
         choice, rules = kbh07(own.sample_size), [support_bound(own.support_bound)]
-        notices = [] if problem.kernel == "rbf" else [FORMULA_FOR_K]
-        return Plan("randsvm", choice, command_line(own, job.stop), rules, notices)
-    own, notices = algorithm, []
-    if own.support_bound is not None and job.stop.gap is not None:
-        own, notices = replace(own, support_bound=None), [GAP_FOR_K]
+        formula = algorithm.support_bound is None and problem.kernel != "rbf"
+        # -k says by itself that no gap ends the run.
+        words = command_line(own, replace(job.stop, gap=None))
+        return Plan("randsvm", choice, words, rules, [FORMULA_FOR_K] if formula else [])
+    unused, own = " ".join(algorithm.about_k), algorithm.without_k()
+    rule = "no violators" if job.stop.wanted_gap is None else "--gap"
+    notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     choice = certified(own.sample_size or OsunaParams.rows(D.n))
     return Plan("randsvm", choice, command_line(own, job.stop), notices=notices)
 

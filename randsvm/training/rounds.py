@@ -123,9 +123,9 @@ class Rounds:
     scan_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.aim, self.again = self.job.stop.gap or 0.0, 0
+        self.aim, self.again = self.job.stop.wanted_gap or 0.0, 0
         layout_bytes = self.job.resources.layout_bytes // self.share
-        precise = (self.job.stop.gap or 1.0) < PRECISE_GAP
+        precise = (self.job.stop.wanted_gap or 1.0) < PRECISE_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, precise)
 
     def solved(self, latest: float) -> Solved:
@@ -165,7 +165,7 @@ class Rounds:
     def _goes_on(self, V: Violators, reason: str) -> bool:
         """Whether there is more to be done for the gap that was asked for than the evaluation
         found: the running values promised too much, or float32 carried no further."""
-        gap = self.job.stop.gap
+        gap = self.job.stop.wanted_gap
         if gap is None or not V.certificate.gap > gap or self.again == MOST_AGAIN:
             return False
         self.again += 1
@@ -192,7 +192,7 @@ class Rounds:
             watch=self._watch,
             start=self.plan.start,
         )
-        gap = self.job.stop.gap
+        gap = self.job.stop.wanted_gap
         own = stop.reason == NO_VIOLATORS or (gap is not None and stop.reason == reached(gap))
         SV = last if own else self.best.solution
         assert SV is not None
@@ -227,10 +227,10 @@ class Rounds:
     def rules(self) -> list[Rule]:
         """In the order in which they are asked."""
         limits = self.job.stop
-        own = [] if limits.gap is None else [gap_reached(limits.gap, self.aim)]
+        gap = limits.wanted_gap
+        own = [] if gap is None else [gap_reached(gap, self.aim)]
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
-        wants_gap = limits.gap is not None
-        return [*self.plan.rules, *own, time_limit, no_violators(wants_gap), no_progress]
+        return [*self.plan.rules, *own, time_limit, no_violators(gap is not None), no_progress]
 
     @property
     def deadline(self) -> float:

@@ -21,7 +21,7 @@ from randsvm.data.dataset import Dataset, ParseOptions, Source
 from randsvm.errors import GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
 from randsvm.models.seen_features import SeenFeatures
-from randsvm.parameters.option import command_line, idle
+from randsvm.parameters.option import Grid, command_line, idle, options
 from randsvm.training import grid_search, platt
 from randsvm.training.clock import Clock
 from randsvm.training.job import IN_MEMORY, Job, P, check_gap, check_paths, lack_of_gap
@@ -38,19 +38,19 @@ def train(
     data: Source,
     model: str | None,
     params: P,
-    prepare: Callable[[P], tuple[Callable[[Subject, Job], Training[P, Outcome]], P]],
+    prepare: Callable[[P, Job], tuple[Callable[[Subject, Job], Training[P, Outcome]], P, Job]],
     job: Job,
     watch: Watch,
 ) -> Outcome:
     """Train on the svmlight file or the arrays `data`; write `model`, if that is to be a file.
 
     prepare: called before anything is read, so that it can refuse what needs no data; it may fill
-    in parameters.
+    in parameters and what the job leaves open.
     """
     clock = Clock(job.limits.time_limit, watch)
     job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
-    begin, params = prepare(params)
+    begin, params, job = prepare(params, job)
     check_gap(job, params)
     options = ParseOptions(
         labels="number" if params.task == "svr" else "class",
@@ -71,7 +71,7 @@ def train(
 
         def configuration(params: P, job: Job) -> list[str]:
             # In the model stands what decides its bytes: what a run may take (time) does not.
-            words = [*command_line(params), *outline.words, *command_line(job.run, job.search)]
+            words = [*_words_of(params), *outline.words, *command_line(job.run, job.search)]
             return [outline.algorithm, *words]
 
         searched = None
@@ -82,6 +82,12 @@ def train(
             )
         words = configuration(params, job)
         return FromFile(training, params, clock, model, words, searched).completed()
+
+
+def _words_of(params: P, grid: Grid = ()) -> list[str]:
+    """The options that make these parameters again, without those that mean nothing here."""
+    used = {f.name for f, _ in options(params) if params.uses(f.name)}
+    return command_line(params, grid=grid, names=used)
 
 
 def unused(params: P) -> list[str]:
@@ -97,7 +103,7 @@ def _announce(
 ) -> None:
     """Tell what is about to be done."""
     job, (C, lambda_) = training.job, training.scales(params)
-    words = command_line(params, grid=job.search.grid)
+    words = _words_of(params, job.search.grid)
     tell(
         Started(
             algorithm=outline.algorithm,
@@ -112,6 +118,7 @@ def _announce(
             place=whole.store.place,
             working_set=outline.working_set,
             solve_bytes=outline.solve_bytes,
+            gap_asked=job.stop.wanted_gap,
         )
     )
     if whole.summary.queries:

@@ -40,7 +40,9 @@ def test_both_start_from_the_same_working_set(tmp_path):
 def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(tmp_path, algorithm):
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
-    learnt = learn(algorithm, path, tmp_path / "m", *WORDS.split(), "--working-set", 250)
+    learnt = learn(
+        algorithm, path, tmp_path / "m", *WORDS.split(), "--gap", "none", "--working-set", 250
+    )
     found = answer_of(learnt.model, data, WORDS)
     assert (learnt.facts["stopped"], learnt.facts["violators"]) == ("no violators", "0")
     assert whole.unbounded < 250 < 3 * 250 < np.count_nonzero(whole.beta)
@@ -56,7 +58,9 @@ def test_a_working_set_below_the_unbounded_support_vectors_ends_there_as_well(tm
     data, words = gaussians(1000), "-t 2 -g 20"
     whole = optimum("gaussians", 1000, words)
     path = data.save(tmp_path / "data")
-    learnt = learn(algorithm, path, tmp_path / "m", *words.split(), "--working-set", 100)
+    learnt = learn(
+        algorithm, path, tmp_path / "m", *words.split(), "--gap", "none", "--working-set", 100
+    )
     found = answer_of(learnt.model, data, words)
     assert whole.unbounded > 300
     assert learnt.notices == []

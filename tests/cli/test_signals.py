@@ -88,7 +88,7 @@ def assert_honest(killed: Killed, data: Data, number: int) -> None:
     """The model predicts, its trailer names the signal, and P is P of the model as written."""
     loaded, facts = load(str(killed.model)), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
-    assert facts["stopped"] == f"interrupted by signal {int(number)}"
+    assert facts["stopped"] == str(Interrupted(number))
     assert (facts["certificate"], facts["violators"]) == ("running", "unknown")
     assert f"stopped: {facts['stopped']}" in killed.said
     y, X = data
@@ -129,7 +129,7 @@ def test_killed_at_a_random_moment(tmp_path, data, path, words, kill):
     assert rounds == 0 or killed.model.exists()
     if killed.model.exists():
         assert_honest(killed, data, number)
-        assert log[-1]["stopped"] == f"interrupted by signal {int(number)}"
+        assert log[-1]["stopped"] == str(Interrupted(number))
 
 
 def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
@@ -153,7 +153,7 @@ def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
     killed = end(process, tmp_path, number)
     assert killed.code == 128 + number
     assert killed.seconds <= SECONDS
-    assert killed.said.splitlines()[-1] == f"randsvm-train: interrupted by signal {int(number)}"
+    assert killed.said.splitlines()[-1] == f"randsvm-train: {Interrupted(number)}"
     assert names(tmp_path) == {"m"}
     assert killed.model.read_text() == OLD_MODEL
     assert killed.model.stat().st_mtime_ns == before.st_mtime_ns
@@ -217,7 +217,7 @@ def assert_linear_and_honest(killed: Killed, data: Data, number: int) -> None:
     assert liblinearutil.load_model(str(killed.model)) is not None
     y, X = data
     model = oracle.read_linear(killed.model, 2)
-    assert model.facts["stopped"] == f"interrupted by signal {int(number)}"
+    assert model.facts["stopped"] == str(Interrupted(number))
     assert (model.facts["primal"], model.facts["violators"]) == ("unknown", "unknown")
     assert f"stopped: {model.facts['stopped']}" in killed.said
     assert model.accuracy(y, X) > 0.85
@@ -315,9 +315,7 @@ def test_who_waits_for_others_hears_a_signal(tmp_path, clouds, linear_model, lin
         began = time.perf_counter()
         assert process.wait(60) == 128 + number
         assert time.perf_counter() - began <= SECONDS
-        assert process.stderr.read().decode() == (
-            f"randsvm-{command}: interrupted by signal {int(number)}\n"
-        )
+        assert process.stderr.read().decode() == (f"randsvm-{command}: {Interrupted(number)}\n")
     assert names(tmp_path) == {"fifo"}
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import oracle
 import pytest
 from learning import OLD_MODEL
+from running import run_train
 
 from randsvm.cli import train as training
 from randsvm.parameters import option, rounds, run, sgd, svm
@@ -113,17 +114,17 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
     "words, message",
     [
         ("--gama 1 toy.svm", "No such option '?--gama'?.*--gamma"),
-        ("-c 0 toy.svm", r"C must be > 0 and finite, got 0"),
-        ("-c nan toy.svm", r"C must be > 0 and finite, got nan"),
+        ("-c 0 toy.svm", r"-c must be > 0 and finite, got 0"),
+        ("-c nan toy.svm", r"-c must be > 0 and finite, got nan"),
         (
             "-c x toy.svm",
             r"'-c' / '--cost': expected a number, several as 1,2,8, a range as .*, auto, found 'x'",
         ),
-        ("-g -1 toy.svm", r"gamma must be >= 0 and finite, got -1"),
+        ("-g -1 toy.svm", r"-g must be >= 0 and finite, got -1"),
         ("-t 7 toy.svm", r"expected one of linear \(0\), poly \(1\).*, found '7'"),
         ("-t gauss toy.svm", r"expected one of .*rbf \(2\).*, found 'gauss'"),
         ("-k 9 --sample-size 9 toy.svm", r"sample size r must exceed .*, got r=9, k=9; raise"),
-        ("--memory 1 toy.svm", r"memory must be at least 16M, got 1 bytes"),
+        ("--memory 1 toy.svm", r"--memory must be >= 16M, got 1$"),
         ("--memory much toy.svm", r"expected a size as 512M or 4G, found 'much'"),
         ("--jobs 0 toy.svm", r"jobs must be >= 1, got 0"),
         ("--seed -1 toy.svm", r"seed must be >= 0 and < 2\^64, got -1"),
@@ -193,13 +194,58 @@ def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
     training.train(
         ["randsvm", "-q", "--warm-start", str(old), str(toy), str(old)], standalone_mode=False
     )
-    assert oracle.trailer(old)["stopped"] == "no violators"
+    assert oracle.trailer(old)["stopped"].startswith("gap <= ")
 
 
-def test_gap_makes_k_idle_and_says_so(train, toy):
-    trained = train(toy, "--gap", 0.1, "-k", 3)
-    assert "note: --gap decides when to end: -k is not used\n" in trained.said
-    assert " -k " not in trained.said.splitlines()[0]
+@pytest.mark.parametrize(
+    "words, idle",
+    [("--gap 0.1 -k 3", "-k"), ("--gap 0.1 --separable --delta 0.9", "--delta --separable")],
+)
+def test_gap_makes_the_rules_of_k_idle_and_says_so(train, toy, words, idle):
+    trained = train(toy, *words.split())
+    assert f"note: --gap decides when to end: {idle} not used\n" in trained.said
+    assert not set(idle.split()) & set(trained.said.splitlines()[0].split())
+
+
+@pytest.mark.parametrize(
+    "words, rule",
+    [
+        ("randsvm", "--gap 0.001"),
+        ("randsvm --sample-size 3", "--sample-size 3 --gap 0.001"),
+        ("osuna", "--gap 0.001"),
+        ("osuna-closest", "--gap 0.001"),
+        ("randsvm -s one-class -k 3", "--gap 0.001"),
+        ("randsvm --require-gap 0.1", "--gap 0.001"),
+        ("randsvm --require-gap 1e-5", "--gap 1e-05"),
+        ("randsvm -k 3", "-k 3 --sample-size 5"),
+        ("randsvm -k 3 --gap none", "-k 3 --sample-size 5"),
+        # k = ceil(32 ln(4n/delta) / epsilon^2), n = 4.
+        ("randsvm --gap none", "-k 2303 --sample-size 3455"),
+        ("randsvm --delta 0.5", "-k 2773 --sample-size 4160"),
+        ("randsvm --distortion 0.4", "-k 576 --sample-size 864"),
+        ("randsvm --separable", "-k 1152 --sample-size 1728"),
+        ("osuna --gap none", "--gap none"),
+        ("osuna -t sigmoid", ""),
+        ("randsvm -t sigmoid", "-k 2303 --sample-size 3455"),
+    ],
+)
+def test_a_plain_run_is_certified_and_options_of_k_ask_for_the_papers_rule(
+    capsys, toy, words, rule
+):
+    run_train(*words.split(), toy, toy.with_suffix(".model"))
+    said = capsys.readouterr().err
+    assert re.search("-b 0 (.*?) ?--seed", said.splitlines()[0])[1] == rule
+    stopped = oracle.trailer(toy.with_suffix(".model"))["stopped"]
+    assert stopped.startswith("gap <= ") == ("gap 0.001" in rule or "gap 1e-05" in rule)
+    assert ("no gap can end the run" in said) == ("sigmoid" in words)
+
+
+def test_a_run_that_ends_above_its_gap_says_so_last(train, made):
+    path, _, _ = made("checkerboard", 900)
+    trained = train(path, "-g", 5, "--sample-size", 100, "--max-iterations", 2)
+    last = trained.said.splitlines()[-1]
+    assert last.startswith("GAP NOT REACHED: ")
+    assert last.endswith(" --gap 0.001 asked for 0.1%")
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_no_violators_is_said_only_where_the_evaluation_finds_none(tmp_path):
     y, X = unbalanced(1500, 157)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     for algorithm, *words in [("randsvm", "--sample-size", 1500), ("osuna", "--working-set", 200)]:
-        learnt = learn(algorithm, path, tmp_path / "m", "-c", 1e-3, *words)
+        learnt = learn(algorithm, path, tmp_path / "m", "-c", 1e-3, "--gap", "none", *words)
         assert learnt.facts["stopped"] == "no violators"
         assert learnt.facts["violators"] == "0"
 

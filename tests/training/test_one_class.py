@@ -32,7 +32,8 @@ def labels_of(model: Path, X: np.ndarray) -> np.ndarray:
 def test_labels_and_objective_are_libsvms(tmp_path, predict, algorithm):
     X = cloud(6000)
     path = saved(tmp_path / "data", X)
-    learnt = learn(algorithm, path, tmp_path / "m", *["-s", "one-class", "-n", "0.05", "-g", "0.3"])
+    words = ["-s", "one-class", "-n", "0.05", "-g", "0.3", "--gap", "none"]
+    learnt = learn(algorithm, path, tmp_path / "m", *words)
     assert len(learnt.rounds) > 1
     assert learnt.rounds[0]["working_set"] < 6000
     whole = svmutil.svm_train(np.ones(6000), sparse.csr_matrix(X), "-q -s 2 -n 0.05 -g 0.3 -e 1e-4")

@@ -23,7 +23,7 @@ from liblinear import liblinearutil
 
 from randsvm.algorithms.sgd import Steps
 from randsvm.data import svmlight
-from randsvm.errors import DataError, ModelError, ParameterError
+from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.load import load
 
 # Processes that say nothing are not waited for longer.
@@ -619,7 +619,7 @@ def test_a_signal_leaves_what_was_learnt(case, teaching, number):
     assert "Traceback" not in said
     y, X = case.B
     assert_taught(taught.model, *teach(case.twin(), y[:10], X[:10]).mean())
-    assert oracle.trailer(taught.model)["stopped"] == f"interrupted by signal {int(number)}"
+    assert oracle.trailer(taught.model)["stopped"] == str(Interrupted(number))
     assert taught.rows == 10
 
 

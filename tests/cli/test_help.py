@@ -1,0 +1,217 @@
+"""Help, completion, and what is made of words that are no option: commands, files, slips."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+from click.testing import CliRunner
+from running import run_predict, run_train
+
+from randsvm import errors
+from randsvm.cli import commands
+from randsvm.cli.predict import predict as prediction
+from randsvm.cli.train import train as training
+from randsvm.errors import ParameterError
+
+TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
+EVERY = {**training.commands, "predict": prediction}
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """Four rows, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "toy.svm"
+    path.write_text(TEXT)
+    return path
+
+
+def shown(command: click.Command, *words: str) -> str:
+    return CliRunner().invoke(command, [*words, "--help"], prog_name="randsvm-it").output
+
+
+# ---- help -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in training.commands)], ids=str)
+def test_help_fits_a_terminal_of_80_columns_and_has_three_examples(words):
+    text = shown(training, *words)
+    assert max(map(len, text.splitlines())) <= 80
+    examples = text.partition("\nExamples:\n")[2].partition("\n\n")[0].splitlines()
+    assert len([line for line in examples if re.match(r"  \S", line)]) == 3
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_example_is_a_command_line_that_is_understood(name, toy):
+    for words in EVERY[name].examples:
+        program, *arguments = shlex.split(words.rpartition("|")[2])
+        if name == "predict":
+            assert program == "randsvm-predict"
+        else:
+            assert (program, arguments.pop(0)) == ("randsvm-train", name)
+        EVERY[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_option_has_its_bounds_and_its_default_in_a_group(name):
+    text = shown(prediction) if name == "predict" else shown(training, name)
+    groups = re.findall(r"^(\w.*):$", text, re.MULTILINE)
+    assert groups[-4 if name == "predict" else -1] == "Examples"
+    if name != "predict":
+        assert groups[:-1] == [
+            "What to train",
+            "How far to go",
+            "Search and cross-validation",
+            "Resources",
+            "Output and the rest",
+        ]
+    entries = re.split(r"\n  (?=-)", text.partition("\nWhat to train:")[2] or text)[1:]
+    specs = {one.opts[-1]: one.spec for one in EVERY[name].params if hasattr(one, "spec")}
+    assert set(specs) <= {flag for entry in entries for flag in re.findall(r"--[\w-]+", entry)}
+    for entry in entries:
+        flag = re.match(r"(?:-\w, )?(--[\w-]+)", entry)[1]
+        words = " ".join(entry.split())
+        if flag in specs and specs[flag].kind not in ("flag", "weights"):
+            assert "[default: " in words
+        numbers = flag in specs and specs[flag].kind in ("int", "float", "floats", "duration")
+        if numbers and flag not in ("--coef0",):
+            assert re.search(r"\[(>|from)", words)
+
+
+def test_the_overview_comes_with_h_alone_and_without_any_word(capsys):
+    run_train("--help")
+    overview = capsys.readouterr().out
+    assert "start here" in overview
+    run_train("-h")
+    assert capsys.readouterr().out == overview
+    assert CliRunner().invoke(training, [], prog_name="randsvm-train").exit_code == 2
+    run_train()
+    assert capsys.readouterr() == ("", overview)
+
+
+def test_the_help_has_every_exit_code_of_the_errors():
+    codes = {one.exit_code for one in vars(errors).values() if hasattr(one, "exit_code")}
+    assert codes | {0, 128} == set(commands.EXIT_CODES)
+    for text in (shown(training), shown(prediction)):
+        for code in commands.EXIT_CODES:
+            assert re.search(rf"^  {code} +\w|^  {code} +[+-]", text, re.MULTILINE)
+
+
+def test_no_initials_of_papers_where_one_chooses():
+    for command in training.commands.values():
+        assert not re.search("KBH|OFG|MZ|CS246|MADlib", command.get_short_help_str(80))
+
+
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        ("randsvm-train ra", ["plain,randsvm"]),
+        ("randsvm-train randsvm --ga", ["plain,--gamma", "plain,--gap"]),
+        ("randsvm-train -c 1 --ga", ["plain,--gamma", "plain,--gap"]),
+        ("randsvm-train sgd -t r", ["plain,rbf"]),
+        ("randsvm-train to", ["file,to"]),
+        ("randsvm-train sgd to", ["file,to"]),
+    ],
+)
+def test_the_shell_completes_commands_options_words_and_files(line, found):
+    ended = CliRunner().invoke(
+        training,
+        prog_name="randsvm-train",
+        env={
+            "_RANDSVM_TRAIN_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split()) - 1),
+        },
+    )
+    assert [one for one in ended.output.splitlines() if one in found] == found
+    assert all(one in found or one.startswith("file,") for one in ended.output.splitlines())
+
+
+# ---- words ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["toy.svm", "-c 2 toy.svm", "-t linear -h 0 toy.svm", "toy"])
+def test_without_a_command_it_is_randsvm(toy, words):
+    toy.with_name("toy").write_text(TEXT)
+    contents = []
+    for command in ([], ["randsvm"]):
+        run_train(*command, "-q", *words.split(), "m")
+        contents.append(toy.with_name("m").read_bytes())
+    assert contents[0] == contents[1]
+    assert b"configuration randsvm " in contents[0]
+
+
+def test_options_first_or_the_file_first_need_no_command(toy):
+    run_train("toy.svm", "m", "-q", "-c", 2)
+    run_train("-q", "-c", 2, "toy.svm", "n")
+    assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "word, meant", [("randsvn", "randsvm"), ("sdg", "sgd"), ("osuna_closest", "osuna-closest")]
+)
+def test_a_word_near_a_command_is_a_slip_unless_there_is_such_a_file(toy, word, meant):
+    with pytest.raises(
+        click.UsageError, match=f"no command or file '{word}': did you mean .*{meant}"
+    ):
+        run_train(word, "toy.svm", "m")
+    toy.with_name(word).write_text(TEXT)
+    run_train("-q", word, "m")
+    run_train(word, "-q", "n")
+    assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
+
+
+def test_a_word_far_from_every_command_is_a_file(toy):
+    with pytest.raises(errors.InputError, match="cannot open missing: "):
+        run_train("missing", "m")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("-c 0", "-c must be > 0 and finite, got 0"),
+        ("--cost=-1e0", "--cost must be > 0 and finite, got -1e0"),
+        ("-c-1", "-c must be > 0 and finite, got -1"),
+        ("-c 1 --cost 0", "--cost must be > 0 and finite, got 0"),
+        ("-g 1,-2", "-g must be >= 0 and finite, got -2.0"),
+        ("--memory 1M", "--memory must be >= 16M, got 1M"),
+        ("--time-limit 0m", "--time-limit must be > 0 seconds, got 0m"),
+        ("--gap 2", "--gap must be > 0 and < 1, got 2"),
+        ("-v 1", "-v must be from 2 to 1000, got 1"),
+        ("-w1 0", "the weight in -w 1 must be > 0 and finite, got 0.0"),
+    ],
+)
+def test_errors_name_the_option_and_the_value_as_typed(toy, words, message):
+    with pytest.raises(ParameterError) as raised:
+        run_train(*words.split(), toy)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("words", ["-w balance", "-w balanced1", "-wbalance", "--weight Balanced"])
+def test_a_slip_in_balanced(toy, words):
+    with pytest.raises(click.UsageError, match=r"did you mean -w balanced\?"):
+        run_train(*words.split(), toy)
+
+
+def test_balanced_in_every_spelling_and_labels_near_it(toy):
+    contents = set()
+    for words in ("-w balanced", "-wbalanced", "--weight balanced"):
+        run_train("-q", *words.split(), toy, "m")
+        contents.add(toy.with_name("m").read_bytes())
+    assert len(contents) == 1
+    toy.write_text(TEXT.replace("+1", "balance").replace("-1 1", "other 1"))
+    run_train("-q", "-w", "balance", 2, toy, "m")
+
+
+def test_a_model_in_the_place_of_data(toy):
+    run_train("-q", toy, "m")
+    before = toy.with_name("m").read_bytes()
+    with pytest.raises(ParameterError, match=r"m is a model, not data: .* TRAIN_FILE MODEL_FILE"):
+        run_train("m", "toy.svm")
+    with pytest.raises(ParameterError, match=r"m is a model, .* TEST_FILE MODEL_FILE OUTPUT_FILE"):
+        run_predict("m", "toy.svm", "out")
+    assert (toy.read_text(), toy.with_name("m").read_bytes()) == (TEXT, before)
+    assert not toy.with_name("out").exists()

@@ -1,0 +1,273 @@
+"""What a terminal of 80 columns sees: lines, bars, the time left, and nothing left behind."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import sys
+from collections.abc import Callable
+
+import pytest
+from running import run_train
+
+from randsvm.cli import bars, report
+from randsvm.cli.time_left import LEAST_ROUNDS, TimeLeft, remaining
+from randsvm.errors import Interrupted
+from randsvm.events import Epoch, Iteration, Progress, Started
+
+ROUND = Iteration(
+    number=3,
+    seconds=1.25,
+    solve_seconds=1.0,
+    working_set=1000,
+    frozen=10,
+    support_vectors=754,
+    bounded=681,
+    violators=62,
+    changed=5,
+    scan_seconds=0.1,
+    gap=0.01,
+    bytes_read=1,
+    machine="",
+    primal=541.447,
+    dual=541.18,
+)
+LARGEST = {
+    "number": 9999,
+    "seconds": 99_999.99,
+    "working_set": 123_456,
+    "support_vectors": 12_345_678_901,
+    "violators": 99_999,
+    "gap": 1.99,
+    "primal": -1.23456789e-100,
+}
+
+
+def of(**changed: object) -> Iteration:
+    return Iteration(**{**vars(ROUND), **changed})
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, LARGEST, {"gap": math.nan}, {**LARGEST, "machine": "a very long name " * 3}]
+)
+def test_a_round_takes_one_line_of_80_columns(changed):
+    line = report._round(of(**changed))
+    assert len(line) <= 80
+    assert "\n" not in line
+    assert "|V| " in line
+    assert "|SV| " in line
+
+
+def test_counts_are_exact_up_to_five_digits():
+    for number in (7, 99_999, 123_456, 9_999_600, 12_345_678_901):
+        shown = report._count(number)
+        assert len(shown) <= 6
+        size = 1000 ** " kMGT".index(shown[-1]) if shown[-1].isalpha() else 1
+        value = int(shown.rstrip("kMGT").replace(",", "")) * size
+        assert value == pytest.approx(number, rel=0.05)
+        assert value == number or number > 99_999
+
+
+# ---- the time left ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("halving", [0.5, 40.0, 9000.0])
+def test_a_gap_that_halves_in_a_fixed_time_ends_when_the_estimate_says(halving):
+    points = [(t * halving, 0.5**t) for t in range(1, 10)]
+    least, most = remaining(points, 0.5**12)
+    assert least == pytest.approx(3 * halving)
+    assert least < most < 8 * halving
+
+
+def test_a_gap_that_falls_ever_more_slowly_has_a_range_that_holds_the_truth():
+    """gap = t^-2."""
+    points = [(t, t**-2.0) for t in range(2, 30)]
+    least, most = remaining(points, 60.0**-2)
+    assert least < 31 <= most * 1.001
+    assert most < 40
+
+
+@pytest.mark.parametrize(
+    "gaps",
+    [
+        [0.5, 0.4, 0.3][: LEAST_ROUNDS - 1],
+        [0.5, 0.4, 0.3, 0.3, 0.3, 0.3],
+        [0.3, 0.4, 0.5, 0.6],
+        [0.9, 1e-1, 1e-2, 0.99e-2, 0.989e-2, 0.988e-2],
+        [0.5, 0.1, 0.01, 0.0009],
+    ],
+)
+def test_nothing_is_said_of_the_time_left_while_it_is_not_known(gaps):
+    assert remaining(list(enumerate(gaps, 1)), 0.001) is None
+
+
+@pytest.mark.parametrize("asked", [None, 0.001])
+def test_the_gap_and_the_time_left_stand_behind_the_stage(asked):
+    left = TimeLeft(asked)
+    assert left.words() == ""
+    for number, gap in enumerate([0.8, 0.4, 0.2, 0.1], 1):
+        left.hear(of(number=number, seconds=10.0 * number, gap=gap))
+    # It halves in 10 s, 6.6 times; as a power of the time it falls with t^-2.4.
+    assert left.words() == (", gap 0.1" if asked is None else ", gap 0.1, 70 s to 4 min left")
+    left.hear(of(machine="another", gap=0.5))
+    assert left.words() == ", gap 0.5"
+
+
+# ---- bars -------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """What is written to it as a terminal shows it: rows of so many columns, broken anew where
+    these change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.columns, self.rows, self.column = 80, [""], 0
+        self.written: list[str] = []
+
+    def isatty(self) -> bool:
+        return True
+
+    def resize(self, columns: int) -> None:
+        last = self.rows.pop()
+        self.columns, self.column = columns, (self.column - 1) % columns + 1 if self.column else 0
+        self.rows += [last[i : i + columns] for i in range(0, max(len(last), 1), columns)]
+
+    def write(self, text: str) -> int:
+        for part in re.findall(r"\033\[\d*[AJK]|\r|\n|[^\033\r\n]+", text):
+            if part == "\r":
+                self.column = 0
+            elif part == "\n":
+                self.rows, self.column = [*self.rows, ""], 0
+            elif part.endswith("A") and part[0] == "\033":
+                del self.rows[len(self.rows) - int(part[2:-1]) :]
+            elif part[0] == "\033":
+                self.rows[-1] = self.rows[-1][: self.column]
+            else:
+                self._put(part)
+        self.written.append(text)
+        return len(text)
+
+    def _put(self, text: str) -> None:
+        row = self.rows.pop().ljust(self.column)
+        row = row[: self.column] + text + row[self.column + len(text) :]
+        self.rows += [row[i : i + self.columns] for i in range(0, len(row), self.columns)]
+        self.column = (self.column + len(text) - 1) % self.columns + 1
+
+    @property
+    def seen(self) -> list[str]:
+        return [row.rstrip() for row in self.rows if row.strip()]
+
+
+@pytest.fixture
+def opened(monkeypatch) -> Callable[[], Terminal]:
+    """opened(): the standard error from now on. (What a fixture puts there pytest takes away.)"""
+
+    def put() -> Terminal:
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setattr(bars, "_columns", lambda stream: terminal.columns)
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setenv("TERM", "xterm")
+        return terminal
+
+    return put
+
+
+@pytest.mark.parametrize("unit", ["B", "row", "fit", "beat"])
+@pytest.mark.parametrize("total", [None, 1000])
+def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit, total):
+    terminal = opened()
+    bar, seen = bars.Bar(), []
+    for done in (0, 1, 500):
+        bar.draw(Progress("stage", done, total, unit))
+        bar.bar.mininterval = 0.0
+        (row,) = terminal.seen
+        seen.append(row)
+        assert row.startswith("stage: ")
+    if unit != "beat":
+        assert len(set(seen)) > 1
+    bar.close()
+    assert terminal.seen == []
+
+
+@pytest.mark.parametrize("columns", [70, 40, 25])
+def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(opened, columns):
+    terminal = opened()
+    bar = bars.Bar()
+    terminal.write("a line above\n")
+    bar.draw(Progress("scanning", 1, 1000))
+    terminal.resize(columns)
+    bar.bar.refresh()
+    assert len(terminal.seen) == 2
+    bar.close()
+    assert terminal.seen == ["a line above"]
+
+
+def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened):
+    terminal = opened()
+    bar = bars.Bar()
+    bar.draw(Progress("scanning", 1, 1000))
+    terminal.write("^C")
+    bar.close()
+    assert terminal.seen == []
+
+
+def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(opened):
+    terminal = opened()
+    bar = bars.Bar()
+    bar.hear(Started("randsvm", [], 9, 1, 9, 1.0, 1.0, 0.1, gap_asked=0.001))
+    bar.hear(ROUND)
+    bar.draw(Progress("solving", 1, None, "beat"))
+    assert terminal.seen == ["solving, gap 0.01: 00:00"]
+    bar.hear(Epoch(3, 1.0, 9, 0.25, 0.1, None))
+    bar.draw(Progress("epoch 4", 0, 10))
+    assert terminal.seen[0].startswith("epoch 4, loss 0.25:   0% |")
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "data"
+    path.write_text("+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n")
+    return path
+
+
+def test_epochs_are_one_line_on_a_terminal(opened, text):
+    terminal = opened()
+    model = text.with_suffix(".model")
+    run_train("sgd", "--epochs", 7, text, model)
+    rows = terminal.seen
+    assert [row[:9] for row in rows if row.startswith("epoch")] == ["epoch   7"]
+    assert max(map(len, rows[1:])) <= 80
+
+
+def test_elsewhere_each_epoch_has_its_line(text, capsys):
+    run_train("sgd", "--epochs", 7, text, text.with_suffix(".model"))
+    assert capsys.readouterr().err.count("\nepoch ") == 7
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {}])
+def test_a_dumb_terminal_and_a_pipe_have_no_bars(monkeypatch, variables):
+    monkeypatch.setattr(sys, "stderr", Terminal() if variables else io.StringIO())
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert not bars.wanted()
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_a_missed_gap_is_loud_but_without_colours_where_nobody_wants_them(
+    opened, monkeypatch, text, colour
+):
+    terminal = opened()
+    if not colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    model = text.with_suffix(".model")
+    run_train("--sample-size", 2, "--gap", 1e-9, "--max-iterations", 1, text, model)
+    (line,) = [words for words in terminal.written if "GAP NOT REACHED" in words]
+    assert ("\033[" in line) == colour
+
+
+def test_ctrl_c_is_called_by_its_name():
+    assert str(Interrupted(2)) == "interrupted by Ctrl-C"
+    assert str(Interrupted(15)) == "interrupted by signal 15"
