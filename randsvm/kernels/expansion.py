@@ -13,7 +13,7 @@ loses no digits where rows are far from 0. Knows nothing of files, tasks or solu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -71,6 +71,12 @@ class Space:
     centre: np.ndarray | None
     dtype: type
     cut: float | None = None
+
+    @staticmethod
+    def of(kernel: Kernel, Z: sparse.csr_matrix, dtype: type) -> Space:
+        """What suits the centres Z, of rows as they are."""
+        m, d = Z.shape
+        return Space(kernel, prefers_dense(m, d, Z.nnz), None, dtype)
 
     @property
     def by_differences(self) -> bool:
@@ -239,7 +245,7 @@ class Expansion:
         self.space = space
         self.count, self.sums = len(beta), beta.shape[1:]
         kernel = space.kernel
-        if kernel.name == "linear":
+        if kernel.linear:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
@@ -253,8 +259,7 @@ class Expansion:
         kernel: Kernel, Z: sparse.csr_matrix, beta: np.ndarray, dtype: type = np.float64
     ) -> Expansion:
         """In the layout that suits Z, of rows as they are."""
-        m, d = Z.shape
-        return Expansion(Space(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)
+        return Expansion(Space.of(kernel, Z, dtype), Z, beta)
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in
@@ -262,21 +267,7 @@ class Expansion:
 
         Raises ParameterError where a value leaves float64.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            u = self._values(X, extra)
-        if not np.isfinite(u).all():
-            raise ParameterError(
-                f"values of the {self.space.kernel.name} kernel leave float64 on this data: "
-                f"scale the features"
-            )
-        return u
-
-    def _values(self, X: Matrix, extra: np.ndarray | None) -> np.ndarray:
-        if self.space.kernel.name == "linear":
-            return X @ self.weights
-        u = np.zeros((X.shape[0], *self.sums))
-        self.add(u, self.space.pieces(X, extra))
-        return u
+        return values_of_each([self], X, extra)[0]
 
     def add(self, u: np.ndarray, pieces: Iterable[Piece]) -> None:
         """u += their sums, for rows that the Space has laid out; not for the linear kernel."""
@@ -284,6 +275,29 @@ class Expansion:
         for at, prepared, largest in pieces:
             for each in self.parts:
                 each.add(u[at], prepared, largest, buffer)
+
+
+def values_of_each(
+    expansions: Sequence[Expansion], X: Matrix, extra: np.ndarray | None = None
+) -> np.ndarray:
+    """Their `values`, one after another along the first axis; rows are laid out once. The
+    expansions are of one Space, and of as many sums each."""
+    space = expansions[0].space
+    u = np.zeros((len(expansions), X.shape[0], *expansions[0].sums))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if space.kernel.linear:
+            for each, of_each in zip(expansions, u, strict=True):
+                of_each[:] = X @ each.weights
+        else:
+            for piece in space.pieces(X, extra):
+                for each, of_each in zip(expansions, u, strict=True):
+                    each.add(of_each, [piece])
+    if not np.isfinite(u).all():
+        raise ParameterError(
+            f"values of the {space.kernel.name} kernel leave float64 on this data: "
+            f"scale the features"
+        )
+    return u
 
 
 class _Part(Protocol):
