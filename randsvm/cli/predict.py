@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.report import Report
-from randsvm.parameters.prediction import PredictParams
+from randsvm.parameters.prediction import SPELLINGS, PredictParams
 from randsvm.parameters.run import Resources
 
 COMMAND = "randsvm-predict"
@@ -29,7 +29,15 @@ COMMAND = "randsvm-predict"
     "--probability",
     type=options.Switch(),
     default=False,
-    help="1: write the label and the probability of each class, as svm-predict does.",
+    help="1: write the label and the probability of each class, as svm-predict does; of a "
+    "regression, print the scale of its noise.",
+)
+@click.option(
+    "--labels",
+    type=click.Choice(SPELLINGS),
+    default=PredictParams.labels,
+    show_default=True,
+    help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).",
 )
 @click.option(
     "--metrics",
@@ -46,6 +54,7 @@ def predict(
     output_file: str,
     scores: bool,
     probability: bool,
+    labels: Literal["file", "libsvm"],
     metrics: bool,
     jobs: int | None,
     **given: Any,
@@ -59,7 +68,7 @@ def predict(
     from randsvm import api
 
     resources = Resources(jobs=jobs)
-    params = PredictParams(scores, probability, metrics)
+    params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
         api.predict(

@@ -72,12 +72,6 @@ class Space:
     dtype: type
     cut: float | None = None
 
-    @staticmethod
-    def of(kernel: Kernel, Z: sparse.csr_matrix, dtype: type) -> Space:
-        """What suits the centres Z, of rows as they are."""
-        m, d = Z.shape
-        return Space(kernel, prefers_dense(m, d, Z.nnz), None, dtype)
-
     @property
     def by_differences(self) -> bool:
         """Whether exponents come from differences; rows are not centred then."""
@@ -210,9 +204,10 @@ def piece_bytes(piece: Piece) -> int:
     )
 
 
-def profits_from_cells(space: Space, X: Matrix, Z: Matrix) -> bool:
+def profits_from_cells(space: Space, X: Matrix, Z: Matrix, sums: int = 1) -> bool:
     """Whether a Space with a cut is faster than one without, judged by the values that are left of
-    K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D.
+    K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D. sums:
+    over the same kernel values.
     """
     if not space.in_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
         return False
@@ -220,7 +215,8 @@ def profits_from_cells(space: Space, X: Matrix, Z: Matrix) -> bool:
     assert isinstance(centres, CellCentres)
     u = np.zeros(X.shape[0])
     kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in space.pieces(X))
-    return kept < PROFITABLE * X.shape[0] * Z.shape[0]
+    # Cells compute values once more for each PANEL_COLUMNS sums.
+    return kept * -(-sums // PANEL_COLUMNS) < PROFITABLE * X.shape[0] * Z.shape[0]
 
 
 def prefers_dense(n: int, d: int, nnz: int) -> bool:
@@ -259,7 +255,8 @@ class Expansion:
         kernel: Kernel, Z: sparse.csr_matrix, beta: np.ndarray, dtype: type = np.float64
     ) -> Expansion:
         """In the layout that suits Z, of rows as they are."""
-        return Expansion(Space.of(kernel, Z, dtype), Z, beta)
+        m, d = Z.shape
+        return Expansion(Space(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import log
 
 import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
-from randsvm.kernels.expansion import Expansion, values_of_each
+from randsvm.errors import ContentError
+from randsvm.kernels.expansion import Expansion, Space, values_of_each
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
+from randsvm.models.layout import fast_space, precise_space
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.model import Model, ModelRows
 
@@ -24,9 +27,13 @@ LIBSVM_KERNELS = {
 }
 SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
 # Rounding errors of a sum of 1,024 float32 products, in units of 2^-24.
-SUM_ERRORS = 128
-# If even the smallest error bound is above this, most rows would be computed twice.
-LARGEST_ERROR = 0.2
+SUM_ERRORS = 140
+# Where float32 may be off by more than this share, it says nothing.
+LARGEST_ERROR = 0.05
+# What values of RBF that are left out of float32 sums may add up to.
+LEFT_OUT = 1e-4
+# Rows that are sorted into cells together: of more of them, cells are smaller.
+CELL_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +45,7 @@ class KernelModel(Model):
     Z : (m, d) CSR float32, the support vectors over the d distinct features they have; beta :
     (m, K) float64, b : (K,) float64. Features of a precomputed kernel are the numbers of the
     training rows that are support vectors, and each row of Z has a 1 at its own.
-    noise_scale : of a regression, sigma where y - f has the density e^(-|z| / sigma) / (2 sigma).
-    density_marks : of one-class, see decisions.novelty_probabilities. None: not fitted.
+    density_marks : of one-class, see decisions.novelty_probabilities; None: not fitted.
     """
 
     task: str
@@ -47,7 +53,6 @@ class KernelModel(Model):
     Z: sparse.csr_matrix
     beta: np.ndarray
     b: np.ndarray
-    noise_scale: float | None = None
     density_marks: np.ndarray | None = None
 
     @property
@@ -73,67 +78,103 @@ class KernelModel(Model):
             return decisions.novelty_probabilities(f, self.density_marks)
         return super().probabilities(f)
 
+    def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
+        if self.kernel.name == "precomputed" and (
+            (indptr[1:] == indptr[:-1]).any() or (indices[indptr[:-1]] != 0).any()
+        ):
+            raise ContentError(
+                "the model has a precomputed kernel: expected rows '0:number 1:K(x,x1) 2:K(x,x2) "
+                "..', of which each begins with 0:, found others"
+            )
+        return super().rows(indptr, indices, values)
+
+    @property
+    def rows_at_once(self) -> int:
+        in_cells = self._labels_in_float32 and self._float32_space.cut is not None
+        return CELL_ROWS_AT_ONCE if in_cells else super().rows_at_once
+
+    @property
+    def _labels_in_float32(self) -> bool:
+        """Whether most labels are sure in float32, which takes a fraction of the time."""
+        return self.task != "svr" and self.kernel.name == "rbf"
+
+    def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
+        """Costs m * len(beta) kernel values, a block at a time."""
+        if labels_only and self._labels_in_float32:
+            error = self._float32_error(rows)
+            if error.min(initial=np.inf) < LARGEST_ERROR:
+                return self._mostly_float32(rows, error)
+        return self._in_float64(rows.X, rows.extra)
+
+    def _in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:
+        return self._f(values_of_each(self._float64, X, extra))
+
+    def _mostly_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
+        """f in float32, and in float64 for rows whose label the error could change."""
+        sums = values_of_each(self._float32, rows.X, rows.extra)
+        f = self._f(sums[..., :-1])
+        off = 1.1 * error[:, None] * self._sizes(sums[..., -1]) + LEFT_OUT
+        near = np.flatnonzero(~(self._certain(f, off) & (error < LARGEST_ERROR)))
+        f[near] = self._in_float64(rows.X[near], rows.extra[near])
+        return f
+
+    def _float32_error(self, rows: ModelRows) -> np.ndarray:
+        """How far f of each row may be off where RBF is computed in float32, in shares of
+        sum |beta_i| K(z_i, x), to first order; (m,).
+
+        An exponent is a sum of d + 2 products that are 2 g (|x|^2 + |z|^2) together at the most, of
+        rows that the centre was subtracted from. Each step of it, and of the sums of kernel values,
+        and each number that goes in is rounded to 24 bits.
+        """
+        centre = self._float32_space.centre
+        norms = squared_norms(rows.X) + rows.extra
+        if centre is not None:
+            norms += centre @ centre - 2 * (rows.X @ centre)
+        exponents = 2 * self.kernel.gamma * (norms + self._largest_norm)
+        return 2.0**-24 * (SUM_ERRORS + (6 + self.Z.shape[1]) * exponents)
+
+    @cached_property
+    def _largest_norm(self) -> float:
+        """The largest |z|^2 in the layout for float32."""
+        return float(self._float32_space.rows(self.Z).norms.max(initial=0.0))
+
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
         # Labels near the hyperplane come out as svm-predict's do.
-        return self._expansions(np.float64)
+        return self._expansions(precise_space(self.kernel, self.Z), self.beta)
 
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
-        return self._expansions(np.float32)
+        """With one sum more: of what the others may be off by."""
+        largest = np.abs(self.beta).max(axis=1, keepdims=True)
+        return self._expansions(self._float32_space, np.hstack([self.beta, largest]))
 
-    def _expansions(self, dtype: type) -> tuple[Expansion, ...]:
+    @cached_property
+    def _float32_space(self) -> Space:
+        total = float(np.abs(self.beta).max(axis=1).sum())
+        cut = max(log(total / LEFT_OUT), 0.0) if total > 0 else None
+        return fast_space(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
+
+    def _expansions(self, space: Space, beta: np.ndarray) -> tuple[Expansion, ...]:
         """The sums that f consists of."""
-        return (Expansion.of(self.kernel, self.Z, self.beta, dtype),)
+        return (Expansion(space, self.Z, beta),)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
         """(m, columns). sums : (expansions, m, columns of beta)."""
         return sums[0] + self.b
 
-    @cached_property
-    def _sizes(self) -> np.ndarray:
-        """sum |beta| of each column of f, (columns,)."""
-        return np.abs(self.beta).sum(axis=0)
+    def _sizes(self, sums: np.ndarray) -> np.ndarray:
+        """sum |beta| K at the most, in each column of f, (m, columns or 1). sums : (expansions, m),
+        with the largest of each |beta|."""
+        return sums[0][:, None]
 
-    @cached_property
-    def _largest_norm(self) -> float:
-        """The largest |z|^2."""
-        return float(squared_norms(self.Z).max(initial=0.0))
-
-    def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        """Costs m * len(beta) kernel values, a block at a time."""
-        if labels_only and self.task != "svr" and self.kernel.name == "rbf":
-            error = self._float32_error(rows)
-            if error.min(initial=np.inf) * self._sizes.max(initial=0.0) < LARGEST_ERROR:
-                return self._mostly_float32(rows, error)
-        return self._f(values_of_each(self._float64, rows.X, rows.extra))
-
-    def _float32_error(self, rows: ModelRows) -> np.ndarray:
-        """How far f of each row may be off where RBF is computed in float32, in shares of sum
-        |beta|; (m,).
-
-        An exponent is a sum of d + 2 products that are 2 g (|x|^2 + |z|^2) together at the most; a
-        block is a sum of 1,024 products with K <= 1. Each step and each number that goes in is
-        rounded to 24 bits.
-        """
-        norms = squared_norms(rows.X) + rows.extra
-        exponents = 2 * self.kernel.gamma * (norms + self._largest_norm)
-        return 2.0**-24 * (SUM_ERRORS + (6 + self.Z.shape[1]) * exponents)
-
-    def _mostly_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
-        """f in float32, and in float64 for rows whose label the error could change."""
-        f = self._f(values_of_each(self._float32, rows.X, rows.extra))
-        near = np.flatnonzero(~self._certain(f, error[:, None] * self._sizes))
-        f[near] = self._f(values_of_each(self._float64, rows.X[near], rows.extra[near]))
-        return f
-
-    def _certain(self, f: np.ndarray, error: np.ndarray) -> np.ndarray:
-        """Whether no error up to the given one changes the predicted class, (m,) bool. Both
-        arguments: (m, columns)."""
+    def _certain(self, f: np.ndarray, off: np.ndarray) -> np.ndarray:
+        """Whether no change of f by less than `off` changes the predicted class, (m,) bool.
+        off : (m, columns or 1)."""
         if f.shape[1] == 1:
-            return np.abs(f[:, 0]) > error[:, 0]
+            return np.abs(f[:, 0]) > off[:, 0]
         second, largest = np.partition(f, -2, axis=1)[:, -2:].T
-        return (largest - second) / 2 > error.max(axis=1)
+        return (largest - second) / 2 > off.max(axis=1)
 
     def save(self, path: str) -> None:
         libsvm_format.write(path, self._as_written(), self._trailer)

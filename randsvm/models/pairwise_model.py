@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -33,41 +32,33 @@ class PairwiseModel(KernelModel):
         assert self.sigmoid is not None, "has_probabilities comes first"
         return decisions.coupled_probabilities(f, self.sigmoid, len(self.labels))
 
-    def _expansions(self, dtype: type) -> tuple[Expansion, ...]:
+    def _expansions(self, space: Space, beta: np.ndarray) -> tuple[Expansion, ...]:
         """Of each class, with a sum against each other class: a support vector's kernel value is
         computed once for all the pairs that its class is in."""
-        space = Space.of(self.kernel, self.Z, dtype)
-        return tuple(Expansion(space, self.Z[of], self.beta[of]) for of in self._classes)
-
-    @property
-    def _classes(self) -> list[slice]:
-        """The support vectors of each class."""
         ends = np.cumsum(self.nr_sv).tolist()
-        return [slice(end - count, end) for end, count in zip(ends, self.nr_sv, strict=True)]
-
-    def _of_pairs(self, sums: np.ndarray) -> np.ndarray:
-        """(m, pairs), out of each class's sums, (classes, m, classes - 1)."""
-        i, j = decisions.pairs(len(self.labels))
-        return (sums[i, :, j - 1] + sums[j, :, i]).T
+        classes = [slice(end - count, end) for end, count in zip(ends, self.nr_sv, strict=True)]
+        return tuple(Expansion(space, self.Z[each], beta[each]) for each in classes)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
-        return self._of_pairs(sums) + self.b
+        """(m, pairs). sums : (classes, m, classes - 1)."""
+        i, j = decisions.pairs(len(self.labels))
+        return (sums[i, :, j - 1] + sums[j, :, i]).T + self.b
 
-    @cached_property
-    def _sizes(self) -> np.ndarray:
-        of_classes = np.array([np.abs(self.beta[of]).sum(axis=0) for of in self._classes])
-        return self._of_pairs(of_classes[:, None])[0]
+    def _sizes(self, sums: np.ndarray) -> np.ndarray:
+        i, j = decisions.pairs(len(self.labels))
+        return (sums[i] + sums[j]).T
 
-    def _certain(self, f: np.ndarray, error: np.ndarray) -> np.ndarray:
-        classes, certain = len(self.labels), np.abs(f) > error
-        least = decisions.votes(certain & (f > 0), certain & ~(f > 0), classes)
-        most = decisions.votes(~certain | (f > 0), ~certain | ~(f > 0), classes)
-        winner = self.predicted(f)
+    def _certain(self, f: np.ndarray, off: np.ndarray) -> np.ndarray:
+        """Whether the winner keeps the most votes if all pairs that are in doubt vote against it,
+        and each for whom it likes."""
+        classes, doubtful, wins = len(self.labels), np.abs(f) <= off, f > 0
+        least = decisions.votes(wins & ~doubtful, ~(wins | doubtful), classes)
+        most = decisions.votes(wins | doubtful, ~wins | doubtful, classes)
+        row, winner = np.arange(len(f)), self.predicted(f)
         # The winner may share its votes with classes behind it.
-        others = most + 0.5 * (np.arange(classes) < winner[:, None])
-        row = np.arange(len(f))
-        others[row, winner] = -1
-        return least[row, winner] >= others.max(axis=1)
+        most += 0.5 * (np.arange(classes) < winner[:, None])
+        most[row, winner] = -1
+        return least[row, winner] >= most.max(axis=1)
 
     @property
     def _grouped(self) -> tuple[int, ...]:
