@@ -30,10 +30,10 @@ def pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def votes(first_wins: np.ndarray, second_wins: np.ndarray, classes: int) -> np.ndarray:
-    """How many pairs each class wins, (m, classes) float64. Both arguments: (m, pairs) bool."""
+    """How many pairs each class wins, (m, classes) float32. Both arguments: (m, pairs) bool."""
     i, j = pairs(classes)
-    to_first, to_second = np.eye(classes)[i], np.eye(classes)[j]
-    return first_wins @ to_first + second_wins @ to_second
+    each = np.eye(classes, dtype=np.float32)
+    return first_wins.astype(np.float32) @ each[i] + second_wins.astype(np.float32) @ each[j]
 
 
 def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
@@ -42,7 +42,8 @@ def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
 
     f : (m, pairs).
     """
-    return votes(f > 0, ~(f > 0), classes).argmax(axis=1)
+    wins = f > 0
+    return votes(wins, ~wins, classes).argmax(axis=1)
 
 
 def probabilities(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:

@@ -51,7 +51,15 @@ class PairwiseModel(KernelModel):
     def _certain(self, f: np.ndarray, off: np.ndarray) -> np.ndarray:
         """Whether the winner keeps the most votes if all pairs that are in doubt vote against it,
         and each for whom it likes."""
-        classes, doubtful, wins = len(self.labels), np.abs(f) <= off, f > 0
+        doubtful = np.abs(f) <= off
+        certain = ~doubtful.any(axis=1)
+        some = np.flatnonzero(~certain)
+        certain[some] = self._wins_anyway(f[some], doubtful[some])
+        return certain
+
+    def _wins_anyway(self, f: np.ndarray, doubtful: np.ndarray) -> np.ndarray:
+        """(m,) bool. Both arguments: (m, pairs)."""
+        classes, wins = len(self.labels), f > 0
         least = decisions.votes(wins & ~doubtful, ~(wins | doubtful), classes)
         most = decisions.votes(wins | doubtful, ~wins | doubtful, classes)
         row, winner = np.arange(len(f)), self.predicted(f)
