@@ -5,7 +5,7 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx or .h means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
 
-.PHONY: help demo test lint fuzz bench bench-quick memory figures mz data clean
+.PHONY: help wheel pythons demo test lint fuzz bench bench-quick memory figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
@@ -20,6 +20,8 @@ help:
 	@echo "make mz     MZ's tables (RANDSVM_DATA as for bench)"
 	@echo "make memory  peak memory on 10 million rows (4 GB of disk, a quarter of an hour):"
 	@echo "            results/memory.md and .json"
+	@echo "make wheel  a source distribution and a wheel in dist/, each tried in an environment of its own"
+	@echo "make pythons  the same with every Python from 3.10 to 3.14 that is installed"
 	@echo "make data   make the files of data/ again"
 	@echo "make clean  remove .venv, results and what was compiled"
 
@@ -90,9 +92,28 @@ bench-quick: .venv/ready
 memory: .venv/ready
 	$(BIN)/python scripts/memory.py
 
+# The wheel is built from the source distribution, as an index would have it; what is installed may
+# use nothing of this folder.
+wheel:
+	rm -rf build dist $(WORK)/installed
+	mkdir -p $(WORK)
+	$(PYTHON) -m venv $(WORK)/installed
+	$(WORK)/installed/bin/pip install --quiet --disable-pip-version-check build
+	$(WORK)/installed/bin/python -m build --outdir dist
+	@for archive in dist/*.whl dist/*.tar.gz; do \
+	  rm -rf $(WORK)/installed && $(PYTHON) -m venv $(WORK)/installed && \
+	  $(WORK)/installed/bin/pip install --quiet --disable-pip-version-check $$archive && \
+	  (cd / && $(CURDIR)/$(WORK)/installed/bin/python $(CURDIR)/scripts/smoke.py \
+	    $(CURDIR)/data/checkerboard.svm) && echo "installed from $$archive" || exit 1; done
+
+pythons:
+	@for version in 3.10 3.11 3.12 3.13 3.14; do \
+	  if python$$version -c "" 2> /dev/null; then $(MAKE) --no-print-directory wheel PYTHON=python$$version \
+	  || exit 1; else echo "python$$version is not installed"; fi; done
+
 data: .venv/ready
 	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000
 	$(BIN)/python scripts/make_data.py twonorm data/twonorm.svm --rows 1000
 
 clean:
-	rm -rf .venv $(WORK) build randsvm.egg-info randsvm/*/*.so randsvm/*/*.c
+	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*/*.so randsvm/*/*.c

@@ -1,3 +1,41 @@
-"""randsvm: support vector machines on svmlight files too large or too noisy for LIBSVM alone."""
+"""randsvm: support vector machines on svmlight files too large or too noisy for LIBSVM alone.
+
+    from randsvm import SVC
+    machine = SVC(gamma=5).fit(X, y)    # as scikit-learn's, with a certified gap
+
+SVC, SVR, OneClassSVM and LinearSVC need scikit-learn; the others do not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "SVC",
+    "SVR",
+    "Arrays",
+    "LinearSVC",
+    "OneClassSVM",
+    "load",
+    "predict",
+    "train_osuna",
+    "train_randsvm",
+    "train_sgd",
+]
+
+ESTIMATORS = {"SVC", "SVR", "LinearSVC", "OneClassSVM"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when somebody asks: the commands start in a tenth of a second."""
+    if name not in __all__:
+        raise AttributeError(f"module 'randsvm' has no attribute {name!r}")
+    room = "randsvm.estimators" if name in ESTIMATORS else "randsvm.api"
+    return getattr(importlib.import_module(room), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

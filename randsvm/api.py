@@ -1,13 +1,21 @@
-"""What a command or a Python user calls: paths and parameters in, a model file out."""
+"""What a command or a Python user calls: rows and parameters in, a model out.
+
+Each function imports the training that it needs: the others would take longer than a small run.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import numbers
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy
 
-from randsvm.events import check
+from randsvm.events import Watch, check, silent
 
 # Parts of numpy that it imports only when somebody asks for them.
 LAZY = {"ctypeslib", "f2py", "ma", "polynomial", "testing"}
@@ -33,12 +41,158 @@ with _without_lazy_parts():
     import scipy.sparse  # noqa: F401
 
     check()
+    from randsvm.data.in_memory import Arrays
+    from randsvm.models.description import describe
+    from randsvm.models.description import lines as description_lines
+    from randsvm.models.fitted import FittedModel, load
     from randsvm.models.prediction import predict
-    from randsvm.parameters.prediction import PredictParams
+    from randsvm.parameters import rounds, run, sgd, svm
+    from randsvm.parameters.option import BALANCED, gather, grid, options
     from randsvm.training.job import Job
-    from randsvm.training.kernel_svm import train_osuna, train_randsvm
-    from randsvm.training.linear_svm import train_sgd
 
 check()
 
-__all__ = ["Job", "PredictParams", "predict", "train_osuna", "train_randsvm", "train_sgd"]
+__all__ = [
+    "Arrays",
+    "FittedModel",
+    "Job",
+    "describe",
+    "description_lines",
+    "load",
+    "predict",
+    "train_osuna",
+    "train_randsvm",
+    "train_sgd",
+]
+
+Data = Arrays | str | os.PathLike[str]
+# Each class of an algorithm's parameters, and its object or None.
+Groups = dict[type, Any]
+
+
+def train_randsvm(
+    data: Data,
+    model: str | os.PathLike[str] | None = None,
+    params: svm.Params | None = None,
+    algorithm: rounds.RandsvmParams | None = None,
+    job: Job | None = None,
+    watch: Watch = silent,
+    **given: Any,
+) -> FittedModel:
+    """Train a kernel machine by random sampling of violators.
+
+    data: the name of an svmlight file, or Arrays(X, y). model: a file to write; None: none.
+    watch: called with each record of randsvm.events, Progress among them. given, in place of
+    params, algorithm and job: the fields of Params, RandsvmParams, StopParams, Limits, Run, Search
+    and Resources by name, as gamma=5, gap=0.001, C=[1, 8] (searched), weights={"spam": 10} or
+    "balanced", time_limit=60 (seconds), memory=2**30 (bytes); and warm_start, a model's file.
+
+    Raises the errors of randsvm.errors, which for bad values are ValueErrors as well, and TypeError
+    for a name that there is not.
+    """
+    from randsvm.training import kernel_svm
+
+    groups: Groups = {svm.Params: params, rounds.RandsvmParams: algorithm}
+    return _train(kernel_svm.train_randsvm, groups, STOPPED, (data, model), job, watch, given)
+
+
+def train_osuna(
+    data: Data,
+    model: str | os.PathLike[str] | None = None,
+    params: svm.Params | None = None,
+    algorithm: rounds.OsunaParams | None = None,
+    job: Job | None = None,
+    watch: Watch = silent,
+    *,
+    closest: bool = False,
+    **given: Any,
+) -> FittedModel:
+    """Train a kernel machine by decomposition with a working set of fixed size; closest: of the
+    closest points. Otherwise as train_randsvm."""
+    from randsvm.training import kernel_svm
+
+    call = functools.partial(kernel_svm.train_osuna, closest=closest)
+    groups: Groups = {svm.Params: params, rounds.OsunaParams: algorithm}
+    return _train(call, groups, STOPPED, (data, model), job, watch, given)
+
+
+def train_sgd(
+    data: Data,
+    model: str | os.PathLike[str] | None = None,
+    params: sgd.SgdParams | None = None,
+    job: Job | None = None,
+    watch: Watch = silent,
+    **given: Any,
+) -> FittedModel:
+    """Train a linear machine by stochastic gradient descent. Otherwise as train_randsvm."""
+    from randsvm.training import linear_svm
+
+    groups: Groups = {sgd.SgdParams: params}
+    return _train(linear_svm.train_sgd, groups, COMMON, (data, model), job, watch, given)
+
+
+# The options of a job, besides what is searched.
+COMMON: tuple[type, ...] = (run.Limits, run.Run, run.Resources)
+STOPPED: tuple[type, ...] = (rounds.StopParams, *COMMON)
+WARM_START = "warm_start"
+
+
+def _train(
+    call: Callable[..., Any],
+    groups: Groups,
+    common: tuple[type, ...],
+    files: tuple[Data, str | os.PathLike[str] | None],
+    job: Job | None,
+    watch: Watch,
+    given: Mapping[str, Any],
+) -> FittedModel:
+    """Make objects of what was given by name, call once."""
+    if given and (job is not None or any(groups.values())):
+        raise TypeError(f"give {', '.join(given)} in the objects of parameters that are given")
+    values = _values(given, [*groups, *common, run.Search], WARM_START if common is STOPPED else "")
+    params = [gather(group, values) if own is None else own for group, own in groups.items()]
+    job = job or _job(list(groups), common, values)
+    kept: list[Any] = []
+    data, model = files
+    source = data if isinstance(data, Arrays) else os.fspath(data)
+    target = None if model is None else os.fspath(model)
+    outcome = call(source, target, *params, replace(job, keep=kept.append), watch)
+    return FittedModel(kept[0], outcome, job.resources.workers)
+
+
+def _job(groups: list[type], common: tuple[type, ...], values: dict[str, Any]) -> Job:
+    stop = gather(rounds.StopParams, values) if rounds.StopParams in common else rounds.StopParams()
+    search = run.Search(values.get("folds"), values.get("subset"), grid(groups, values))
+    old = values.get(WARM_START)
+    left_open = [f.name for f in fields(groups[0]) if f.name not in values] if old else []
+    resources = gather(run.Resources, values)
+    limits, own = gather(run.Limits, values), gather(run.Run, values)
+    return Job(stop, limits, own, resources, old, search, frozenset(left_open))
+
+
+def _values(given: Mapping[str, Any], groups: Sequence[type], extra: str) -> dict[str, Any]:
+    """The values as parameter classes have them. Raises TypeError for a name that none has."""
+    specs = {f.name: spec for group in groups for f, spec in options(group)}
+    known = [*specs, *filter(None, [extra])]
+    for name in given:
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"there is no option {name!r}{hint}")
+    return {
+        name: _value(specs[name].kind if name in specs else "path", value)
+        for name, value in given.items()
+    }
+
+
+def _value(kind: str | tuple[str, ...], value: Any) -> Any:
+    if kind == "weights":
+        pairs = {BALANCED: 1.0} if value == BALANCED else dict(value)
+        return tuple((str(label), float(weight)) for label, weight in pairs.items())
+    if kind == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(map(float, value))
+    if kind in ("float", "floats", "gap") and isinstance(value, numbers.Real):
+        return float(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import operator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +26,11 @@ def squared_norms(X: Matrix) -> np.ndarray:
     sums = np.add.reduceat(squares, np.minimum(starts, len(squares) - 1))
     sums[starts == X.indptr[1:]] = 0.0
     return sums
+
+
+def in_order(numbers: Iterable[float]) -> float:
+    """The sum, one after the other: `sum` rounds differently from one Python to the next."""
+    return functools.reduce(operator.add, numbers)
 
 
 def slices(count: int, size: int) -> Iterator[slice]:

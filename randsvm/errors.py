@@ -1,6 +1,7 @@
 """Every error that is the user's business, each with its exit code.
 
-Never imports anything; the command line turns these into one line on stderr.
+Never imports anything; the command line turns these into one line on stderr. Those of values that
+somebody gave are ValueErrors as well, as Python users expect.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class RandsvmError(Exception):
     exit_code = 70
 
 
-class ParameterError(RandsvmError):
+class ParameterError(RandsvmError, ValueError):
     """A parameter is out of its bounds or contradicts another."""
 
     exit_code = 2
 
 
-class DataError(RandsvmError):
+class DataError(RandsvmError, ValueError):
     """Bad svmlight text: file, 1-based line and column, what was expected, what was found."""
 
     exit_code = 65
@@ -42,7 +43,7 @@ class DataError(RandsvmError):
         super().__init__(f"{file}:{line}:{column}: {problem}")
 
 
-class ContentError(RandsvmError):
+class ContentError(RandsvmError, ValueError):
     """The content of a whole file is unusable: an empty file, one class only, a damaged archive."""
 
     exit_code = 65

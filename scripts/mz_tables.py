@@ -40,7 +40,7 @@ def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool)
     """One row of the table."""
     model = train.with_suffix(".model")
     own = OsunaParams(working_set=size, swap=swap)
-    outcome = api.train_osuna(str(train), str(model), PARAMS, own, closest=closest)
+    outcome = api.train_osuna(str(train), str(model), PARAMS, own, closest=closest).outcome
     if outcome.iterations < LEAST_ROUNDS:
         sys.exit(f"only {outcome.iterations} rounds with B = {size}: nothing was decomposed")
     score = api.predict(str(test), str(model), str(train.with_suffix(".out")))

@@ -107,11 +107,11 @@ class Case:
 
     @property
     def standing(self) -> np.ndarray:
-        return np.concatenate(self.scan.beta)
+        return self.scan.beta
 
     @property
     def u(self) -> np.ndarray:
-        return np.concatenate(self.scan.u)
+        return self.scan.u
 
 
 @contextmanager

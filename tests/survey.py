@@ -28,17 +28,15 @@ class Sums(NamedTuple):
     linear: float
     slope: float
     bends: list[tuple[float, float]]
-    support: list[int]
 
 
 def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
     norm = linear = slope = 0.0
-    bends, support = [], []
+    bends = []
     for i in range(len(y)):
         if beta[i] != 0:
             norm += beta[i] * u[i]
             linear += y[i] * beta[i] - box.epsilon * abs(beta[i])
-            support.append(i)
         lower, upper = box.of(y[i])
         # A row loses upper (z - epsilon) for each b below z - epsilon, lower (z + epsilon) above.
         for bend, bound in ((y[i] - u[i] - box.epsilon, upper), (y[i] - u[i] + box.epsilon, lower)):
@@ -46,7 +44,7 @@ def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
                 slope -= bound
             if bound != 0 and left < bend <= right:
                 bends.append((bend, abs(bound)))
-    return Sums(norm, linear, slope, bends, support)
+    return Sums(norm, linear, slope, bends)
 
 
 class Violations(NamedTuple):

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
-from randsvm.parameters.option import BALANCED, Grid, Option, options
+from randsvm.parameters.option import BALANCED, Option, options
+from randsvm.parameters.option import gather as gather
+from randsvm.parameters.option import grid as grid
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Parameters = TypeVar("Parameters")
 
 
 class Word(click.ParamType):
@@ -186,29 +187,10 @@ def parameters(*groups: type) -> Callable[[Command], Command]:
     return decorate
 
 
-def gather(group: type[Parameters], given: dict[str, Any]) -> Parameters:
-    """The parameter object made of its own fields in `given`, the first of several values;
-    raises ParameterError."""
-    several = dict(grid([group], given))
-    own = {f.name: given[f.name] for f, _ in options(group) if f.name in given}
-    own |= {name: values[0] for name, values in several.items()}
-    # Every value is checked, as each is going to be used.
-    for name, values in several.items():
-        for value in values:
-            group(**{**own, name: value})
-    return group(**own)
-
-
 def left_open(group: type) -> frozenset[str]:
     """The fields of a parameter class that nobody has given an option for."""
     source, default = click.get_current_context().get_parameter_source, ParameterSource.DEFAULT
     return frozenset(f.name for f, _ in options(group) if source(f.name) is default)
-
-
-def grid(groups: list[type], given: dict[str, Any]) -> Grid:
-    """The fields with several values, which a grid search tries."""
-    fields = [f.name for group in groups for f, spec in options(group) if spec.kind == "floats"]
-    return tuple((name, given[name]) for name in fields if isinstance(given.get(name), tuple))
 
 
 def common(command: Command) -> Command:

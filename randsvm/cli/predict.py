@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import click
 
 from randsvm import __version__
 from randsvm.cli import door, options
+from randsvm.cli.records import as_json
 from randsvm.cli.report import Report
+from randsvm.errors import ParameterError
 from randsvm.parameters.prediction import SPELLINGS, PredictParams
 from randsvm.parameters.run import Resources
 
 COMMAND = "randsvm-predict"
 
 
-@click.command(context_settings={"max_content_width": 100})
+class Command(click.Command):
+    """A command whose --info MODEL stands in place of its files."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.MissingParameter:
+            # What the command line names is read by now, and no file is among it.
+            if ctx.params.get("info") is None or ctx.params.get("test_file") is not None:
+                raise
+            for parameter in self.params:
+                ctx.params.setdefault(parameter.name or "", parameter.get_default(ctx))
+            return []
+        if ctx.params["info"] is not None:
+            raise ParameterError("--info MODEL takes no other files")
+        return rest
+
+
+@click.command(cls=Command, context_settings={"max_content_width": 100})
 @click.argument("test_file")
 @click.argument("model_file")
 @click.argument("output_file")
@@ -44,6 +65,12 @@ COMMAND = "randsvm-predict"
     is_flag=True,
     help="Print the confusion matrix, precision, recall and F1 of each class, and of two the AUC.",
 )
+@click.option(
+    "--info",
+    metavar="MODEL",
+    help="Print what this model is and how it was made, and predict nothing; --report json: as one "
+    "JSON object.",
+)
 @click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
 @options.report
 @options.quiet
@@ -56,6 +83,7 @@ def predict(
     probability: bool,
     labels: Literal["file", "libsvm"],
     metrics: bool,
+    info: str | None,
     jobs: int | None,
     **given: Any,
 ) -> None:
@@ -67,6 +95,11 @@ def predict(
     """
     from randsvm import api
 
+    if info is not None:
+        found = api.describe(info)
+        text = json.dumps(as_json(found))
+        click.echo(text if given["report"] == "json" else "\n".join(api.description_lines(found)))
+        return
     resources = Resources(jobs=jobs)
     params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}

@@ -20,16 +20,17 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
-from randsvm.data import cache
+from randsvm.data import cache, in_memory
 from randsvm.data.chunks import RawChunk, Store, joined
+from randsvm.data.home import Home, Shard, States, Threads
 from randsvm.data.points import Points
 from randsvm.data.reading import ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
-from randsvm.events import results_of
 from randsvm.parameters.run import Resources
 
 Report = TypeVar("Report")
+State = TypeVar("State")
 
 # So many values of computed features at a time: they stay in the L3 cache.
 MAPPED_VALUES = 1 << 21
@@ -49,18 +50,8 @@ class Chunk:
     y: np.ndarray
 
 
-@dataclass(frozen=True)
-class Shard:
-    """The unit of parallel work: the rows start .. stop - 1 of D, which are chunk `number`."""
-
-    number: int
-    start: int
-    stop: int
-
-    def within(self, rows: np.ndarray) -> slice:
-        """The part of a sorted array of row numbers that lies in this shard."""
-        return slice(*np.searchsorted(rows, (self.start, self.stop)))
-
+# The rows of a training: the name of a file, or what is in memory.
+Source: TypeAlias = "str | in_memory.Arrays"
 
 # Rows of a stored chunk: its number, the first row and the one after the last, counted in it.
 Piece: TypeAlias = tuple[int, int, int]
@@ -101,12 +92,13 @@ class Dataset:
     become when they are read (see `scaled`, `mapped`).
     """
 
-    def __init__(self, summary: Summary, store: Store, jobs: int) -> None:
+    def __init__(self, summary: Summary, store: Store | in_memory.ArrayStore, jobs: int) -> None:
         self.summary = summary
         self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
         self.jobs = jobs
         self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
+        self.home: Home = Threads(self.pool)
         # Where chunks begin among the rows stored, and among the rows of this view.
         self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         self._count_from(self.stored)
@@ -267,8 +259,12 @@ class Dataset:
         return csr_of_all(values, *values.shape)
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
-        """work(shard) for every shard on the pool; reports come in the order of the shards."""
-        return results_of(self.pool, work, self.shards)
+        """work(shard) for every shard where it lives; reports come in the order of the shards."""
+        return self.home.map(work, self.shards)
+
+    def states(self, make: Callable[[Shard], State]) -> States[State]:
+        """A state for each shard, made by `make`, which stays where the shard lives."""
+        return self.home.states(make, self.shards)
 
     def points(self, rows: np.ndarray) -> Points:
         """The rows asked for, (m,) int64 in any order, as Points in ascending order."""
@@ -359,9 +355,12 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
     return D.points(rows)
 
 
-def load(path: str, options: ParseOptions, resources: Resources) -> Dataset:
-    """D, read from `path` or its cache; see cache.read for what it raises."""
-    return Dataset(*cache.read(path, options, resources), resources.workers)
+def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
+    """D, out of arrays, or read from a file or its cache; see in_memory.read and cache.read for
+    what they raise."""
+    if isinstance(data, in_memory.Arrays):
+        return Dataset(*in_memory.read(data, options), resources.workers)
+    return Dataset(*cache.read(data, options, resources), resources.workers)
 
 
 def scaling_of(D: Dataset, name: str) -> Scaling:

@@ -84,6 +84,13 @@ class ParseOptions:
     chunk_nonzeros: int = CHUNK_NONZEROS
 
 
+def next_cut(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
+    """The end of a chunk that goes on at row `at` and closes with the row that reaches either
+    bound, or of the rows. indptr : (m + 1,) int64."""
+    by_nonzeros = int(np.searchsorted(indptr[at + 1 :], indptr[at] + nonzeros)) + at + 1
+    return min(len(indptr) - 1, at + rows, by_nonzeros)
+
+
 class ChunkCutter:
     """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
 
@@ -98,10 +105,8 @@ class ChunkCutter:
         rows = RawChunk(y, block.indptr, block.indices, block.values)
         at, m = 0, len(y)
         while at < m:
-            # The chunk closes with the row that reaches either bound.
-            enough = block.indptr[at] + self.chunk_nonzeros - self.nonzeros
-            by_nonzeros = int(np.searchsorted(block.indptr[at + 1 :], enough)) + at + 1
-            to = min(m, at + self.chunk_rows - self.rows, by_nonzeros)
+            more = self.chunk_rows - self.rows, self.chunk_nonzeros - self.nonzeros
+            to = next_cut(block.indptr, at, *more)
             self.parts.append(rows.part(at, to))
             self.rows += to - at
             self.nonzeros += len(self.parts[-1].values)

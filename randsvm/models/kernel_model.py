@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -46,6 +47,8 @@ class KernelModel(Model):
     (m, K) float64, b : (K,) float64. Features of a precomputed kernel are the numbers of the
     training rows that are support vectors, and each row of Z has a 1 at its own.
     density_marks : of one-class, see decisions.novelty_probabilities; None: not fitted.
+    support : (m,) int64, which rows of the training data they are; None: not known, as no file
+    says it.
     """
 
     task: str
@@ -54,6 +57,19 @@ class KernelModel(Model):
     beta: np.ndarray
     b: np.ndarray
     density_marks: np.ndarray | None = None
+    support: np.ndarray | None = None
+
+    def described(self) -> dict[str, Any]:
+        kernel = self.kernel
+        used = {"gamma": kernel.gamma, "coef0": kernel.coef0, "degree": kernel.degree}
+        names = {"rbf": ["gamma"], "sigmoid": ["gamma", "coef0"], "poly": [*used]}
+        return {
+            "format": "libsvm",
+            "task": self.task,
+            "kernel": kernel.name,
+            **{name: used[name] for name in names.get(kernel.name, [])},
+            "support_vectors": len(self.beta),
+        }
 
     @property
     def _labels_from_data(self) -> bool:

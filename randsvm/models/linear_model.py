@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,16 @@ class LinearModel(Model):
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         X = rows.X if self._prepared is None else self._prepared.values(rows.X)
         return X @ self.w + self.b
+
+    def described(self) -> dict[str, Any]:
+        task = "svr" if self.regression else "one-class" if self.finds_novelties else "svc"
+        return {
+            "format": "liblinear",
+            "task": task,
+            "solver": self.solver,
+            "random_features": None if self.mapping is None else str(self.mapping),
+            "weights": len(self.w),
+        }
 
     @property
     def finds_novelties(self) -> bool:

@@ -7,7 +7,7 @@ files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -65,6 +65,10 @@ class Model:
     noise_scale: float | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, and nothing that was computed from them."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     def decision(self, rows: ModelRows, labels_only: bool = False) -> np.ndarray:
         """f of each row: (m,) float64, or (m, classes) where each class has its own.
 
@@ -88,6 +92,11 @@ class Model:
 
         Raises OutputError and TransferError; the old file stays until the new one is whole.
         """
+        raise NotImplementedError
+
+    def described(self) -> dict[str, Any]:
+        """What this kind of model has to say of itself, plain words and numbers: its format and
+        task first."""
         raise NotImplementedError
 
     @property

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
+
+Parameters = TypeVar("Parameters")
 
 # Label of a weight that stands for all classes.
 BALANCED = "balanced"
@@ -133,6 +135,25 @@ def idle(parameters: Any) -> list[str]:
         for f, spec in options(parameters)
         if getattr(parameters, f.name) != f.default and not parameters.uses(f.name)
     ]
+
+
+def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
+    """The parameter object made of its own fields in `given`, the first of several values;
+    raises ParameterError."""
+    several = dict(grid([group], given))
+    own = {f.name: given[f.name] for f, _ in options(group) if f.name in given}
+    own |= {name: values[0] for name, values in several.items()}
+    # Every value is checked, as each is going to be used.
+    for name, values in several.items():
+        for value in values:
+            group(**{**own, name: value})
+    return group(**own)
+
+
+def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
+    """The fields with several values, which a grid search tries."""
+    fields = [f.name for group in groups for f, spec in options(group) if spec.kind == "floats"]
+    return tuple((name, given[name]) for name in fields if isinstance(given.get(name), tuple))
 
 
 def word(value: Any) -> str:

@@ -29,16 +29,15 @@ def sums(
     const double[::1] y, const double[::1] u, const double[::1] beta,
     double positive, double negative, double epsilon, bint one_sided,
     double left, double right,
-    double[::1] at, double[::1] jump, int[::1] support,
+    double[::1] at, double[::1] jump,
 ):
-    """norm, linear, slope, bends, supports: sum beta u; sum y beta - epsilon sum |beta|; the slope
-    of P at b = left; and how many bends within (left, right] (in `at`, with their `jump`) and rows
-    with beta != 0 (in `support`) there are.
+    """norm, linear, slope, bends: sum beta u; sum y beta - epsilon sum |beta|; the slope of P at
+    b = left; and how many bends within (left, right] (in `at`, with their `jump`) there are.
 
-    at, jump : room for 2 m; support : room for m.
+    at, jump : room for 2 m.
     """
     cdef Box box
-    cdef Py_ssize_t i, bends = 0, supports = 0
+    cdef Py_ssize_t i, bends = 0
     cdef double norm = 0, linear = 0, slope = 0, lower, upper, z, below, above
     box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
     with nogil:
@@ -46,8 +45,6 @@ def sums(
             if beta[i] != 0:
                 norm += beta[i] * u[i]
                 linear += y[i] * beta[i] - epsilon * fabs(beta[i])
-                support[supports] = <int>i
-                supports += 1
             lower, upper = lower_of(&box, y[i]), upper_of(&box, y[i])
             z = y[i] - u[i]
             below, above = z - epsilon, z + epsilon
@@ -61,7 +58,7 @@ def sums(
             elif above <= right and lower != 0:
                 at[bends], jump[bends] = above, -lower
                 bends += 1
-    return norm, linear, slope, bends, supports
+    return norm, linear, slope, bends
 
 
 def violations(

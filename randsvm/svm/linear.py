@@ -9,7 +9,7 @@ import numpy as np
 
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Shard
-from randsvm.svm.running import RowCounter
+from randsvm.events import Progress, tell
 from randsvm.svm.tasks import Task
 
 
@@ -140,19 +140,17 @@ class LinearFindings:
 
 def evaluate_linear(D: Dataset, linear: Linear, judge: Judge) -> LinearFindings:
     """Loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
-    counter = RowCounter(D.n)
 
     def of(shard: Shard) -> LinearFindings:
         total = LinearFindings()
         for chunk in D.chunks(shard):
             total = total + linear_findings(linear, chunk.X, chunk.y, judge)
-            counter.add(len(chunk.y))
         return total
 
     total = LinearFindings()
     for report in D.map(of):
-        counter.tell()
         total = total + report
+        tell(Progress("scanning", total.rows, D.n))
     return total
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from randsvm.arrays import in_order
+
 # How much wider a window becomes that did not hold the minimum.
 WIDER = 16.0
 
@@ -33,10 +35,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Bends:
-    """slope: what the rows add to the slope of P at the left end. at, jump: (m,) float64 of each
-    shard, the bends inside of the window and by how much the slope grows there."""
+    """slope: what the rows of each shard add to the slope of P at the left end. at, jump: (m,)
+    float64 of each, the bends inside of the window and by how much the slope grows there."""
 
-    slope: float
+    slope: list[float]
     at: list[np.ndarray]
     jump: list[np.ndarray]
 
@@ -45,16 +47,16 @@ class Bends:
 
     def minimum(self, total: float, window: Window) -> float | None:
         """b, or None where the minimum lies outside of the window."""
-        at, jump = np.concatenate(self.at), np.concatenate(self.jump)
+        at, jump, slope = np.concatenate(self.at), np.concatenate(self.jump), in_order(self.slope)
         order = np.argsort(at, kind="stable")
         at = at[order]
-        slopes = self.slope + total + np.cumsum(jump[order])
+        slopes = slope + total + np.cumsum(jump[order])
         # Sums of many bounds: what should be 0 is not quite.
-        nothing = 1e-12 * (abs(self.slope) + float(jump.sum()))
+        nothing = 1e-12 * (abs(slope) + float(jump.sum()))
         whole = math.isinf(window.left)
         if not len(at) or not (slopes[-1] >= -nothing):
             return 0.0 if whole and not len(at) else (float(at[-1]) if whole else None)
-        if self.slope + total > nothing and not whole:
+        if slope + total > nothing and not whole:
             return None
         k = int(np.argmax(slopes >= -nothing))
         flat = slopes[k] <= nothing and k + 1 < len(at)

@@ -5,8 +5,10 @@ Knows nothing of violators, solvers or files.
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -15,20 +17,21 @@ from randsvm.arrays import slices
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.points import Gathered, Points
 from randsvm.data.sampling import Draw
-from randsvm.errors import ParameterError
 from randsvm.events import Progress, tell
 from randsvm.kernels.expansion import (
     BLOCK_ROWS,
     Expansion,
-    Piece,
     Space,
-    piece_bytes,
     prefers_dense,
     profits_from_cells,
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
+from randsvm.svm.questions import Values
+from randsvm.svm.shard_values import Far, Pass, Put, Room, ShardValues
 from randsvm.svm.tasks import task_of
+
+Report = TypeVar("Report", bound=Any)
 
 # Rows whose running decision value is kept in float64 as well, and compared after every scan.
 AUDIT_ROWS = 512
@@ -39,18 +42,47 @@ FLOAT32_LIMIT = 1e-5
 SHOWS = 1e-6
 # Kernel values of RBF below exp(-CUT) are left out of sums in float32: its rounding is larger.
 CUT = 20.0
+# Up to so many kernel values are computed in float64 in any case.
+SMALL = 50_000_000
+# Rounding may move u by a share of the tolerance, or of the steepest violation while that is
+# large: so many tolerances at the most.
+OF_TOLERANCE, OF_STEEPEST, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """beta of the rows where it is not 0. rows : (m,) int64, ascending; beta : (m,) float64."""
+
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    beta: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """beta of any rows, (k,) float64."""
+        if not len(self.rows):
+            return np.zeros(len(rows))
+        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        return np.where(self.rows[at] == rows, self.beta[at], 0.0)
+
+    def after(self, rows: np.ndarray, beta: np.ndarray) -> Coefficients:
+        """The same with others for these rows, ascending; beta may be 0."""
+        others = ~np.isin(self.rows, rows, assume_unique=True)
+        every = np.concatenate([self.rows[others], rows[beta != 0]])
+        values = np.concatenate([self.beta[others], beta[beta != 0]])
+        order = np.argsort(every, kind="stable")
+        return Coefficients(every[order], values[order])
 
 
 class RunningValues:
     """u and beta of every row of D under the coefficients so far, and how u is computed.
 
-    u, beta: one (rows,) float64 array per shard. space: how rows are laid out for kernel values,
-    and their precision. audit: random rows, exact: u of them, (m,) float64, from float64 kernel
-    values. b: the offset of the last look. layout_bytes: memory for rows that stay laid out from
-    one pass to the next; which rows fit changes the time and no result. precise: float64 from the
-    start.
+    values: u and beta of each shard, where it lives; coefficients: beta of the support vectors,
+    here. space: how rows are laid out for kernel values, and their precision. audit: random rows,
+    exact: u of them, (m,) float64, from float64 kernel values, off: what the running ones are off
+    by. b: the offset of the last look.
+    layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
+    changes the time and no result. precise: float64 from the start.
     """
 
     def __init__(
@@ -63,20 +95,21 @@ class RunningValues:
     ) -> None:
         self.D, self.problem = D, problem
         self.task, self.kernel = task_of(problem), Kernel.of(problem)
-        self.layout_bytes = layout_bytes
         self.gathered = Gathered(D.d)
         audit = D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
         self.audit = D.points(audit)
         self.space = self._space(precise)
-        self.exact = np.zeros(len(audit))
-        self.u = [np.zeros(shard.stop - shard.start) for shard in D.shards]
-        self.beta = [np.zeros(shard.stop - shard.start) for shard in D.shards]
+        self.exact, self.off = np.zeros(len(audit)), np.zeros(len(audit))
+        self.values = D.states(partial(ShardValues, D, self.task, Room(layout_bytes)))
+        self.coefficients = Coefficients()
         self.b, self.width = 0.0, np.inf
+        # By how much the steepest rise exceeded the steepest fall when D was last looked at: of
+        # u = 0, the spread of the targets.
+        self.steepest = float(np.ptp(self.audit.y))
+        # Coefficients brought in since u was last computed from scratch.
+        self.brought = 0
         # Whether any pass was in float32.
         self.coarse = self.space.dtype is np.float32
-        self._layouts: dict[int, list[Piece]] = {}
-        self._orders: dict[int, np.ndarray] = {}
-        self._lock = threading.Lock()
 
     def _space(self, precise: bool) -> Space:
         """How rows are laid out: in float32 where its rounding is small from the start."""
@@ -93,165 +126,139 @@ class RunningValues:
         first = D.chunk_matrix(D.shards[0])
         return in_cells if profits_from_cells(in_cells, first, self.audit.X) else space
 
+    # --- what is known of rows -------------------------------------------------------------
+
+    @property
+    def u(self) -> np.ndarray:
+        """Of every row, (n,) float64: for the few who cannot do with less."""
+        return np.concatenate(self.ask(Values()))
+
+    @property
+    def beta(self) -> np.ndarray:
+        """Of every row, (n,) float64."""
+        beta = np.zeros(self.D.n)
+        beta[self.coefficients.rows] = self.coefficients.beta
+        return beta
+
     def points(self, rows: np.ndarray) -> Points:
         """Rows of D, ascending, with their running u and beta."""
+        u = np.concatenate(self.ask(Values(rows))) if len(rows) else np.empty(0)
+        return replace(self.rows(rows), u=u, beta=self.coefficients.of(rows))
+
+    def rows(self, rows: np.ndarray) -> Points:
+        """The same without u and beta."""
         missing = self.gathered.missing(rows)
         if len(missing):
             self.gathered.add(self.D.points(missing))
-        return replace(self.gathered.points(rows), u=self.at(self.u, rows), beta=self.beta_of(rows))
+        return self.gathered.points(rows)
 
-    def beta_of(self, rows: np.ndarray) -> np.ndarray:
-        return self.at(self.beta, rows)
+    def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
+        """The reports of all shards, added up; stage: what is told to be done to their rows."""
+        done, total = 0, None
+        for rows, report in self.values.visit(question):
+            done += rows
+            if stage is not None:
+                tell(Progress(stage, done, self.D.n))
+            total = report if total is None else total + report
+        assert total is not None
+        return total
+
+    # --- how they change -------------------------------------------------------------------
+
+    def put(self, rows: np.ndarray, beta: np.ndarray) -> None:
+        """beta of rows, ascending; u does not know of it."""
+        self.coefficients = self.coefficients.after(rows, beta)
+        self.values.change(Put(rows, beta))
+
+    def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
+        """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
+        self.brought = 0 if fresh else self.brought + len(difference)
+        self.values.change(Pass(self.space, Z, difference, fresh=fresh))
+        u = self._scanned()
+        if self.space.dtype is np.float32 and not self._precise(Z, difference, fresh, u):
+            # Rounding has shown: from here on everything is computed in float64.
+            self.refine()
+
+    def afresh(self) -> None:
+        """u from scratch, of the coefficients as they are."""
+        rows, beta = self.coefficients.rows, self.coefficients.beta
+        self.values.restart(Put(rows, beta, alone=True))
+        self.advance(self.rows(rows).X, beta, fresh=True)
 
     def refine(self) -> bool:
         """Go on in float64; False where that is so already."""
         if self.space.dtype is np.float64:
             return False
         self.space = replace(self.space, dtype=np.float64)
-        self._layouts.clear()
-        self._afresh(self.support())
+        self.afresh()
         return True
 
-    def forget(self) -> None:
-        """Give back the memory; nothing can be asked any more."""
-        self.u, self.beta, self.gathered = [], [], Gathered(0)
-        self._layouts.clear()
-        self._orders.clear()
+    def start_from(
+        self, points: Points, beta: np.ndarray, far: Far | None, *, known: bool = False
+    ) -> None:
+        """u and beta from scratch, of rows alone that have these coefficients, but u of rows that
+        are `far`; in float64 where the rounding of float32 would show. known: u is there already,
+        in this precision."""
+        if not self.values.settled:
+            far, known = None, False
+        self.coefficients = Coefficients(points.rows, beta)
+        put, X = Put(points.rows, beta, alone=True), points.X
 
-    def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
-        """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
-        self.run_pass(Expansion(self.space, Z, difference), fresh=fresh)
-        if self.space.dtype is np.float32 and not self._precise(Z, difference, fresh):
-            # Rounding has shown: from here on everything is computed in float64.
-            self.refine()
+        def run(space: Space, *, keep: bool) -> np.ndarray:
+            change = self.values.restart if far is None else self.values.change
+            change(put, Pass(space, X, beta, fresh=True, far=far, keep=keep))
+            return self._scanned()
 
-    def _afresh(self, support: np.ndarray) -> None:
-        points = self.points(support)
-        assert points.beta is not None
-        self.advance(points.X, points.beta, fresh=True)
+        exact = replace(self.space, dtype=np.float64)
+        u = self._scanned() if known else run(self.space, keep=True)
+        self.exact = Expansion(exact, X, beta).values(self.audit.X)
+        small = len(beta) * self.D.n <= SMALL
+        if self.space.dtype is np.float32 and (small or self.rounding_shows(u)):
+            u = run(exact, keep=False)
+        self.off = u - self.exact
 
-    def run_pass(self, expansion: Expansion, *, fresh: bool, far: float | None = None) -> None:
-        """One pass over the shards: u += the expansion. fresh: u = ... instead, but for rows that
-        are `far` beyond the margin."""
-        counter = RowCounter(self.D.n)
+    def _scanned(self) -> np.ndarray:
+        """u of the audit rows after all changes; tells how far they are."""
+        return np.concatenate(self.ask(Values(self.audit.rows), "scanning"))
 
-        def work(shard: Shard) -> None:
-            u = self.u[shard.number]
-            near = None if far is None else self.near(shard, far)
-            if near is None:
-                if fresh:
-                    u.fill(0.0)
-                self._add(expansion, shard, u)
-            else:
-                X = self.D.chunk_matrix(shard)
-                u[near] = expansion.values(X[near])
-            if not np.isfinite(u).all():
-                raise ParameterError(
-                    f"values of the {self.kernel.name} kernel leave float64 on this data: "
-                    f"scale the features"
-                )
-            counter.add(len(u))
-
-        for _ in self.D.map(work):
-            counter.tell()
-
-    def near(self, shard: Shard, far: float) -> np.ndarray:
-        """Rows that are support vectors or not `far` beyond the margin: bool."""
-        y = self.D.labels_of(shard)
-        return self._is_near(y, self.u[shard.number], self.beta[shard.number], far)
-
-    def _is_near(self, y: np.ndarray, u: np.ndarray, beta: np.ndarray, far: float) -> np.ndarray:
-        rise, fall = self.task.slopes(y, u, np.zeros(len(y)))
-        return (np.maximum(rise - self.b, self.b - fall) >= -far) | (beta != 0)
-
-    def _add(self, expansion: Expansion, shard: Shard, u: np.ndarray) -> None:
-        """u += the expansion, over rows that stay laid out if there is room."""
-        if self.kernel.name == "linear" or self.D.mapping is not None:
-            for chunk in self.D.chunks(shard):
-                at = slice(chunk.start - shard.start, chunk.start - shard.start + len(chunk.y))
-                u[at] += expansion.values(chunk.X)
-            return
-        ours = expansion.space == self.space
-        pieces = self._layouts.get(shard.number) if ours else None
-        with np.errstate(over="ignore", invalid="ignore"):
-            if pieces is not None:
-                expansion.add(u, pieces)
-                return
-            X = self.D.chunk_matrix(shard)
-            made = expansion.space.pieces(X, cells=self._order(shard, X) if ours else None)
-            if self.layout_bytes <= 0 or not ours:
-                expansion.add(u, made)
-                return
-            pieces = list(made)
-            expansion.add(u, pieces)
-        size = sum(piece_bytes(piece) for piece in pieces)
-        with self._lock:
-            if size <= self.layout_bytes:
-                self.layout_bytes -= size
-                self._layouts[shard.number] = pieces
-
-    def _order(self, shard: Shard, X: sparse.csr_matrix) -> np.ndarray | None:
-        """The order of a shard's rows in cells, found once; None where they are in none."""
-        if not self.space.in_cells(X.shape[1]):
-            return None
-        if shard.number not in self._orders:
-            self._orders[shard.number] = self.space.cells(X)
-        return self._orders[shard.number]
-
-    def _precise(self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool) -> bool:
-        """Whether the running values agree with float64 ones on the audit rows."""
+    def _precise(
+        self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool, u: np.ndarray
+    ) -> bool:
+        """Whether the running values u of the audit rows agree with float64 ones: to a share of the
+        tolerance, or of the steepest violation, as rounding hides nothing of a violation that is a
+        hundred times as large."""
         exact = replace(self.space, dtype=np.float64)
         values = Expansion(exact, Z, difference).values(self.audit.X)
         self.exact = values if fresh else self.exact + values
-        off = self.exact - self.at(self.u, self.audit.rows)
-        return bool(np.abs(off).max() <= self.problem.tolerance / 4)
+        self.off = u - self.exact
+        tolerance = self.problem.tolerance
+        allowed = min(OF_STEEPEST * self.steepest, MOST_TOLERANCES * tolerance)
+        return bool(np.abs(self.off).max() <= max(OF_TOLERANCE * tolerance, allowed))
 
-    def rounding_shows(self) -> bool:
-        """Whether float32 moves P or D by more than SHOWS of it, judged by what the audit rows add
-        to them with exact decision values, beyond what chance makes of so few rows."""
-        audit, rows = self.audit, self.audit.rows
-        u, beta = self.at(self.u, rows), self.beta_of(rows)
+    def lift(self) -> float:
+        """What rounding of float32 may have lifted D by, judged by the audit rows: D has half of
+        sum beta u."""
+        if self.space.dtype is np.float64:
+            return 0.0
+        off = self.coefficients.of(self.audit.rows) * self.off
+        # Of few rows among many chance makes as much as they add up to.
+        chance = float(np.sqrt(np.square(off).sum())) if len(off) < self.D.n else 0.0
+        return (abs(float(off.sum())) + chance) / 2 * self.D.n / len(off)
+
+    def rounding_shows(self, u: np.ndarray) -> bool:
+        """Whether float32 moves P or D by more than SHOWS of it, judged by what the audit rows, of
+        which u are the running values, add to them with exact decision values, beyond what chance
+        makes of so few rows."""
+        audit, beta = self.audit, self.coefficients.of(self.audit.rows)
         exact = self.task.loss(audit.y, self.exact + self.b)
         off = self.task.loss(audit.y, u + self.b) - exact + beta * (u - self.exact) / 2
         chance = float(np.sqrt(np.square(off).sum()))
         return abs(float(off.sum())) - chance > SHOWS * float(exact.sum() + abs(beta @ u))
 
-    def at(self, of: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
-        """Running values of the given ascending rows; (m,) float64."""
-        found = np.empty(len(rows))
-        for shard in self.D.shards:
-            within = shard.within(rows)
-            if within.start < within.stop:
-                found[within] = of[shard.number][rows[within] - shard.start]
-        return found
-
-    def put(self, rows: np.ndarray, beta: np.ndarray) -> None:
-        for shard in self.D.shards:
-            within = shard.within(rows)
-            if within.start < within.stop:
-                self.beta[shard.number][rows[within] - shard.start] = beta[within]
-
-    def support(self) -> np.ndarray:
-        """Row numbers of all support vectors, ascending."""
-        starts = (shard.start for shard in self.D.shards)
-        parts = [np.flatnonzero(beta) + s for beta, s in zip(self.beta, starts, strict=True)]
-        return np.concatenate(parts)
-
-
-@dataclass
-class RowCounter:
-    """Rows scanned so far, over all threads; told to the listener by the calling thread."""
-
-    n: int
-    done: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, rows: int) -> None:
-        with self.lock:
-            self.done += rows
-
-    def tell(self) -> None:
-        tell(Progress("scanning", self.done, self.n))
+    def forget(self) -> None:
+        """Give back the memory; nothing can be asked any more."""
+        self.values.close()
+        self.gathered = Gathered(0)
 
 
 def _largest_norm(D: Dataset, space: Space) -> float:

@@ -43,7 +43,7 @@ def _one_class_start(scan: Scan, S: WorkingSet) -> Step:
     alone = solve(gram(scan.space, points.X), points.y, lower, upper, share)
     at = np.flatnonzero(alone.beta)
     scan.advance(points.X[at], alone.beta[at], fresh=True)
-    u = np.concatenate(scan.u)
+    u = scan.u
     count = min(int(total) + 1, len(u))
     rows = np.sort(np.argpartition(u, count - 1)[:count])
     beta = np.ones(count)

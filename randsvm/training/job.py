@@ -14,9 +14,10 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import Matrix
 from randsvm.data.cache import is_cache
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import ParameterError
 from randsvm.models.header import format_of
+from randsvm.models.model import Model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -27,6 +28,14 @@ P = TypeVar("P", bound=Params | SgdParams)
 
 # f of rows, (m, K) float64.
 Decision = Callable[[Matrix], np.ndarray]
+# The name of a model that no file holds.
+IN_MEMORY = "<memory>"
+
+
+def forget(model: Model) -> None:
+    """Of those who want a file alone."""
+
+
 # What is learnt from the rows of a view with these parameters.
 Fit = Callable[[Dataset, P], Decision]
 
@@ -35,7 +44,7 @@ Fit = Callable[[Dataset, P], Decision]
 class Job:
     """What all algorithms share: when to stop, seed and index base, resources, the model whose
     solution is the start (--warm-start), and what is cross-validated first. left_open: fields of
-    Params that are as in that model."""
+    Params that are as in that model. keep: called with the model as it is written."""
 
     stop: StopParams = field(default_factory=StopParams)
     limits: Limits = field(default_factory=Limits)
@@ -44,6 +53,7 @@ class Job:
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
     left_open: frozenset[str] = frozenset()
+    keep: Callable[[Model], object] = forget
 
 
 def check_kernel_job(job: Job, params: Params) -> None:
@@ -53,14 +63,18 @@ def check_kernel_job(job: Job, params: Params) -> None:
         raise ParameterError("--warm-start goes with a kernel, not with --components")
 
 
-def check_paths(data: str, model: str, job: Job) -> None:
+def check_paths(data: Source, model: str | None, job: Job) -> None:
     """Raise ParameterError or OutputError for files that cannot be or destroy each other, before
     hours of work."""
+    path = data if isinstance(data, str) else None
+    if path is None and job.resources.cache is not None:
+        raise ParameterError("--cache keeps what was parsed from a file, and there is none")
     cache = {"--cache": job.resources.cache}
-    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": data, **cache})
-    files.check_apart(cache, {"TRAIN_FILE": data, "--warm-start": job.warm_start})
-    files.check_output(model)
-    files.check_kind(model, "a model", lambda head: format_of(head) is not None)
+    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
+    files.check_apart(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
+    if model is not None:
+        files.check_output(model)
+        files.check_kind(model, "a model", lambda head: format_of(head) is not None)
     if job.resources.cache is not None:
         files.check_kind(job.resources.cache, "a cache", is_cache)
 

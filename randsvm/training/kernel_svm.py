@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Dataset, Source
 from randsvm.events import Trained, Watch, silent
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
@@ -26,14 +26,15 @@ NOT_CERTIFIED = "this kernel is not positive semidefinite: P and D certify nothi
 
 
 def train_randsvm(
-    data: str,
-    model: str,
+    data: Source,
+    model: str | None,
     params: Params,
     algorithm: RandsvmParams,
     job: Job | None = None,
     watch: Watch = silent,
 ) -> Trained:
-    """Train on the svmlight file `data` with Algorithm 1 of KBH07; write the model to `model`.
+    """Train on the svmlight file or the arrays `data` with Algorithm 1 of KBH07; write the model to
+    `model` (None: nowhere but to job.keep).
 
     With job.stop.gap it goes on past |SV| >= k until that gap is certified, with all
     coefficients outside of the working set frozen wherever they stand. Raises the errors of
@@ -44,8 +45,8 @@ def train_randsvm(
 
 
 def train_osuna(
-    data: str,
-    model: str,
+    data: Source,
+    model: str | None,
     params: Params,
     algorithm: OsunaParams,
     job: Job | None = None,
@@ -62,7 +63,7 @@ def train_osuna(
 
 
 def _train(
-    data: str, model: str, params: Params, planner: Planner, job: Job, watch: Watch
+    data: Source, model: str | None, params: Params, planner: Planner, job: Job, watch: Watch
 ) -> Trained:
     def prepare(params: Params) -> tuple[partial[KernelTraining], Params]:
         old, notices = None, list[str]()

@@ -9,7 +9,8 @@ from dataclasses import replace
 from math import inf
 
 from randsvm.data.classes import one_class
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Dataset, Source
+from randsvm.errors import ParameterError
 from randsvm.events import Learnt, Notice, Watch, silent, tell
 from randsvm.parameters.sgd import SgdParams
 from randsvm.training import online, run
@@ -26,9 +27,14 @@ FAR = 0.99
 
 
 def train_sgd(
-    data: str, model: str, params: SgdParams, job: Job | None = None, watch: Watch = silent
+    data: Source,
+    model: str | None,
+    params: SgdParams,
+    job: Job | None = None,
+    watch: Watch = silent,
 ) -> Learnt:
-    """Train a linear model on the svmlight file `data` by SGD; write it to `model`.
+    """Train a linear model on the svmlight file or the arrays `data` by SGD; write it to `model`
+    (None: nowhere but to job.keep).
 
     With params.update that model is taught the rows of `data` in one pass, as they arrive. Raises
     the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted leaves
@@ -36,6 +42,8 @@ def train_sgd(
     """
     job = job or Job()
     if params.update is not None:
+        if not isinstance(data, str) or model is None:
+            raise ParameterError("--update goes from a file to a file: name both")
         return online.update(data, model, params, job, watch)
     return run.train(data, model, params, lambda params: (LinearTraining, params), job, watch)
 

@@ -64,6 +64,7 @@ class OneVsRest:
             features=features[used],
             beta=self.beta,
             b=self.b,
+            support=self.points.rows,
             **common,
         )
 

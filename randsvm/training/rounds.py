@@ -42,7 +42,8 @@ PRECISE_GAP = 3e-5
 # What rounding may lift the D of a round by, relatively, in float32 and in float64.
 COARSE, FINE = 2e-5, 1e-10
 # A run whose evaluated gap is above the one asked for goes on until it is so much below.
-ASIDE, MOST_AGAIN = 0.5, 8
+# From the third time on in float64: rounding may be what told it that the gap was reached.
+ASIDE, ROUGH_AGAIN, MOST_AGAIN = 0.5, 2, 8
 # By how much a closing evaluation may take longer than the last scan lets expect.
 HEADROOM = 1.25
 
@@ -60,7 +61,7 @@ class Best:
 
     def see(self, SV: SV, V: Violators) -> None:
         certificate = V.certificate
-        self.dual = max(self.dual, certificate.dual)
+        self.dual = max(self.dual, certificate.dual - V.lift)
         self.certified, self.last = certificate.certified, certificate.primal
         # A kernel without a certificate: P is no guide, the newest solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
@@ -170,6 +171,8 @@ class Rounds:
         self.again += 1
         if reason == reached(gap):
             self.aim *= ASIDE
+            if self.again > ROUGH_AGAIN:
+                self.scan.refine()
             return True
         return reason in (NO_VIOLATORS, NO_PROGRESS) and self.scan.refine()
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from randsvm import __version__
 from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.data.dataset import Dataset, ParseOptions, Source
 from randsvm.errors import GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import command_line, idle
 from randsvm.training import grid_search, platt
 from randsvm.training.clock import Clock
-from randsvm.training.job import Job, P, check_gap, check_paths, lack_of_gap
+from randsvm.training.job import IN_MEMORY, Job, P, check_gap, check_paths, lack_of_gap
 from randsvm.training.kind import Ending, Outcome, Outline, Training
 from randsvm.training.subject import Subject
 
@@ -35,14 +35,14 @@ PROBABILITY_TIME = 4
 
 
 def train(
-    data: str,
-    model: str,
+    data: Source,
+    model: str | None,
     params: P,
     prepare: Callable[[P], tuple[Callable[[Subject, Job], Training[P, Outcome]], P]],
     job: Job,
     watch: Watch,
 ) -> Outcome:
-    """Train on the svmlight file `data`; write `model`.
+    """Train on the svmlight file or the arrays `data`; write `model`, if that is to be a file.
 
     prepare: called before anything is read, so that it can refuse what needs no data; it may fill
     in parameters.
@@ -58,8 +58,8 @@ def train(
         zero_based=job.run.zero_based,
     )
     with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
-        training = begin(Subject.of(whole, data, params.task), job)
-        training.subject.check_classes(data, training.most_classes)
+        training = begin(Subject.of(whole, str(data), params.task), job)
+        training.subject.check_classes(str(data), training.most_classes)
         remarks = [*unused(params), *training.subject.remarks(params)]
         params = training.resolved(params)
         outline = training.outline(params)
@@ -175,14 +175,15 @@ class Completion(ABC, Generic[Outcome]):
 
 
 class FromFile(Completion[Outcome], Generic[P, Outcome]):
-    """The completion of a run over a whole file. words: the configuration that the model has."""
+    """The completion of a run over a whole file, or over arrays. words: the configuration that the
+    model has."""
 
     def __init__(
         self,
         training: Training[P, Outcome],
         params: P,
         clock: Clock,
-        path: str,
+        path: str | None,
         words: list[str],
         searched: Searched | None,
     ) -> None:
@@ -215,12 +216,13 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
 
     def outcome(self, stopped: str) -> Outcome:
         best = None if self.searched is None else self.searched.tried[0]
-        return self.learning.outcome(Ending(self.path, best, stopped, self.clock.seconds))
+        name = self.path or IN_MEMORY
+        return self.learning.outcome(Ending(name, best, stopped, self.clock.seconds))
 
     def lacks(self, outcome: Outcome) -> str | None:
         # Without a certificate none is required: see check_gap.
         gap = outcome.gap if isinstance(outcome, Trained) else nan
-        return lack_of_gap(self.training.job, gap, self.path)
+        return lack_of_gap(self.training.job, gap, self.path or IN_MEMORY)
 
     def write(self, outcome: Outcome) -> None:
         subject, job = self.training.subject, self.training.job
@@ -233,7 +235,9 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             sigmoid=self.sigmoid,
             facts=self._facts(outcome),
         )
-        model.save(self.path)
+        if self.path is not None:
+            model.save(self.path)
+        job.keep(model)
 
     def _facts(self, outcome: Outcome) -> dict[str, str]:
         """What the model's trailer says of its making. Nothing that differs between equal works."""

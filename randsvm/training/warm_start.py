@@ -68,7 +68,7 @@ def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[St
     if total and beta.sum() < total:
         # Novelty detection with more rows than yesterday: others are outliers as well, by u.
         scan.take(Step(scan.points(rows), beta))
-        return _outermost(scan, np.concatenate(scan.u)), rows[:0]
+        return _outermost(scan, scan.u), rows[:0]
     beta = mended(beta, lower, upper, total)
     return Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
 
@@ -92,7 +92,7 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
 
 def _outermost(scan: Scan, u: np.ndarray) -> Step:
     """The step of novelty detection that fills up the sum with the rows furthest out by u."""
-    before = np.concatenate(scan.beta)
+    before = scan.beta
     upper = scan.task.box(u)[1]
     beta = filled(before, upper, scan.task.total, u)
     changed = np.flatnonzero(beta != before)

@@ -16,6 +16,7 @@ from sklearn import metrics as peers
 
 from randsvm import api
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
+from randsvm.parameters.prediction import PredictParams
 
 # ---- counts -------------------------------------------------------------------------------------
 
@@ -237,7 +238,7 @@ def test_two_classes_have_an_area(tmp_path, predict, words):
     predicted = predict(path, learnt.model, "--metrics", *probability)
     assert f"ROC AUC = {area:.6f}" in predicted.out
     found = api.predict(
-        str(path), str(learnt.model), str(tmp_path / "o"), params=api.PredictParams(metrics=True)
+        str(path), str(learnt.model), str(tmp_path / "o"), params=PredictParams(metrics=True)
     )
     assert found.metrics.auc == pytest.approx(area, abs=1e-12)
 

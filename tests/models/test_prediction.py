@@ -296,8 +296,8 @@ def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classe
 def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path):
     """Their distances are lost beside their norms: seconds since 1970."""
     y, X = oracle.two_gaussians(300)
-    wide = np.column_stack([X, 1.7e9 + 256 * np.arange(300)])
-    solved = oracle.libsvm_train(y, wide, "-g 1e-5")
+    wide = np.column_stack([X, 2.0**30 + 2.0**19 * (np.arange(300) % 2)])
+    solved = oracle.libsvm_train(y, wide, "-g 0.3")
     svmutil.svm_save_model(str(tmp_path / "m"), solved.model)
     loaded, rows = load(str(tmp_path / "m")), sparse.csr_matrix(wide.astype(np.float32))
     laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)

@@ -27,7 +27,7 @@ def bends_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Bends:
     box = survey.Box(*task.bounds, task.epsilon, task.one_sided)
     found = survey.sums(y, u, np.zeros(len(y)), box, window.left, window.right)
     at, jump = zip(*found.bends, strict=True) if found.bends else ((), ())
-    return Bends(found.slope, [np.array(at, float)], [np.array(jump, float)])
+    return Bends([found.slope], [np.array(at, float)], [np.array(jump, float)])
 
 
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
@@ -71,5 +71,5 @@ def test_where_p_is_flat_b_is_in_the_middle():
 
 
 def test_without_rows_b_is_0():
-    nothing = Bends(0.0, [np.empty(0)], [np.empty(0)])
+    nothing = Bends([0.0], [np.empty(0)], [np.empty(0)])
     assert nothing.minimum(0.0, Window(-np.inf, np.inf)) == 0.0

@@ -173,8 +173,8 @@ def test_an_evaluation_forgets_what_was_advanced(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         beta = one.some(0)
         solution, _ = one.scan.after(one.step(beta), EVERYONE)
-        for u in one.scan.u:
-            u += 2e-4  # too little for the audit of float32 to notice
+        # Too little for the audit of float32 to notice.
+        one.scan.values.change(lambda values: values.u.__iadd__(2e-4))
         evaluated, V = one.scan.evaluate(solution)
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
@@ -216,13 +216,26 @@ def error_of_u(one) -> float:
 
 
 def test_where_float32_is_too_coarse_the_run_goes_on_in_float64(made):
-    """C = 1,000: the coefficients blow up the rounding of float32 kernel values."""
-    with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1000.0)) as one:
+    """C = 1e5: the coefficients blow up the rounding of float32 kernel values."""
+    with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
             step = svmlearn(one.scan.points(rows), one.problem, one.scan.space, True)
             one.scan.after(step, EVERYONE)
             assert one.scan.space.dtype is np.float64
             assert error_of_u(one) <= one.problem.tolerance / 4
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0, 1000.0])
+def test_rounding_is_small_against_the_tolerance_or_the_steepest_violation(made, C):
+    with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=C)) as one:
+        steepest, tolerance = 2.0, one.problem.tolerance
+        for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3), np.arange(0, 2000, 5)):
+            step = svmlearn(one.scan.points(rows), one.problem, one.scan.space, True)
+            _, V = one.scan.after(step, EVERYONE)
+            # Of the audited rows; the others may be somewhat worse.
+            allowed = 2 * max(tolerance / 4, min(steepest / 100, 2 * tolerance))
+            assert error_of_u(one) <= allowed
+            steepest = V.steepest
 
 
 def test_easy_data_stays_in_float32(made):

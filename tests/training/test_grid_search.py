@@ -466,7 +466,7 @@ def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, saved, mo
         limits=Limits(time_limit=1000.0), resources=Resources(jobs=1), search=Search(3, None, grid)
     )
     files = str(saved("svc")), str(tmp_path / "m")
-    outcome = api.train_randsvm(*files, Params(gamma=0.5), RandsvmParams(), job, watch)
+    outcome = api.train_randsvm(*files, Params(gamma=0.5), RandsvmParams(), job, watch).outcome
     assert "no time for 2 of 3 combinations" in [getattr(one, "text", "") for one in events]
     assert (outcome.stopped, outcome.evaluated) == ("no violators", True)
     assert oracle.trailer(tmp_path / "m")["C"] == "1.0"

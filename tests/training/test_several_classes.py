@@ -409,7 +409,7 @@ def test_time_is_up_in_the_middle_of_the_classes(tmp_path, predict, path, data, 
     second = f"+{in_order(data.y)[1]:g}"
     meddler, model = Meddler(second, jump), tmp_path / "m"
     params = Params(C=C, gamma=GAMMA), OsunaParams(working_set=100)
-    outcome = api.train_osuna(str(path), str(model), *params, job, meddler)
+    outcome = api.train_osuna(str(path), str(model), *params, job, meddler).outcome
     assert (outcome.stopped, outcome.violators, outcome.evaluated) == ("time limit", None, False)
     assert_two_of_four(model, data, predict, path, "time limit")
 

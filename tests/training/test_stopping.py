@@ -38,8 +38,8 @@ class Solution:
     """As much of an SV as `Best` asks for."""
 
 
-def scanned(primal: float, dual: float, certified: bool = True):
-    return SimpleNamespace(certificate=Certificate(primal, dual, certified))
+def scanned(primal: float, dual: float, certified: bool = True, lift: float = 0.0):
+    return SimpleNamespace(certificate=Certificate(primal, dual, certified), lift=lift)
 
 
 def record(tolerance: float = 1e-3, **numbers) -> Record:
@@ -62,6 +62,13 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
     assert best.solution is solutions[1]
     assert (best.certificate.primal, best.certificate.dual) == (5.0, 4.0)
     assert best.certificate.gap == pytest.approx((5 - 4) / 5)
+
+
+def test_what_rounding_may_have_added_to_the_dual_is_not_believed():
+    best = Best()
+    best.see(Solution(), scanned(5.0, 4.0))
+    best.see(Solution(), scanned(5.0, 4.5, lift=0.25))
+    assert best.certificate.dual == 4.25
 
 
 def test_without_a_certificate_the_newest_solution_is_the_best():

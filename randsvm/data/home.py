@@ -1,0 +1,163 @@
+"""Where shards live: who works on them, and who keeps a state for each of them.
+
+Here they live in this process, and its threads work. What is asked of a home is plain functions of
+a shard, or of its state, so that it may as well be elsewhere. Knows nothing of what a state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from randsvm.events import results_of
+
+Report = TypeVar("Report")
+State = TypeVar("State")
+# The same in a protocol whose methods take functions of it.
+Taken = TypeVar("Taken", covariant=True)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The unit of parallel work: the rows start .. stop - 1 of D, which are chunk `number`."""
+
+    number: int
+    start: int
+    stop: int
+
+    def within(self, rows: np.ndarray) -> slice:
+        """The part of a sorted array of row numbers that lies in this shard."""
+        return slice(*np.searchsorted(rows, (self.start, self.stop)))
+
+
+# What is done to every state.
+Change: TypeAlias = "Callable[[State], object]"
+
+
+class States(Protocol[Taken]):
+    """A state for each shard, which is changed and asked where the shard lives."""
+
+    def change(self, *changes: Change[Taken]) -> None:
+        """Do this to every state before the next question."""
+
+    def restart(self, *changes: Change[Taken]) -> None:
+        """The same, where it does not matter what was done before: that need not be done again
+        where a state was lost, nor be completed where it was broken off."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether every change is done everywhere: False after a visit was broken off."""
+
+    def visit(self, question: Callable[[Taken], Report]) -> Iterator[tuple[int, Report]]:
+        """What each state reports after all changes, in the order of the shards, with its number of
+        rows. Reports of neighbours may come as one, their sum."""
+
+    def close(self) -> None:
+        """Give back the memory; nothing can be asked any more."""
+
+
+class Home(Protocol):
+    """Where the shards of a data set live."""
+
+    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
+        """work(shard) of each; reports come in the order of the shards."""
+
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+        """New states, each made by `make`."""
+
+
+class Log(Generic[State]):
+    """Changes in order, numbered from the beginning; `first` is the number of the oldest that is
+    kept."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.changes: list[Change[State]] = []
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.changes)
+
+    def since(self, number: int) -> list[Change[State]]:
+        return self.changes[number - self.first :]
+
+    def forget(self) -> None:
+        """What is there so far."""
+        self.first, self.changes = self.end, []
+
+
+class Cell(Generic[State]):
+    """The state of one shard and how many changes it has seen. A visit that was broken off may
+    still be at work in another thread: the next one waits for its end."""
+
+    def __init__(self, state: State, done: int = 0) -> None:
+        self.state, self.done = state, done
+        self.lock = Lock()
+
+    def visit(
+        self, first: int, changes: Sequence[Change[State]], question: Callable[[State], Report]
+    ) -> Report:
+        """changes: from number `first` on."""
+        with self.lock:
+            for change in changes[max(self.done - first, 0) :]:
+                change(self.state)
+            self.done = first + len(changes)
+            return question(self.state)
+
+
+# --- this process --------------------------------------------------------------------------
+
+
+class Threads:
+    """The threads of a pool."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self.pool = pool
+
+    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
+        """See Home."""
+        return results_of(self.pool, work, shards)
+
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+        """See Home."""
+        return _StatesHere(self, make, shards)
+
+
+class _StatesHere(Generic[State]):
+    """See States. No state is ever lost: what all have done is forgotten."""
+
+    def __init__(
+        self, home: Threads, make: Callable[[Shard], State], shards: Sequence[Shard]
+    ) -> None:
+        self.home, self.shards = home, shards
+        self.cells = {shard.number: Cell(make(shard)) for shard in shards}
+        self.log = Log[State]()
+
+    def change(self, *changes: Change[State]) -> None:
+        self.log.changes += changes
+
+    def restart(self, *changes: Change[State]) -> None:
+        self.log.forget()
+        self.change(*changes)
+
+    @property
+    def settled(self) -> bool:
+        return not self.log.changes
+
+    def visit(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+        first, changes = self.log.first, list(self.log.changes)
+
+        def work(shard: Shard) -> Report:
+            return self.cells[shard.number].visit(first, changes, question)
+
+        for shard, report in zip(self.shards, self.home.map(work, self.shards), strict=True):
+            yield shard.stop - shard.start, report
+        self.log.forget()
+
+    def close(self) -> None:
+        self.cells.clear()

@@ -1,0 +1,277 @@
+"""Rows that are in memory already, as arrays, sparse matrices or data frames: the chunks of D.
+
+They are cut where the same rows in a file would be, so that a model has the same bytes. Knows
+nothing of text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.arrays import Matrix, slices
+from randsvm.data.chunks import RawChunk
+from randsvm.data.labels import LabelTable
+from randsvm.data.reading import Digest, ParseOptions, Summary, next_cut
+from randsvm.data.scaling import SPARSE
+from randsvm.errors import ContentError, DataError, quoted
+
+# What a label of a file, and so of a model, can be.
+SPELLABLE = re.compile(r"(?!\?$)[^\s:,#\x00-\x1f\x7f]+")
+# Rows that are checked or converted at a time.
+ROWS_AT_ONCE = 8192
+# Of more columns than that, those that occur are found by sorting.
+FEW_COLUMNS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Rows and their labels, in place of a file's name.
+
+    X : (n, d) array, scipy sparse matrix or data frame; column j is the feature j + 1, as in files
+    (j where these begin at 0). y : (n,) labels or targets; None: there are none. names: the labels
+    in the order of the classes, of which y has the numbers then; None: y has the labels, and they
+    are ordered by first appearance, as in files.
+    """
+
+    X: Any
+    y: Any = None
+    names: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return "<arrays>"
+
+
+class ArrayStore:
+    """Chunks as views of an array or a CSR matrix, made when they are read.
+
+    base: of the features' indices. starts : (chunks + 1,) the first row of each chunk, and n.
+    """
+
+    place = "memory"
+
+    def __init__(self, X: Matrix, y: np.ndarray, base: int, starts: np.ndarray) -> None:
+        self.X = X
+        self.y = y
+        self.base = base
+        self.starts = starts
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each chunk, (chunks,) int64."""
+        return np.diff(self.starts)
+
+    @property
+    def nbytes(self) -> int:
+        if isinstance(self.X, np.ndarray):
+            return self.X.nbytes + self.y.nbytes
+        return sum(a.nbytes for a in (self.X.data, self.X.indices, self.X.indptr, self.y))
+
+    def read(self, number: int) -> RawChunk:
+        return self._rows(self.starts[number], self.starts[number + 1])
+
+    def labels(self, number: int) -> np.ndarray:
+        return self.y[self.starts[number] : self.starts[number + 1]]
+
+    def nonzeros(self, number: int) -> int:
+        first, last = self.starts[number], self.starts[number + 1]
+        if isinstance(self.X, np.ndarray):
+            return int(last - first) * self.X.shape[1]
+        return int(self.X.indptr[last] - self.X.indptr[first])
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        """Rows begin .. end - 1 of a chunk."""
+        return self._rows(self.starts[number] + begin, self.starts[number] + end)
+
+    def _rows(self, begin: int, end: int) -> RawChunk:
+        y = self.y[begin:end]
+        if isinstance(self.X, np.ndarray):
+            m, d = len(y), self.X.shape[1]
+            indices = np.tile(np.arange(self.base, self.base + d, dtype=np.int32), m)
+            return RawChunk(y, np.arange(m + 1) * d, indices, self.X[begin:end].ravel())
+        indptr = self.X.indptr[begin : end + 1].astype(np.int64)
+        first, last = indptr[0], indptr[-1]
+        indices = self.X.indices[first:last].astype(np.int32) + np.int32(self.base)
+        return RawChunk(y, indptr - first, indices, self.X.data[first:last])
+
+    def close(self) -> None:
+        """The arrays are the caller's."""
+
+
+def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
+    """What the first pass over a file learns, and the chunks.
+
+    At most one copy of X is made, as float32, and none where it is float32 already. Raises
+    ContentError for what no file could hold.
+    """
+    X, base = rows_of(arrays.X), 0 if options.zero_based else 1
+    n, d = X.shape
+    if not n:
+        raise ContentError("X: expected a row, found none")
+    y, names, values = _labels(arrays, n, options)
+    if isinstance(X, np.ndarray):
+        indptr, columns = np.arange(n + 1) * d, np.arange(d)
+    else:
+        indptr, columns = X.indptr.astype(np.int64, copy=False), _occurring(X)
+    store = ArrayStore(X, y, base, _starts(indptr, options))
+    digest = Digest()
+    for number in range(len(store.sizes)):
+        digest.add(store.read(number))
+    return Summary(
+        n=n,
+        nnz=int(indptr[-1]),
+        features=(columns + base).astype(np.int32),
+        names=names,
+        values=values,
+        counts=tuple(np.bincount(y.astype(np.int64)).tolist()) if names else (),
+        queries=0,
+        digest=digest.hexdigest(names),
+    ), store
+
+
+def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:
+    """So many rows of X at a time, for prediction; labels are nan."""
+    matrix = rows_of(X)
+    n = matrix.shape[0]
+    starts = np.append(np.arange(0, n, rows), n)
+    store = ArrayStore(matrix, np.full(n, np.nan), 0 if zero_based else 1, starts)
+    return map(store.read, range(len(starts) - 1))
+
+
+# ---- rows -------------------------------------------------------------------------------------
+
+
+def rows_of(X: Any) -> Matrix:
+    """X as float32: a C-contiguous array, or CSR with ascending columns where few values are not
+    0. Shares the memory of X where that is so already."""
+    if sparse.issparse(X):
+        csr = sparse.csr_matrix(X)
+        if not csr.has_canonical_format:
+            csr = csr.copy()
+            csr.sum_duplicates()
+        with np.errstate(over="ignore"):
+            values = csr.data.astype(np.float32, copy=False)
+        rows = sparse.csr_matrix(csr.shape, dtype=np.float32)
+        rows.data, rows.indices, rows.indptr = values, csr.indices, csr.indptr
+        rows.has_sorted_indices = rows.has_canonical_format = True
+        _check_finite(rows)
+        return rows
+    # A data frame has columns of several types: they come together as float32.
+    with np.errstate(over="ignore"):
+        array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=np.float32)
+    if array.ndim != 2:
+        raise ContentError(f"X: expected two dimensions, rows and features, found {array.ndim}")
+    if array.size and np.count_nonzero(array) < SPARSE * array.size:
+        rows = _without_zeros(array)
+    else:
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(array, np.float32)
+    _check_finite(rows)
+    return rows
+
+
+def _without_zeros(array: np.ndarray) -> sparse.csr_matrix:
+    n, d = array.shape
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(array, axis=1))])
+    values, indices = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
+    for at in slices(n, ROWS_AT_ONCE):
+        rows, columns = np.nonzero(array[at])
+        place = slice(indptr[at.start], indptr[at.stop])
+        with np.errstate(over="ignore"):
+            values[place], indices[place] = array[at][rows, columns], columns
+    return sparse.csr_matrix((values, indices, indptr), shape=(n, d))
+
+
+def _check_finite(X: Matrix) -> None:
+    if isinstance(X, np.ndarray):
+        for at in slices(len(X), ROWS_AT_ONCE):
+            if not np.isfinite(X[at]).all():
+                row, column = np.argwhere(~np.isfinite(X[at]))[0]
+                raise _infinite(at.start + row, column, X[at][row, column])
+    elif not np.isfinite(X.data).all():
+        first = int(np.flatnonzero(~np.isfinite(X.data))[0])
+        row = int(np.searchsorted(X.indptr, first, side="right")) - 1
+        raise _infinite(row, X.indices[first], X.data[first])
+
+
+def _infinite(row: int, column: int, value: float) -> ContentError:
+    found = "NaN" if np.isnan(value) else "infinity"
+    return ContentError(
+        f"X[{row}, {column}]: expected a finite value within float32 (3.4e38), found {found}"
+    )
+
+
+def _starts(indptr: np.ndarray, options: ParseOptions) -> np.ndarray:
+    """Where chunks begin, and n."""
+    starts, n = [0], len(indptr) - 1
+    while starts[-1] < n:
+        starts.append(next_cut(indptr, starts[-1], options.chunk_rows, options.chunk_nonzeros))
+    return np.array(starts, np.int64)
+
+
+def _occurring(X: sparse.csr_matrix) -> np.ndarray:
+    """The columns that have a value, ascending."""
+    if X.shape[1] > FEW_COLUMNS:
+        return np.unique(X.indices)
+    occurs = np.zeros(X.shape[1], bool)
+    occurs[X.indices] = True
+    return np.flatnonzero(occurs)
+
+
+# ---- labels -----------------------------------------------------------------------------------
+
+
+def _labels(
+    arrays: Arrays, n: int, options: ParseOptions
+) -> tuple[np.ndarray, tuple[str, ...], tuple[int | str, ...]]:
+    """y as chunks have it, and the names and values of the classes; none for a regression."""
+    y = np.zeros(n, int) if arrays.y is None else np.asarray(arrays.y).ravel()
+    if arrays.y is None and not options.any_label:
+        raise ContentError("y: expected a label or target for each row, found None")
+    if len(y) != n:
+        raise ContentError(f"y: expected {n} labels, one for each row of X, found {len(y)}")
+    if options.labels == "number":
+        targets = y.astype(np.float64)
+        if not np.isfinite(targets).all():
+            raise ContentError("y: expected finite targets, found NaN or infinity")
+        return targets, (), ()
+    if arrays.names is not None:
+        codes, names = y, arrays.names
+    else:
+        distinct, first, codes = np.unique(y, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        codes, names = np.argsort(order)[codes.ravel()], spelled(distinct[order])
+    return codes.astype(np.float64), names, values_of(names, options.any_label)
+
+
+def values_of(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
+    """What labels stand for. Raises ContentError where two are the same, or numbers and names."""
+    try:
+        values = LabelTable("y", names=names, any_label=any_label).values
+    except DataError as error:
+        raise ContentError(f"y: {str(error).split(': ', 1)[1]}") from None
+    if len(values) != len(names):
+        raise ContentError(f"y: expected different labels, found {' '.join(names)[:40]}")
+    return tuple(values)
+
+
+def spelled(labels: np.ndarray) -> tuple[str, ...]:
+    """Labels as a file has them. Raises ContentError where no file can."""
+    return tuple(map(_spelled, labels))
+
+
+def _spelled(label: Any) -> str:
+    """Whole numbers without a point."""
+    text = str(label)
+    if isinstance(label, (float, np.floating)) and float(label).is_integer():
+        text = str(int(label))
+    if not SPELLABLE.fullmatch(text):
+        raise ContentError(
+            f"y: expected labels without spaces, colons and commas, found {quoted(text)}"
+        )
+    return text

@@ -1,0 +1,119 @@
+"""What the estimators share: checked rows and labels, and a model that answers."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from threadpoolctl import ThreadpoolController
+
+from randsvm.arrays import Matrix
+from randsvm.data.in_memory import Arrays, spelled, values_of
+from randsvm.errors import ContentError
+from randsvm.models.in_memory import decision_values
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> Any:
+    """Within the block each of our threads does its own sums: those that BLAS would start for each
+    of them stand in each other's way."""
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+class Machine(BaseEstimator):
+    """What all four share: rows are checked, and a fitted model answers."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
+        """X, or X and y where it is given, as scikit-learn checks them: float32 or float64, an
+        array or CSR."""
+        dtype = [np.float64, np.float32]
+        return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
+
+    def _decision(self, X: Any, labels_only: bool = False) -> np.ndarray:
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        with one_blas_thread():
+            return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
+
+    def _common(self) -> dict[str, Any]:
+        """Options that every algorithm has."""
+        state = self.random_state
+        if state is not None and not isinstance(state, (int, np.integer)):
+            state = check_random_state(state).randint(np.iinfo(np.int32).max)
+        jobs, cores = self.n_jobs, os.cpu_count() or 1
+        if jobs is not None and jobs < 0:
+            jobs = max(1, cores + 1 + jobs)
+        return {"seed": 0 if state is None else int(state), "jobs": jobs}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model file that randsvm-predict reads, and LIBSVM's or LIBLINEAR's program
+        where it can. Column j of X is its feature j + 1. Raises OutputError, TransferError."""
+        check_is_fitted(self)
+        self.model_.save(os.fspath(path))
+
+    def _repr_html_inner(self) -> str:
+        shown = super()._repr_html_inner()
+        return shown + self.model_._repr_html_() if hasattr(self, "model_") else shown
+
+
+class Classifier(ClassifierMixin, Machine):
+    """Labels of any kind, as class numbers."""
+
+    def _labelled(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
+        """X as checked, and the rows with their class numbers; sets classes_."""
+        X, y = self._rows(X, y=y)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"The number of classes has to be greater than one; got {len(self.classes_)} class"
+            )
+        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        self.class_weight_ = weights
+        # A model file has the labels as they are, or their numbers where it cannot spell them.
+        try:
+            names = spelled(self.classes_)
+            values_of(names)
+        except ContentError:
+            names = tuple(map(str, range(len(self.classes_))))
+        return X, Arrays(X, codes, names)
+
+    def _weights(self, arrays: Arrays) -> dict[str, float]:
+        pairs = zip(arrays.names or (), self.class_weight_.tolist(), strict=True)
+        return {} if self.class_weight is None else dict(pairs)
+
+    def _take(self, arrays: Arrays, fitted: Any) -> None:
+        """The model, and the number in classes_ of each of its classes."""
+        self.model_ = fitted
+        self._numbers = np.array([(arrays.names or ()).index(name) for name in fitted.model.labels])
+
+    @property
+    def _sign(self) -> float:
+        """Of two classes f > 0 is the second here, and the model's first."""
+        return 1.0 if self._numbers[0] == 1 else -1.0
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """f of each row: (m,) of two classes, > 0 for classes_[1]; else a column for each class."""
+        f = self._decision(X)
+        return self._sign * f if f.ndim == 1 else f[:, np.argsort(self._numbers)]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row, (m,)."""
+        f = self._decision(X, labels_only=True)
+        return self.classes_[self._numbers[self.model_.model.predicted(f)]]

@@ -1,0 +1,184 @@
+"""The running values of one shard, and what changes them.
+
+Knows nothing of the other shards, of violators, solvers or files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.data.dataset import Dataset
+from randsvm.data.home import Shard
+from randsvm.errors import ParameterError
+from randsvm.kernels.expansion import Expansion, Piece, Space, piece_bytes
+from randsvm.svm.tasks import Task
+
+
+class Room:
+    """Bytes for rows that stay laid out, shared by the shards of a process."""
+
+    def __init__(self, size: int) -> None:
+        self.left, self.lock = size, Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether there was room for so much."""
+        with self.lock:
+            fits = size <= self.left
+            self.left -= size if fits else 0
+            return fits
+
+    def __reduce__(self) -> tuple[type[Room], tuple[int]]:
+        return Room, (self.left,)
+
+
+@dataclass
+class Layout:
+    """Rows as they were laid out in a space."""
+
+    space: Space
+    pieces: list[Piece]
+    size: int
+
+
+class ShardValues:
+    """u and beta of every row of a shard, (m,) float64 each. room: for rows that stay laid out from
+    one pass to the next; which do changes the time and no result."""
+
+    def __init__(self, D: Dataset, task: Task, room: Room, shard: Shard) -> None:
+        self.D, self.task, self.room, self.shard = D, task, room, shard
+        self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
+        self._layout: Layout | None = None
+        self._order: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.shard.stop - self.shard.start
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.D.labels_of(self.shard)
+
+    def near(self, b: float, far: float) -> np.ndarray:
+        """Rows that are support vectors or not `far` beyond the margin: (m,) bool."""
+        y, u = self.y, self.u
+        rise, fall = self.task.slopes(y, u, np.zeros(len(y)))
+        return (np.maximum(rise - b, b - fall) >= -far) | (self.beta != 0)
+
+    def add(self, expansion: Expansion, *, keep: bool) -> None:
+        """u += the expansion. keep: over rows that stay laid out if there is room."""
+        u, D = self.u, self.D
+        if expansion.space.kernel.name == "linear" or D.mapping is not None:
+            for chunk in D.chunks(self.shard):
+                at = chunk.start - self.shard.start
+                u[at : at + len(chunk.y)] += expansion.values(chunk.X)
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not keep:
+                expansion.add(u, expansion.space.pieces(D.chunk_matrix(self.shard)))
+            elif (pieces := self._kept(expansion.space)) is not None:
+                expansion.add(u, pieces)
+            else:
+                self._lay_out(expansion)
+
+    def _kept(self, space: Space) -> list[Piece] | None:
+        """The rows as they were laid out in this space; those of another one are let go."""
+        layout = self._layout
+        if layout is not None and layout.space.dtype is not space.dtype:
+            self.room.take(-layout.size)
+            layout = self._layout = None
+        return None if layout is None else layout.pieces
+
+    def _lay_out(self, expansion: Expansion) -> None:
+        """u += the expansion, over rows laid out anew."""
+        space, X = expansion.space, self.D.chunk_matrix(self.shard)
+        if self._order is None and space.in_cells(X.shape[1]):
+            self._order = space.cells(X)
+        made = space.pieces(X, cells=self._order if space.in_cells(X.shape[1]) else None)
+        if self.room.left <= 0:
+            expansion.add(self.u, made)
+            return
+        pieces = list(made)
+        expansion.add(self.u, pieces)
+        size = sum(piece_bytes(piece) for piece in pieces)
+        if self.room.take(size):
+            self._layout = Layout(space, pieces, size)
+
+
+# --- changes -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Put:
+    """beta of some rows of D. rows : (m,) int64, ascending; beta : (m,) float64. alone: it is 0 of
+    all others."""
+
+    rows: np.ndarray
+    beta: np.ndarray
+    alone: bool = False
+
+    def __call__(self, values: ShardValues) -> None:
+        within = values.shard.within(self.rows)
+        if self.alone:
+            values.beta.fill(0.0)
+        values.beta[self.rows[within] - values.shard.start] = self.beta[within]
+
+
+@dataclass(frozen=True)
+class Far:
+    """Rows that are so far beyond the margin, with the offset b."""
+
+    b: float
+    distance: float
+
+
+class Pass:
+    """u += sum_j difference_j K(z_j, .). fresh: u = ... instead, but for rows that are `far`. keep:
+    rows may stay laid out in this space."""
+
+    def __init__(
+        self,
+        space: Space,
+        Z: sparse.csr_matrix,
+        difference: np.ndarray,
+        *,
+        fresh: bool,
+        far: Far | None = None,
+        keep: bool = True,
+    ) -> None:
+        self.space, self.Z, self.difference = space, Z, difference
+        self.fresh, self.far, self.keep = fresh, far, keep
+        self.expansion = Expansion(space, Z, difference)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _pass, (self.space, self.Z, self.difference, self.fresh, self.far, self.keep)
+
+    def __call__(self, values: ShardValues) -> None:
+        """Raises ParameterError where a value leaves float64."""
+        u = values.u
+        if self.far is None:
+            if self.fresh:
+                u.fill(0.0)
+            values.add(self.expansion, keep=self.keep)
+        else:
+            near = values.near(self.far.b, self.far.distance)
+            X = values.D.chunk_matrix(values.shard)
+            u[near] = self.expansion.values(X[near])
+        if not np.isfinite(u).all():
+            raise ParameterError(
+                f"values of the {self.space.kernel.name} kernel leave float64 on this data: "
+                f"scale the features"
+            )
+
+
+def _pass(
+    space: Space,
+    Z: sparse.csr_matrix,
+    difference: np.ndarray,
+    fresh: bool,
+    far: Far | None,
+    keep: bool,
+) -> Pass:
+    return Pass(space, Z, difference, fresh=fresh, far=far, keep=keep)

@@ -1,0 +1,102 @@
+"""randsvm-predict --info: what a model file is, whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+import numpy as np
+import oracle
+import pytest
+from learning import gaussians, learn
+from libsvm import svmutil
+from running import run_predict
+
+from randsvm.errors import InputError, ParameterError
+
+DATA = gaussians(60)
+
+
+@pytest.fixture
+def info(capsys):
+    def of(model) -> dict:
+        run_predict("--info", model, "--report", "json")
+        return json.loads(capsys.readouterr().out)
+
+    return of
+
+
+@pytest.fixture
+def data(tmp_path):
+    return DATA.save(tmp_path / "data")
+
+
+def test_a_model_says_what_it_is_and_how_it_was_made(tmp_path, info, data):
+    trained = learn("randsvm", data, tmp_path / "m", "-g", 0.5, "-c", 2, "--gap", 0.01, "-b", 1)
+    os.utime(trained.model, (0, 86_400))
+    found = info(trained.model)
+    model = svmutil.svm_load_model(str(trained.model))
+    assert found["support_vectors"] == model.get_nr_sv()
+    assert (found["kernel"], found["gamma"], found["C"]) == ("rbf", model.param.gamma, 2)
+    assert (found["format"], found["task"], found["labels"]) == ("libsvm", "svc", ["+1", "-1"])
+    assert (found["n"], found["d"], found["features"], found["seed"]) == (60, 2, 2, 0)
+    assert found["probabilities"] is True
+    assert found["made"] == "1970-01-02T00:00:00Z"
+    for name in ("gap", "primal", "dual", "violators", "stopped"):
+        assert found[name] == trained.outcome[name]
+    assert found["configuration"] == trained.facts["configuration"]
+
+
+def test_scaling_and_linear_models(tmp_path, info, data):
+    words = "--epochs", 2, "--scale", "standard", "--zero-based"
+    found = info(learn("sgd", data, tmp_path / "m", *words).model)
+    assert (found["format"], found["solver"]) == ("liblinear", "L2R_L1LOSS_SVC_DUAL")
+    assert (found["scaling"], found["index_base"], found["weights"]) == ("standard", 0, 2)
+    assert (found["dual"], found["gap"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("-t 0", {"task": "svc", "kernel": "linear", "labels": ["1", "-1"]}),
+        ("-t 1 -d 2 -r 1 -g 3", {"kernel": "poly", "degree": 2, "coef0": 1, "gamma": 3}),
+        ("-s 3 -t 3 -g 0.1", {"task": "svr", "kernel": "sigmoid", "labels": []}),
+        ("-s 2 -n 0.1", {"task": "one-class", "kernel": "rbf"}),
+    ],
+)
+def test_a_model_of_libsvm(tmp_path, info, words, expected):
+    model = svmutil.svm_train(DATA.y.tolist(), DATA.X.tolist(), f"-q {words}")
+    svmutil.svm_save_model(str(tmp_path / "m"), model)
+    found = info(tmp_path / "m")
+    assert {name: found[name] for name in expected} == expected
+    assert found["support_vectors"] == model.get_nr_sv()
+    assert (found["version"], found["gap"], found["configuration"]) == (None, None, None)
+
+
+def test_text_has_a_line_for_each_fact_that_is_known(tmp_path, capsys, data):
+    trained = learn("randsvm", data, tmp_path / "m", "-g", 0.5, "--gap", 0.01)
+    run_predict("--info", trained.model)
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["gap"] == f"{trained.outcome['gap']:.6g}"
+    assert lines["labels"] == "+1 -1"
+    assert (lines["probabilities"], lines.get("scaling")) == ("no", None)
+    assert lines["model"] == str(trained.model)
+
+
+def test_info_stands_alone(tmp_path):
+    with pytest.raises(ParameterError, match="takes no other files"):
+        run_predict("--info", "m", "a", "b", "c")
+    with pytest.raises(InputError, match="cannot open"):
+        run_predict("--info", tmp_path / "none")
+    for words in (["x"], ["--info", "m", "x"], []):
+        with pytest.raises(click.MissingParameter):
+            run_predict(*words)
+
+
+def test_many_labels_are_cut_short_in_text(tmp_path, capsys):
+    rows = np.arange(30)
+    path = oracle.write_svmlight(tmp_path / "d", rows, rows[:, None] + 1.0)
+    learn("sgd", path, tmp_path / "m", "--epochs", 1)
+    run_predict("--info", tmp_path / "m")
+    assert " ... (30)" in capsys.readouterr().out

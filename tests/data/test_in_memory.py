@@ -1,0 +1,127 @@
+"""Rows in memory: what a file of the same rows gives, without copies that nobody needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+from scipy import sparse
+
+from randsvm.data import cache, dataset
+from randsvm.data.in_memory import Arrays, ArrayStore, read, rows_of
+from randsvm.data.reading import ParseOptions
+from randsvm.errors import ContentError
+from randsvm.parameters.run import Resources
+
+SMALL = {"chunk_rows": 7, "chunk_nonzeros": 20}
+
+
+def rows(n: int = 50, d: int = 6, share: float = 1.0) -> np.ndarray:
+    """Values that float32 holds exactly; about a share of them is not 0."""
+    rng = np.random.default_rng(5)
+    return rng.integers(1, 9, (n, d)) / 4.0 * (rng.random((n, d)) < share)
+
+
+def write(path, y, X) -> str:
+    """The file of the values that are not 0."""
+    lines = [
+        " ".join([str(label), *(f"{j + 1}:{x:g}" for j, x in enumerate(row) if x)])
+        for label, row in zip(y, X, strict=True)
+    ]
+    path.write_text("\n".join([*lines, ""]))
+    return str(path)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+@pytest.mark.parametrize("labels", ["class", "number"])
+def test_arrays_are_cut_counted_and_digested_as_the_file_of_the_same_rows(tmp_path, share, labels):
+    X, options = rows(share=share), ParseOptions(labels=labels, **SMALL)
+    y = np.array([3, -1, 3, 12, -1] * 10)
+    file, store = cache.read(write(tmp_path / "d", y, X), options, Resources(jobs=1))
+    summary, own = read(Arrays(X, y), options)
+    assert {**vars(summary), "features": 0} == {**vars(file), "features": 0}
+    assert summary.features.tolist() == file.features.tolist()
+    assert own.sizes.tolist() == store.sizes.tolist()
+    for number in range(len(own.sizes)):
+        for mine, theirs in zip(
+            vars(own.read(number)).values(), vars(store.read(number)).values(), strict=True
+        ):
+            assert mine.tolist() == theirs.tolist()
+            assert mine.dtype == theirs.dtype
+        assert own.nonzeros(number) == store.nonzeros(number)
+        assert own.part(number, 0, 1).values.tolist() == store.part(number, 0, 1).values.tolist()
+        assert own.labels(number).tolist() == store.labels(number).tolist()
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, list])
+def test_every_kind_of_matrix_is_the_same_rows(kind):
+    X = rows(share=0.3)
+    given = X.tolist() if kind is list else kind(X)
+    y, digests = np.arange(50) % 2, set()
+    for one in (X, given):
+        digests.add(read(Arrays(one, y), ParseOptions())[0].digest)
+    assert len(digests) == 1
+
+
+def test_float32_rows_are_not_copied():
+    dense = rows().astype(np.float32)
+    assert np.shares_memory(rows_of(dense), dense)
+    csr = sparse.csr_matrix(rows(share=0.3).astype(np.float32))
+    mine = rows_of(csr)
+    assert np.shares_memory(mine.data, csr.data)
+    assert np.shares_memory(mine.indices, csr.indices)
+    _, store = read(Arrays(dense, np.arange(50) % 2), ParseOptions(**SMALL))
+    assert np.shares_memory(store.read(3).values, dense)
+
+
+def test_rows_that_are_given_are_left_as_they_are():
+    """Also where columns are in disorder, or named twice."""
+    parts = np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), np.array([0, 3])
+    X = sparse.csr_matrix(parts, shape=(1, 3))
+    assert rows_of(X).toarray().tolist() == [[2.0, 0.0, 5.0]]
+    assert X.indices.tolist() == [2, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "values"),
+    [
+        ([2.0, 1.0, 2.0], ("2", "1"), (2, 1)),
+        (["spam", "ham", "spam"], ("spam", "ham"), ("spam", "ham")),
+        (["7", "5", "7"], ("7", "5"), (7, 5)),
+        (np.array([True, False, True]), ("True", "False"), ("True", "False")),
+    ],
+)
+def test_labels_are_spelled_as_in_a_file_and_stand_in_its_order(labels, names, values):
+    summary, store = read(Arrays(rows(3), labels), ParseOptions())
+    assert (summary.names, summary.values, summary.counts) == (names, values, (2, 1))
+    assert store.labels(0).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([[1.0, np.nan]], [1], r"X\[0, 1\]: expected a finite value .* found NaN"),
+        ([[1.0], [1e39]], [1, 2], r"X\[1, 0\]: expected a finite value within float32"),
+        (sparse.csr_matrix([[0, 0], [0, np.inf]]), [1, 2], r"X\[1, 1\]: .* found infinity"),
+        ([1.0, 2.0], [1, 2], "X: expected two dimensions, rows and features, found 1"),
+        (np.empty((0, 2)), [], "X: expected a row, found none"),
+        ([[1.0], [2.0]], [1], "y: expected 2 labels, one for each row of X, found 1"),
+        ([[1.0], [2.0]], None, "y: expected a label or target for each row, found None"),
+        ([[1.0], [2.0]], [1.5, 2], "y: .*expected a whole number as class"),
+        ([[1.0], [2.0]], ["a b", "c"], "y: expected labels without spaces"),
+        ([[1.0], [2.0]], ["1", "1.0"], "y: expected different labels"),
+    ],
+)
+def test_what_no_file_could_hold_is_refused_by_its_place(X, y, message):
+    with pytest.raises(ContentError, match=message) as caught:
+        read(Arrays(X, y), ParseOptions())
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_dataset_over_arrays_draws_the_points_of_the_arrays():
+    X = rows(share=0.3)
+    D = dataset.load(Arrays(X, np.arange(50.0)), ParseOptions("number", **SMALL), Resources(jobs=1))
+    points = D.points(np.array([49, 3, 20]))
+    assert isinstance(D.store, ArrayStore)
+    assert points.y.tolist() == [3, 20, 49]
+    assert points.X.toarray().tolist() == oracle.as_float32(X)[[3, 20, 49]].tolist()

@@ -1,0 +1,152 @@
+"""What Python users call: a file or arrays alike, options by name, models that predict arrays."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import oracle
+import pytest
+from learning import board, learn
+from libsvm import svmutil
+from scipy import sparse
+
+import randsvm
+from randsvm.errors import ModelError, ParameterError
+from randsvm.events import Progress, Trained
+
+
+def small(rows: int = 300):
+    """Rows that float32 holds exactly, and their labels."""
+    y, X = board(rows)
+    return y.astype(int), np.round(X * 256) / 256
+
+
+@pytest.mark.parametrize(
+    ("call", "words", "options"),
+    [
+        ("train_randsvm", ["randsvm"], {"gamma": 5, "C": 2, "gap": 0.001}),
+        (
+            "train_osuna",
+            ["osuna", "--working-set", "100"],
+            {"gamma": 5, "C": 2, "working_set": 100},
+        ),
+        ("train_sgd", ["sgd", "--epochs", "2"], {"epochs": 2, "C": 2}),
+    ],
+)
+@pytest.mark.parametrize("layout", [np.array, sparse.csr_matrix])
+def test_arrays_give_the_bytes_that_the_command_writes(tmp_path, call, words, options, layout):
+    y, X = small()
+    data = tmp_path / "data"
+    data.write_text(
+        "".join(f"{a} 1:{b!r} 2:{c!r}\n" for a, (b, c) in zip(y, X.tolist(), strict=True))
+    )
+    extra = ["-g", 5] if call != "train_sgd" else []
+    extra += ["--gap", 0.001] if call == "train_randsvm" else []
+    written = learn(*words[:1], data, tmp_path / "file", *words[1:], *extra, "-c", 2)
+    fitted = getattr(randsvm, call)(randsvm.Arrays(layout(X), y), tmp_path / "arrays", **options)
+    assert (tmp_path / "arrays").read_bytes() == written.model.read_bytes()
+    getattr(randsvm, call)(data, tmp_path / "path", **options)
+    assert (tmp_path / "path").read_bytes() == written.model.read_bytes()
+    fitted.save(str(tmp_path / "saved"))
+    assert (tmp_path / "saved").read_bytes() == written.model.read_bytes()
+
+
+def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
+    y, X = small()
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
+    fitted.save(str(tmp_path / "m"))
+    found = oracle.read_model(tmp_path / "m", 2)
+    f = oracle.kernel_matrix("rbf", X, oracle.as_float32(found.Z), 5) @ found.beta + found.b
+    assert np.allclose(fitted.decision_function(X), f, atol=1e-6)
+    again = randsvm.load(str(tmp_path / "m"))
+    for one in (fitted, again, pickle.loads(pickle.dumps(fitted))):
+        assert (one.predict(X) == np.where(f > 0, 1, -1)).all()
+        assert (one.predict(sparse.csr_matrix(X)) == one.predict(X)).all()
+        assert one.gap == fitted.outcome.gap <= 0.001
+
+
+def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order():
+    y, X = small(100)
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, jobs=2)
+    many = np.tile(X, (30, 1))
+    assert np.allclose(fitted.decision_function(many), np.tile(fitted.decision_function(X), 30))
+    assert fitted.decision_function(X[:0]).shape == (0,)
+
+
+def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path):
+    y, X = small()
+    svmutil.svm_save_model(str(tmp_path / "m"), oracle.libsvm_train(y, X, "-g 5 -c 1").model)
+    assert (randsvm.load(str(tmp_path / "m")).predict(X) == y).mean() > 0.8
+
+
+def test_events_go_to_the_listener():
+    heard = []
+    y, X = small()
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, watch=heard.append)
+    assert any(isinstance(event, Progress) for event in heard)
+    assert heard[-1] == fitted.outcome
+    assert isinstance(fitted.outcome, Trained)
+
+
+def test_lists_are_searched():
+    y, X = small()
+    arrays = randsvm.Arrays(X, y)
+    fitted = randsvm.train_osuna(arrays, gamma=[1e-6, 5], gap=0.01, folds=2, seed=1)
+    assert fitted.model.kernel.gamma == 5
+    assert fitted.outcome.cross_validation.score > 65
+
+
+@pytest.mark.parametrize("weights", [{"1": 2, "-1": 0.5}, {1: 2, -1: 0.5}])
+def test_weights_are_a_dictionary(weights):
+    y, X = small()
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, weights=weights)
+    assert math.isclose(fitted.model.beta.max(), 2)
+    assert math.isclose(fitted.model.beta.min(), -0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"gama": 5}, TypeError, "there is no option 'gama'; did you mean 'gamma'"),
+        ({"working_set": 5}, TypeError, "there is no option 'working_set'"),
+        ({"C": -1}, ParameterError, "must be > 0"),
+        ({"cache": "x"}, ParameterError, "--cache keeps what was parsed from a file"),
+        ({"params": object(), "gamma": 1}, TypeError, "give gamma in the objects"),
+    ],
+)
+def test_options_that_there_are_not_are_refused(options, error, message):
+    y, X = small()
+    with pytest.raises(error, match=message):
+        randsvm.train_randsvm(randsvm.Arrays(X, y), **options)
+    assert issubclass(ParameterError, ValueError)
+
+
+def test_a_model_without_probabilities_says_so():
+    y, X = small()
+    arrays = randsvm.Arrays(X, y)
+    with pytest.raises(ModelError, match="train with probability=True"):
+        randsvm.train_randsvm(arrays, gamma=5, gap=0.01).predict_proba(X)
+    p = randsvm.train_randsvm(arrays, gamma=5, gap=0.01, probability=True).predict_proba(X)
+    assert np.allclose(p.sum(axis=1), 1)
+    assert (np.where(p[:, 0] > 0.5, 1, -1) == y).mean() > 0.8
+
+
+def test_a_notebook_shows_the_gap():
+    y, X = small()
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
+    assert f"gap              {fitted.gap:.6g}" in repr(fitted)
+    assert f"<tr><td>gap</td><td>{fitted.gap:.6g}</td></tr>" in fitted._repr_html_()
+
+
+def test_importing_the_package_loads_nothing():
+    """What it offers comes when somebody asks."""
+    code = "import sys, randsvm; assert 'SVC' in dir(randsvm); print('numpy' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
+    with pytest.raises(AttributeError):
+        _ = randsvm.NuSVC
+    assert {name for name in randsvm.__all__ if not hasattr(randsvm, name)} == set()

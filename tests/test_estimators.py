@@ -1,0 +1,191 @@
+"""The estimators: scikit-learn's own checks, its tools around them, and LIBSVM as the truth."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from unittest import mock
+
+import numpy as np
+import oracle
+import pandas
+import pytest
+from learning import board
+from libsvm import svmutil
+from scipy import sparse
+from sklearn import svm
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import randsvm
+from randsvm import SVC, SVR, LinearSVC, OneClassSVM
+
+# One thread: the machines of a test are too small for more. Few passes where that many do.
+CHECKED = [SVC(n_jobs=1), SVR(n_jobs=1), OneClassSVM(n_jobs=1), LinearSVC(n_jobs=1, max_iter=20)]
+
+
+# Nothing is skipped: scikit-learn's SVC skips what needs this variable, too.
+@pytest.fixture(autouse=True)
+def array_api():
+    with mock.patch.dict(os.environ, SCIPY_ARRAY_API="1"):
+        yield
+
+
+@pytest.mark.filterwarnings("default")
+@parametrize_with_checks(CHECKED)
+def test_the_estimator_passes_every_check_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def small(rows: int = 300):
+    y, X = board(rows)
+    return oracle.as_float32(X), y.astype(int)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, pandas.DataFrame])
+def test_an_svc_is_that_of_scikit_learn(layout):
+    X, y = small()
+    # LIBSVM adds up to its own tolerance.
+    theirs = svm.SVC(gamma=5, tol=1e-5).fit(X, y)
+    ours = SVC(gamma=5, gap=1e-6, tol=1e-5).fit(layout(X), y)
+    assert 0 <= ours.gap_ <= 1e-6
+    assert ours.classes_.tolist() == theirs.classes_.tolist()
+    assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-3)
+    assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-3)
+    dense = np.zeros((2, len(X)))
+    for beta, machine in zip(dense, (ours, theirs), strict=True):
+        beta[machine.support_] = machine.dual_coef_[0]
+        assert machine.n_support_.tolist() == [(beta < 0).sum(), (beta > 0).sum()]
+    assert np.allclose(*dense, atol=2e-2)
+    assert (ours.predict(layout(X)) == theirs.predict(X)).mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    "labels", [[0, 1], [-1, 1], [7, 3], ["a b", "c"], [0.0, 2.0], [True, False]]
+)
+def test_labels_of_any_kind_come_back(labels):
+    X, y = small(200)
+    y = np.array(labels)[(y > 0).astype(int)]
+    machine = SVC(gamma=5).fit(X, y)
+    assert (machine.predict(X) == svm.SVC(gamma=5).fit(X, y).predict(X)).mean() > 0.98
+    assert machine.predict(X).dtype == y.dtype
+    positive = machine.decision_function(X) > 0
+    assert (machine.classes_[positive.astype(int)] == machine.predict(X)).all()
+
+
+def test_what_is_saved_is_read_by_libsvm(tmp_path):
+    X, y = small()
+    machine = SVC(gamma=5).fit(X, y)
+    machine.save(tmp_path / "m")
+    model = svmutil.svm_load_model(str(tmp_path / "m"))
+    assert np.allclose(oracle.libsvm_decisions(model, X), machine.decision_function(X), atol=1e-5)
+    assert (randsvm.load(str(tmp_path / "m")).predict(X) == machine.predict(X)).all()
+
+
+def test_a_pickled_machine_predicts_the_same():
+    X, y = small()
+    machine = make_pipeline(StandardScaler(), SVC(gamma=5)).fit(X, y)
+    f = machine.decision_function(X)
+    again = pickle.loads(pickle.dumps(machine))
+    assert (again.decision_function(X) == f).all()
+    assert clone(machine).set_params(svc__C=3)[-1].C == 3
+
+
+def test_a_grid_search_finds_the_kernel_that_fits():
+    X, y = small()
+    search = GridSearchCV(SVC(n_jobs=1), {"gamma": [1e-6, 5], "C": [1, 4]}, cv=3).fit(X, y)
+    assert search.best_params_["gamma"] == 5
+    assert search.best_score_ > 0.65
+
+
+def test_class_weights_are_those_of_scikit_learn():
+    X, y = small()
+    for weight in ("balanced", {-1: 0.3, 1: 2}):
+        ours, theirs = (
+            kind(gamma=5, class_weight=weight, **own).fit(X, y)
+            for kind, own in ((SVC, {"gap": 1e-5}), (svm.SVC, {}))
+        )
+        assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=0.02)
+
+
+def test_gamma_is_that_of_scikit_learn():
+    X, y = small()
+    for gamma in ("scale", "auto", 0.3):
+        for given in (X, sparse.csr_matrix(X)):
+            machine = SVC(gamma=gamma).fit(given, y)
+            assert machine.model_.model.kernel.gamma == pytest.approx(
+                svm.SVC(gamma=gamma).fit(X, y)._gamma
+            )
+
+
+def test_probabilities_add_up_and_follow_the_order_of_classes():
+    X, y = small()
+    machine = SVC(gamma=5, probability=True).fit(X, y)
+    p = machine.predict_proba(X)
+    assert np.allclose(p.sum(axis=1), 1)
+    order = np.argsort(machine.decision_function(X))
+    assert (np.diff(p[order, 1]) >= 0).all()
+    assert np.allclose(np.exp(machine.predict_log_proba(X)), p)
+    assert not hasattr(SVC(), "predict_proba")
+
+
+def test_a_run_that_ends_above_its_gap_warns():
+    y, X = board(3000)
+    with pytest.warns(ConvergenceWarning, match="iteration limit, with a gap of"):
+        machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
+    assert machine.gap_ > 1e-5
+
+
+def test_a_sigmoid_has_no_gap():
+    X, y = small()
+    assert np.isnan(SVC(kernel="sigmoid", gap=0.01).fit(X, y).gap_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kernel": "precomputed"}, "kernel must be linear, poly, rbf or sigmoid"),
+        ({"kernel": lambda X, Z: X @ Z.T}, "kernel must be linear, poly, rbf or sigmoid"),
+        ({"C": 0}, "must be > 0"),
+        ({"gamma": "median"}, "gamma must be a number, 'scale' or 'auto'"),
+        ({"decision_function_shape": "all"}, "must be 'ovr' or 'ovo'"),
+        ({"gap": 2}, "gap must be"),
+    ],
+)
+def test_bad_parameters_are_value_errors(parameters, message):
+    X, y = small(20)
+    with pytest.raises(ValueError, match=message):
+        SVC(**parameters).fit(X, y)
+
+
+def test_a_weight_for_each_row_is_refused():
+    X, y = small(20)
+    with pytest.raises(TypeError, match="sample_weight"):
+        SVC().fit(X, y, sample_weight=np.ones(20))
+
+
+def test_jobs_count_from_the_end_as_elsewhere():
+    X, y = small(50)
+    cores = os.cpu_count()
+    for jobs, threads in ((1, 1), (-1, cores), (-cores, 1)):
+        assert SVC(n_jobs=jobs).fit(X, y).model_.jobs == threads
+
+
+def test_a_notebook_shows_the_gap_of_what_is_fitted():
+    X, y = small(100)
+    assert "<td>gap</td>" in SVC().fit(X, y)._repr_html_()
+    assert "<td>gap</td>" not in SVC()._repr_html_()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_linear_svc_is_near_that_of_scikit_learn(loss):
+    y, X = oracle.two_gaussians(2000, 0)
+    theirs = svm.LinearSVC(loss=loss, intercept_scaling=100).fit(X, y)
+    ours = LinearSVC(loss=loss).fit(X, y)
+    assert (ours.predict(X) == theirs.predict(X)).mean() > 0.95
+    assert np.allclose(ours.decision_function(X), X @ ours.coef_[0] + ours.intercept_, atol=1e-5)

@@ -1,0 +1,292 @@
+"""Cases of scikit-learn's own sklearn/svm/tests/test_svm.py, pointed at our estimators.
+
+Names are as there. What is not here needs what we do not have:
+
+- kernel="precomputed" or a function: test_precomputed, test_svr_errors, test_sparse_precomputed,
+  test_svm_gamma_error and test_unfitted in their parts with these, test_hasattr_predict_proba's
+  NuSVC, test_custom_kernel_not_array_input, test_svm_classifier_sided_sample_weight of it
+- weights of single rows: test_sample_weights, test_svm_classifier_sided_sample_weight,
+  test_svm_regressor_sided_sample_weight, test_svm_equivalence_sample_weight_C,
+  test_negative_sample_weights_*, test_negative_weight*, test_linearsvc_fit_sampleweight
+- other machines: NuSVC, NuSVR and LinearSVR (test_svr and test_probability in part,
+  test_linearsvr, test_linearsvr_fit_sampleweight, test_linearsvr_intercept_zero, test_immutable_coef_
+  in part, test_n_iter_libsvm in part, test_n_support in part)
+- penalty="l1", dual, fit_intercept=False and intercept_scaling, LIBLINEAR's: test_linearsvc_parameters,
+  test_linearsvc in part, test_dense_liblinear_intercept_handling, test_linear_svc_intercept_scaling,
+  test_liblinear_predict, test_dual_auto*, test_linearsvm_liblinear_sample_weight, test_crammer_singer_binary
+  without an intercept
+- attributes that are written to after fit, which a model of ours does not read: test_tweak_params,
+  test_liblinear_set_coef, test_immutable_coef_property, test_libsvm_convergence_warnings by LIBSVM's
+  iterations (ours are rounds), test_svc_nonfinite_params (our values are checked to be in float32),
+  test_svc_raises_error_internal_representation (coef_ that was altered), test_linearsvc_verbose and
+  test_consistent_proba (verbose; a random seed of LIBSVM's)
+- one against one until the machines have it: the parts of test_decision_function,
+  test_decision_function_shape, test_svc_ovr_tie_breaking and break_ties about it
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_almost_equal, assert_array_equal
+from scipy import sparse
+from sklearn import base, datasets, metrics
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.utils import check_random_state
+
+from randsvm import SVC, SVR, LinearSVC, OneClassSVM
+
+X = [[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]
+Y = [1, 1, 1, 2, 2, 2]
+T = [[-1, -1], [2, 2], [3, 2]]
+TRUE_RESULT = [1, 2, 2]
+
+
+@pytest.fixture(scope="module")
+def iris():
+    """In an order in which labels are mixed."""
+    found = datasets.load_iris()
+    order = check_random_state(42).permutation(found.target.size)
+    found.data, found.target = found.data[order], found.target[order]
+    return found
+
+
+def test_libsvm_parameters():
+    machine = SVC(kernel="linear").fit(X, Y)
+    assert_allclose(machine.dual_coef_, [[-0.25, 0.25]])
+    assert_array_equal(machine.support_, [1, 3])
+    assert_array_equal(machine.support_vectors_, (X[1], X[3]))
+    assert_allclose(machine.intercept_, [0.0], atol=1e-12)
+    assert_array_equal(machine.predict(X), Y)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_libsvm_iris(iris, kernel):
+    machine = SVC(kernel=kernel).fit(iris.data, iris.target)
+    assert np.mean(machine.predict(iris.data) == iris.target) > 0.9
+    assert hasattr(machine, "coef_") == (kernel == "linear")
+    assert_array_equal(machine.classes_, np.sort(machine.classes_))
+
+
+def test_svr():
+    diabetes = datasets.load_diabetes()
+    machine = SVR(kernel="linear", C=10.0).fit(diabetes.data, diabetes.target)
+    assert machine.score(diabetes.data, diabetes.target) > 0.02
+    SVR().fit(diabetes.data, np.ones(len(diabetes.data)))
+
+
+def test_oneclass():
+    machine = OneClassSVM().fit(X)
+    assert_array_equal(machine.predict(T), [1, -1, -1])
+    assert machine.predict(T).dtype == np.dtype("intp")
+    assert_array_almost_equal(machine.intercept_, [-1.218], decimal=3)
+    assert_array_almost_equal(machine.dual_coef_, [[0.750, 0.750, 0.750, 0.750]], decimal=3)
+    with pytest.raises(AttributeError):
+        _ = machine.coef_
+
+
+def test_oneclass_decision_function():
+    rng = check_random_state(2)
+    rows = 0.3 * rng.randn(100, 2)
+    train = np.r_[rows + 2, rows - 2]
+    rows = 0.3 * rng.randn(20, 2)
+    test, outliers = np.r_[rows + 2, rows - 2], rng.uniform(low=-4, high=4, size=(20, 2))
+    machine = OneClassSVM(nu=0.1, kernel="rbf", gamma=0.1).fit(train)
+    assert np.mean(machine.predict(test) == 1) > 0.9
+    assert np.mean(machine.predict(outliers) == -1) > 0.9
+    for rows in (test, outliers):
+        f = machine.decision_function(rows)
+        assert_array_equal((f > 0).ravel(), machine.predict(rows) == 1)
+
+
+def test_oneclass_score_samples():
+    machine = OneClassSVM(gamma=1).fit([[1, 1], [1, 2], [2, 1]])
+    found = machine.score_samples([[2.0, 2.0]])
+    assert_array_equal(found, machine.decision_function([[2.0, 2.0]]) + machine.offset_)
+
+
+def test_oneclass_fit_params_is_deprecated_and_fit_predict_agrees():
+    """Here fit takes no weights at all; OutlierMixin's fit_predict is fit and then predict."""
+    assert_array_equal(OneClassSVM().fit_predict(X), OneClassSVM().fit(X).predict(X))
+
+
+def test_probability(iris):
+    machine = SVC(probability=True, random_state=0).fit(iris.data, iris.target)
+    p = machine.predict_proba(iris.data)
+    assert_allclose(p.sum(axis=1), 1)
+    assert np.mean(p.argmax(axis=1) == machine.predict(iris.data)) > 0.9
+    assert_allclose(p, np.exp(machine.predict_log_proba(iris.data)))
+
+
+def test_decision_function():
+    machine = SVC(kernel="linear", C=0.1).fit(X, Y)
+    f = np.dot(X, machine.coef_.T) + machine.intercept_
+    assert_array_almost_equal(f.ravel(), machine.decision_function(X))
+    positive = machine.decision_function(X) > 0
+    assert_array_equal(machine.predict(X), machine.classes_[positive.astype(int)])
+    assert_array_almost_equal(machine.decision_function(X), [-1.0, -0.66, -1.0, 0.66, 1.0, 1.0], 2)
+    machine = SVC(kernel="rbf", gamma=1).fit(X, Y)
+    K = rbf_kernel(X, machine.support_vectors_, gamma=machine.gamma)
+    f = np.dot(K, machine.dual_coef_.T) + machine.intercept_
+    assert_array_almost_equal(f.ravel(), machine.decision_function(X))
+
+
+def test_decision_function_shape(iris):
+    machine = SVC(kernel="linear", C=0.1).fit(iris.data, iris.target)
+    f = machine.decision_function(iris.data)
+    assert f.shape == (len(iris.data), 3)
+    assert_array_equal(machine.predict(iris.data), f.argmax(axis=1))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_svr_predict(iris, kernel):
+    """f is the sum of kernel values with the support vectors."""
+    rows, targets = iris.data, iris.target.astype(float)
+    machine = SVR(kernel=kernel, C=0.1, gamma=1.0).fit(rows, targets)
+    if kernel == "linear":
+        f = np.dot(rows, machine.coef_.T) + machine.intercept_
+    else:
+        K = rbf_kernel(rows, machine.support_vectors_, gamma=1.0)
+        f = np.dot(K, machine.dual_coef_.T) + machine.intercept_
+    assert_allclose(f.ravel(), machine.predict(rows), atol=1e-4)
+
+
+def test_weight():
+    rows, y = make_classification(
+        n_samples=200, n_features=10, weights=[0.833, 0.167], random_state=2
+    )
+    for machine in (SVC(gamma="scale"), LinearSVC(random_state=0)):
+        machine.set_params(class_weight={0: 0.1, 1: 10})
+        found = machine.fit(rows[:100], y[:100]).predict(rows[100:])
+        assert metrics.f1_score(y[100:], found) > 0.3
+
+
+def test_auto_weight(iris):
+    rows, y = iris.data[:, :2], iris.target + 1
+    unbalanced = np.delete(np.arange(y.size), np.where(y > 2)[0][::2])
+    for machine in (SVC(kernel="linear"), LinearSVC(random_state=0)):
+        plain = machine.fit(rows[unbalanced], y[unbalanced]).predict(rows)
+        machine.set_params(class_weight="balanced")
+        balanced = machine.fit(rows[unbalanced], y[unbalanced]).predict(rows)
+        scores = [metrics.f1_score(y, found, average="macro") for found in (plain, balanced)]
+        assert scores[0] <= scores[1]
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        SVC().fit(X, Y[:-1])
+    for machine in (SVC(), LinearSVC(random_state=0)):
+        fortran, strided = np.asfortranarray(X), np.ascontiguousarray(np.tile(Y, (2, 1)).T)[:, -1]
+        assert not fortran.flags["C_CONTIGUOUS"]
+        assert not strided.flags["C_CONTIGUOUS"]
+        assert_array_equal(machine.fit(fortran, strided).predict(T), TRUE_RESULT)
+    with pytest.raises(ValueError, match="features"):
+        SVC().fit(X, Y).predict(np.array(X).T)
+
+
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_fit_support_vectors_empty(container):
+    rows = container([[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]])
+    machine = SVR(kernel="linear").fit(rows, np.array([0.04, 0.04, 0.10, 0.16]))
+    assert not machine.support_vectors_.data.size
+    assert not machine.dual_coef_.data.size
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_linearsvc(loss):
+    machine = LinearSVC(loss=loss, random_state=0).fit(X, Y)
+    assert_array_equal(machine.predict(T), TRUE_RESULT)
+    assert_array_almost_equal(machine.intercept_, [0], decimal=1)
+    assert_array_equal((machine.decision_function(T) > 0).astype(int) + 1, TRUE_RESULT)
+
+
+def test_linearsvc_crammer_singer(iris):
+    one, other = (
+        LinearSVC(multi_class=name, random_state=0).fit(iris.data, iris.target)
+        for name in ("ovr", "crammer_singer")
+    )
+    assert (one.predict(iris.data) == other.predict(iris.data)).mean() > 0.9
+    assert (one.coef_ != other.coef_).all()
+    f = other.decision_function(iris.data)
+    assert_array_equal(other.predict(iris.data), f.argmax(axis=1))
+    assert_allclose(iris.data @ other.coef_.T + other.intercept_, f, atol=1e-4)
+
+
+def test_crammer_singer_binary():
+    rows, y = make_classification(n_classes=2, class_sep=1.5, random_state=0)
+    machine = LinearSVC(multi_class="crammer_singer", random_state=0)
+    assert machine.fit(rows, y).score(rows, y) > 0.9
+
+
+def test_linearsvc_iris(iris):
+    target = iris.target_names[iris.target]
+    machine = LinearSVC(random_state=0).fit(iris.data, target)
+    assert set(machine.classes_) == set(iris.target_names)
+    assert np.mean(machine.predict(iris.data) == target) > 0.8
+    f = machine.decision_function(iris.data)
+    assert_array_equal(iris.target_names[f.argmax(axis=1)], machine.predict(iris.data))
+
+
+def test_svc_clone_with_callable_kernel_is_refused_at_fit():
+    """test_svc_clone_with_callable_kernel and test_svc_bad_kernel: clone keeps it, fit says no."""
+    machine = base.clone(SVC(kernel=lambda x, z: np.dot(x, z.T)))
+    with pytest.raises(ValueError, match="kernel"):
+        machine.fit(X, Y)
+    with pytest.raises(ValueError, match="kernel"):
+        SVC(kernel="no such").fit(X, Y)
+
+
+@pytest.mark.parametrize("machine", [SVC(kernel="linear"), LinearSVC(random_state=0)])
+def test_linearsvc_and_svc_one_vs_rest_agree(iris, machine):
+    """test_ovr_decision_function's outer machine."""
+    outer = OneVsRestClassifier(machine).fit(iris.data, iris.target)
+    assert np.mean(outer.predict(iris.data) == iris.target) > 0.8
+
+
+def test_unfitted():
+    with pytest.raises(NotFittedError, match=r"\bSVC\b.*\bnot\b.*\bfitted\b"):
+        SVC().predict(X)
+
+
+def test_hasattr_predict_proba(iris):
+    machine = SVC(probability=True)
+    assert hasattr(machine, "predict_proba")
+    assert hasattr(machine.fit(iris.data[:60], iris.target[:60]), "predict_proba")
+    assert not hasattr(SVC(probability=False).fit(X, Y), "predict_proba")
+
+
+def test_gamma_auto_and_scale():
+    rows, y = np.array([[0.0, 1.0], [1.0, 1.0]]), [0, 1]
+    assert SVC(gamma="auto").fit(rows, y)._gamma == 0.5
+    assert SVC(gamma="scale").fit(rows, y)._gamma == pytest.approx(1 / (2 * rows.var()))
+    # Values that are all alike.
+    assert SVC(gamma="scale").fit(np.ones((2, 2)), y)._gamma == 1.0
+
+
+def test_n_support():
+    machine = SVC().fit(X, Y)
+    assert machine.n_support_.sum() == len(machine.support_)
+    for machine in (SVR().fit(X, Y), OneClassSVM().fit(X)):
+        assert machine.n_support_.tolist() == [len(machine.support_)]
+
+
+@pytest.mark.parametrize("machine", [SVC(), SVR(), OneClassSVM(), LinearSVC()])
+def test_n_iter_libsvm(iris, machine):
+    assert machine.fit(iris.data, iris.target).n_iter_ >= 1
+
+
+@pytest.mark.parametrize(
+    "machine", [SVC(kernel="linear"), SVC(gamma=1), SVR(gamma=1), OneClassSVM(gamma=1)]
+)
+def test_sparse_is_as_dense(machine):
+    """test_sparse.py's check_svm_model_equal on the toy rows."""
+    dense = base.clone(machine).fit(np.array(X, float), Y)
+    found = machine.fit(sparse.csr_matrix(np.array(X, float)), Y)
+    assert sparse.issparse(found.support_vectors_)
+    assert_allclose(found.support_vectors_.toarray(), dense.support_vectors_)
+    assert_allclose(found.dual_coef_, dense.dual_coef_)
+    assert_array_equal(found.support_, dense.support_)
+    assert_array_equal(found.predict(sparse.csr_matrix(T)), dense.predict(T))
