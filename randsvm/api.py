@@ -42,8 +42,6 @@ with _without_lazy_parts():
 
     check()
     from randsvm.data.in_memory import Arrays
-    from randsvm.models.description import describe
-    from randsvm.models.description import lines as description_lines
     from randsvm.models.fitted import FittedModel, load
     from randsvm.models.prediction import predict
     from randsvm.parameters import rounds, run, sgd, svm
@@ -56,8 +54,6 @@ __all__ = [
     "Arrays",
     "FittedModel",
     "Job",
-    "describe",
-    "description_lines",
     "load",
     "predict",
     "train_osuna",

@@ -82,7 +82,7 @@ class Tried:
     values: of the parameters that the grid varies. configuration: the command line of this
     combination alone, digest: of the data; together they tell a log's line from another's. scores:
     of each fold; score: of all its rows together, of the kind score_name. resumed: found in
-    --log. number, of: how many combinations are done.
+    --log. number, of: how many combinations are done, of those on so many rows.
     """
 
     values: dict[str, float]
@@ -100,10 +100,12 @@ class Tried:
 
 @dataclass(frozen=True)
 class Searched:
-    """All that was tried, best first: the first is trained on all rows."""
+    """All that was tried, best first: the first is trained on all rows. Those that were tried on
+    fewer rows than it are behind. of: how many combinations there were."""
 
     tried: list[Tried]
     seconds: float
+    of: int
 
 
 # ---- training in rounds -----------------------------------------------------------------------

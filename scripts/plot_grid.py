@@ -6,6 +6,7 @@ Two parameters make a contour, one a line; of more the two (--axes) through the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import click
 
@@ -18,16 +19,23 @@ def of_one_search(records: list[dict]) -> list[dict]:
     """The records on the same data and the same parameters as the last."""
     last = records[-1]
     found = {
-        tuple(record["values"].values()): record
+        (record["rows"], *record["values"].values()): record
         for record in records
         if record["digest"] == last["digest"] and record["values"].keys() == last["values"].keys()
     }
     return list(found.values())
 
 
+def on_equal_rows(records: list[dict]) -> list[dict]:
+    """Those on as many rows as most are; under a time limit, and of a range, few are on more."""
+    (rows, _), *_ = Counter(sorted((r["rows"] for r in records), reverse=True)).most_common(1)
+    return [record for record in records if record["rows"] == rows]
+
+
 def best_of(records: list[dict]) -> dict:
     sign = 1 if records[0]["score_name"] == "accuracy" else -1
-    return max(records, key=lambda record: sign * record["score"])
+    # Under a time limit, and of a range, only the best are tried on the most rows.
+    return max(records, key=lambda record: (record["rows"], sign * record["score"]))
 
 
 @click.command()
@@ -47,7 +55,9 @@ def main(log: str, axes: str | None, output: str) -> None:
     if unknown or not chosen:
         raise click.ClickException(f"{log}: {', '.join(best['values'])} vary, not {axes}")
     others = [name for name in varying if name not in chosen]
-    shown = [r for r in records if all(r["values"][o] == best["values"][o] for o in others)]
+    equal = on_equal_rows(records)
+    through = best_of(equal)["values"]
+    shown = [r for r in equal if all(r["values"][o] == through[o] for o in others)]
     draw(shown, best, chosen, output)
     click.echo(output)
 

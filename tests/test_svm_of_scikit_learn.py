@@ -1,27 +1,31 @@
 """Cases of scikit-learn's own sklearn/svm/tests/test_svm.py, pointed at our estimators.
 
-Names are as there. What is not here needs what we do not have:
+Names are as there; where a part needs what we do not have, the rest is here. What is not here:
 
-- kernel="precomputed" or a function: test_precomputed, test_svr_errors, test_sparse_precomputed,
-  test_svm_gamma_error and test_unfitted in their parts with these, test_hasattr_predict_proba's
-  NuSVC, test_custom_kernel_not_array_input, test_svm_classifier_sided_sample_weight of it
-- weights of single rows: test_sample_weights, test_svm_classifier_sided_sample_weight,
+- a kernel that is precomputed or a function: test_precomputed, test_svr_errors,
+  test_sparse_precomputed, test_custom_kernel_not_array_input
+- weights of single rows: test_svm_classifier_sided_sample_weight,
   test_svm_regressor_sided_sample_weight, test_svm_equivalence_sample_weight_C,
-  test_negative_sample_weights_*, test_negative_weight*, test_linearsvc_fit_sampleweight
-- other machines: NuSVC, NuSVR and LinearSVR (test_svr and test_probability in part,
-  test_linearsvr, test_linearsvr_fit_sampleweight, test_linearsvr_intercept_zero, test_immutable_coef_
-  in part, test_n_iter_libsvm in part, test_n_support in part)
-- penalty="l1", dual, fit_intercept=False and intercept_scaling, LIBLINEAR's: test_linearsvc_parameters,
-  test_linearsvc in part, test_dense_liblinear_intercept_handling, test_linear_svc_intercept_scaling,
-  test_liblinear_predict, test_dual_auto*, test_linearsvm_liblinear_sample_weight, test_crammer_singer_binary
-  without an intercept
-- attributes that are written to after fit, which a model of ours does not read: test_tweak_params,
-  test_liblinear_set_coef, test_immutable_coef_property, test_libsvm_convergence_warnings by LIBSVM's
-  iterations (ours are rounds), test_svc_nonfinite_params (our values are checked to be in float32),
-  test_svc_raises_error_internal_representation (coef_ that was altered), test_linearsvc_verbose and
-  test_consistent_proba (verbose; a random seed of LIBSVM's)
-- one against one until the machines have it: the parts of test_decision_function,
-  test_decision_function_shape, test_svc_ovr_tie_breaking and break_ties about it
+  test_negative_sample_weights_mask_all_samples, test_negative_weights_svc_leave_just_one_label,
+  test_negative_weights_svc_leave_two_labels, test_negative_weight_equal_coeffs,
+  test_linearsvc_fit_sampleweight, test_linearsvm_liblinear_sample_weight
+- LinearSVR: test_linearsvr, test_linearsvr_fit_sampleweight; NuSVC and NuSVR: parts
+- LIBLINEAR's penalty, dual, fit_intercept, intercept_scaling, verbose and iterations:
+  test_linearsvc_parameters, test_dense_liblinear_intercept_handling,
+  test_lsvc_intercept_scaling_zero, test_linearsvc_verbose, test_linear_svm_convergence_warnings,
+  test_dual_auto, test_dual_auto_edge_cases
+- attributes of a fitted machine that are written to, where ours answers by its model:
+  test_tweak_params, test_liblinear_set_coef, test_immutable_coef_property,
+  test_svc_raises_error_internal_representation
+- LIBSVM's iterations, where max_iter counts our rounds: test_libsvm_convergence_warnings (see
+  test_estimators.py)
+- values beyond float32, which ours refuses before it begins: test_svc_nonfinite_params; an infinite
+  C: test_svm_with_infinite_C
+- one against one and break_ties: test_decision_function_shape_two_class,
+  test_ovr_decision_function,
+  test_svc_invalid_break_ties_param, test_svc_ovr_tie_breaking
+- warnings of scikit-learn's own future: test_probability_raises_futurewarning,
+  test_svc_nusvc_probA_probB_deprecated
 """
 
 from __future__ import annotations
@@ -108,8 +112,7 @@ def test_oneclass_score_samples():
     assert_array_equal(found, machine.decision_function([[2.0, 2.0]]) + machine.offset_)
 
 
-def test_oneclass_fit_params_is_deprecated_and_fit_predict_agrees():
-    """Here fit takes no weights at all; OutlierMixin's fit_predict is fit and then predict."""
+def test_oneclass_fit_predict():
     assert_array_equal(OneClassSVM().fit_predict(X), OneClassSVM().fit(X).predict(X))
 
 
@@ -192,7 +195,7 @@ def test_sparse_fit_support_vectors_empty(container):
     rows = container([[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]])
     machine = SVR(kernel="linear").fit(rows, np.array([0.04, 0.04, 0.10, 0.16]))
     assert not machine.support_vectors_.data.size
-    assert not machine.dual_coef_.data.size
+    assert not machine.dual_coef_.size
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -230,8 +233,8 @@ def test_linearsvc_iris(iris):
     assert_array_equal(iris.target_names[f.argmax(axis=1)], machine.predict(iris.data))
 
 
-def test_svc_clone_with_callable_kernel_is_refused_at_fit():
-    """test_svc_clone_with_callable_kernel and test_svc_bad_kernel: clone keeps it, fit says no."""
+def test_svc_clone_with_callable_kernel_and_bad_kernel():
+    """Clone keeps it, fit says no."""
     machine = base.clone(SVC(kernel=lambda x, z: np.dot(x, z.T)))
     with pytest.raises(ValueError, match="kernel"):
         machine.fit(X, Y)
@@ -258,7 +261,7 @@ def test_hasattr_predict_proba(iris):
     assert not hasattr(SVC(probability=False).fit(X, Y), "predict_proba")
 
 
-def test_gamma_auto_and_scale():
+def test_gamma_scale():
     rows, y = np.array([[0.0, 1.0], [1.0, 1.0]]), [0, 1]
     assert SVC(gamma="auto").fit(rows, y)._gamma == 0.5
     assert SVC(gamma="scale").fit(rows, y)._gamma == pytest.approx(1 / (2 * rows.var()))
@@ -290,3 +293,18 @@ def test_sparse_is_as_dense(machine):
     assert_allclose(found.dual_coef_, dense.dual_coef_)
     assert_array_equal(found.support_, dense.support_)
     assert_array_equal(found.predict(sparse.csr_matrix(T)), dense.predict(T))
+
+
+def test_svr_coef_sign():
+    """Of the linear kernel, against the sign of what is predicted."""
+    rng = np.random.RandomState(21)
+    rows, y = rng.randn(10, 3), rng.randn(10)
+    machine = SVR(kernel="linear").fit(rows, y)
+    f = np.dot(rows, machine.coef_.ravel()) + machine.intercept_
+    assert_array_almost_equal(machine.predict(rows), f.ravel())
+
+
+def test_consistent_decision_function(iris):
+    machine = SVC(kernel="rbf", C=1.0).fit(iris.data, iris.target)
+    f = machine.decision_function(iris.data)
+    assert_array_equal(f.argmax(axis=1), machine.predict(iris.data))

@@ -5,6 +5,7 @@ Declares nothing that a parameter class declares already.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
-from randsvm.parameters.option import BALANCED, Option, options
+from randsvm.parameters.option import AUTO, BALANCED, Option, options
 from randsvm.parameters.option import gather as gather
 from randsvm.parameters.option import grid as grid
 from randsvm.parameters.rounds import StopParams
@@ -34,8 +35,9 @@ class Word(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         named = {str(number): word for number, word in enumerate(self.words) if word}
-        if value in named.values() or value in named:
-            return named.get(value, value)
+        found = str(value).lower()
+        if found in named.values() or found in named:
+            return named.get(found, found)
         listed = ", ".join(f"{word} ({number})" for number, word in named.items())
         return self.fail(f"expected one of {listed}, found {value!r}", param, ctx)
 
@@ -85,18 +87,49 @@ class Duration(click.ParamType):
 
 
 class Numbers(click.ParamType):
-    """A number, or several with commas between them."""
+    """A number or a power as 2^-5; several with commas between them; a range as first:last:step,
+    whose step multiplies; or a word that stands for numbers."""
 
     name = "float[,float...]"
+    MOST = 1000
+
+    def __init__(self, spec: Option) -> None:
+        self.words = (*spec.words, *([AUTO] if spec.auto else []))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
+        if value.lower() in self.words:
+            return value.lower()
         try:
-            numbers = tuple(map(float, value.split(",")))
-        except ValueError:
-            self.fail(f"expected a number, or several as 1,2,8, found {value!r}", param, ctx)
-        return numbers if len(numbers) > 1 else numbers[0]
+            numbers = [one for part in value.split(",") for one in self._range(part)]
+        except (ValueError, OverflowError, ZeroDivisionError):
+            span = "a range as 2^-5:2^15:2^2 (its step multiplies)"
+            listed = ", ".join(["a number", "several as 1,2,8", span, *self.words])
+            self.fail(f"expected {listed}, found {value!r}", param, ctx)
+        distinct = tuple(dict.fromkeys(numbers))
+        return distinct if len(distinct) > 1 else distinct[0]
+
+    def _range(self, text: str) -> list[float]:
+        """Raises ValueError, also where the step does not lead from the first to the last."""
+        first, *rest = map(_number, text.split(":"))
+        if not rest:
+            return [first]
+        last, step = rest
+        # A last value that rounding leaves a little beyond the end is in the range.
+        count = math.log(last / first) / math.log(step) + 1e-9
+        if not 0 <= count < self.MOST:
+            raise ValueError
+        return [first * step**power for power in range(int(count) + 1)]
+
+
+def _number(text: str) -> float:
+    """A number, or a power as 2^-5."""
+    base, *exponent = map(float, text.split("^"))
+    power = base ** exponent.pop() if exponent else base
+    if exponent or isinstance(power, complex):
+        raise ValueError
+    return power
 
 
 class Epochs(click.ParamType):
@@ -129,7 +162,6 @@ class Checkpoint(Duration):
 KINDS: dict[str, dict[str, Any]] = {
     "int": {"type": int},
     "float": {"type": float},
-    "floats": {"type": Numbers()},
     "flag": {"is_flag": True},
     "path": {"type": click.Path()},
     "size": {"type": Size()},
@@ -165,22 +197,26 @@ def _help(spec: Option) -> str:
     return f"{spec.help}  [{bounds}]" if bounds else spec.help
 
 
+def _kind(spec: Option) -> dict[str, Any]:
+    """What click is told of the values."""
+    if isinstance(spec.kind, tuple):
+        return {"type": Word(spec.kind)}
+    return {"type": Numbers(spec)} if spec.kind == "floats" else KINDS[spec.kind]
+
+
 def parameters(*groups: type) -> Callable[[Command], Command]:
     """Decorator: an option for each field of each parameter class, in order."""
 
     def decorate(command: Command) -> Command:
         for group in reversed(groups):
             for f, spec in reversed(list(options(group))):
-                extra: dict[str, Any] = (
-                    {"type": Word(spec.kind)} if isinstance(spec.kind, tuple) else KINDS[spec.kind]
-                )
                 command = click.option(
                     *spec.flags,
                     f.name,
                     default=f.default,
                     show_default=_shows_default(spec, f.default),
                     help=_help(spec),
-                    **extra,
+                    **_kind(spec),
                 )(command)
         return command
 

@@ -94,11 +94,13 @@ def predict(
     liblinear-train. Files may be gzip, bzip2 or xz; - is standard input or output.
     """
     from randsvm import api
+    from randsvm.models import description
 
     if info is not None:
-        found = api.describe(info)
-        text = json.dumps(as_json(found))
-        click.echo(text if given["report"] == "json" else "\n".join(api.description_lines(found)))
+        found = description.describe(info)
+        json_wanted = given["report"] == "json"
+        lines = [json.dumps(as_json(found))] if json_wanted else description.lines(found)
+        click.echo("\n".join(lines))
         return
     resources = Resources(jobs=jobs)
     params = PredictParams(scores, probability, metrics, labels)

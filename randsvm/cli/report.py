@@ -154,16 +154,19 @@ class Report:
         each = " ".join(f"{score:g}" for score in event.scores)
         self.say(
             f"{event.number:4d} of {event.of}  {_values(event.values)}{event.score_name} "
-            f"{event.score:g}  in {len(event.scores)} parts: {each}{known}"
+            f"{event.score:g}  in {len(event.scores)} parts of {event.rows:,} rows: {each}{known}"
         )
 
     @_show.register
     def _(self, event: Searched) -> None:
         best = event.tried[0]
-        if best.of > 1:
-            self.say(f"tried {len(event.tried)} of {best.of} in {event.seconds:.2f} s, best first:")
+        if event.of > 1:
+            self.say(
+                f"tried {len(event.tried)} of {event.of} in {event.seconds:.2f} s, best first:"
+            )
             for one in event.tried:
-                self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}")
+                fewer = f"  on {one.rows:,} rows" if one.rows < best.rows else ""
+                self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}{fewer}")
         if self.json:
             return
         # LIBSVM's own lines, so that scripts keep working; not into a model on standard output.

@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -21,10 +21,10 @@ from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import cache, in_memory
-from randsvm.data.chunks import RawChunk, Store, joined
+from randsvm.data.chunks import RamStore, RawChunk, Store, joined
 from randsvm.data.home import Home, Shard, States, Threads
 from randsvm.data.points import Points
-from randsvm.data.reading import ParseOptions, Summary
+from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
 from randsvm.parameters.run import Resources
@@ -125,6 +125,22 @@ class Dataset:
         view._count_from(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
         return view
 
+    def gathered(self) -> Dataset:
+        """The same rows in memory of their own: few of many need not be looked for in each pass."""
+        store = RamStore()
+
+        def of(shard: Shard) -> RawChunk:
+            return self.store.read(shard.number)[self._places(shard.number)]
+
+        whole = joined(list(self.map(of)))
+        for at in slices(self.n, CHUNK_ROWS):
+            store.append(whole.part(at.start, at.stop))
+        summary = replace(self.summary, n=self.n, nnz=len(whole.values))
+        view = self._view(summary=summary, store=store, chosen=None, home=Threads(self.pool))
+        view.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
+        view._count_from(view.stored)
+        return view
+
     def mask(self, rows: np.ndarray) -> np.ndarray:
         """(n,) bool: which rows have these numbers."""
         mask = np.zeros(self.n, bool)
@@ -207,9 +223,14 @@ class Dataset:
 
     def _chosen(self, number: int, rows: Any) -> Any:
         """Of a stored chunk's rows, or labels, those that this view has."""
-        if self.chosen is None:
-            return rows
-        return rows[np.flatnonzero(self.chosen[self.stored[number] : self.stored[number + 1]])]
+        return rows if self.chosen is None else rows[self._places(number)]
+
+    def _places(self, number: int) -> np.ndarray:
+        """The rows of a stored chunk that this view has, counted in it."""
+        begin, end = self.stored[number : number + 2]
+        return (
+            np.arange(end - begin) if self.chosen is None else self.chosen[begin:end].nonzero()[0]
+        )
 
     def _scaled(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
         return X if self.scaling is None else self.scaling.apply(X)
@@ -287,8 +308,7 @@ class Dataset:
         """X, without `mapping`, and y of some rows of a shard."""
         raw = self.store.read(shard.number)
         if self.chosen is not None:
-            stored = self.chosen[self.stored[shard.number] : self.stored[shard.number + 1]]
-            local = np.flatnonzero(stored)[local]
+            local = self._places(shard.number)[local]
         part = raw[local]
         self.traffic.add(part.nbytes)
         return self._scaled(self._matrix(part)), self._labels(part.y)
@@ -367,10 +387,14 @@ def scaling_of(D: Dataset, name: str) -> Scaling:
     """The scaling `name`, fitted to the rows of D; sparse data is not centred and stays sparse."""
     if name == "unit":
         return Scaling(name)
+    return Scaling.fitted(name, statistics_of(D), centred=D.nnz >= SPARSE * D.n * D.d)
+
+
+def statistics_of(D: Dataset) -> Statistics:
+    """Of the features of D, without a `mapping`."""
 
     def of(shard: Shard) -> Statistics | None:
         X = D.chunk(shard.number).X
         return Statistics.of(X) if X.shape[0] else None
 
-    found = functools.reduce(operator.add, filter(None, D.map(of)))
-    return Scaling.fitted(name, found, centred=D.nnz >= SPARSE * D.n * D.d)
+    return functools.reduce(operator.add, filter(None, D.map(of)))

@@ -57,6 +57,13 @@ class Statistics:
             self.squares + other.squares + difference**2 * (self.n * other.n / n),
         )
 
+    @property
+    def variance(self) -> float:
+        """Of all values of all features together, zeros among them; 0 where there are none."""
+        if not len(self.mean):
+            return 0.0
+        return float(np.mean(self.squares / self.n) + np.var(self.mean))
+
 
 @dataclass(frozen=True)
 class Scaling:

@@ -14,6 +14,7 @@ from randsvm import api
 from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.machine import Classifier, Machine, one_blas_thread
+from randsvm.estimators.one_vs_one import class_values, pair_weights
 from randsvm.parameters.problem import positive_semidefinite
 
 # Rows whose values are summed at a time.
@@ -171,6 +172,26 @@ class SVC(KernelMachine, Classifier):
         self.support_, self.support_vectors_ = self.support_[order], self.support_vectors_[order]
         self.dual_coef_ = self.dual_coef_[:, order]
         self.n_support_ = np.bincount(codes, minlength=len(self.classes_)).astype(np.int32)
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Whether the model has a function of each pair of classes."""
+        return hasattr(self.model_.model, "nr_sv")
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """As of every kernel machine; of several classes one against one, (pairs, d)."""
+        if self.kernel != "linear" or not self._has_pairs:
+            return super().coef_
+        return pair_weights(self.dual_coef_, self.support_vectors_, self.n_support_)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """f of each row: (m,) of two classes, > 0 for classes_[1]; else a column for each class, or
+        with decision_function_shape="ovo" for each pair, > 0 for its first."""
+        if not hasattr(self, "model_") or not self._has_pairs:
+            return super().decision_function(X)
+        f = self._decision(X)
+        return f if self.decision_function_shape == "ovo" else class_values(f, len(self.classes_))
 
     def _has_probabilities(self) -> bool:
         return bool(self.probability)

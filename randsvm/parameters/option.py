@@ -13,6 +13,8 @@ Parameters = TypeVar("Parameters")
 
 # Label of a weight that stands for all classes.
 BALANCED = "balanced"
+# In place of values: the range of the option is searched, coarse and then fine.
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Option:
     kind: int, float, floats (one, or a list for a grid search), flag, switch (0 or 1), path, size
     (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label and number); a
     tuple of words is a choice. Bounds: least <= value <= most, above < value < below; None: there
-    is none; below = inf: finite. unit: what the bounds count.
+    is none; below = inf: finite. unit: what the bounds count. words: taken in place of a number.
+    auto: of floats, the values that AUTO stands for; none: it is not taken.
     """
 
     flags: tuple[str, ...]
@@ -33,6 +36,8 @@ class Option:
     above: float | None = None
     below: float | None = None
     unit: str = ""
+    words: tuple[str, ...] = ()
+    auto: tuple[float, ...] = ()
 
     @property
     def bounds(self) -> str:
@@ -51,6 +56,9 @@ class Option:
             listed = ", ".join(filter(None, self.kind))
             allowed = value != "" and value in self.kind
             require(allowed, f"{name} must be one of {listed}, got {value}")
+        elif self.kind == "floats" and isinstance(value, str):
+            listed = " or ".join(["a number", *self.words])
+            require(value in self.words, f"{name} must be {listed}, got {value}")
         elif self.bounds and not isinstance(value, str):
             require(self._within(value), f"{name} must be {self.bounds}, got {value}")
 
@@ -89,8 +97,13 @@ def check_bounds(parameters: Any) -> None:
             spec.check(f.name.rstrip("_").replace("_", " "), value)
 
 
-# Fields with several values, which a grid search tries.
-Grid: TypeAlias = "tuple[tuple[str, tuple[float, ...]], ...]"
+# Fields with several values, or with AUTO for those of their option, which a grid search tries.
+Grid: TypeAlias = "tuple[tuple[str, tuple[float, ...] | str], ...]"
+
+
+def values_of(spec: Option, several: tuple[float, ...] | str) -> tuple[float, ...]:
+    """The numbers that a grid has for an option."""
+    return spec.auto if isinstance(several, str) else several
 
 
 def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
@@ -113,7 +126,9 @@ def command_line(
             if names is not None and f.name not in names:
                 continue
             if f.name in several:
-                words += [spec.flags[0], ",".join(map(word, several[f.name]))]
+                own = several[f.name]
+                listed = own if isinstance(own, str) else ",".join(map(word, own))
+                words += [spec.flags[0], listed]
             elif spec.kind == "flag":
                 name, _, negation = spec.flags[0].partition("/")
                 words += [name] if value else [negation] if negation else []
@@ -140,7 +155,8 @@ def idle(parameters: Any) -> list[str]:
 def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
     """The parameter object made of its own fields in `given`, the first of several values;
     raises ParameterError."""
-    several = dict(grid([group], given))
+    found, specs = dict(grid([group], given)), {f.name: spec for f, spec in options(group)}
+    several = {name: values_of(specs[name], values) for name, values in found.items()}
     own = {f.name: given[f.name] for f, _ in options(group) if f.name in given}
     own |= {name: values[0] for name, values in several.items()}
     # Every value is checked, as each is going to be used.
@@ -153,7 +169,11 @@ def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
 def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
     """The fields with several values, which a grid search tries."""
     fields = [f.name for group in groups for f, spec in options(group) if spec.kind == "floats"]
-    return tuple((name, given[name]) for name in fields if isinstance(given.get(name), tuple))
+    return tuple(
+        (name, given[name])
+        for name in fields
+        if isinstance(given.get(name), tuple) or given.get(name) == AUTO
+    )
 
 
 def word(value: Any) -> str:

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from randsvm.parameters.option import Grid, check_bounds, option, options, require
+from randsvm.parameters.option import (
+    Grid,
+    check_bounds,
+    option,
+    options,
+    require,
+    values_of,
+)
 
 SCALINGS = ("minmax", "standard", "unit")
 
@@ -109,15 +116,41 @@ class Search:
 
     def candidates(self, params: P) -> list[tuple[dict[str, float], P]]:
         """Every combination of values: which they are, and the parameters with them."""
-        names = [name for name, _ in self.grid]
-        for f, spec in options(params):
+        specs = {f.name: spec for f, spec in options(params)}
+        for name, _ in self.grid:
             require(
-                f.name not in names or params.uses(f.name),  # type: ignore[attr-defined]
-                f"several values of {spec.flags[0]}, which this kind of machine does not use",
+                params.uses(name),  # type: ignore[attr-defined]
+                f"several values of {specs[name].flags[0]}, which this kind of machine does not "
+                "use",
             )
-        combinations = itertools.product(*[values for _, values in self.grid])
-        chosen = [dict(zip(names, values, strict=True)) for values in combinations]
-        return [(values, replace(params, **values)) for values in chosen]  # type: ignore[type-var]
+        return combinations(
+            params, {name: values_of(specs[name], values) for name, values in self.grid}
+        )
+
+    @property
+    def auto(self) -> list[str]:
+        """The fields whose range is searched coarse and then fine."""
+        return [name for name, values in self.grid if isinstance(values, str)]
+
+    def finer(
+        self, params: P, around: Mapping[str, float], step: float
+    ) -> list[tuple[dict[str, float], P]]:
+        """The combinations a step below and above these values in each field of `auto`, itself
+        among them."""
+        several: dict[str, tuple[float, ...]] = {name: (value,) for name, value in around.items()}
+        for name in self.auto:
+            several[name] = (around[name] / step, around[name], around[name] * step)
+        return combinations(params, several)
+
+
+def combinations(
+    params: P, several: Mapping[str, tuple[float, ...]]
+) -> list[tuple[dict[str, float], P]]:
+    """Every combination of the values of some fields, the last field fastest."""
+    chosen = [
+        dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())
+    ]
+    return [(values, replace(params, **values)) for values in chosen]  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

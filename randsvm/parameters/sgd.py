@@ -12,8 +12,10 @@ from randsvm.parameters.svm import (
     DEGREE,
     EPSILON,
     EXACT,
+    GAMMAS,
     KERNEL_NAMES,
     PROBABILITY,
+    SCALE,
     TASK,
     WEIGHTS,
     check_map,
@@ -53,14 +55,17 @@ class SgdParams:
         help="linear, or the kernel that random features stand for.",
     )
     degree: int = shared(3, DEGREE)
-    gamma: float | None = option(
+    gamma: float | str | None = option(
         None,
         "floats",
         "-g",
         "--gamma",
-        help="gamma of the kernel.  [default: 1/d for rbf with d features found, 1 for poly]",
+        help="gamma of the kernel; scale: 1/(d variance of all values).  [default: 1/d for rbf "
+        "with d features found, 1 for poly]",
         least=0,
         below=math.inf,
+        words=(SCALE,),
+        auto=GAMMAS,
     )
     coef0: float = shared(0.0, COEF0)
     components: int | None = option(

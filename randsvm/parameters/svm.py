@@ -41,13 +41,21 @@ EXACT = Option(
     "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
     "flag",
 )
+# The ranges of LIBSVM's grid.py.
+COSTS = tuple(2.0**power for power in range(-5, 16, 2))
+GAMMAS = tuple(2.0**power for power in range(3, -16, -2))
+# gamma = 1/(d variance of all values), scikit-learn's default.
+SCALE = "scale"
+
 COST = Option(
     ("-c", "--cost"),
-    "C, the cost of a violation; C = 1/(lambda n) for n rows. A list, as 1,2,8, is searched, also "
-    "of -g, -p, -n and --lambda.",
+    "C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or 2^-1,2^3 "
+    "or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p, -n and "
+    "--lambda. -c auto, -g auto: the ranges of LIBSVM's grid.py, then finer around the best.",
     "floats",
     above=0,
     below=math.inf,
+    auto=COSTS,
 )
 PROBABILITY = Option(
     ("-b", "--probability"),
@@ -127,14 +135,17 @@ class Params:
         "rbf", KERNEL_NAMES, "-t", "--kernel", help="Kernel, by word or LIBSVM's number."
     )
     degree: int = shared(3, DEGREE)
-    gamma: float | None = option(
+    gamma: float | str | None = option(
         None,
         "floats",
         "-g",
         "--gamma",
-        help="gamma of poly, rbf and sigmoid.  [default: 1/d, d features found]",
+        help="gamma of poly, rbf and sigmoid; scale: 1/(d variance of all values); auto: as -c "
+        "auto.  [default: 1/d, d features found]",
         least=0,
         below=math.inf,
+        words=(SCALE,),
+        auto=GAMMAS,
     )
     coef0: float = shared(0.0, COEF0)
     C: float = shared(1.0, COST)
@@ -209,7 +220,7 @@ class Params:
 
         One-class in LIBSVM's scale: 0 <= alpha <= 1, sum alpha = nu n.
         """
-        assert self.gamma is not None, "params.resolved(d) comes first"
+        assert isinstance(self.gamma, float | int), "params.resolved(d) comes first"
         one_class = self.task == "one-class"
         return Problem(
             task=self.task,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -24,7 +25,11 @@ FOLDS_DRAW = 2**63 + 1
 SUBSET_DRAW = 2**63 + 2
 
 
-class _Cancelled(Exception):  # noqa: N818 - no error
+# A subset of so many nonzeros at the most (16 MB) is copied out of the rows.
+COPIED_NONZEROS = 1 << 21
+
+
+class Cancelled(Exception):  # noqa: N818 - no error
     """Raised inside a fit whose result is no longer needed."""
 
 
@@ -106,7 +111,9 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
     """A view of so many rows, drawn at random; None: D."""
     if rows is None or rows >= D.n:
         return D
-    return D.only(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
+    some = D.only(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
+    # What is copied follows from the data alone: a memory bound changes no result.
+    return some.gathered() if max(some.n, some.nnz) <= COPIED_NONZEROS else some
 
 
 def side_by_side(
@@ -114,15 +121,14 @@ def side_by_side(
     at_once: int,
     until: float,
     stage: str,
-    enough: Callable[[], bool] = lambda: True,
+    patience: Callable[[int], float] = lambda left: inf,
 ) -> Iterator[Result]:
-    """Results of the tasks as they come, several at a time; those not done by `until` are left,
-    once what has come is `enough`."""
-    cancelled = False
+    """Results of the tasks as they come, several at a time; those not done by `until` are left.
 
-    def watch(event: object) -> None:
-        if cancelled:
-            raise _Cancelled
+    patience: the seconds that a task may take when it is begun with so many left. One that takes
+    more is broken off by the exception Cancelled, as those are that are left; it has no result.
+    """
+    cancelled, left = False, len(tasks)
 
     @contextmanager
     def pool() -> Iterator[ThreadPoolExecutor]:
@@ -135,18 +141,22 @@ def side_by_side(
             made.shutdown(wait=False, cancel_futures=True)
 
     def run(task: Callable[[], Result]) -> Result:
+        latest = time.perf_counter() + patience(left)
+
+        def watch(event: object) -> None:
+            if cancelled or time.perf_counter() >= latest:
+                raise Cancelled
+
         # A fit reports nothing; the listener only cancels it.
         with listening(watch):
             return task()
 
     with pool() as workers:
         waiting: set[Future[Result]] = {workers.submit(run, task) for task in tasks}
-        done = 0
-        while waiting:
+        while waiting and time.perf_counter() < until:
             ended, waiting = wait(waiting, HEARTBEAT, FIRST_COMPLETED)
+            left -= len(ended)
             for future in ended:
-                yield future.result()
-            done += len(ended)
-            tell(Progress(stage, done, len(tasks), "fit"))
-            if time.perf_counter() >= until and enough():
-                return
+                if not isinstance(future.exception(), Cancelled):
+                    yield future.result()
+            tell(Progress(stage, len(tasks) - left, len(tasks), "fit"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
 from randsvm.events import Learnt, Trained, Tried
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.model import Model
+from randsvm.parameters.svm import SCALE
 from randsvm.training.clock import Clock
 from randsvm.training.job import Decision, Job, P
 from randsvm.training.subject import Subject
@@ -57,6 +59,7 @@ class Training(ABC, Generic[P, Outcome]):
         if params.components is None:
             return None
         gamma = params.gamma
+        assert not isinstance(gamma, str), "with_gamma(params) comes first"
         if gamma is None:
             gamma = 1.0 if params.kernel == "poly" else 1.0 / max(len(self.D.summary.features), 1)
         return RandomMap(
@@ -68,6 +71,15 @@ class Training(ABC, Generic[P, Outcome]):
             seed=self.job.run.seed,
             exact=params.exact,
         )
+
+    def with_gamma(self, params: P) -> P:
+        """The same with scikit-learn's gamma for the word that stands for it."""
+        if params.gamma != SCALE:
+            return params
+        if not params.uses("gamma"):
+            return replace(params, gamma=None)
+        spread = len(self.D.summary.features) * dataset.statistics_of(self.D).variance
+        return replace(params, gamma=1.0 / spread if spread > 0 else 1.0)
 
     def fit(self, D: Dataset, params: P) -> Decision:
         """What is learnt from a view of the rows; for scores."""

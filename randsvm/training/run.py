@@ -60,15 +60,16 @@ def train(
     with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
         training = begin(Subject.of(whole, str(data), params.task), job)
         training.subject.check_classes(str(data), training.most_classes)
+        # Before what is resolved, which may follow from the features as they are learnt.
+        training = replace(training, subject=training.subject.scaled(job.run.scale))
         remarks = [*unused(params), *training.subject.remarks(params)]
-        params = training.resolved(params)
+        params = training.resolved(training.with_gamma(params))
         outline = training.outline(params)
         _announce(training, params, outline, whole, clock)
         for text in remarks:
             tell(Notice(text))
-        training = replace(training, subject=training.subject.scaled(job.run.scale))
 
-        def configuration(params: P) -> list[str]:
+        def configuration(params: P, job: Job) -> list[str]:
             # In the model stands what decides its bytes: what a run may take (time) does not.
             words = [*command_line(params), *outline.words, *command_line(job.run, job.search)]
             return [outline.algorithm, *words]
@@ -76,11 +77,10 @@ def train(
         searched = None
         if job.search.wanted:
             until = clock.share(SEARCH)
-            searched = grid_search.searched(
+            searched, params = grid_search.searched(
                 training.D, params, training.fit, job, configuration, until
             )
-            params = replace(params, **searched.tried[0].values)  # type: ignore[arg-type]
-        words = configuration(params)
+        words = configuration(params, job)
         return FromFile(training, params, clock, model, words, searched).completed()
 
 

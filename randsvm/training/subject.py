@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from randsvm.data import dataset
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Dataset, scaling_of
 from randsvm.errors import DataError
-from randsvm.events import Notice, tell
 from randsvm.files import display_name
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.sgd import SgdParams
@@ -60,14 +58,15 @@ class Subject:
             found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
         if isinstance(params, SgdParams) and params.multiclass and K == 2:
             found.append(f"--multiclass {params.multiclass} has no effect with two classes")
+        scaling = self.D.scaling
+        if scaling is not None and scaling.factor is not None and scaling.shift is None:
+            by = {"minmax": "largest absolute value", "standard": "standard deviation"}
+            found.append(
+                f"sparse rows: --scale {scaling.name} only divides by the {by[scaling.name]}, "
+                "zeros stay zeros"
+            )
         return found
 
     def scaled(self, name: str | None) -> Subject:
         """The same with its features scaled as --scale says."""
-        if name is None:
-            return self
-        scaling = dataset.scaling_of(self.D, name)
-        if scaling.factor is not None and scaling.shift is None:
-            by = {"minmax": "largest absolute value", "standard": "standard deviation"}[name]
-            tell(Notice(f"sparse rows: --scale {name} only divides by the {by}, zeros stay zeros"))
-        return replace(self, D=self.D.scaled(scaling))
+        return self if name is None else replace(self, D=self.D.scaled(scaling_of(self.D, name)))

@@ -115,7 +115,10 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
         ("--gama 1 toy.svm", "No such option '?--gama'?.*--gamma"),
         ("-c 0 toy.svm", r"C must be > 0 and finite, got 0"),
         ("-c nan toy.svm", r"C must be > 0 and finite, got nan"),
-        ("-c x toy.svm", r"'-c' / '--cost': expected a number, or several as 1,2,8, found 'x'"),
+        (
+            "-c x toy.svm",
+            r"'-c' / '--cost': expected a number, several as 1,2,8, a range as .*, auto, found 'x'",
+        ),
         ("-g -1 toy.svm", r"gamma must be >= 0 and finite, got -1"),
         ("-t 7 toy.svm", r"expected one of linear \(0\), poly \(1\).*, found '7'"),
         ("-t gauss toy.svm", r"expected one of .*rbf \(2\).*, found 'gauss'"),

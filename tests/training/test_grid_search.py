@@ -21,17 +21,12 @@ from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
 
-from randsvm import api
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.events import Tried
-from randsvm.parameters.rounds import RandsvmParams
-from randsvm.parameters.run import Limits, Resources, Search
-from randsvm.parameters.svm import Params
-from randsvm.training import cross_validation, grid_search
-from randsvm.training.job import Decision
+from randsvm.parameters.run import Resources
+from randsvm.training import cross_validation
 from randsvm.training.subject import Subject
 
 ROWS, GAMMA = 200, 0.5
@@ -448,62 +443,6 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path):
     assert (tmp_path / "again").read_bytes() == whole.model.read_bytes()
 
 
-# ---- time ---------------------------------------------------------------------------------------
-
-
-def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, saved, monkeypatch):
-    """Half of the time is for the search; the other half still trains."""
-    late, events, clock = 0.0, [], time.perf_counter
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-
-    def watch(event: object) -> None:
-        nonlocal late
-        events.append(event)
-        late = 600.0 if isinstance(event, Tried) else late
-
-    grid = (("C", (1.0, 0.001, 10.0)),)
-    job = api.Job(
-        limits=Limits(time_limit=1000.0), resources=Resources(jobs=1), search=Search(3, None, grid)
-    )
-    files = str(saved("svc")), str(tmp_path / "m")
-    outcome = api.train_randsvm(*files, Params(gamma=0.5), RandsvmParams(), job, watch).outcome
-    assert "no time for 2 of 3 combinations" in [getattr(one, "text", "") for one in events]
-    assert (outcome.stopped, outcome.evaluated) == ("no violators", True)
-    assert oracle.trailer(tmp_path / "m")["C"] == "1.0"
-    straight = learn("randsvm", saved("svc"), tmp_path / "straight", "-g", 0.5)
-    assert Finished(tmp_path / "m", []).body == straight.body
-
-
-def test_out_of_time_one_combination_is_finished_however_the_folds_end(saved):
-    """The folds of several are under way at once: those that end first need not be of one."""
-    path = saved("svc")
-
-    def fit(D: Dataset, C: float) -> Decision:
-        # Of each of the two one fold is slow.
-        assert D.chosen is not None
-        time.sleep(0.3 if bool(D.chosen[0]) == (C == 1) else 0)
-        return lambda X: np.zeros((X.shape[0], 1))
-
-    with opened(path, "svc") as D:
-        validation = cross_validation.CrossValidation.of(
-            D, 2, api.Job(resources=Resources(jobs=4)), fit
-        )
-        two = [grid_search.Candidate({"C": C}, C, str(C)) for C in (1.0, 2.0)]
-        found = grid_search.compared(validation, two, grid_search.Accuracy, Search(2), until=0.0)
-    assert len(found.tried) >= 1
-
-
-def test_a_score_that_is_no_number_is_the_worst(saved):
-    def fit(D: Dataset, value: float) -> Decision:
-        return lambda X: np.full((X.shape[0], 1), value)
-
-    with opened(saved("svr"), "svr") as D:
-        validation = cross_validation.CrossValidation.of(D, 2, api.Job(), fit)
-        every = [grid_search.Candidate({}, value, str(value)) for value in (3.0, np.nan, 0.0, 9.0)]
-        found = grid_search.compared(validation, every, grid_search.RegressionErrors, Search(2))
-    assert [one.configuration for one in found.tried] == ["0.0", "3.0", "9.0", "nan"]
-
-
 # ---- usage --------------------------------------------------------------------------------------
 
 
@@ -516,8 +455,8 @@ def test_a_score_that_is_no_number_is_the_worst(saved):
         ("-v 90 --subset 80", "-v 90: there are only 80 rows to cross-validate on"),
         ("--subset 10", "--subset is for cross-validation"),
         ("-v 3 --subset 1", "subset must be >= 2 rows, got 1"),
-        ("-c 1,,2", "expected a number, or several as 1,2,8, found '1,,2'"),
-        ("-g 1,x", "expected a number, or several as 1,2,8, found '1,x'"),
+        ("-c 1,,2", "(its step multiplies), auto, found '1,,2'"),
+        ("-g 1,x", "(its step multiplies), scale, auto, found '1,x'"),
         ("-c 0,1", "C must be > 0 and finite, got 0.0"),
         ("-c 1,0", "C must be > 0 and finite, got 0.0"),
         ("-g 1,nan", "gamma must be >= 0 and finite, got nan"),

@@ -1,0 +1,44 @@
+"""Decision functions of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1), as scikit-learn shows.
+
+Knows no machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+
+def class_values(f: np.ndarray, K: int) -> np.ndarray:
+    """A value for each class, (m, K): its votes, and less than half a vote for how sure they are.
+
+    f : (m, pairs), > 0 for the first class of a pair. Where two classes have as many votes the
+    surer one is the larger.
+    """
+    votes, sums = np.zeros((2, len(f), K))
+    for column, (i, j) in zip(f.T, itertools.combinations(range(K), 2), strict=True):
+        votes[:, i] += column >= 0
+        votes[:, j] += column < 0
+        sums[:, i] += column
+        sums[:, j] -= column
+    # Within (-1/3, 1/3): votes come first.
+    return votes + sums / (3 * (np.abs(sums) + 1))
+
+
+def pair_weights(dual_coef: np.ndarray, support_vectors: Any, n_support: np.ndarray) -> np.ndarray:
+    """w of each pair with the linear kernel, (pairs, d).
+
+    dual_coef : (K - 1, m), LIBSVM's sv_coef. support_vectors : (m, d), an array or CSR, grouped by
+    class; n_support : (K,) how many each class has.
+    """
+    ends = np.cumsum(n_support).tolist()
+    of = [slice(end - count, end) for end, count in zip(ends, n_support.tolist(), strict=True)]
+    return np.array(
+        [
+            dual_coef[j - 1, of[i]] @ support_vectors[of[i]]
+            + dual_coef[i, of[j]] @ support_vectors[of[j]]
+            for i, j in itertools.combinations(range(len(of)), 2)
+        ]
+    )
