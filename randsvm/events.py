@@ -266,7 +266,9 @@ class Predicted:
 
     Over the labelled rows: correct and accuracy in percent, or for a regression squared_error
     (mean) and squared_correlation; nan without labelled rows, None where the model is of the other
-    kind. metrics: where they were asked for. to_stdout: whether the predictions went there.
+    kind. noise_scale: with probabilities of a regression, sigma where target - prediction has the
+    density e^(-|z| / sigma) / (2 sigma). metrics: where they were asked for. to_stdout: whether
+    the predictions went there.
     """
 
     rows: int
@@ -275,6 +277,7 @@ class Predicted:
     accuracy: float | None
     squared_error: float | None
     squared_correlation: float | None
+    noise_scale: float | None
     unseen_features: int
     seconds: float
     metrics: ClassificationMetrics | RegressionMetrics | None

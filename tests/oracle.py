@@ -152,6 +152,28 @@ def libsvm_train(y: np.ndarray, X: np.ndarray, words: str) -> Solved:
     return Solved(rows[order], beta[order], -model.rho[0], model)
 
 
+def libsvm_predictions(
+    model: Any, rows: Sequence[dict[int, float]], *, probabilities: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """What LIBSVM predicts of each row: labels or targets (m,), and decision values of all pairs or
+    the probabilities of all classes, (m, columns).
+
+    Not svm_predict of the bindings: it takes nu-SVC for a regression, and too little room.
+    """
+    classes = model.get_nr_class()
+    room = (ctypes.c_double * max(classes, classes * (classes - 1) // 2))()
+    columns = classes if probabilities else classes * (classes - 1) // 2
+    library = bindings.libsvm
+    function = library.svm_predict_probability if probabilities else library.svm_predict_values
+    precomputed = model.param.kernel_type == bindings.kernel_names.PRECOMPUTED
+    labels, values = np.empty(len(rows)), np.empty((len(rows), columns))
+    for i, row in enumerate(rows):
+        nodes, _ = bindings.gen_svm_nodearray(row, isKernel=precomputed)
+        labels[i] = function(model, nodes, room)
+        values[i] = room[:columns]
+    return labels, values
+
+
 def libsvm_decisions(model: Any, X: np.ndarray) -> np.ndarray:
     """svm_predict_values row by row; features are columns counted from 1."""
     values = (ctypes.c_double * 1)()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -13,7 +13,7 @@ from randsvm.cli.commands import SETTINGS, Command
 from randsvm.cli.records import as_json
 from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
-from randsvm.parameters.prediction import PredictParams
+from randsvm.parameters.prediction import SPELLINGS, PredictParams
 from randsvm.parameters.run import Resources
 
 COMMAND = "randsvm-predict"
@@ -61,7 +61,15 @@ class OfFilesOrInfo(Command):
     "--probability",
     type=options.Switch(),
     default=False,
-    help="1: write the label and the probability of each class, as svm-predict does.",
+    help="1: write the label and the probability of each class, as svm-predict does; of a "
+    "regression, print the scale of its noise.",
+)
+@click.option(
+    "--labels",
+    type=click.Choice(SPELLINGS),
+    default=PredictParams.labels,
+    show_default=True,
+    help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).",
 )
 @click.option(
     "--metrics",
@@ -84,6 +92,7 @@ def predict(
     output_file: str,
     scores: bool,
     probability: bool,
+    labels: Literal["file", "libsvm"],
     metrics: bool,
     info: str | None,
     jobs: int | None,
@@ -105,7 +114,7 @@ def predict(
         click.echo("\n".join(lines))
         return
     resources = Resources(jobs=jobs)
-    params = PredictParams(scores, probability, metrics)
+    params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
         api.predict(

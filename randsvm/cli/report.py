@@ -215,8 +215,8 @@ class Report:
         self.say(f"predicted {outcome.rows:,} rows in {outcome.seconds:.2f} s")
         if outcome.labelled == 0:
             self.say("no labelled rows: no score")
-        elif not self.json:
-            for line in [*_score(outcome), *_metrics(outcome.metrics)]:
+        if not self.json:
+            for line in [*_noise(outcome), *_score(outcome)]:
                 click.echo(line, err=outcome.to_stdout)
 
 
@@ -309,14 +309,27 @@ def _progressive(loss: float, errors: float | None) -> str:
     return f"progressive loss {loss:.6f}" + ("" if errors is None else f"  error {errors:.3%}")
 
 
+def _noise(outcome: Predicted) -> list[str]:
+    """svm-predict's lines on a regression with -b 1."""
+    if outcome.noise_scale is None:
+        return []
+    return [
+        "Prob. model for test data: target value = predicted value + z,",
+        f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={outcome.noise_scale:g}",
+    ]
+
+
 def _score(outcome: Predicted) -> list[str]:
-    """svm-predict's own lines, so that scripts keep working."""
+    """svm-predict's own lines, so that scripts keep working, and those of --metrics."""
+    if outcome.labelled == 0:
+        return []
     if outcome.accuracy is not None:
         score = f"{outcome.accuracy:g}% ({outcome.correct}/{outcome.labelled})"
-        return [f"Accuracy = {score} (classification)"]
+        return [f"Accuracy = {score} (classification)", *_metrics(outcome.metrics)]
     return [
         f"Mean squared error = {outcome.squared_error:g} (regression)",
         f"Squared correlation coefficient = {outcome.squared_correlation:g} (regression)",
+        *_metrics(outcome.metrics),
     ]
 
 

@@ -13,7 +13,7 @@ loses no digits where rows are far from 0. Knows nothing of files, tasks or solu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -204,9 +204,10 @@ def piece_bytes(piece: Piece) -> int:
     )
 
 
-def profits_from_cells(space: Space, X: Matrix, Z: Matrix) -> bool:
+def profits_from_cells(space: Space, X: Matrix, Z: Matrix, sums: int = 1) -> bool:
     """Whether a Space with a cut is faster than one without, judged by the values that are left of
-    K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D.
+    K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D. sums:
+    over the same kernel values.
     """
     if not space.in_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
         return False
@@ -214,7 +215,8 @@ def profits_from_cells(space: Space, X: Matrix, Z: Matrix) -> bool:
     assert isinstance(centres, CellCentres)
     u = np.zeros(X.shape[0])
     kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in space.pieces(X))
-    return kept < PROFITABLE * X.shape[0] * Z.shape[0]
+    # Cells compute values once more for each PANEL_COLUMNS sums.
+    return kept * -(-sums // PANEL_COLUMNS) < PROFITABLE * X.shape[0] * Z.shape[0]
 
 
 def prefers_dense(n: int, d: int, nnz: int) -> bool:
@@ -239,7 +241,7 @@ class Expansion:
         self.space = space
         self.count, self.sums = len(beta), beta.shape[1:]
         kernel = space.kernel
-        if kernel.name == "linear":
+        if kernel.linear:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
@@ -262,21 +264,7 @@ class Expansion:
 
         Raises ParameterError where a value leaves float64.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            u = self._values(X, extra)
-        if not np.isfinite(u).all():
-            raise ParameterError(
-                f"values of the {self.space.kernel.name} kernel leave float64 on this data: "
-                f"scale the features"
-            )
-        return u
-
-    def _values(self, X: Matrix, extra: np.ndarray | None) -> np.ndarray:
-        if self.space.kernel.name == "linear":
-            return X @ self.weights
-        u = np.zeros((X.shape[0], *self.sums))
-        self.add(u, self.space.pieces(X, extra))
-        return u
+        return values_of_each([self], X, extra)[0]
 
     def add(self, u: np.ndarray, pieces: Iterable[Piece]) -> None:
         """u += their sums, for rows that the Space has laid out; not for the linear kernel."""
@@ -284,6 +272,29 @@ class Expansion:
         for at, prepared, largest in pieces:
             for each in self.parts:
                 each.add(u[at], prepared, largest, buffer)
+
+
+def values_of_each(
+    expansions: Sequence[Expansion], X: Matrix, extra: np.ndarray | None = None
+) -> np.ndarray:
+    """Their `values`, one after another along the first axis; rows are laid out once. The
+    expansions are of one Space, and of as many sums each."""
+    space = expansions[0].space
+    u = np.zeros((len(expansions), X.shape[0], *expansions[0].sums))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if space.kernel.linear:
+            for each, of_each in zip(expansions, u, strict=True):
+                of_each[:] = X @ each.weights
+        else:
+            for piece in space.pieces(X, extra):
+                for each, of_each in zip(expansions, u, strict=True):
+                    each.add(of_each, [piece])
+    if not np.isfinite(u).all():
+        raise ParameterError(
+            f"values of the {space.kernel.name} kernel leave float64 on this data: "
+            f"scale the features"
+        )
+    return u
 
 
 class _Part(Protocol):

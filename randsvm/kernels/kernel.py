@@ -29,7 +29,8 @@ def _power(block: np.ndarray, degree: int) -> None:
 class Kernel:
     """K(x, z) with LIBSVM's parameters.
 
-    name: linear, poly, rbf or sigmoid.
+    name: linear, poly, rbf, sigmoid or precomputed. Of the last a row x is its kernel values with
+    numbered rows and a centre z has the 1 in the column of its number, so that K(x, z) = <x, z>.
     """
 
     name: str
@@ -40,6 +41,11 @@ class Kernel:
     @staticmethod
     def of(problem: Problem) -> Kernel:
         return Kernel(problem.kernel, problem.gamma, problem.coef0, problem.degree)
+
+    @property
+    def linear(self) -> bool:
+        """Whether K(x, z) = <x, z>."""
+        return self.name in ("linear", "precomputed")
 
     @property
     def scale(self) -> float:

@@ -52,7 +52,7 @@ class FittedModel:
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (m, classes), in the order of the model's labels. Raises
         ModelError for a model that has none."""
-        if not self.model.has_probabilities:
+        if self.model.regression or not self.model.has_probabilities:
             raise ModelError("the model has no probabilities: train with probability=True")
         return self.model.probabilities(self.decision_function(X))
 

@@ -5,9 +5,11 @@ Knows what the file holds and nothing more; kernel_model.py knows what it means.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
-from randsvm.models.header import Header, Layout, is_number
+from randsvm.models.header import NUMBER, Header, Layout
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 SVM_TYPES = (*CLASSIFIERS, "one_class", "epsilon_svr", "nu_svr")
@@ -26,8 +28,8 @@ KERNEL_PARAMETERS = {
     "polynomial": ("degree", "gamma", "coef0"),
     "rbf": ("gamma",),
     "sigmoid": ("gamma", "coef0"),
+    "precomputed": (),
 }
-NO_KERNELS = {"precomputed": "'precomputed': such a model holds row numbers, not support vectors"}
 # In LIBSVM's order. Two classes, regression and one-class all have nr_class 2.
 KEYWORDS = (
     "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho",
@@ -39,12 +41,17 @@ LAYOUT = Layout("LIBSVM", KEYWORDS, end="SV", longest_line=1 << 20)
 
 @dataclass(frozen=True)
 class LibsvmModel:
-    """f_c(x) = sum_i coefficients_ic K(SV_i, x) - rho_c, as LIBSVM writes it for one column c.
+    """What the lines of a model say, as LIBSVM writes them.
 
-    label, nr_sv : of the classes, None for regression and one-class; nr_sv of two classes only
-    coefficients : (m, columns) float64; rho : one number for each of them, see `_columns`
-    indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 : the SVs' rows
-    probA, probB : as many as rho, prob_density_marks : 10 numbers; where probabilities were fitted
+    label, nr_sv : of the classes, None for regression and one-class. Several classes with nr_sv are
+    one against one: support vectors are grouped by class, and those of class i have a coefficient
+    for each other class. Without nr_sv, which only our own layout may lack, they are one against
+    the rest, and each support vector has a coefficient for each class.
+    coefficients : (m, columns) float64; rho : a number for each decision value, see `_columns`
+    indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 : the SVs' rows;
+    of a precomputed kernel the index 0 with the number of a row
+    probA, probB : as many as rho, a regression has probA only; prob_density_marks : 10 numbers, of
+    one-class; where probabilities were fitted
     own_layout : not for LIBSVM, which refuses it; may then lack label and nr_sv
     """
 
@@ -74,9 +81,11 @@ class Columns(NamedTuple):
     decisions: int
 
 
-def _columns(nr_class: int) -> Columns:
-    """One each for two classes; more are one against the rest, which only our own layout has."""
-    return Columns(1, 1) if nr_class == 2 else Columns(nr_class, nr_class)
+def _columns(nr_class: int, one_against_one: bool) -> Columns:
+    """One each for two classes, regression and one-class."""
+    if one_against_one or nr_class == 2:
+        return Columns(nr_class - 1, nr_class * (nr_class - 1) // 2)
+    return Columns(nr_class, nr_class)
 
 
 # Writing
@@ -128,7 +137,7 @@ def _one(number: float | None) -> tuple[float] | None:
 def _check_arrays(model: LibsvmModel, path: str) -> None:
     """Refuse rows that `parse` would refuse: numbers not finite, indices not ascending."""
     indices, indptr = model.indices, model.indptr
-    columns = _columns(model.nr_class).coefficients
+    columns = _columns(model.nr_class, model.nr_sv is not None).coefficients
     if model.coefficients.shape[1:] != (columns,):
         raise ValueError(f"expected {columns} columns of coefficients")
     if not (
@@ -162,10 +171,10 @@ def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None
 def _fields(header: Header) -> dict[str, Any]:
     """What LibsvmModel holds besides the support vectors."""
     svm_type = header.choice("svm_type", SVM_TYPES)
-    kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS, NO_KERNELS)
+    kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS)
     nr_class = _nr_class(header, svm_type)
-    decisions = _columns(nr_class).decisions
     label, nr_sv = (_of_classes(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
+    decisions = _columns(nr_class, nr_sv is not None).decisions
     twice = [one for one, count in Counter(label or ()).items() if count > 1]
     if twice:
         raise header.error(header.at("label"), "different labels", f"{twice[0]} twice")
@@ -198,12 +207,6 @@ def _total_sv(header: Header) -> int:
 
 def _nr_class(header: Header, svm_type: str) -> int:
     classes = header.integers("nr_class", 1)[0]
-    if classes > 2 and not header.own_layout:
-        raise header.error(
-            header.at("nr_class"),
-            "a model of two classes",
-            f"nr_class {classes}: LIBSVM's models of more classes are not supported",
-        )
     if classes < 2 or (classes > 2 and svm_type not in CLASSIFIERS):
         raise header.error(header.at("nr_class"), "nr_class 2", f"{classes}")
     return classes
@@ -227,7 +230,7 @@ def _parse_rows(header: Header) -> dict[str, Any]:
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
     _check_plain_rows(text, header)
-    columns = _columns(header.integers("nr_class", 1)[0]).coefficients
+    columns = _columns(header.integers("nr_class", 1)[0], "nr_sv" in header).coefficients
     others, text = _first_coefficients(text, columns - 1, header)
     block = svmlight.parse(
         text, name=header.name, labels="number", zero_based=True, first_line=header.rows_at
@@ -250,13 +253,17 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
     """
     if count == 0:
         return [], text
+    # One pattern for the line: a check of each word takes three times as long.
+    pattern = re.compile(rb"(?:[ \t]*" + NUMBER.pattern + rb"(?=[ \t])){%d}" % count)
     lines, found = [], []
     for number, line in enumerate(text.split(b"\n")[:-1], header.rows_at):
-        *words, rest = line.split(None, count) or [b""]
-        if len(words) < count or not all(map(is_number, words)):
+        match = pattern.match(line)
+        numbers = list(map(float, match[0].split())) if match else [inf]
+        if not all(map(isfinite, numbers)):
             raise header.error(number, f"{count + 1} coefficients of a support vector", line)
-        found.append(list(map(float, words)))
-        lines.append(b" " * (len(line) - len(rest)) + rest)
+        assert match is not None
+        found.append(numbers)
+        lines.append(b" " * match.end() + line[match.end() :])
     return list(np.array(found).reshape(-1, count).T), b"\n".join([*lines, b""])
 
 

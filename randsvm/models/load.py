@@ -25,6 +25,6 @@ def load(path: str) -> Model:
         from randsvm.models.linear_model import LinearModel
 
         return LinearModel.parse(content, name)
-    from randsvm.models.kernel_model import KernelModel
+    from randsvm.models import libsvm_models
 
-    return KernelModel.parse(content, name)
+    return libsvm_models.parse(content, name)

@@ -22,6 +22,8 @@ from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
 # The classes of a one-class model: like the training rows, and unlike them.
 ONE_CLASS_LABELS = ("1", "-1")
 ONE_CLASS_VALUES = (1, -1)
+# Rows that a thread predicts at once; a block of text has several times as many.
+ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Model:
     own), so that every feature counts.
     scaling : of rows, before all else, over the seen features.
     sigmoid : A and B of 1 / (1 + exp(A f + B)), (2, columns of f) float64; None: none was fitted.
+    noise_scale : of a regression, sigma where y - f has the density e^(-|z| / sigma) / (2 sigma);
+    None: not fitted.
     facts : the other lines of the trailer, how the model was made.
     """
 
@@ -58,6 +62,7 @@ class Model:
     seen: SeenFeatures | None = None
     scaling: Scaling | None = None
     sigmoid: np.ndarray | None = None
+    noise_scale: float | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -75,6 +80,11 @@ class Model:
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         """(m, columns) float64."""
         raise NotImplementedError
+
+    @property
+    def rows_at_once(self) -> int:
+        """Of rows to predict, how many are best handed to `decision` together."""
+        return ROWS_AT_ONCE
 
     def save(self, path: str) -> None:
         """Write the model in the format of LIBSVM or LIBLINEAR; what these cannot express goes

@@ -37,9 +37,6 @@ from randsvm.models.model import Model
 from randsvm.parameters.prediction import PredictParams
 from randsvm.parameters.run import Resources
 
-# Rows that a worker thread predicts at once; a block of text has several times as many.
-ROWS_AT_ONCE = 1024
-
 
 def predict(
     data: str,
@@ -67,10 +64,9 @@ def predict(
     prediction = _Prediction(data, loaded, (resources or Resources()).workers, params)
     with listening(watch):
         with files.create_output(output) as stream:
-            if params.probabilities:
-                stream.write(files.encoded(" ".join(["labels", *loaded.labels]) + "\n"))
+            stream.write(files.encoded(prediction.first_line))
             for rows in prediction.blocks():
-                stream.write(_lines(rows, loaded, params))
+                stream.write(prediction.lines(rows))
         if prediction.unseen_values:
             which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
             if loaded.counts_unseen:
@@ -82,10 +78,21 @@ def predict(
         return outcome
 
 
-def _tell_predicting(read: object) -> None:
-    """Reading the text is most of the way: its progress is that of the prediction."""
-    assert isinstance(read, Progress)
-    tell(replace(read, stage="predicting"))
+class _Way:
+    """Through a file: the reader is some blocks ahead of the rows that are predicted."""
+
+    def __init__(self) -> None:
+        self.read = [Progress("predicting", 0, None, "B")]
+        self.block = 0
+
+    def has_read(self, progress: object) -> None:
+        assert isinstance(progress, Progress)
+        self.read.append(replace(progress, stage="predicting"))
+
+    def tell(self, share: float) -> None:
+        """share: of the block that is being predicted, how much is done."""
+        begin, end = self.read[self.block], self.read[min(self.block + 1, len(self.read) - 1)]
+        tell(replace(end, done=int(begin.done + share * (end.done - begin.done))))
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,8 @@ class _Prediction:
             self.metric = RegressionErrors()
         elif params.metrics:
             self.metric = ConfusionMatrix(len(model.labels))
+        self.way = _Way()
+        self.names = _spelled(model, params.labels)
         self.labels_only = not (params.scores or params.probabilities or params.metrics)
         self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
@@ -124,12 +133,12 @@ class _Prediction:
             zero_based=self.model.zero_based,
             unlabelled=True,
             jobs=self.jobs,
-            watch=_tell_predicting,
+            watch=self.way.has_read,
         )
         with ThreadPoolExecutor(self.jobs) as pool:
             for block in blocks:
                 y = block.y if self.model.regression else self.table.classes(block)
-                parts = list(slices(len(y), ROWS_AT_ONCE))
+                parts = list(slices(len(y), self.model.rows_at_once))
                 found = results_of(pool, partial(self._predict, block), parts)
                 for part, rows in zip(parts, found, strict=True):
                     self.metric.add(y[part], rows.f, rows.predicted)
@@ -137,6 +146,8 @@ class _Prediction:
                         self.unseen_values += len(rows.unseen)
                         self.unseen = united(self.unseen, rows.unseen)
                     yield rows
+                    self.way.tell(part.stop / len(y))
+                self.way.block += 1
 
     def _predict(self, block: svmlight.Block, part: slice) -> _PredictedRows:
         model = self.model
@@ -144,11 +155,12 @@ class _Prediction:
         values = slice(indptr[0], indptr[-1])
         rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
         f = model.decision(rows, self.labels_only)
-        if not self.params.probabilities:
+        if not self.params.probabilities or model.regression:
             return _PredictedRows(f, model.predicted(f), None, rows.unseen)
         probabilities = model.probabilities(f)
-        # The label never contradicts the probabilities beside it.
-        return _PredictedRows(f, probabilities.argmax(axis=1), probabilities, rows.unseen)
+        # A label never contradicts the probabilities beside it; those of a novelty are too coarse.
+        predicted = model.predicted(f) if model.finds_novelties else probabilities.argmax(axis=1)
+        return _PredictedRows(f, predicted, probabilities, rows.unseen)
 
     def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
         metric = self.metric
@@ -163,6 +175,7 @@ class _Prediction:
             squared_correlation=errors.squared_correlation if errors else None,
             unseen_features=len(self.unseen),
             seconds=seconds,
+            noise_scale=self.model.noise_scale if self.params.probabilities else None,
             metrics=self._metrics(),
             to_stdout=to_stdout,
         )
@@ -175,14 +188,33 @@ class _Prediction:
             return RegressionMetrics(metric.mean_absolute_error, metric.determination)
         return None
 
+    @property
+    def first_line(self) -> str:
+        """As svm-predict's, of the columns of probabilities."""
+        if not self.params.probabilities or self.model.regression:
+            return ""
+        if self.model.finds_novelties:
+            return "label normal outlier\n"
+        return " ".join(["labels", *self.names]) + "\n"
 
-def _lines(rows: _PredictedRows, model: Model, params: PredictParams) -> bytes:
-    if params.scores or model.regression:
-        values = rows.f.reshape(len(rows.f), -1).tolist()
-        return "".join(" ".join(map(repr, row)) + "\n" for row in values).encode()
-    lines = [model.labels[index] for index in rows.predicted.tolist()]
-    if rows.probabilities is not None:
-        # As many digits as svm-predict writes.
-        numbers = [" ".join([f"{p:.6g}" for p in row]) for row in rows.probabilities.tolist()]
-        lines = [f"{label} {row}" for label, row in zip(lines, numbers, strict=True)]
-    return files.encoded("".join([line + "\n" for line in lines]))
+    def lines(self, rows: _PredictedRows) -> bytes:
+        if self.params.scores or self.model.regression:
+            values = rows.f.reshape(len(rows.f), -1).tolist()
+            return "".join(" ".join(map(repr, row)) + "\n" for row in values).encode()
+        lines = [self.names[index] for index in rows.predicted.tolist()]
+        if rows.probabilities is not None:
+            # As many digits as svm-predict writes.
+            numbers = [" ".join([f"{p:.6g}" for p in row]) for row in rows.probabilities.tolist()]
+            lines = [f"{label} {row}" for label, row in zip(lines, numbers, strict=True)]
+        return files.encoded("".join([line + "\n" for line in lines]))
+
+
+def _spelled(model: Model, labels: str) -> tuple[str, ...]:
+    """The labels of the model's classes as they are written."""
+    if labels == "file":
+        return model.labels
+    if not all(isinstance(value, int) for value in model.values):
+        raise ModelError(
+            f"--labels libsvm: expected labels that are whole numbers, found {model.labels[0]!r}"
+        )
+    return tuple(map(str, model.values))

@@ -1,0 +1,307 @@
+"""Models of every kind that LIBSVM trains: read, predicted with and written as LIBSVM does."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import oracle
+import pytest
+from libsvm import svmutil
+from oracle import svmlight_text
+from scipy import sparse
+
+from randsvm.errors import ContentError, ModelError, ParameterError
+from randsvm.events import Progress
+from randsvm.kernels.kernel import Kernel
+from randsvm.models import decisions
+from randsvm.models.load import load
+from randsvm.models.pairwise_model import PairwiseModel
+from randsvm.models.prediction import predict as predict_file
+from randsvm.parameters.prediction import PredictParams
+
+NU_SVC, ONE_CLASS, REGRESSIONS = 1, 2, (3, 4)
+PRECOMPUTED = 4
+
+
+def blobs(rows, classes):
+    return oracle.clouds(rows, 1, classes, 4)
+
+
+def few_features_each(rows, classes):
+    """Sparse, classes by the features that rows have."""
+    rng = np.random.default_rng([rows, classes])
+    y = rng.integers(1, classes + 1, rows)
+    X = np.where(rng.random((rows, 40)) < 0.1, rng.normal(size=(rows, 40)), 0.0)
+    X[np.arange(rows), y - 1] += 1.5
+    return y.astype(float), X
+
+
+def stripes(rows, classes):
+    """Classes side by side along one of two features."""
+    X = np.random.default_rng([classes, 2]).uniform(0, 4, (rows, 2))
+    return np.floor(X[:, 0] / 4 * classes) + 1, X
+
+
+def rings(rows, classes):
+    """Classes around each other."""
+    rng = np.random.default_rng([classes, 3])
+    y = rng.integers(1, classes + 1, rows)
+    X = rng.normal(size=(rows, 3))
+    X *= ((y + 0.3 * rng.random(rows)) / classes / np.sqrt(oracle.squares(X)))[:, None]
+    return y.astype(float), X
+
+
+def far_from_the_origin(rows, classes):
+    y, X = blobs(rows, classes)
+    return y, X / 4 + 2
+
+
+SETS = (blobs, few_features_each, stripes, rings, far_from_the_origin)
+KINDS = [
+    (svm_type, kernel, b, classes)
+    for svm_type, kernel, b in itertools.product(range(5), range(5), (0, 1))
+    for classes in ((2, 3, 12) if svm_type <= NU_SVC else (2,))
+]
+
+
+class Kind:
+    """A model of LIBSVM's, saved as `model`, and the file `test` of rows that it predicts."""
+
+    def __init__(self, folder, svm_type, kernel, b, classes, data, weights=""):
+        self.model, self.test = folder / "m", folder / "t"
+        y, X = data(12 * classes + 30, classes)
+        # With 8 digits, as LIBSVM writes support vectors, and in float32 nothing is lost of these.
+        X = np.round(64 * X) / 64
+        y, X, target, rows = y[:-30], X[:-30], y[-30:], X[-30:]
+        if svm_type in REGRESSIONS:
+            y, target = (X[:, 0] + X[:, 1] ** 2 + 1, rows[:, 0] + rows[:, 1] ** 2 + 1)
+        if kernel == PRECOMPUTED:
+            numbers, between = np.arange(1, len(X) + 1), X @ X.T
+            rows = np.column_stack([np.ones(len(rows)), rows @ X.T])
+            X = np.column_stack([numbers, between])
+        self.base = 0 if kernel == PRECOMPUTED else 1
+        # nu up to 2 min(n_i, n_j) / (n_i + n_j) is feasible.
+        nu = 0.05 if svm_type == NU_SVC else 0.4
+        words = f"-q -s {svm_type} -t {kernel} -b {b} -n {nu} -g 0.3 -r 0.5 -e 0.01 {weights}"
+        problem = svmutil.svm_problem(y, self.dictionaries(X), isKernel=kernel == PRECOMPUTED)
+        svmutil.svm_save_model(
+            str(self.model), svmutil.svm_train(problem, svmutil.svm_parameter(words))
+        )
+        self.rows = self.dictionaries(rows)
+        self.test.write_text(svmlight_text([f"{label:g}" for label in target], rows, self.base))
+
+    def dictionaries(self, X):
+        return [dict(enumerate(x, self.base)) for x in X.tolist()]
+
+
+def predicted_by_us(kind, folder, model=None, **params):
+    """The lines, as numbers where they are; and a first line of words."""
+    output = folder / "o"
+    predict_file(
+        str(kind.test), str(model or kind.model), str(output), params=PredictParams(**params)
+    )
+    lines = [line.split() for line in output.read_text().splitlines()]
+    words = lines.pop(0) if lines[0][0].startswith("label") else None
+    return np.array(lines, float), words
+
+
+@pytest.mark.parametrize(
+    ("svm_type", "kernel", "b", "classes"), KINDS, ids=lambda number: str(number)
+)
+def test_predictions_of_libsvms_models_are_libsvms(tmp_path, svm_type, kernel, b, classes):
+    data = SETS[(svm_type + kernel + b + classes) % len(SETS)]
+    weights = "-w1 3 -w2 0.5" if svm_type == 0 and (kernel + b) % 2 else ""
+    kind = Kind(tmp_path, svm_type, kernel, b, classes, data, weights)
+    theirs = svmutil.svm_load_model(str(kind.model))
+    labels, values = oracle.libsvm_predictions(theirs, kind.rows)
+    size = np.abs(values).max()
+    found, _ = predicted_by_us(kind, tmp_path)
+    assert found[:, 0] == pytest.approx(labels, rel=1e-5, abs=1e-6 * size)
+    found, _ = predicted_by_us(kind, tmp_path, scores=True)
+    assert found == pytest.approx(values, rel=1e-5, abs=1e-6 * size)
+    assert load(str(kind.model)).has_probabilities == bool(theirs.is_probability_model())
+    # LIBSVM finds no density marks where few training rows are novelties.
+    assert theirs.is_probability_model() or not b or svm_type == ONE_CLASS
+    if theirs.is_probability_model():
+        labels, values = oracle.libsvm_predictions(theirs, kind.rows, probabilities=True)
+        found, words = predicted_by_us(kind, tmp_path, probabilities=True)
+        if svm_type in REGRESSIONS:
+            assert words is None and found[:, 0] == pytest.approx(labels, rel=1e-5, abs=1e-5)
+            return
+        names = ["normal", "outlier"] if svm_type == ONE_CLASS else theirs.get_labels()
+        assert words[1:] == list(map(str, names))
+        assert (found[:, 0] == labels).all()
+        assert found[:, 1:] == pytest.approx(values, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("svm_type", "kernel", "b", "classes"),
+    [kind for kind in KINDS if kind[0] != NU_SVC and kind[3] != 12],
+    ids=lambda number: str(number),
+)
+def test_libsvm_predicts_the_same_with_its_models_as_we_write_them(
+    tmp_path, svm_type, kernel, b, classes
+):
+    kind = Kind(tmp_path, svm_type, kernel, b, classes, SETS[(kernel + b) % len(SETS)])
+    load(str(kind.model)).save(str(tmp_path / "ours"))
+    before, after = (svmutil.svm_load_model(str(tmp_path / name)) for name in ("m", "ours"))
+    asked = bool(before.is_probability_model())
+    assert bool(after.is_probability_model()) == asked
+    expected = oracle.libsvm_predictions(before, kind.rows, probabilities=asked)
+    for one, other in zip(
+        expected, oracle.libsvm_predictions(after, kind.rows, probabilities=asked), strict=True
+    ):
+        assert other == pytest.approx(one, rel=1e-5, abs=1e-5 * max(1, np.abs(one).max()))
+
+
+def pairwise(tmp_path, **changes):
+    kind = Kind(tmp_path, 0, 2, 1, 3, blobs)
+    model = load(str(kind.model))
+    assert isinstance(model, PairwiseModel)
+    return kind, dataclasses.replace(model, **changes)
+
+
+def test_names_of_several_classes_are_kept_and_refused_by_libsvm(tmp_path):
+    kind, model = pairwise(tmp_path, labels=("spam", "ham", "egg"), values=("spam", "ham", "egg"))
+    path = tmp_path / "named"
+    model.save(str(path))
+    assert path.read_bytes().startswith(b"randsvm_model 1\n")
+    assert svmutil.svm_load_model(str(path)) is None
+    found = load(str(path))
+    assert isinstance(found, PairwiseModel) and found.labels == ("spam", "ham", "egg")
+    numbers = np.array(found.nr_sv), np.array(model.nr_sv)
+    for one, other in (numbers, (found.beta, model.beta), (found.sigmoid, model.sigmoid)):
+        assert one.tobytes() == other.tobytes()
+    with pytest.raises(ModelError, match="labels that are whole numbers, found 'spam'"):
+        predict_file(
+            str(kind.test), str(path), str(tmp_path / "o"), params=PredictParams(labels="libsvm")
+        )
+
+
+def test_the_first_of_the_classes_with_most_votes_wins():
+    cycle = np.array([[1.0, -1.0, 1.0]])  # 0 beats 1, 2 beats 0, 1 beats 2
+    assert decisions.voted_classes(np.vstack([cycle, -cycle, 0 * cycle]), 3).tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize("classes", [3, 4])
+def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
+    rng = np.random.default_rng(classes)
+    pairs = classes * (classes - 1) // 2
+    model = PairwiseModel(
+        features=np.empty(0, np.int32),
+        labels=tuple(map(str, range(classes))),
+        values=tuple(range(classes)),
+        task="svc",
+        kernel=Kernel("rbf"),
+        Z=sparse.csr_matrix((0, 0), dtype=np.float32),
+        beta=np.empty((0, classes - 1)),
+        b=np.zeros(pairs),
+        nr_sv=(0,) * classes,
+    )
+    f = rng.normal(size=(200, pairs))
+    sure = model._certain(f, np.full(f.shape, 0.5))
+    kept = np.ones(len(f), bool)
+    for signs in itertools.product((-1.0, 1.0), repeat=pairs):
+        flipped = np.where(np.abs(f) <= 0.5, np.array(signs), f)
+        kept &= model.predicted(flipped) == model.predicted(f)
+    assert not (sure & ~kept).any()
+    assert (sure == kept).mean() > 0.9 and 0 < sure.mean() < 1
+
+
+@pytest.mark.parametrize("classes", [3, 7])
+def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes):
+    rng = np.random.default_rng(classes)
+    i, j = decisions.pairs(classes)
+    r = np.zeros((classes, classes))
+    r[i, j] = rng.uniform(0.1, 0.9, len(i))
+    r[j, i] = 1 - r[i, j]
+    Q = np.diag((r**2).sum(axis=0)) - r * r.T
+    optimality = np.block([[Q, np.ones((classes, 1))], [np.ones((1, classes)), np.zeros((1, 1))]])
+    p = np.linalg.solve(optimality, np.append(np.zeros(classes), 1.0))[:-1]
+    sigmoid = np.array([-np.ones(len(i)), np.zeros(len(i))])
+    f = np.log(r[i, j] / r[j, i])
+    found = decisions.coupled_probabilities(f[None], sigmoid, classes)[0]
+    assert found.sum() == pytest.approx(1) and found == pytest.approx(p, abs=0.02)
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+
+def test_a_regressions_noise_is_printed_as_svm_predict_prints_it(tmp_path, predict):
+    kind = Kind(tmp_path, 3, 2, 1, 2, blobs)
+    sigma = svmutil.svm_load_model(str(kind.model)).get_svr_probability()
+    predicted = predict(kind.test, kind.model, "-b", 1)
+    assert predicted.out.startswith(
+        "Prob. model for test data: target value = predicted value + z,\n"
+        f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={sigma:g}\n"
+        "Mean squared error = "
+    )
+    assert "sigma" not in predict(kind.test, kind.model).out
+
+
+def test_labels_are_spelled_as_libsvm_does_where_asked(tmp_path, train, predict):
+    y, X = oracle.two_gaussians(60)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    model = train(path, "-b", 1).model
+    assert set(predict(path, model).lines) == {"+1", "-1"}
+    by_libsvm = svmutil.svm_load_model(str(model))
+    labels, _ = oracle.libsvm_predictions(by_libsvm, [dict(enumerate(x, 1)) for x in X.tolist()])
+    assert predict(path, model, "--labels", "libsvm").lines == [f"{label:g}" for label in labels]
+    lines = predict(path, model, "--labels", "libsvm", "-b", 1).lines
+    assert lines[0] == "labels 1 -1" and lines[1].split()[0] in ("1", "-1")
+    with pytest.raises(ParameterError, match="--scores and --labels"):
+        predict(path, model, "--labels", "libsvm", "--scores")
+
+
+def test_rows_without_their_number_are_refused_by_a_precomputed_kernel(tmp_path, predict):
+    kind = Kind(tmp_path, 0, PRECOMPUTED, 0, 2, blobs)
+    for row in ("1 1:0.5 2:0.5\n", "1\n"):
+        kind.test.write_text("1 0:1 1:0.5\n" + row)
+        with pytest.raises(ContentError, match="expected rows '0:number"):
+            predict(kind.test, kind.model)
+
+
+def test_a_number_of_a_row_that_is_none_is_refused(tmp_path):
+    kind = Kind(tmp_path, 0, PRECOMPUTED, 0, 2, blobs)
+    text = kind.model.read_bytes()
+    for bad in (b" 0:0.5 \n", b" 1:1 \n", b" 0:0 \n", b" 0:1 1:1 \n"):
+        head, _, rest = text.partition(b"SV\n")
+        row, _, rest = rest.partition(b"\n")
+        kind.model.write_bytes(head + b"SV\n" + row.split()[0] + bad + rest)
+        with pytest.raises(ModelError, match="expected '0:number' of a training row"):
+            load(str(kind.model))
+
+
+def test_progress_goes_with_the_rows_that_are_predicted(tmp_path):
+    kind = Kind(tmp_path, 0, 2, 0, 2, blobs)
+    kind.test.write_text(kind.test.read_text() * 150)
+    told = []
+    predict_file(str(kind.test), str(kind.model), str(tmp_path / "o"), watch=told.append)
+    told = [event for event in told if isinstance(event, Progress)]
+    size = kind.test.stat().st_size
+    assert {(event.stage, event.total, event.unit) for event in told} == {("predicting", size, "B")}
+    done = [event.done for event in told]
+    assert len(done) > 3 and done == sorted(set(done)) and done[0] < size / 2 and done[-1] == size
+
+
+def test_labels_of_rows_in_cells_are_those_in_float64():
+    """Support vectors far apart: most values of rbf are left out of the sums."""
+    rng = np.random.default_rng(0)
+    m, K = 2000, 3
+    model = PairwiseModel(
+        features=np.array([1, 2], np.int32),
+        labels=("1", "2", "3"),
+        values=(1, 2, 3),
+        task="svc",
+        kernel=Kernel("rbf", 400.0),
+        Z=sparse.csr_matrix(rng.uniform(0, 4, (m, 2)).astype(np.float32)),
+        beta=rng.normal(size=(m, K - 1)),
+        b=np.array([0.01, -0.02, 0.0]),
+        nr_sv=(700, 0, 1300),
+    )
+    X = sparse.csr_matrix(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
+    rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)
+    fast, exact = model.decision(rows, labels_only=True), model.decision(rows)
+    assert model._float32_space.cut is not None and model.rows_at_once == 4096
+    assert np.abs(fast - exact).max() < 1e-3 and (fast != exact).any()
+    assert (model.predicted(fast) == model.predicted(exact)).all()
