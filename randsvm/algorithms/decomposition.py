@@ -31,7 +31,7 @@ def decompose(
     watch(SV, V)
     while not stop(SV, V):
         W = choice.next(W, SV, V.candidates)
-        step = svmlearn(scan.points(W.rows), scan.problem, scan.space, W.whole)
+        step = svmlearn(scan.points(W.rows), scan.problem, scan.space, W.whole, scan.slack)
         SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
         watch(SV, V)
     return SV

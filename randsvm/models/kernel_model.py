@@ -28,6 +28,7 @@ TASKS = {
     "nu_svr": "svr",
 }
 SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
+NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
 # Rounding errors of a sum of 1,024 float32 products, in units of 2^-24.
 SUM_ERRORS = 128
 # If even the smallest error bound is above this, most rows would be computed twice.
@@ -42,7 +43,8 @@ class KernelModel(Model):
     task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels).
     Z : (m, d) CSR float32, the support vectors over the d distinct features they have; beta :
     (m, K) float64, b : (K,) float64. support : (m,) int64, which rows of the training data
-    they are; None: not known, as no file says it.
+    they are; None: not known, as no file says it. nu: trained as LIBSVM's nu form of the task,
+    which predicts as the other does.
     """
 
     task: str
@@ -51,6 +53,7 @@ class KernelModel(Model):
     beta: np.ndarray
     b: np.ndarray
     support: np.ndarray | None = None
+    nu: bool = False
 
     def described(self) -> dict[str, Any]:
         kernel = self.kernel
@@ -136,7 +139,7 @@ class KernelModel(Model):
         beyond_libsvm = (self.task == "svc" and not label) or len(self.b) > 1 or self.scaling
         sigmoid = (None, None) if self.sigmoid is None else tuple(map(tuple, self.sigmoid.tolist()))
         body = LibsvmModel(
-            svm_type=SVM_TYPES[self.task],
+            svm_type=(NU_TYPES if self.nu else SVM_TYPES)[self.task],
             kernel_type=LIBSVM_KERNELS[kernel.name],
             degree=kernel.degree,
             gamma=kernel.gamma,
@@ -167,6 +170,7 @@ class KernelModel(Model):
         m = len(body.coefficients)
         return KernelModel(
             task=task,
+            nu=body.svm_type in NU_TYPES.values(),
             kernel=Kernel(
                 KERNELS[body.kernel_type],
                 1.0 if body.gamma is None else body.gamma,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,8 +25,10 @@ from randsvm.kernels.expansion import (
     prefers_dense,
     profits_from_cells,
 )
+from randsvm.kernels.gram import gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
+from randsvm.svm.offset import Window
 from randsvm.svm.questions import Values
 from randsvm.svm.shard_values import Far, Pass, Put, Room, ShardValues
 from randsvm.svm.tasks import task_of
@@ -47,6 +49,8 @@ SMALL = 50_000_000
 # Rounding may move u by a share of the tolerance, or of the steepest violation while that is
 # large: so many tolerances at the most.
 OF_TOLERANCE, OF_STEEPEST, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
+# See RunningValues.least_norm.
+NOTHING = 1e-8
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -80,7 +84,7 @@ class RunningValues:
     values: u and beta of each shard, where it lives; coefficients: beta of the support vectors,
     here. space: how rows are laid out for kernel values, and their precision. audit: random rows,
     exact: u of them, (m,) float64, from float64 kernel values, off: what the running ones are off
-    by. b: the offset of the last look.
+    by. b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
     layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
     changes the time and no result. precise: float64 from the start.
     """
@@ -100,9 +104,11 @@ class RunningValues:
         self.audit = D.points(audit)
         self.space = self._space(precise)
         self.exact, self.off = np.zeros(len(audit)), np.zeros(len(audit))
-        self.values = D.states(partial(ShardValues, D, self.task, Room(layout_bytes)))
+        self.values = D.states(partial(ShardValues, D, Room(layout_bytes)))
         self.coefficients = Coefficients()
-        self.b, self.width = 0.0, np.inf
+        self.b, self.slack = 0.0, 0.0
+        # Where the next look expects the offset of each group of the task.
+        self.windows = [Window.around(0.0, np.inf) for _ in self.task.groups]
         # By how much the steepest rise exceeded the steepest fall when D was last looked at: of
         # u = 0, the spread of the targets.
         self.steepest = float(np.ptp(self.audit.y))
@@ -254,6 +260,13 @@ class RunningValues:
         off = self.task.loss(audit.y, u + self.b) - exact + beta * (u - self.exact) / 2
         chance = float(np.sqrt(np.square(off).sum()))
         return abs(float(off.sum())) - chance > SHOWS * float(exact.sum() + abs(beta @ u))
+
+    @cached_property
+    def least_norm(self) -> float:
+        """|w|^2 below which nothing but rounding separates classes with sum |beta| = size: this
+        share of what it would be were the coefficients on rows one spread apart."""
+        K = gram(self.space, self.audit.X).astype(np.float64)
+        return NOTHING * self.task.size**2 * float(K.diagonal().mean() - K.mean())
 
     def forget(self) -> None:
         """Give back the memory; nothing can be asked any more."""

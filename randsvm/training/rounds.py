@@ -31,6 +31,7 @@ from randsvm.training.stopping import (
     first_answer,
     gap_reached,
     iterations,
+    no_margin,
     no_progress,
     no_violators,
     reached,
@@ -229,6 +230,8 @@ class Rounds:
         limits = self.job.stop
         own = [] if limits.gap is None else [gap_reached(limits.gap, self.aim)]
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
+        if self.task.problem.task == "nu-svc":
+            own.append(no_margin(self.scan.least_norm))
         wants_gap = limits.gap is not None
         return [*self.plan.rules, *own, time_limit, no_violators(wants_gap), no_progress]
 
