@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +25,6 @@ from randsvm.kernels.expansion import (
     prefers_dense,
     profits_from_cells,
 )
-from randsvm.kernels.gram import gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 from randsvm.svm.offset import Window
@@ -49,8 +48,6 @@ SMALL = 50_000_000
 # Rounding may move u by a share of the tolerance, or of the steepest violation while that is
 # large: so many tolerances at the most.
 OF_TOLERANCE, OF_STEEPEST, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
-# See RunningValues.least_norm.
-NOTHING = 1e-8
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -260,13 +257,6 @@ class RunningValues:
         off = self.task.loss(audit.y, u + self.b) - exact + beta * (u - self.exact) / 2
         chance = float(np.sqrt(np.square(off).sum()))
         return abs(float(off.sum())) - chance > SHOWS * float(exact.sum() + abs(beta @ u))
-
-    @cached_property
-    def least_norm(self) -> float:
-        """|w|^2 below which nothing but rounding separates classes with sum |beta| = size: this
-        share of what it would be were the coefficients on rows one spread apart."""
-        K = gram(self.space, self.audit.X).astype(np.float64)
-        return NOTHING * self.task.size**2 * float(K.diagonal().mean() - K.mean())
 
     def forget(self) -> None:
         """Give back the memory; nothing can be asked any more."""

@@ -21,6 +21,16 @@ from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.two_sums import solve_two_sums
 from randsvm.svm.working_set import Choice, WorkingSet
 
+# See least_norm.
+NOTHING = 1e-8
+
+
+def least_norm(scan: Scan) -> float:
+    """|w|^2 of nu-SVC below which nothing but rounding separates the classes: this share of what
+    it would be were all coefficients on rows that are one spread apart."""
+    K = gram(scan.space, scan.audit.X).astype(np.float64)
+    return NOTHING * scan.task.size**2 * float(K.diagonal().mean() - K.mean())
+
 
 def cold_start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
     """KBH07's S: a random subset of r rows, solved beside nothing else."""
