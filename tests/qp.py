@@ -58,29 +58,31 @@ def minimum(K, h, lower, upper, s, epsilon=0.0):
 
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # what is not finite is left
-def interior_point(K, h, lower, upper, s, rounds=200):
-    """Primal-dual, in units in which the box is 0 .. 1. Returns a strictly feasible x."""
+def interior_point(K, h, lower, upper, s, groups=None, rounds=200):
+    """Primal-dual, in units in which the box is 0 .. 1. Returns a strictly feasible x. groups :
+    (k, m) bool, which has k sums s; all are one if there are none."""
+    groups = np.ones((1, len(h)), bool) if groups is None else groups
     width = upper - lower
     P, q = K * width[:, None] * width, width * (K @ lower - h)
     scale = max(np.abs(P).max(), np.abs(q).max())
     P, q = P / scale, q / scale
-    ones, total = width / width.max(), (s - lower.sum()) / width.max()
-    x = np.full(len(h), total / ones.sum())
-    low, high, b = np.ones(len(h)), np.ones(len(h)), 0.0
+    A, total = groups * width / width.max(), (s - groups @ lower) / width.max()
+    x = (total / A.sum(axis=1)) @ groups
+    low, high, b = np.ones(len(h)), np.ones(len(h)), np.zeros(len(A))
     for _ in range(rounds):
         if not ((x > 0) & (x < 1)).all():
             break
         mu = (low @ x + high @ (1 - x)) / (2 * len(h))
         target = 0.1 * mu
         D = low / x + high / (1 - x)
-        right = -(P @ x + q + b * ones) + target / x - target / (1 - x)
+        right = -(P @ x + q + b @ A) + target / x - target / (1 - x)
         M = P + np.diag(D)
         try:
-            solved = np.linalg.solve(M, np.stack([right, ones], axis=1))
+            solved = np.linalg.solve(M, np.column_stack([right, A.T]))
+            db = np.linalg.solve(A @ solved[:, 1:], A @ solved[:, 0] - (total - A @ x))
         except np.linalg.LinAlgError:
             break
-        db = (ones @ solved[:, 0] - (total - ones @ x)) / (ones @ solved[:, 1])
-        dx = solved[:, 0] - db * solved[:, 1]
+        dx = solved[:, 0] - solved[:, 1:] @ db
         dlow = target / x - low - low / x * dx
         dhigh = target / (1 - x) - high + high / (1 - x) * dx
         step = 1.0
@@ -96,3 +98,40 @@ def interior_point(K, h, lower, upper, s, rounds=200):
         if 2 * len(h) * mu <= 1e-11 * value:
             break
     return lower + width * np.clip(x, 0, 1)
+
+
+def minimum_of_groups(K, h, lower, upper, sums):
+    """The smallest objective with the sums of what is above 0 and of what is below, and how much
+    smaller it may be in truth. Rows with two-sided bounds have a part above and a part below."""
+    K = K.astype(np.float64)
+    if (lower[upper > 0] < 0).any():
+        K, h, lower, upper = doubled(K, h, lower, upper, 0.0)
+    groups = [(upper > 0, sums[0]), (lower < 0, -sums[1])]
+    x = lower.copy()
+    loose = np.zeros(len(h), bool)
+    for group, s in groups:
+        near = 1e-12 * (1 + np.abs(lower[group]).sum() + upper[group].sum())
+        if s >= upper[group].sum() - near:
+            x[group] = upper[group]
+        elif s > lower[group].sum() + near:
+            loose |= group
+    if loose.any():
+        inside = [(group[loose], s) for group, s in groups if (group & loose).any()]
+        moved = h - K @ np.where(loose, 0.0, x)
+        x[loose] = interior_point(
+            K[np.ix_(loose, loose)],
+            moved[loose],
+            lower[loose],
+            upper[loose],
+            np.array([s for _, s in inside]),
+            np.array([group for group, _ in inside]),
+        )
+    slope, point = K @ x - h, np.zeros(len(h))
+    for group, s in groups:
+        left, point[group] = s - lower[group].sum(), lower[group]
+        for i in np.flatnonzero(group)[np.argsort(slope[group])]:
+            step = min(upper[i] - lower[i], max(left, 0.0))
+            point[i] += step
+            left -= step
+    best = float(x @ (K @ x) / 2 - h @ x)
+    return best, -float(slope @ (point - x))

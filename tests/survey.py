@@ -63,7 +63,9 @@ def violations(y, u, beta, box: Box, b: float, tolerance: float) -> Violations:
     for i in range(len(y)):
         lower, upper = box.of(y[i])
         below, above = y[i] - u[i] - box.epsilon, y[i] - u[i] + box.epsilon
-        loss += max(0.0, upper * (below - b), lower * (above - b))
+        loss += max(0.0, upper * (below - b)) + max(0.0, lower * (above - b))
+        if not lower <= beta[i] <= upper:
+            continue
         if beta[i] < upper:
             rise = above if beta[i] < 0 else below
             rises.append((i, rise))

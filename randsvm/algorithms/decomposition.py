@@ -31,7 +31,10 @@ def decompose(
     watch(SV, V)
     while not stop(SV, V):
         W = choice.next(W, SV, V.candidates)
-        step = svmlearn(scan.points(W.rows), scan.problem, scan.space, W.whole)
+        beside = not (W.whole or choice.every_support_vector)
+        step = svmlearn(
+            scan.points(W.rows), scan.problem, scan.space, W.whole, scan.slack, beside=beside
+        )
         SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
         watch(SV, V)
     return SV

@@ -27,6 +27,7 @@ LIBSVM_KERNELS = {
     "precomputed": "precomputed",
 }
 SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
+NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
 # Rounding errors of a sum of 1,024 float32 products, in units of 2^-24.
 SUM_ERRORS = 140
 # Where float32 may be off by more than this share, it says nothing.
@@ -48,7 +49,8 @@ class KernelModel(Model):
     training rows that are support vectors, and each row of Z has a 1 at its own.
     density_marks : of one-class, see decisions.novelty_probabilities; None: not fitted.
     support : (m,) int64, which rows of the training data they are; None: not known, as no file
-    says it.
+    says it. nu: trained as LIBSVM's nu form of the task, which
+    predicts as the other does.
     """
 
     task: str
@@ -58,6 +60,7 @@ class KernelModel(Model):
     b: np.ndarray
     density_marks: np.ndarray | None = None
     support: np.ndarray | None = None
+    nu: bool = False
 
     def described(self) -> dict[str, Any]:
         kernel = self.kernel
@@ -211,7 +214,7 @@ class KernelModel(Model):
         if kernel.name == "precomputed":
             indices, values = np.zeros_like(indices), indices.astype(np.float32)
         return LibsvmModel(
-            svm_type=SVM_TYPES[self.task],
+            svm_type=(NU_TYPES if self.nu else SVM_TYPES)[self.task],
             kernel_type=LIBSVM_KERNELS[kernel.name],
             degree=kernel.degree,
             gamma=kernel.gamma,

@@ -10,7 +10,7 @@ from scipy import sparse
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import libsvm_format
 from randsvm.models.facts import Facts
-from randsvm.models.kernel_model import LIBSVM_KERNELS, KernelModel
+from randsvm.models.kernel_model import LIBSVM_KERNELS, NU_TYPES, KernelModel
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.model import fields_of_any_model
 from randsvm.models.pairwise_model import PairwiseModel
@@ -47,6 +47,7 @@ def _kernel_model(body: LibsvmModel, facts: Facts) -> KernelModel:
         "features": features,
         "beta": body.coefficients,
         "b": -np.array(body.rho),
+        "nu": body.svm_type in NU_TYPES.values(),
         **fields_of_any_model(facts, task, body.label, body.nr_class),
         **_fitted(body, task),
     }

@@ -14,6 +14,7 @@ from randsvm.parameters.svm import (
     EXACT,
     GAMMAS,
     KERNEL_NAMES,
+    NU_TASKS,
     PROBABILITY,
     SCALE,
     TASK,
@@ -153,6 +154,7 @@ class SgdParams:
         require(
             self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
         )
+        require(self.task not in NU_TASKS, f"-s {self.task} is not for sgd")
         check_probability(self.task, self.probability)
         require(
             self.update is None or not self.probability, "--update fits no probabilities: no -b 1"
@@ -186,6 +188,11 @@ class SgdParams:
             self.update is None or BALANCED not in [label for label, _ in self.weights],
             "-w balanced needs the number of rows, which --update does not know",
         )
+
+    @property
+    def kind(self) -> str:
+        """svc, svr or one-class."""
+        return self.task
 
     def resolved(self, n: int) -> SgdParams:
         """What was left open filled in for n rows."""

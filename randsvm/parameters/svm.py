@@ -11,18 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from randsvm.errors import ParameterError
 from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared
-from randsvm.parameters.problem import Problem, positive_semidefinite
+from randsvm.parameters.problem import Problem, kind_of, positive_semidefinite
 
 # LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
 KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid")
-# An empty word is a number of LIBSVM's that is not offered (nu-SVC).
-TASK_NAMES = ("svc", "", "one-class", "svr")
+TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
+NU_TASKS = ("nu-svc", "nu-svr")
+WITHOUT_COST = ("one-class", "nu-svc")
 
 
 TASK = Option(
     ("-s", "--task"),
-    "What is trained: classes (LIBSVM's 0), epsilon-regression (3), novelty detection (2).",
+    "What is trained: classes (LIBSVM's 0; 1 with nu in place of C), epsilon-regression (3; 4 "
+    "with nu in place of -p), novelty detection (2).",
     TASK_NAMES,
 )
 DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", "int", least=0, most=1000)
@@ -98,7 +101,7 @@ def check_map(kernel: str, components: int | None, exact: bool) -> None:
 def uses_field(params: Any, name: str) -> bool:
     """Whether a field has a meaning for this task and kernel; what Params and SgdParams share."""
     needs = {
-        "nu": params.task == "one-class",
+        "nu": params.task in ("one-class", *NU_TASKS),
         "epsilon": params.task == "svr",
         "gamma": params.kernel != "linear",
         "degree": params.kernel == "poly",
@@ -155,7 +158,8 @@ class Params:
         "floats",
         "-n",
         "--nu",
-        help="Share of the rows that -s one-class may leave outside.",
+        help="Share of the rows that may lie outside: of -s one-class, and of the margin or tube "
+        "of nu-svc and nu-svr.",
         above=0,
         most=1,
     )
@@ -188,7 +192,11 @@ class Params:
         require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
         )
-        check_probability(self.task, self.probability)
+        require(
+            self.task not in NU_TASKS or self.components is None,
+            f"--components: random features are not for -s {self.task}",
+        )
+        check_probability(self.kind, self.probability)
 
     def side_weights(self, names: Sequence[str], counts: Sequence[int]) -> tuple[float, float]:
         """Weights of the class y = +1 and the class y = -1 of two; see `class_weights`."""
@@ -209,6 +217,15 @@ class Params:
         named = any(same_label(label, names[index]) for label, _ in own)
         return positive if named else even[0], even[1]
 
+    def check_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
+        """Raise ParameterError where two classes cannot have the nu of -s nu-svc."""
+        most = 2 * min(counts) / sum(counts)
+        if self.task == "nu-svc" and self.nu > most:
+            raise ParameterError(
+                f"-n {self.nu:g} is infeasible for the classes {' and '.join(names)}: with "
+                f"{counts[0]:,} and {counts[1]:,} rows at most {math.floor(most * 1e4) / 1e4:g}"
+            )
+
     def resolved(self, d: int) -> Params:
         """The same with gamma = 1/d (LIBSVM's default) where it was left open, for d features."""
         return replace(self, gamma=1.0 / max(d, 1) if self.gamma is None else self.gamma)
@@ -221,7 +238,7 @@ class Params:
         One-class in LIBSVM's scale: 0 <= alpha <= 1, sum alpha = nu n.
         """
         assert isinstance(self.gamma, float | int), "params.resolved(d) comes first"
-        one_class = self.task == "one-class"
+        total = self.nu * n if self.task == "one-class" else 0.0
         return Problem(
             task=self.task,
             kernel=self.kernel,
@@ -230,20 +247,26 @@ class Params:
             coef0=self.coef0,
             bounds=(self.cost * weights[0], self.cost * weights[1]),
             epsilon=self.epsilon,
-            total=self.nu * n if one_class else 0.0,
+            total=total,
             tolerance=self.tolerance,
             shrinking=self.shrinking,
             kernel_cache=kernel_cache,
+            size=self.cost * self.nu * n if self.task in NU_TASKS else 0.0,
         )
 
     @property
     def cost(self) -> float:
-        """C, or the 1 that stands for it in LIBSVM's scale of one-class."""
-        return 1.0 if self.task == "one-class" else self.C
+        """C, or the 1 that stands for it in LIBSVM's scale of one-class and nu-svc."""
+        return 1.0 if self.task in WITHOUT_COST else self.C
+
+    @property
+    def kind(self) -> str:
+        """svc, svr or one-class."""
+        return kind_of(self.task)
 
     def uses(self, name: str) -> bool:
         """Whether the field `name` has a meaning beside the others."""
-        return uses_field(self, name) and (name != "C" or self.task != "one-class")
+        return uses_field(self, name) and (name != "C" or self.task not in WITHOUT_COST)
 
     @property
     def positive_semidefinite(self) -> bool:

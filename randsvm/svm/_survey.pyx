@@ -70,7 +70,8 @@ def violations(
     """loss, count, risers, fallers: the sum of the rows' losses, how many violate their KKT
     condition, and how many rows are in `rising` (with their `rise`) and in `falling`.
 
-    There stand the violators, and before them the row of steepest rise (fall), violator or not; it
+    A row whose beta is beyond its bounds is of the other group of a nu task: it has nothing but a
+    loss. There stand the violators, and before them the row of steepest rise (fall), violator or not; it
     stands there twice if it is one. Room for m + 1 each.
     """
     cdef Box box
@@ -85,8 +86,10 @@ def violations(
             below, above = z - epsilon, z + epsilon
             if below > b:
                 loss += upper * (below - b)
-            elif above < b:
+            if above < b:
                 loss += lower * (above - b)
+            if beta[i] < lower or beta[i] > upper:
+                continue
             if beta[i] < upper:
                 up = above if beta[i] < 0 else below
                 if up > rise[0]:

@@ -48,6 +48,41 @@ class Candidates:
         return _once(rising), _once(falling)
 
 
+@dataclass(frozen=True)
+class EveryGroup:
+    """The candidates of each group of a task (see Task.groups): what a coefficient of one group
+    rises by, others of the same group have to fall by."""
+
+    groups: tuple[Candidates, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(group.count for group in self.groups)
+
+    @property
+    def steepest(self) -> float:
+        return max(group.steepest for group in self.groups)
+
+    @property
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """As of one group, one row of each in turn."""
+        rising, falling = zip(*(group.sides for group in self.groups), strict=True)
+        return in_turn(*rising), in_turn(*falling)
+
+    @property
+    def violators(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same without the steepest rows."""
+        both = [(group.rising.rows, group.falling.rows) for group in self.groups]
+        rising, falling = zip(*both, strict=True)
+        return in_turn(*rising), in_turn(*falling)
+
+
+def in_turn(*sides: np.ndarray) -> np.ndarray:
+    """One of each in turn as long as they last; each row once."""
+    turns = np.concatenate([np.arange(len(rows)) for rows in sides])
+    return _once(np.concatenate(sides)[np.argsort(turns, kind="stable")])
+
+
 def _once(rows: np.ndarray) -> np.ndarray:
     """Each row once, where it stands first."""
     _, first = np.unique(rows, return_index=True)

@@ -28,7 +28,7 @@ rows in the order of their start, so that it begins with bounded coefficients wh
 sum is exact. An epsilon-SVR is this for two variables a row, beta = a + a*, 0 <= a <= C with
 h - epsilon and -C <= a* <= 0 with h + epsilon.
 
-Two boxes (class weights) are a C-SVC, see _TwoBoxes.
+Two boxes (class weights) are a C-SVC, see _TwoBoxes. Two sums are in two_sums.py.
 """
 
 from __future__ import annotations
@@ -95,17 +95,17 @@ def solve(
     h = np.ascontiguousarray(h, np.float64)
     width = upper - lower
     wide, narrow = float(width.max(initial=0.0)), float(width.min(initial=np.inf))
-    bounded = _only_point(lower, upper, s)
+    bounded = only_point(lower, upper, s)
     if bounded is not None:
         return Solution(bounded, True, 0)
-    task = _Task(K, h, lower, upper, s, lower, tolerance)
+    task = Boxed(K, h, lower, upper, s, lower, tolerance)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
         return _regression(task, epsilon, call)
-    return _one_box(task, call) if wide == narrow else _two_boxes(task, call)
+    return one_box(task, call) if wide == narrow else _two_boxes(task, call)
 
 
-def _only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
+def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
     """The only feasible point, if s is at an end of what can be reached."""
     least, most = float(lower.sum()), float(upper.sum())
     rounding = 1e-13 * (1 + np.abs(lower).sum() + np.abs(upper).sum())
@@ -119,7 +119,7 @@ def _only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | 
 
 
 @dataclass(frozen=True)
-class _Task:
+class Boxed:
     """The subproblem without epsilon. K : (m, m), of which variable i has row i % m; all others
     : (variables,) float64."""
 
@@ -157,7 +157,7 @@ class _Task:
         return np.where(beta >= self.upper - near, self.upper, beta)
 
 
-def _give_back(beta: np.ndarray, task: _Task) -> None:
+def _give_back(beta: np.ndarray, task: Boxed) -> None:
     """Add what is left of s to coefficients that have room, in place."""
     rest = task.s - math.fsum(beta)
     room = np.minimum(beta - task.lower, task.upper - beta)
@@ -173,23 +173,24 @@ def _give_back(beta: np.ndarray, task: _Task) -> None:
         beta[order] += side * np.diff(filled, prepend=0.0)
 
 
-def _set_linear_term(layout: Layout, w: np.ndarray) -> None:
+def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
     """The two pseudo-rows whose values with the variables are w, (variables,), in all: as the
-    float32 that LIBSVM keeps, and what is left of it."""
+    float32 that LIBSVM keeps, and what is left of it. pinned: the same for pseudo-row PIN."""
+    w = np.append(w, pinned)
     if not np.abs(w).max() <= -1e-6 * HOLD:
         raise ValueError("the frozen part of a subproblem is beyond LIBSVM's float32")
     first = w.astype(np.float32).astype(np.float64)
-    layout.set_extra(0, first, [HOLD, HOLD])
-    layout.set_extra(1, w - first, [HOLD, HOLD])
+    for number, values in enumerate((first, w - first)):
+        layout.set_extra(number, values[:-1], [HOLD, HOLD, 0.0, values[-1]])
 
 
-def _one_box(task: _Task, call: Caller) -> Solution:
+def one_box(task: Boxed, call: Caller) -> Solution:
     """See the head of this file."""
     C = float(task.upper[0] - task.lower[0])
     order = np.argsort(-task.height, kind="stable")
     q = task.gradient(task.lower)[order] / C
     layout = task.layout(order)
-    _set_linear_term(layout, q)
+    set_linear_term(layout, q)
     m = len(order)
     rows = np.concatenate([[m, m + 1], np.arange(m)])
     total = (task.s - math.fsum(task.lower)) / C + 2
@@ -200,7 +201,7 @@ def _one_box(task: _Task, call: Caller) -> Solution:
     return Solution(task.finished(beta), found.ended, found.iterations)
 
 
-def _regression(task: _Task, epsilon: float, call: Caller) -> Solution:
+def _regression(task: Boxed, epsilon: float, call: Caller) -> Solution:
     """beta = a + a*, its positive and its negative part, each at the price of epsilon."""
     m, zero = len(task.h), np.zeros(len(task.h))
     parts = replace(
@@ -210,11 +211,11 @@ def _regression(task: _Task, epsilon: float, call: Caller) -> Solution:
         upper=np.concatenate([task.upper, zero]),
         start=np.concatenate([np.maximum(task.start, 0.0), np.minimum(task.start, 0.0)]),
     )
-    found = _one_box(parts, call)
+    found = one_box(parts, call)
     return found._replace(beta=found.beta[:m] + found.beta[m:])
 
 
-def _two_boxes(task: _Task, call: Caller) -> Solution:
+def _two_boxes(task: Boxed, call: Caller) -> Solution:
     """Class weights, see _TwoBoxes; mirrored if the wide boxes are below the narrow ones, so that
     LIBSVM begins with beta = 0, not with all of beta at C."""
     width = task.upper - task.lower
@@ -239,7 +240,7 @@ class _TwoBoxes:
 
         the linear term: two corner rows, label -1 and so negative a diagonal that LIBSVM takes them
             to a = B first of all and leaves them there. Their values with row i, w_i in all as
-            in _one_box, add -y_i B w_i to its gradient.
+            in one_box, add -y_i B w_i to its gradient.
         the sum: one row is there twice, with either label, often enough to come from where it
             would have to be for the sum to its box, both ways. If it does not end inside, it is
             at the bound that it passed in a solution with the bound as well (the objective is
@@ -250,7 +251,7 @@ class _TwoBoxes:
     wide : (m,) bool.
     """
 
-    task: _Task
+    task: Boxed
     wide: np.ndarray
     A: float
     B: float
@@ -281,7 +282,7 @@ class _TwoBoxes:
         down = math.ceil(max(0.0, begin[k] - task.lower[k]) / B)
         index, y = self._variables(k, loose)
         layout = task.layout(index)
-        _set_linear_term(layout, -(task.gradient(begin)[index] + y) / B)
+        set_linear_term(layout, -(task.gradient(begin)[index] + y) / B)
         last = len(index) - 1
         rows = np.concatenate([np.zeros(up), np.arange(1, last), np.full(down, last)])
         rows = np.append(rows, [last + 1, last + 2]).astype(np.int64)

@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 
+from randsvm.svm.tasks import Task
+
 # A coefficient as near to its bound, relatively, is at it; a sum as near to its total is right.
 NEAR = 1e-12
 
@@ -64,6 +66,18 @@ def _exact(
         one = free[int(room.argmax())]
         beta[one] -= math.fsum(beta) - total
     return np.clip(beta, lower, upper)
+
+
+def outermost(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """beta with the sums that the task asks for, more than it has: the rows that lie furthest out
+    by u go to their bounds, one after the other. All (m,) float64, of all rows."""
+    every = np.zeros(len(beta))
+    for group in task.groups:
+        lower, upper = group.box(y)
+        own, sign = np.clip(beta, lower, upper), np.sign(group.total)
+        most = upper if sign > 0 else -lower
+        every += sign * filled(sign * own, most, sign * group.total, sign * (u - y))
+    return every
 
 
 def filled(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:

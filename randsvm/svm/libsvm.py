@@ -24,7 +24,7 @@ from randsvm.parameters.problem import Problem
 from randsvm.parameters.svm import KERNEL_NAMES
 
 # LIBSVM's numbers.
-C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3
+C_SVC, NU_SVC, ONE_CLASS, EPSILON_SVR = 0, 1, 2, 3
 SVM_TYPES = {"svc": C_SVC, "one-class": ONE_CLASS, "svr": EPSILON_SVR}
 PRECOMPUTED = 4
 
@@ -32,8 +32,8 @@ PRECOMPUTED = 4
 NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)
 NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
-# Pseudo-rows behind the rows of a Gram matrix.
-EXTRA = 2
+# Pseudo-rows behind the rows of a Gram matrix: two for a linear term, and two that are pinned.
+EXTRA = 4
 # LIBSVM ends a solve after so many iterations, or so many for each of its variables.
 MOST_ITERATIONS = 10_000_000
 MOST_FOR_EACH = 100
@@ -251,6 +251,33 @@ def c_svc(
 
     def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
         return library.train(parameter, pointers, labels).positive
+
+    return call(work)
+
+
+def nu_svc(
+    layout: Layout,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    total: float,
+    tolerance: float,
+    call: Caller = at_once,
+) -> Outcome:
+    """min 1/2 a' Q a,  Q_ij = y_i y_j K_ij,  0 <= a <= 1,  sum a = total where y is 1 and where it
+    is -1.
+
+    rows, labels y : (variables,), -1 or 1. The first one stays at a = 1: LIBSVM divides all by its
+    rho, which must not be 0. Of each label LIBSVM begins with a = 1 for the first int(total).
+    """
+    library = _load_library()
+    parameter = library.parameter(NU_SVC, len(rows), tolerance)
+    parameter.nu = _nu(2 * total, len(rows))
+    labels = np.ascontiguousarray(labels, np.float64)
+    pointers = layout.starts[rows]
+
+    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
+        found = library.train(parameter, pointers, labels).positive
+        return found._replace(alpha=found.alpha / found.alpha[0])
 
     return call(work)
 

@@ -47,12 +47,14 @@ class Totals:
 
 @dataclass(frozen=True)
 class Sums:
-    """Everything that P and D are made of but the losses, and the bends of P inside of a window."""
+    """Everything that P and D are made of but the losses, and the bends of P inside of a window.
+    task: or a group of it, as of all questions."""
 
+    task: Task
     window: Window
 
     def __call__(self, values: ShardValues) -> Totals:
-        return totals(values.task, values.y, values.u, values.beta, self.window)
+        return totals(self.task, values.y, values.u, values.beta, self.window)
 
 
 def totals(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray, window: Window) -> Totals:
@@ -84,6 +86,7 @@ class Found:
 class Findings:
     """The losses with the offset b, and the violators that the collector keeps."""
 
+    task: Task
     b: float
     tolerance: float
     collector: Collector
@@ -94,7 +97,7 @@ class Findings:
         rising: np.ndarray = np.empty(len(y) + 1, np.int32)
         falling: np.ndarray = np.empty(len(y) + 1, np.int32)
         loss, _, risers, fallers = _survey.violations(
-            y, u, beta, *box(values.task), self.b, self.tolerance, rising, rise, falling, fall
+            y, u, beta, *box(self.task), self.b, self.tolerance, rising, rise, falling, fall
         )
         rows = _numbers(rising[:risers], shard)
         up = Seen(shard.start, shard.stop, rows, rise[:risers], self.b)
@@ -112,11 +115,13 @@ def _numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
 class SteepestRows:
     """The rows that may rise, or fall, with the steepest slopes, violators or not."""
 
+    task: Task
     rise: bool
     keep: int
 
     def __call__(self, values: ShardValues) -> Smallest:
-        up, down = values.task.slopes(values.y, values.u, values.beta)
+        beta = np.clip(values.beta, *self.task.box(values.y))
+        up, down = self.task.slopes(values.y, values.u, beta)
         keys = -up if self.rise else down
         rows = np.flatnonzero(np.isfinite(keys))
         return Smallest.of(self.keep, rows + values.shard.start, keys[rows])

@@ -27,6 +27,7 @@ from randsvm.kernels.expansion import (
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
+from randsvm.svm.offset import Window
 from randsvm.svm.questions import Values
 from randsvm.svm.shard_values import Far, Pass, Put, Room, ShardValues
 from randsvm.svm.tasks import task_of
@@ -80,7 +81,7 @@ class RunningValues:
     values: u and beta of each shard, where it lives; coefficients: beta of the support vectors,
     here. space: how rows are laid out for kernel values, and their precision. audit: random rows,
     exact: u of them, (m,) float64, from float64 kernel values, off: what the running ones are off
-    by. b: the offset of the last look.
+    by. b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
     layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
     changes the time and no result. precise: float64 from the start.
     """
@@ -100,9 +101,11 @@ class RunningValues:
         self.audit = D.points(audit)
         self.space = self._space(precise)
         self.exact, self.off = np.zeros(len(audit)), np.zeros(len(audit))
-        self.values = D.states(partial(ShardValues, D, self.task, Room(layout_bytes)))
+        self.values = D.states(partial(ShardValues, D, Room(layout_bytes)))
         self.coefficients = Coefficients()
-        self.b, self.width = 0.0, np.inf
+        self.b, self.slack = 0.0, 0.0
+        # Where the next look expects the offset of each group of the task.
+        self.windows = [Window.around(0.0, np.inf) for _ in self.task.groups]
         # By how much the steepest rise exceeded the steepest fall when D was last looked at: of
         # u = 0, the spread of the targets.
         self.steepest = float(np.ptp(self.audit.y))

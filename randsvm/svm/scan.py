@@ -16,12 +16,13 @@ import numpy as np
 
 from randsvm.arrays import in_order
 from randsvm.data.sampling import Draw, Draws
-from randsvm.svm.collectors import Candidates, Collector, Steepest
+from randsvm.svm.collectors import Candidates, Collector, EveryGroup, Steepest
 from randsvm.svm.offset import Window
-from randsvm.svm.questions import Findings, SteepestRows, Sums, Values, totals
+from randsvm.svm.questions import Findings, SteepestRows, Sums, Totals, Values, totals
 from randsvm.svm.running import RunningValues
 from randsvm.svm.shard_values import Far
 from randsvm.svm.solution import SV, Certificate, Step
+from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import Choice, WorkingSet
 
 # A closing evaluation leaves alone what is this many tolerances beyond the margin.
@@ -46,7 +47,7 @@ class Violators:
     may have added to D.
     """
 
-    candidates: Candidates
+    candidates: EveryGroup
     certificate: Certificate
     changed: int = 0
     seconds: float = 0.0
@@ -107,25 +108,35 @@ class Scan(RunningValues):
     def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
         """The solution as it is, and V."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
-        window = self._first_window() if math.isinf(self.width) else self._window()
-        sums = self.ask(Sums(window))
-        b = sums.bends.minimum(self.task.total, window)
-        while b is None:
+        primal, before, levels, candidates = 0.0, self.task.levels(self.b), [], []
+        for k, group in enumerate(self.task.groups):
+            sums, level = self._level(group, self.windows[k])
+            self.windows[k] = Window.around(level, 4 * abs(level - before[k]) + tolerance)
+            found = self.ask(Findings(group, level, tolerance, collector))
+            primal += in_order(found.loss) + group.total * level
+            candidates.append(self._filled(group, found.candidates, collector.keep))
+            levels.append(level)
+        norm, linear = in_order(sums.norm), in_order(sums.linear)
+        self.task, self.b = self.task.at(levels)
+        beta = self.coefficients.beta
+        self.slack = self.task.missing(beta)
+        V = EveryGroup(tuple(candidates))
+        self.steepest = V.steepest
+        certified = self.problem.positive_semidefinite
+        certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified)
+        SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube)
+        return SV_, Violators(V, certificate, lift=self.lift())
+
+    def _level(self, group: Task, window: Window) -> tuple[Totals, float]:
+        """Sums of all rows, and the offset of least P of a group."""
+        if math.isinf(window.left):
+            window = self._first_window(group)
+        while True:
+            sums = self.ask(Sums(group, window))
+            level = sums.bends.minimum(group.total, window)
+            if level is not None:
+                return sums, level
             window = window.wider()
-            sums = self.ask(Sums(window))
-            b = sums.bends.minimum(self.task.total, window)
-        self.b, self.width = b, 4 * abs(b - self.b) + tolerance
-        found = self.ask(Findings(b, tolerance, collector))
-        norm, linear, loss = map(in_order, (sums.norm, sums.linear, found.loss))
-        certificate = Certificate(
-            norm / 2 + loss + self.task.total * b,
-            linear - norm / 2,
-            self.problem.positive_semidefinite,
-        )
-        SV_ = SV(self.coefficients.rows, self.coefficients.beta, b, self.problem)
-        self.steepest = found.candidates.steepest
-        candidates = self._filled(found.candidates, collector.keep)
-        return SV_, Violators(candidates, certificate, lift=self.lift())
 
     def evaluate(self, solution: SV) -> tuple[SV, Violators]:
         """The solution with the b of least P, V and its certificate from scratch: no rounding of
@@ -142,7 +153,8 @@ class Scan(RunningValues):
             solution.beta, self.coefficients.beta
         )
         near = same and solution.unbounded.any()
-        far = Far(solution.b, FAR * self.problem.tolerance) if near else None
+        self.task = replace(self.task, tube=solution.tube)
+        far = Far(self.task, solution.b, FAR * self.problem.tolerance) if near else None
         known = same and self.brought * FEW_BROUGHT <= len(solution)
         self.b = solution.b
         self.start_from(points, solution.beta, far, known=known)
@@ -155,28 +167,23 @@ class Scan(RunningValues):
         """The same with the rows of its support vectors."""
         return replace(SV, points=self.rows(SV.rows)) if SV.points is None else SV
 
-    def _window(self) -> Window:
-        return Window.around(self.b, self.width)
-
-    def _first_window(self) -> Window:
+    def _first_window(self, group: Task) -> Window:
         """Around the offset of least P over the audit rows: bends of all rows take memory."""
         audit = self.audit
         m, whole = len(audit), Window(-np.inf, np.inf)
         u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)
-        some = totals(self.task, audit.y, u, beta, whole).bends
-        b = some.minimum(self.task.total * m / self.D.n, whole)
-        self.b, at = b or 0.0, some.at[0]
-        self.width = float(np.ptp(at)) / 16 if len(at) else 1.0
-        return self._window()
+        some = totals(group, audit.y, u, beta, whole).bends
+        b, at = some.minimum(group.total * m / self.D.n, whole), some.at[0]
+        return Window.around(b or 0.0, float(np.ptp(at)) / 16 if len(at) else 1.0)
 
-    def _filled(self, found: Candidates, keep: int) -> Candidates:
+    def _filled(self, group: Task, found: Candidates, keep: int) -> Candidates:
         """Where nearly all violators are on one side, the steepest rows of the other besides: what
         one side rises the other has to fall."""
         rising, falling = len(found.rising.rows), len(found.falling.rows)
         most, least = max(rising, falling), min(rising, falling)
         if least >= FEW * most:
             return found
-        more = self.ask(SteepestRows(rising < falling, min(keep, most)))
+        more = self.ask(SteepestRows(group, rising < falling, min(keep, most)))
         if rising < falling:
             return replace(found, rising=more)
         return replace(found, falling=more)

@@ -48,8 +48,8 @@ class ShardValues:
     """u and beta of every row of a shard, (m,) float64 each. room: for rows that stay laid out from
     one pass to the next; which do changes the time and no result."""
 
-    def __init__(self, D: Dataset, task: Task, room: Room, shard: Shard) -> None:
-        self.D, self.task, self.room, self.shard = D, task, room, shard
+    def __init__(self, D: Dataset, room: Room, shard: Shard) -> None:
+        self.D, self.room, self.shard = D, room, shard
         self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
         self._layout: Layout | None = None
         self._order: np.ndarray | None = None
@@ -61,11 +61,11 @@ class ShardValues:
     def y(self) -> np.ndarray:
         return self.D.labels_of(self.shard)
 
-    def near(self, b: float, far: float) -> np.ndarray:
+    def near(self, far: Far) -> np.ndarray:
         """Rows that are support vectors or not `far` beyond the margin: (m,) bool."""
         y, u = self.y, self.u
-        rise, fall = self.task.slopes(y, u, np.zeros(len(y)))
-        return (np.maximum(rise - b, b - fall) >= -far) | (self.beta != 0)
+        rise, fall = far.task.slopes(y, u, np.zeros(len(y)))
+        return (np.maximum(rise - far.b, far.b - fall) >= -far.distance) | (self.beta != 0)
 
     def add(self, expansion: Expansion, *, keep: bool) -> None:
         """u += the expansion. keep: over rows that stay laid out if there is room."""
@@ -128,8 +128,9 @@ class Put:
 
 @dataclass(frozen=True)
 class Far:
-    """Rows that are so far beyond the margin, with the offset b."""
+    """Rows that are so far beyond the margin of a task, with the offset b."""
 
+    task: Task
     b: float
     distance: float
 
@@ -163,7 +164,7 @@ class Pass:
                 u.fill(0.0)
             values.add(self.expansion, keep=self.keep)
         else:
-            near = values.near(self.far.b, self.far.distance)
+            near = values.near(self.far)
             X = values.D.chunk_matrix(values.shard)
             u[near] = self.expansion.values(X[near])
         if not np.isfinite(u).all():

@@ -5,12 +5,14 @@ Knows nothing of solvers, scans or files.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
 from randsvm.data.points import Points
+from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 
@@ -20,7 +22,8 @@ class SV:
     """f(x) = sum_i beta_i K(x_i, x) + b.
 
     rows : (m,) int64, ascending row numbers of the support vectors in D. beta : (m,) float64,
-    nonzero. points: the rows themselves, where somebody needs them; see Scan.completed.
+    nonzero. points: the rows themselves, where somebody needs them; see Scan.completed. tube: see
+    svm/tasks.py.
     """
 
     rows: np.ndarray
@@ -28,6 +31,7 @@ class SV:
     b: float
     problem: Problem
     points: Points | None = None
+    tube: float = 0.0
 
     def __len__(self) -> int:
         return len(self.beta)
@@ -35,6 +39,18 @@ class SV:
     @property
     def kernel(self) -> Kernel:
         return Kernel.of(self.problem)
+
+    @property
+    def scale(self) -> float:
+        """By which f is multiplied in a model: 1 / rho for nu-SVC, as LIBSVM does, so that the
+        margin is at 1. Raises ParameterError where there is none."""
+        if self.problem.task != "nu-svc" or not len(self):
+            return 1.0
+        if not -self.tube > 0 or not math.isfinite(1 / self.tube):
+            raise ParameterError(
+                f"-s nu-svc finds no margin (rho = {-self.tube:g}): the classes overlap, raise -n"
+            )
+        return -1 / self.tube
 
     @property
     def unbounded(self) -> np.ndarray:

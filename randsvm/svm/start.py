@@ -10,20 +10,33 @@ from dataclasses import replace
 import numpy as np
 
 from randsvm.data.dataset import random_subset
+from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.kernels.gram import gram
 from randsvm.svm.encodings import solve
+from randsvm.svm.feasible import outermost
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.two_sums import solve_two_sums
 from randsvm.svm.working_set import Choice, WorkingSet
+
+# See least_norm.
+NOTHING = 1e-8
+
+
+def least_norm(scan: Scan) -> float:
+    """|w|^2 of nu-SVC below which nothing but rounding separates the classes: this share of what
+    it would be were all coefficients on rows that are one spread apart."""
+    K = gram(scan.space, scan.audit.X).astype(np.float64)
+    return NOTHING * scan.task.size**2 * float(K.diagonal().mean() - K.mean())
 
 
 def cold_start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
     """KBH07's S: a random subset of r rows, solved beside nothing else."""
     S = WorkingSet.of(random_subset(scan.D, choice.r, rng).rows, scan.D.n)
-    if scan.task.total:
-        return _one_class_start(scan, S), S
+    if scan.task.total or scan.task.size:
+        return _start_with_sums(scan, S), S
     step = svmlearn(scan.points(S.rows), scan.problem, scan.space, S.whole)
     return step, S
 
@@ -34,19 +47,26 @@ def resumed(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
     return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows, scan.D.n)
 
 
-def _one_class_start(scan: Scan, S: WorkingSet) -> Step:
-    """sum beta = nu n: the rows that lie furthest out by the solution of the subset S alone have
-    beta = 1, and the next one what remains."""
-    points, total = scan.points(S.rows), scan.task.total
-    lower, upper = scan.task.box(points.y)
-    share = total * len(points) / scan.D.n
-    alone = solve(gram(scan.space, points.X), points.y, lower, upper, share)
-    at = np.flatnonzero(alone.beta)
-    scan.advance(points.X[at], alone.beta[at], fresh=True)
-    u = scan.u
-    count = min(int(total) + 1, len(u))
-    rows = np.sort(np.argpartition(u, count - 1)[:count])
-    beta = np.ones(count)
-    beta[np.argmax(u[rows])] = total - (count - 1)
+def _start_with_sums(scan: Scan, S: WorkingSet) -> Step:
+    """Coefficients with the sums that the task asks for: the rows that lie furthest out by the
+    solution of the subset S alone are at their bounds."""
+    points, task = scan.points(S.rows), scan.task
+    alone = _alone(scan, points)
+    at = np.flatnonzero(alone)
+    scan.advance(points.X[at], alone[at], fresh=True)
+    y, u = scan.D.labels(), scan.u
+    beta = outermost(task, y, u, np.zeros(len(u)))
+    rows = np.flatnonzero(beta)
     chosen = scan.points(rows)
-    return Step(replace(chosen, beta=np.zeros(count)), beta)
+    return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows])
+
+
+def _alone(scan: Scan, points: Points) -> np.ndarray:
+    """The coefficients of some rows beside nothing else, with their share of the sums."""
+    task, y, m = scan.task, points.y, len(points)
+    lower, upper = task.box(y)
+    K, h = gram(scan.space, points.X), y - task.epsilon * np.sign(y) * task.one_sided
+    if not task.size:
+        return solve(K, h, lower, upper, task.total * m / scan.D.n).beta
+    share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))
+    return solve_two_sums(K, h, lower, upper, (share, share), np.zeros(m)).beta

@@ -17,9 +17,10 @@ from randsvm.kernels.gram import gram
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
-from randsvm.svm.encodings import product, solve
+from randsvm.svm.encodings import Solution, product, solve
 from randsvm.svm.solution import Step
 from randsvm.svm.tasks import Task, task_of
+from randsvm.svm.two_sums import solve_two_sums
 
 # Up to so many rows LIBSVM is given kernel values ready made: 8 bytes each for LIBSVM and 4 for us.
 GRAM_MOST = 4096
@@ -41,33 +42,42 @@ NOT_SOLVED = (
 )
 
 
-def svmlearn(points: Points, problem: Problem, space: Space, whole: bool) -> Step:
+def svmlearn(
+    points: Points,
+    problem: Problem,
+    space: Space,
+    whole: bool,
+    slack: float = 0.0,
+    *,
+    beside: bool = False,
+) -> Step:
     """Solve the SVM over `points`, which carry u and beta; all other coefficients stay.
-    whole: whether these are all rows of D, so that there is no next round.
+    whole: whether these are all rows of D, so that there is no next round. slack: see
+    RunningValues. beside: whether other coefficients may differ from 0.
 
-    More than GRAM_MOST rows are solved from 0 on, and all other coefficients must be 0.
+    Where none does, more than GRAM_MOST rows are solved from 0 on, by LIBSVM's own kernel; not so
+    for the nu tasks.
     """
     began = time.perf_counter()
     libsvm.check_values(points, problem)
-    if len(points) > GRAM_MOST:
+    if len(points) > GRAM_MOST and not (beside or problem.size):
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     else:
-        beta, ended = _improved(points, problem, space, TIGHT if whole else LOOSE)
+        beta, ended = _improved(points, problem, space, TIGHT if whole else LOOSE, slack)
     if not ended:
         tell_once("iterations of LIBSVM", Notice(NOT_SOLVED))
     return Step(points, beta, time.perf_counter() - began, ended)
 
 
 def _improved(
-    points: Points, problem: Problem, space: Space, share: float
+    points: Points, problem: Problem, space: Space, share: float, slack: float
 ) -> tuple[np.ndarray, bool]:
     """The coefficients that are best beside all others, and whether LIBSVM came to an end. share:
     of the violation, at which the solve ends."""
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
-    lower, upper = task.box(y)
-    rise, fall = task.slopes(y, u, beta)
-    violation = float(rise.max(initial=-np.inf) - fall.min(initial=np.inf))
+    # What is missing from the sum of |beta| may go to any row.
+    violation = float(np.ptp(y - u)) if slack else task.violation(y, u, beta)
     if violation <= 0:
         return beta, True
     K = gram(space, points.X)
@@ -80,10 +90,7 @@ def _improved(
     tolerance = max(share * violation, floor)
     before = _dual(task, h, beta, products)
     for _ in range(TRIES):
-        found = solve(
-            K, h, lower, upper, float(beta.sum()), beta, tolerance, task.epsilon,
-            call=libsvm.in_daemon_thread,
-        )  # fmt: skip
+        found = _solved(task, task.box(y), K, h, beta, slack, tolerance)
         after = _dual(task, h, found.beta, product(K, found.beta))
         if after >= before - SLACK * (abs(before) + abs(after)):
             return found.beta, found.ended
@@ -91,6 +98,27 @@ def _improved(
             break
         tolerance /= 10
     return beta, found.ended
+
+
+def _solved(
+    task: Task,
+    box: tuple[np.ndarray, np.ndarray],
+    K: np.ndarray,
+    h: np.ndarray,
+    beta: np.ndarray,
+    slack: float,
+    tolerance: float,
+) -> Solution:
+    lower, upper = box
+    call = libsvm.in_daemon_thread
+    if not task.size:
+        s = float(beta.sum())
+        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call)
+    most = float(upper.sum()), float(-lower.sum())
+    own = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
+    more = min(slack / 2, most[0] - own[0], most[1] - own[1])
+    sums = own[0] + more, own[1] + more
+    return solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
 
 
 def _dual(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
@@ -102,7 +130,7 @@ def memory_of(rows: int, nonzeros: float, problem: Problem) -> int:
     """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most."""
     if rows <= GRAM_MOST:
         # Kernel values for us, for LIBSVM, and in its cache.
-        variables = 2 * rows if problem.task == "svr" else rows
+        variables = 2 * rows if problem.task in ("svr", "nu-svr") else rows
         return 4 * rows**2 + 12 * variables**2
     columns = rows if problem.task == "svr" else 2 * rows
     cache = min(problem.kernel_cache * MEGABYTE, 4 * rows * columns)

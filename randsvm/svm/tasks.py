@@ -1,13 +1,24 @@
 """Tasks as one form: what a row may lose, and how far its coefficient may go.
 
-    P = 1/2 |w|^2 + sum_i loss_i(y_i - f_i) + total b,    f = u + b
+    P = 1/2 |w|^2 + sum_i loss_i(y_i - f_i) + total b + size tube,    f = u + b
     D = sum y beta - epsilon sum |beta| - 1/2 |w|^2,      lower <= beta <= upper, sum beta = total
-    loss_i(z) = max(0, upper_i (z - epsilon), lower_i (z + epsilon))
+    loss_i(z) = max(0, upper_i (z - epsilon - tube), lower_i (z + epsilon + tube))
 
-    task         y         lower, upper                           epsilon    total
-    C-SVC        -1, +1    0, C+ where y = 1; -C-, 0 elsewhere    0          0
-    epsilon-SVR  targets   -C, C                                  epsilon    0
-    one-class    0         0, 1 (LIBSVM's scale), b = -rho        0          nu n
+    task         y         lower, upper                           epsilon    total   size
+    C-SVC        -1, +1    0, C+ where y = 1; -C-, 0 elsewhere    0          0       0
+    epsilon-SVR  targets   -C, C                                  epsilon    0       0
+    one-class    0         0, 1 (LIBSVM's scale), b = -rho        0          nu n    0
+    nu-SVC       -1, +1    as C-SVC with C = 1                    1          0       nu n
+    nu-SVR       targets   -C, C                                  0          0       C nu n
+
+The nu tasks (Schoelkopf et al. 2000) have a second sum, sum |beta| = size (of nu-SVR at the most),
+and its multiplier, the tube, is found as b is: half the width of a regression's tube, and -rho of
+nu-SVC, whose loss is max(0, rho - y f). With P's term size tube this is nu-SVC in LIBSVM's scale,
+P = 1/2 |w|^2 - nu n rho + sum max(0, rho - y f), D = -1/2 |w|^2; the model is divided by rho.
+
+The two sums of a nu task are one sum each for the coefficients above 0 and for those below: two
+groups, which have nothing to do with each other but for |w|^2. Each is a task of its own, with the
+offset b + tube above 0 and b - tube below.
 
 A row of the table is all that tells the tasks apart. Plain functions of some rows; knows nothing of
 scans or solvers.
@@ -15,7 +26,7 @@ scans or solvers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,13 +37,39 @@ from randsvm.parameters.problem import Problem
 class Task:
     """One row of the table. y, u, f, beta : (m,) float64 of some rows.
 
-    bounds: of |beta| where y > 0 and elsewhere. one_sided: beta has the sign of y (C-SVC).
+    bounds: of |beta| where y > 0 and elsewhere. one_sided: beta has the sign of y (classes).
+    tube: as last found, 0 where size is 0.
     """
 
     bounds: tuple[float, float]
     epsilon: float = 0.0
     total: float = 0.0
     one_sided: bool = False
+    size: float = 0.0
+    tube: float = 0.0
+
+    @property
+    def groups(self) -> list[Task]:
+        """Tasks with one sum each, whose rows beyond their bounds belong to the other one."""
+        if not self.size:
+            return [self]
+        (positive, negative), half = self.bounds, self.size / 2
+        one = replace(self, size=0.0, tube=0.0)
+        return [
+            replace(one, bounds=(positive, 0.0), total=half),
+            replace(one, bounds=(0.0, negative), total=-half),
+        ]
+
+    def levels(self, b: float) -> list[float]:
+        """The groups' offsets."""
+        return [b + self.tube, b - self.tube] if self.size else [b]
+
+    def at(self, levels: list[float]) -> tuple[Task, float]:
+        """The task with its tube, and b: of the groups' offsets."""
+        if not self.size:
+            return self, levels[0]
+        above, below = levels
+        return replace(self, tube=(above - below) / 2), (above + below) / 2
 
     def box(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """lower and upper of each row, (m,) float64."""
@@ -45,13 +82,14 @@ class Task:
         """loss(y - f) of each row."""
         lower, upper = self.box(y)
         z = y - f
-        lost = np.maximum(upper * (z - self.epsilon), lower * (z + self.epsilon))
+        width = self.epsilon + self.tube
+        lost = np.maximum(upper * (z - width), lower * (z + width))
         return np.maximum(lost, 0.0)
 
     def bends(self, y: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The b below which a row loses by its upper bound, and above which by its lower one."""
-        z = y - u
-        return z - self.epsilon, z + self.epsilon
+        z, width = y - u, self.epsilon + self.tube
+        return z - width, z + width
 
     def slopes(
         self, y: np.ndarray, u: np.ndarray, beta: np.ndarray
@@ -68,6 +106,22 @@ class Task:
         fall[beta <= lower] = np.inf
         return rise, fall
 
+    def missing(self, beta: np.ndarray) -> float:
+        """What sum |beta| is short of size, beyond rounding. Classes reach it always."""
+        if not self.size or self.one_sided:
+            return 0.0
+        short = self.size - float(np.abs(beta).sum())
+        return short if short > 1e-12 * self.size else 0.0
+
+    def violation(self, y: np.ndarray, u: np.ndarray, beta: np.ndarray) -> float:
+        """By how much the steepest rise exceeds the steepest fall of a group, LIBSVM's measure of
+        optimality; -inf where nothing may move."""
+        worst = -np.inf
+        for group in self.groups:
+            rise, fall = group.slopes(y, u, np.clip(beta, *group.box(y)))
+            worst = max(worst, rise.max(initial=-np.inf) - fall.min(initial=np.inf))
+        return float(worst)
+
     def linear(self, y: np.ndarray, beta: np.ndarray) -> float:
         """sum y beta - epsilon sum |beta|."""
         value = float(y @ beta)
@@ -78,6 +132,10 @@ def task_of(problem: Problem) -> Task:
     """The row of the table that `problem` names."""
     if problem.task == "svr":
         return Task(problem.bounds, epsilon=problem.epsilon)
+    if problem.task == "nu-svr":
+        return Task(problem.bounds, size=problem.size)
+    if problem.task == "nu-svc":
+        return Task(problem.bounds, epsilon=1.0, one_sided=True, size=problem.size)
     if problem.task == "one-class":
         return Task((problem.bounds[0], 0.0), total=problem.total)
     return Task(problem.bounds, one_sided=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from randsvm.data.sampling import Draw
-from randsvm.svm.collectors import Candidates, Collector, Steepest
+from randsvm.svm.collectors import Collector, EveryGroup, Steepest, in_turn
 from randsvm.svm.solution import SV
 
 # Fewer rows than this are chosen anew each time.
@@ -68,7 +68,7 @@ class Choice:
     def collector(self, W: WorkingSet, draw: Draw) -> Collector:
         return Steepest(self.r, draw) if W.paired else self.order(self.r, draw)
 
-    def next(self, W: WorkingSet, SV: SV, found: Candidates) -> WorkingSet:
+    def next(self, W: WorkingSet, SV: SV, found: EveryGroup) -> WorkingSet:
         """The working set after W."""
         if W.whole:
             return W
@@ -77,24 +77,15 @@ class Choice:
         enter = self.r - self.r // KEPT if W.paired else self.enter
         last = np.concatenate([W.new, W.rows[~np.isin(W.rows, W.new)]])
         stay = last[: self.r - enter] if self.r >= LEAST_KEPT else last[:0]
-        wanted = _in_turn(*found.sides)
+        wanted = in_turn(*found.sides)
         new = wanted[~np.isin(wanted, stay)][: self.r - len(stay)]
         if self.full:
             stay = last[~np.isin(last, new)][: self.r - len(new)]
         paired = W.paired or (self.then_pairs and found.count <= PLENTY * len(SV))
         return WorkingSet(np.union1d(stay, new), new, paired)
 
-    def _beside(self, SV: SV, found: Candidates) -> WorkingSet:
+    def _beside(self, SV: SV, found: EveryGroup) -> WorkingSet:
         """Every support vector, and violators in the room that is left."""
-        wanted = _in_turn(found.rising.rows, found.falling.rows)
+        wanted = in_turn(*found.violators)
         new = wanted[~np.isin(wanted, SV.rows)][: max(self.r - len(SV), 0)]
         return WorkingSet(np.union1d(SV.rows, new), new)
-
-
-def _in_turn(rising: np.ndarray, falling: np.ndarray) -> np.ndarray:
-    """One of either in turn as long as both last, then the others; each row once."""
-    m = min(len(rising), len(falling))
-    pairs = np.column_stack([rising[:m], falling[:m]]).ravel()
-    every = np.concatenate([pairs, rising[m:], falling[m:]])
-    _, first = np.unique(every, return_index=True)
-    return every[np.sort(first)]

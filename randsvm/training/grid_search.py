@@ -49,7 +49,7 @@ def searched(
     from when on it makes do with what is done; None: nothing was.
     """
     began, search = time.perf_counter(), job.search
-    count = RegressionErrors if params.task == "svr" else Accuracy
+    count = RegressionErrors if params.kind == "svr" else Accuracy
     trials = Trials(Asked(D, fit, job, configuration, count, until))
     candidates = _of(search.candidates(params))
     rows = min(search.subset or D.n, D.n)

@@ -19,6 +19,7 @@ from randsvm.files import display_name
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
 from randsvm.parameters.option import command_line
+from randsvm.parameters.problem import kind_of
 from randsvm.parameters.svm import Params
 
 # Which fields of Params a kernel has.
@@ -45,12 +46,16 @@ class OldModel:
             raise ModelError(f"{path}: expected a kernel model to start from, found a linear one")
         return OldModel(path, model)
 
+    @property
+    def task(self) -> str:
+        return "nu-" * self.model.nu + self.model.task
+
     # --- parameters ------------------------------------------------------------------------
 
     def params(self, params: Params, left_open: frozenset[str]) -> tuple[Params, list[str]]:
         """The same with what was left open as in the model, and a notice that says so. Raises
         ModelError when the model is of another task."""
-        if "task" not in left_open and params.task != self.model.task:
+        if "task" not in left_open and kind_of(params.task) != self.model.task:
             raise ModelError(
                 f"{self.path}: expected a model of -s {params.task} to start from, found one of "
                 f"-s {self.model.task}"
@@ -67,7 +72,10 @@ class OldModel:
         """What the model says of its parameters."""
         kernel, facts = self.model.kernel, self.model.facts
         words = facts.get("configuration", "").split()
-        values: dict[str, Any] = {"task": self.model.task, "kernel": kernel.name}
+        values: dict[str, Any] = {
+            "task": self.task,
+            "kernel": kernel.name,
+        }
         values |= {name: getattr(kernel, name) for name in KERNEL_FIELDS[kernel.name]}
         values |= {} if self.cost is None else {"C": self.cost}
         for name, letter in (("epsilon", "-p"), ("nu", "-n")):

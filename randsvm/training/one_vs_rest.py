@@ -40,8 +40,8 @@ class OneVsRest:
         rows, first = np.unique(every.rows, return_index=True)
         beta = np.zeros((len(rows), len(solutions)))
         for column, one in enumerate(solutions):
-            beta[np.searchsorted(rows, one.rows), column] = one.beta
-        b = np.array([one.b for one in solutions])
+            beta[np.searchsorted(rows, one.rows), column] = one.beta * one.scale
+        b = np.array([one.b * one.scale for one in solutions])
         return OneVsRest(every[first], beta, b, solutions[0].problem)
 
     def decision(self, X: Matrix) -> np.ndarray:
@@ -58,7 +58,8 @@ class OneVsRest:
         X = self.points.X
         used, columns = np.unique(X.indices, return_inverse=True)
         return KernelModel(
-            task=self.problem.task,
+            task=self.problem.kind,
+            nu=self.problem.size > 0,
             kernel=Kernel.of(self.problem),
             Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(X.shape[0], len(used))),
             features=features[used],

@@ -45,8 +45,9 @@ Planner = Callable[[Dataset, Problem, Job], Plan]
 
 
 def plan_randsvm(algorithm: RandsvmParams, D: Dataset, problem: Problem, job: Job) -> Plan:
-    """Algorithm 1 until |SV| >= k; with --gap, and for one-class, without that bound."""
-    if job.stop.wanted_gap is None and problem.task != "one-class":
+    """Algorithm 1 until |SV| >= k; with --gap, and where coefficients have a sum that does not
+    leave them at 0 outside of the working set, without that bound."""
+    if job.stop.wanted_gap is None and not (problem.total or problem.size):
         own = algorithm.resolved(D.n)
         assert own.support_bound and own.sample_size
         choice, rules = kbh07(own.sample_size), [support_bound(own.support_bound)]

@@ -15,7 +15,7 @@ from randsvm.data.sampling import Draws
 from randsvm.events import Iteration
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import SV, Certificate
-from randsvm.svm.start import resumed
+from randsvm.svm.start import least_norm, resumed
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.plans import Plan
@@ -31,6 +31,7 @@ from randsvm.training.stopping import (
     first_answer,
     gap_reached,
     iterations,
+    no_margin,
     no_progress,
     no_violators,
     reached,
@@ -127,6 +128,8 @@ class Rounds:
         layout_bytes = self.job.resources.layout_bytes // self.share
         precise = (self.job.stop.wanted_gap or 1.0) < PRECISE_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, precise)
+        nu_svc = self.task.problem.task == "nu-svc"
+        self.least_norm = least_norm(self.scan) if nu_svc else None
 
     def solved(self, latest: float) -> Solved:
         """The answer, evaluated if there is time for it; latest: when it gives up without any."""
@@ -230,6 +233,8 @@ class Rounds:
         gap = limits.wanted_gap
         own = [] if gap is None else [gap_reached(gap, self.aim)]
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
+        if self.least_norm is not None:
+            own.append(no_margin(self.least_norm))
         return [*self.plan.rules, *own, time_limit, no_violators(gap is not None), no_progress]
 
     @property

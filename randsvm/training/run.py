@@ -53,12 +53,12 @@ def train(
     begin, params, job = prepare(params, job)
     check_gap(job, params)
     options = ParseOptions(
-        labels="number" if params.task == "svr" else "class",
+        labels="number" if params.kind == "svr" else "class",
         any_label=params.task == "one-class",
         zero_based=job.run.zero_based,
     )
     with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
-        training = begin(Subject.of(whole, str(data), params.task), job)
+        training = begin(Subject.of(whole, str(data), params.kind), job)
         training.subject.check_classes(str(data), training.most_classes)
         # Before what is resolved, which may follow from the features as they are learnt.
         training = replace(training, subject=training.subject.scaled(job.run.scale))

@@ -14,6 +14,7 @@ from scipy import sparse
 from randsvm.data.classes import against_the_rest, one_class
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
+from randsvm.errors import ParameterError
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.svm import Params
 from randsvm.svm.solution import SV, Certificate
@@ -55,7 +56,7 @@ def subtasks(D: Dataset, params: Params, kernel_cache: float) -> Iterator[Subtas
     def problem(weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
         return params.problem(D.n, weights, kernel_cache)
 
-    if params.task == "svr":
+    if params.kind == "svr":
         yield Subtask(D, problem())
         return
     if params.task == "one-class":
@@ -65,8 +66,11 @@ def subtasks(D: Dataset, params: Params, kernel_cache: float) -> Iterator[Subtas
     order = np.argsort(D.targets).tolist()
     names, counts = [D.summary.names[i] for i in order], [D.summary.counts[i] for i in order]
     if len(names) == 2:
+        params.check_classes(names, counts)
         yield Subtask(against_the_rest(D, 0), problem(params.side_weights(names, counts)))
         return
+    if params.task == "nu-svc":
+        raise ParameterError("-s nu-svc tells two classes apart, not one from the rest")
     for index, name in enumerate(names):
         weights = params.one_vs_rest_weights(index, names, counts)
         yield Subtask(against_the_rest(D, index), problem(weights), name)
@@ -74,5 +78,5 @@ def subtasks(D: Dataset, params: Params, kernel_cache: float) -> Iterator[Subtas
 
 def count(D: Dataset, params: Params) -> int:
     """How many `subtasks` there are."""
-    classes = len(D.summary.names) if params.task == "svc" else 1
+    classes = len(D.summary.names) if params.kind == "svc" else 1
     return classes if classes > 2 else 1

@@ -14,6 +14,7 @@ NO_VIOLATORS = "no violators"
 TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
 NO_PROGRESS = "no progress"
+NO_MARGIN = "no margin at this nu: the classes overlap, raise -n"
 
 # A round that gains less than this of D, relatively, and comes no nearer to the KKT conditions, is
 # no progress; so many in a row are too many.
@@ -120,6 +121,16 @@ def gap_reached(gap: float, aim: float) -> Rule:
 def iterations(most: int) -> Rule:
     def rule(record: Record) -> Answer:
         return End(ITERATION_LIMIT) if record.rounds >= most else None
+
+    return rule
+
+
+def no_margin(least_norm: float) -> Rule:
+    """D = -1/2 |w|^2 of -s nu-svc has come so near to 0 that no machine is left: with fewer
+    support vectors than classes overlap by, LIBSVM divides by 0 and has one of infinite C."""
+
+    def rule(record: Record) -> Answer:
+        return End(NO_MARGIN) if -2 * record.dual <= least_norm else None
 
     return rule
 

@@ -10,7 +10,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params
-from randsvm.svm.feasible import clipped, filled, mended
+from randsvm.svm.feasible import clipped, mended, outermost
 from randsvm.svm.scan import Scan, Starter
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn
@@ -47,7 +47,8 @@ class WarmStart:
 
         def start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
             rows, beta = self.old.coefficients(D, column, sign, scan.task.one_sided)
-            if len(rows) >= LEAST_FOUND * support:
+            # Old coefficients tell nothing of the sum that a nu task has today.
+            if len(rows) >= LEAST_FOUND * support and not scan.task.size:
                 step, free = _by_coefficients(scan, rows, beta * self.old.proportion(C))
             else:
                 step, free = _by_values(scan, self.old.values(D, column, sign))
@@ -76,7 +77,7 @@ def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[St
 def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
     """Rows inside the margin of the old f begin at their bound, as many of them as the sum
     allows, and those furthest inside first."""
-    if scan.task.total:
+    if scan.task.total or scan.task.size:
         return _outermost(scan, f), np.empty(0, np.int64)
     y = scan.D.labels()
     rise, fall = scan.task.slopes(y, f, np.zeros(len(y)))
@@ -91,10 +92,9 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
 
 
 def _outermost(scan: Scan, u: np.ndarray) -> Step:
-    """The step of novelty detection that fills up the sum with the rows furthest out by u."""
+    """The step that fills up the sums that a task asks for with the rows furthest out by u."""
     before = scan.beta
-    upper = scan.task.box(u)[1]
-    beta = filled(before, upper, scan.task.total, u)
+    beta = outermost(scan.task, scan.D.labels(), u, before)
     changed = np.flatnonzero(beta != before)
     return Step(scan.points(changed), beta[changed])
 
@@ -104,4 +104,4 @@ def _first_round(scan: Scan, choice: Choice, step: Step, rng: Draws) -> tuple[St
     W = WorkingSet.of(step.points.rows, scan.D.n)
     SV, V = scan.after(step, choice.collector(W, rng.next()))
     W = choice.next(W, SV, V.candidates)
-    return svmlearn(scan.points(W.rows), scan.problem, scan.space, W.whole), W
+    return svmlearn(scan.points(W.rows), scan.problem, scan.space, W.whole, scan.slack), W

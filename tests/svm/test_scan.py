@@ -28,7 +28,7 @@ EVERYONE = UniformSample(10**6, Draw(1, 1))
 
 def offered(V) -> set[int]:
     """Violators that the collector was offered; it keeps all."""
-    found = V.candidates
+    found = V.candidates.groups[0]
     return {*found.rising.rows.tolist(), *found.falling.rows.tolist()}
 
 
@@ -111,10 +111,10 @@ def test_drawn_violators_are_a_uniform_sample_by_philox_keys(made):
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         beta = one.some(0, m=40)
         _, V = one.scan.after(one.step(beta), UniformSample(10**6, Draw(5, 1)))
-        everyone = [V.candidates.rising.rows, V.candidates.falling.rows]
+        everyone = [V.candidates.groups[0].rising.rows, V.candidates.groups[0].falling.rows]
         _, few = one.scan.look(UniformSample(7, Draw(5, 1)))
         keys = np.random.Philox(key=np.array([5, 1], np.uint64)).random_raw(450)
-        sides = [few.candidates.rising.rows, few.candidates.falling.rows]
+        sides = [few.candidates.groups[0].rising.rows, few.candidates.groups[0].falling.rows]
         for every, drawn in zip(everyone, sides, strict=True):
             assert len(every) > 7
             assert drawn.tolist() == sorted(every.tolist(), key=lambda row: keys[row])[:7]
@@ -127,7 +127,7 @@ def test_candidates_do_not_depend_on_how_rows_are_cut_into_shards(tmp_path, prob
         options = ParseOptions(chunk_rows=rows)
         with case(*task_file(tmp_path, problem), problem, options) as one:
             SV, V = one.scan.after(one.step(one.some(2)), UniformSample(9, Draw(3, 1)))
-            found = V.candidates
+            found = V.candidates.groups[0]
             sides = [side.tolist() for side in found.sides]
             seen.append((sides, found.count, round(SV.b, 5)))
     assert seen[0] == seen[1] == seen[2]

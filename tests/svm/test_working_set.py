@@ -11,11 +11,20 @@ from scans import problem
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, kbh07
 from randsvm.data.sampling import Draw, Smallest
-from randsvm.svm.collectors import Candidates, First, Steepest, UniformSample
+from randsvm.svm.collectors import Candidates, EveryGroup, First, Steepest, UniformSample
 from randsvm.svm.solution import SV
 from randsvm.svm.working_set import Choice, WorkingSet
 
 N = 200
+
+
+def first_of(found: EveryGroup) -> tuple[np.ndarray, np.ndarray]:
+    (group,) = found.groups
+    return group.steepest_rise.rows[:1], group.steepest_fall.rows[:1]
+
+
+def one_group(*of: object) -> EveryGroup:
+    return EveryGroup((Candidates(*of),))
 
 
 def smallest(rows: np.ndarray) -> Smallest:
@@ -28,7 +37,7 @@ def rounds(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rising = rng.permutation(N)[: draw(st.integers(1, 60))]
     falling = rng.permutation(N)[: draw(st.integers(1, 60))]
-    found = Candidates(
+    found = one_group(
         len(rising) + len(falling),
         smallest(rising),
         smallest(falling),
@@ -59,7 +68,10 @@ def test_a_working_set_has_the_size_asked_for_at_most_and_the_steepest_pair_alwa
             assert len(W.rows) == len(set(W.rows.tolist())) <= size
             assert (np.diff(W.rows) > 0).all()
             assert set(W.new.tolist()) <= set(W.rows.tolist())
-            pair = {int(found.steepest_rise.rows[0]), int(found.steepest_fall.rows[0])}
+            pair = {
+                int(found.groups[0].steepest_rise.rows[0]),
+                int(found.groups[0].steepest_fall.rows[0]),
+            }
             # One row that is new can be one of them only.
             missing = pair - set(W.rows.tolist())
             assert len(missing) <= (swap == 1) or W.whole
@@ -69,7 +81,7 @@ def test_a_working_set_has_the_size_asked_for_at_most_and_the_steepest_pair_alwa
 
 def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
     rising, falling = np.arange(0, 50), np.arange(100, 150)
-    found = Candidates(
+    found = one_group(
         100, smallest(rising), smallest(falling), smallest(rising[:1]), smallest(falling[:1])
     )
     solution = SV(np.empty(0, np.int64), np.empty(0), 0.0, problem())
@@ -87,7 +99,10 @@ def test_kbh07_keeps_every_support_vector_and_fills_the_room_beside_them(a_round
     support = set(solution.rows.tolist())
     assert support <= set(W.rows.tolist())
     assert len(W.rows) <= max(r, len(support))
-    others = {*found.rising.rows.tolist(), *found.falling.rows.tolist()} - support
+    others = {
+        *found.groups[0].rising.rows.tolist(),
+        *found.groups[0].falling.rows.tolist(),
+    } - support
     assert len(W.new) == min(max(r - len(support), 0), len(others))
     assert set(W.new.tolist()) <= others
 
@@ -97,7 +112,7 @@ def test_pairs_follow_random_violators_once_these_are_few():
     first = WorkingSet.of(np.arange(20), N)
     assert isinstance(choice.collector(first, Draw(0, 1)), UniformSample)
     few, many = (
-        Candidates(count, *[smallest(np.arange(100, 110))] * 2, *[smallest(np.arange(1))] * 2)
+        one_group(count, *[smallest(np.arange(100, 110))] * 2, *[smallest(np.arange(1))] * 2)
         for count in (20, 10_000)
     )
     assert not choice.next(first, solution, many).paired
@@ -121,6 +136,6 @@ def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest_violation
 def test_all_rows_stay_the_working_set():
     choice, solution = osuna(N, None), SV(np.arange(3), np.ones(3), 0.0, problem())
     W = WorkingSet.of(np.arange(N), N)
-    found = Candidates(1, *[smallest(np.arange(1))] * 4)
+    found = one_group(1, *[smallest(np.arange(1))] * 4)
     assert isinstance(choice, Choice)
     assert choice.next(W, solution, found).rows.tolist() == list(range(N))

@@ -1,0 +1,155 @@
+"""nu-SVC and nu-SVR: LIBSVM on all rows, their formulas, and what they refuse."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import oracle
+import pytest
+from learning import board, gaussians, learn
+from libsvm.svmutil import svm_load_model, svm_predict, svm_train
+from scipy import sparse
+
+from randsvm.errors import ParameterError
+
+
+@cache
+def waves(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    X = oracle.as_float32(rng.uniform(-2, 2, (rows, 2)))
+    return np.sin(2 * X[:, 0]) * X[:, 1] + rng.normal(size=rows) / 10, X
+
+
+def data_of(task: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    return waves(rows) if task == "nu-svr" else gaussians(rows) if rows < 300 else board(rows)
+
+
+def save(path, task, y, X):
+    labels = [repr(float(t)) if task == "nu-svr" else f"{int(t):+d}" for t in y]
+    path.write_text(oracle.svmlight_text(labels, X))
+    return path
+
+
+def dense(model, X):
+    """beta (n,) of a model file, its b, and f (n,)."""
+    found = oracle.read_model(model, X.shape[1])
+    places = {tuple(x): i for i, x in enumerate(X)}
+    beta = np.zeros(len(X))
+    beta[[places[tuple(z)] for z in oracle.as_float32(found.Z)]] = found.beta
+    return beta, found.b
+
+
+CASES = {
+    # Working sets: all rows at once, and a small part of them.
+    "classes": ("nu-svc", 300, ("-n", 0.4, "-g", 1)),
+    "many rows": ("nu-svc", 1200, ("-n", 0.5, "-g", 2, "--working-set", 150)),
+    "polynomial": ("nu-svc", 200, ("-n", 0.6, "-t", 1, "-g", 0.1, "-r", 1)),
+    "regression": ("nu-svr", 300, ("-n", 0.3, "-c", 2, "-g", 1)),
+    "many targets": ("nu-svr", 600, ("-n", 0.5, "-c", 3, "-g", 0.7, "--working-set", 150)),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_model_is_libsvms(tmp_path, case):
+    """Objective, decision values, and the model as LIBSVM reads it."""
+    task, rows, words = case
+    y, X = data_of(task, rows)
+    path = save(tmp_path / "d", task, y, X)
+    learnt = learn("osuna", path, tmp_path / "m", "-s", task, "--gap", 1e-4, *words)
+    S = sparse.csr_matrix(X)
+    letters = " ".join(map(str, words)).split(" --")[0]
+    kind = {"nu-svc": 1, "nu-svr": 4}[task]
+    exact = svm_train(y, S, f"-q -s {kind} {letters} -e 1e-6")
+    ours = svm_load_model(str(learnt.model))
+    assert ours.param.svm_type == kind
+    expected, f = (np.array(svm_predict(y, S, one, "-q")[2])[:, 0] for one in (exact, ours))
+    assert f == pytest.approx(expected, abs=2e-2 * np.abs(expected).max())
+    assert learnt.outcome["gap"] <= 1e-4
+    # LIBSVM's dual objective, from its coefficients.
+    K = kernel_values(words, X)
+    beta = np.zeros(rows)
+    beta[np.array(exact.get_sv_indices()) - 1] = np.array(exact.get_sv_coef())[:, 0]
+    norm = beta @ K @ beta
+    # C = 1 / rho is the largest coefficient: LIBSVM's model is divided by rho.
+    scaled = -norm / 2 / np.abs(beta).max() ** 2
+    best = scaled if task == "nu-svc" else y @ beta - norm / 2
+    assert learnt.outcome["dual"] <= best + 1e-6 * abs(best)
+    assert learnt.outcome["primal"] >= best - 1e-6 * abs(best)
+
+
+def kernel_values(words, X):
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    name = oracle.LIBSVM_KERNELS[given.get("-t", 2)]
+    return oracle.kernel_matrix(name, X, X, given["-g"], given.get("-r", 0))
+
+
+@pytest.mark.parametrize("case", ["many rows", "many targets"])
+def test_sums_bounds_and_objectives_are_those_of_the_formulas(tmp_path, case):
+    task, rows, words = CASES[case]
+    y, X = data_of(task, rows)
+    path = save(tmp_path / "d", task, y, X)
+    learnt = learn("randsvm", path, tmp_path / "m", "-s", task, "--gap", 1e-3, *words[:-2])
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    beta, b = dense(learnt.model, X)
+    C = given.get("-c", 1)
+    rho = given["-n"] * rows / np.abs(beta).sum() if task == "nu-svc" else 1.0
+    beta, b = beta * rho, b * rho
+    assert np.abs(beta).max() == pytest.approx(C, rel=1e-9)
+    assert beta.sum() == pytest.approx(0, abs=1e-8 * C)
+    assert np.abs(beta).sum() == pytest.approx(C * given["-n"] * rows, rel=1e-9)
+    K = kernel_values(words, X)
+    u = K @ beta
+    if task == "nu-svc":
+        P = beta @ u / 2 - given["-n"] * rows * rho + np.maximum(0, rho - y * (u + b)).sum()
+        D = -beta @ u / 2
+    else:
+        error = np.abs(y - u - b)
+        tube = np.sort(error)[-int(given["-n"] * rows)]
+        P = beta @ u / 2 + C * (given["-n"] * rows * tube + np.maximum(0, error - tube).sum())
+        D = y @ beta - beta @ u / 2
+    assert learnt.outcome["primal"] == pytest.approx(P, rel=1e-6)
+    assert D - 1e-6 * abs(D) <= learnt.outcome["dual"] <= P + 1e-6 * abs(P)
+
+
+def test_nu_bounds_the_shares_of_errors_and_of_support_vectors(tmp_path):
+    """Schoelkopf et al. 2000, proposition 5: margin errors <= nu <= support vectors."""
+    y, X = board(600)
+    path = save(tmp_path / "d", "nu-svc", y, X)
+    learnt = learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.45, "-g", 1, "--gap", 1e-4)
+    assert learnt.outcome["bounded"] <= 0.45 * 600 <= learnt.outcome["support_vectors"]
+
+
+def test_an_infeasible_nu_is_refused_as_libsvm_does(tmp_path):
+    y, X = board(60)
+    y = np.where(np.arange(60) < 10, 1.0, -1.0)
+    path = save(tmp_path / "d", "nu-svc", y, X)
+    with pytest.raises(ParameterError, match=r"-n 0.34 is infeasible .* at most 0.3333"):
+        learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.34)
+    assert not (tmp_path / "m").exists()
+    learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.33, "-g", 5, "--gap", 1e-3)
+
+
+def test_classes_that_overlap_more_than_nu_end_soon_and_say_so(tmp_path):
+    """LIBSVM divides by a rho next to 0 here, of either sign."""
+    rng = np.random.default_rng(0)
+    X = oracle.as_float32(rng.normal(size=(150, 2)))
+    path = save(tmp_path / "d", "nu-svc", rng.choice([-1.0, 1.0], 150), X)
+    with pytest.raises(ParameterError, match="no margin"):
+        learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.1, "-t", 0, "--gap", 1e-3)
+
+
+@pytest.mark.parametrize("nu", [0.9, 1.0])
+def test_a_tube_of_no_width(tmp_path, nu):
+    """Many equal targets: the tube is 0 and sum |beta| need not be C nu n."""
+    rng = np.random.default_rng(1)
+    X = oracle.as_float32(rng.normal(size=(80, 2)))
+    y = np.where(rng.random(80) < 0.7, 1.0, rng.normal(size=80))
+    path = save(tmp_path / "d", "nu-svr", y, X)
+    learnt = learn("randsvm", path, tmp_path / "m", "-s", 4, "-n", nu, "-g", 0.1, "--gap", 1e-4)
+    assert learnt.outcome["gap"] <= 1e-4
+    exact = svm_train(y, sparse.csr_matrix(X), f"-q -s 4 -n {nu} -g 0.1 -e 1e-6")
+    beta = np.zeros(80)
+    beta[np.array(exact.get_sv_indices()) - 1] = np.array(exact.get_sv_coef())[:, 0]
+    K = oracle.kernel_matrix("rbf", X, X, 0.1)
+    assert learnt.outcome["dual"] == pytest.approx(y @ beta - beta @ K @ beta / 2, rel=2e-4)
