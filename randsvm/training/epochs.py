@@ -18,10 +18,12 @@ from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.sgd import SgdParams
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
+    OUTSIDE,
     Linear,
     LinearFindings,
     evaluate_linear,
     linear_findings,
+    with_share_outside,
 )
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.kind import Ending, Learning, Training
@@ -72,11 +74,15 @@ class LinearLearning(Learning[Learnt]):
         self.seconds = 0.0
         self.last: Progressive | None = None
         self.held_out = HeldOut(None, objective)
+        # With exactly the share of rows outside that was asked for.
+        self.shared: Linear | None = None
         self.found: LinearFindings | None = None
         self.reason = ALL_EPOCHS
 
     @property
     def answer(self) -> Linear:
+        if self.shared is not None:
+            return self.shared
         return self.held_out.best[1] if self.held_out.best else self.learner.linear
 
     def run(self) -> None:
@@ -99,6 +105,9 @@ class LinearLearning(Learning[Learnt]):
         try:
             with self.clock.until(lambda: self.until - LATE):
                 sgd.sgd(batches, rows.n, self.learner, epochs, self._stop, self._epoch)
+                share = self.objective.share
+                if share is not None:
+                    self.shared = with_share_outside(self.D, self.answer, share)
         except TimeLimitError:
             self.reason = TIME_LIMIT
         finally:
@@ -244,15 +253,21 @@ def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
 
 def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objective) -> Steps:
     lambda_, eta0 = params.scales(n)[1], spread / (R2 * objective.pull)
+    bias_rate = BIAS_RATE * R2
+    if objective.share is not None:
+        # The objective is homogeneous: f is as large as lambda makes it, and so are the steps; those
+        # of b stay as they are.
+        bias_rate *= lambda_
+        eta0 = 1 / lambda_
     return Steps(
         lambda_=lambda_,
         eta0=eta0,
-        bias_rate=BIAS_RATE * R2,
+        bias_rate=bias_rate,
         # b is not regularised: where lambda is large for these features, steps that suit the
         # weights would end before b has got anywhere.
         bias_lambda=min(lambda_, 1 / (n * eta0)),
         weights=objective.weights,
-        loss=params.loss or "hinge",
+        loss=OUTSIDE if objective.share is not None else params.loss or "hinge",
         crammer_singer=objective.judge.solver == CRAMMER_SINGER,
         epsilon=objective.epsilon,
         origin=objective.origin,
@@ -282,7 +297,11 @@ def state_facts(learner: Learner, t: float) -> dict[str, str]:
     steps = learner.steps
     return {
         **({} if steps.epsilon is None else {"epsilon": repr(steps.epsilon)}),
-        **({"origin": repr(steps.origin)} if steps.origin else {}),
+        **(
+            {"nu" if steps.loss == OUTSIDE else "origin": repr(steps.origin)}
+            if steps.origin
+            else {}
+        ),
         "lambda": repr(steps.lambda_),
         "eta0": repr(steps.eta0),
         "bias_rate": repr(steps.bias_rate),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, kbh07
 from randsvm.data.dataset import Dataset
-from randsvm.parameters.option import command_line
+from randsvm.parameters.option import command_line, options
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.svm.scan import Starter
@@ -22,7 +22,8 @@ FORMULA_FOR_K = (
     "guarantees"
 )
 
-GAP_FOR_K = "--gap decides when to end: -k is not used"
+# What there is only for KBH07's own rule.
+FOR_K = ("support_bound", "distortion", "delta", "separable")
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,20 @@ def plan_randsvm(algorithm: RandsvmParams, D: Dataset, problem: Problem, job: Jo
         choice, rules = kbh07(own.sample_size), [support_bound(own.support_bound)]
         notices = [] if problem.kernel == "rbf" else [FORMULA_FOR_K]
         return Plan("randsvm", choice, command_line(own, job.stop), rules, notices)
-    own, notices = algorithm, []
-    if own.support_bound is not None and job.stop.gap is not None:
-        own, notices = replace(own, support_bound=None), [GAP_FOR_K]
-    choice = certified(own.sample_size or OsunaParams.rows(D.n))
-    return Plan("randsvm", choice, command_line(own, job.stop), notices=notices)
+    choice = certified(algorithm.sample_size or OsunaParams.rows(D.n))
+    words = command_line(algorithm, job.stop, names={"sample_size", "gap", "max_iterations"})
+    return Plan("randsvm", choice, words, notices=_without_k(algorithm, job.stop.gap))
+
+
+def _without_k(algorithm: RandsvmParams, gap: float | None) -> list[str]:
+    """What to say of options of KBH07's own rule where it is not the rule."""
+    given = [
+        spec.flags[0]
+        for f, spec in options(algorithm)
+        if f.name in FOR_K and getattr(algorithm, f.name) != f.default
+    ]
+    rule = "-s one-class" if gap is None else "--gap"
+    return [f"no effect with {rule}: {' '.join(given)}"] if given else []
 
 
 def plan_osuna(

@@ -196,10 +196,13 @@ def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
     assert oracle.trailer(old)["stopped"] == "no violators"
 
 
-def test_gap_makes_k_idle_and_says_so(train, toy):
-    trained = train(toy, "--gap", 0.1, "-k", 3)
-    assert "note: --gap decides when to end: -k is not used\n" in trained.said
-    assert " -k " not in trained.said.splitlines()[0]
+@pytest.mark.parametrize("rule", ["--gap 0.1", "-s one-class -n 0.9"])
+@pytest.mark.parametrize("idle", ["-k 3", "--distortion 0.3", "--delta 0.5", "--separable"])
+def test_what_is_for_kbh07s_own_rule_is_idle_beside_others_and_that_is_said(train, toy, rule, idle):
+    trained, option = train(toy, *rule.split(), *idle.split()), idle.split()[0]
+    word = " ".join(rule.split()[: 1 if "gap" in rule else 2])
+    assert f"note: no effect with {word}: {option}\n" in trained.said
+    assert f" {option} " not in trained.said.splitlines()[0]
 
 
 @pytest.mark.parametrize(
