@@ -12,6 +12,7 @@ import numpy as np
 from randsvm.data.dataset import random_subset
 from randsvm.data.sampling import Draws
 from randsvm.kernels.gram import gram
+from randsvm.svm import libsvm
 from randsvm.svm.encodings import solve
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
@@ -40,7 +41,9 @@ def _one_class_start(scan: Scan, S: WorkingSet) -> Step:
     points, total = scan.points(S.rows), scan.task.total
     lower, upper = scan.task.box(points.y)
     share = total * len(points) / scan.D.n
-    alone = solve(gram(scan.space, points.X), points.y, lower, upper, share)
+    alone = solve(
+        gram(scan.space, points.X), points.y, lower, upper, share, call=libsvm.in_daemon_thread
+    )
     at = np.flatnonzero(alone.beta)
     scan.advance(points.X[at], alone.beta[at], fresh=True)
     u = scan.u

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +64,7 @@ class LinearLearning(Learning[Learnt]):
         self.objective = objective
         self.params = params
         self.clock = clock
+        self.end = until
         began = time.perf_counter()
         R2, offset = sgd.squares(D)
         self.offset = offset / R2
@@ -87,7 +89,8 @@ class LinearLearning(Learning[Learnt]):
 
     def run(self) -> None:
         self.learn()
-        self.found = evaluate_linear(self.D, self.answer, self.objective.judge)
+        with suppress(TimeLimitError), self.clock.until(lambda: self.end):
+            self.found = evaluate_linear(self.D, self.answer, self.objective.judge)
 
     def learn(self) -> None:
         """All epochs, or what the time allows."""
@@ -95,7 +98,9 @@ class LinearLearning(Learning[Learnt]):
         self.held_out = HeldOut(held, self.objective)
         epochs = self.params.epochs
         if epochs == "auto":
-            epochs = best_epochs(self.D, self.steps, self.objective, self.start, self.rng)
+            half = self.clock.share(1 / 2, self.until)
+            with self.clock.until(lambda: half):
+                epochs = best_epochs(self.D, self.steps, self.objective, self.start, self.rng)
         assert isinstance(epochs, int)
         horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
         steps = replace(self.steps, horizon=horizon)
@@ -103,12 +108,14 @@ class LinearLearning(Learning[Learnt]):
         batches = sgd.from_dataset(rows, self.rng)
         self._begun = time.perf_counter()
         try:
-            with self.clock.until(lambda: self.until - LATE):
+            with self.clock.until(lambda: (self.until if self.begun else self.clock.end) - LATE):
                 sgd.sgd(batches, rows.n, self.learner, epochs, self._stop, self._epoch)
                 share = self.objective.share
                 if share is not None:
                     self.shared = with_share_outside(self.D, self.answer, share)
         except TimeLimitError:
+            if not self.begun:
+                raise
             self.reason = TIME_LIMIT
         finally:
             self._count()
@@ -221,8 +228,7 @@ def best_epochs(
 ) -> int:
     """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
     lowest loss on another small set B."""
-    draw = rng.next()
-    rows = D.sample(draw, 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
+    rows = D.sample(rng.next(), 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
     mixed = rows[Permuter(rng.next()).permutation(len(rows))]
     A, B = (D.points(half) for half in np.array_split(mixed, 2))
     losses: list[float] = []
@@ -236,8 +242,9 @@ def best_epochs(
         return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
 
     learner, most = Learner.new(steps, D.d, start), SgdParams.AUTO_EPOCHS
-    sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
-    best = int(np.argmin(losses)) + 1
+    with suppress(TimeLimitError):
+        sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
+    best = int(np.argmin(losses)) + 1 if losses else 1
     tell(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
     return best
 
@@ -255,8 +262,8 @@ def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objec
     lambda_, eta0 = params.scales(n)[1], spread / (R2 * objective.pull)
     bias_rate = BIAS_RATE * R2
     if objective.share is not None:
-        # The objective is homogeneous: f is as large as lambda makes it, and so are the steps; those
-        # of b stay as they are.
+        # The objective is homogeneous: f is as large as lambda makes it, and so are the steps;
+        # those of b stay as they are.
         bias_rate *= lambda_
         eta0 = 1 / lambda_
     return Steps(
