@@ -176,18 +176,11 @@ def linear_findings(linear: Linear, X: Matrix, y: np.ndarray, judge: Judge) -> L
 def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
     """The same with the b of least P for the term share * b (K = 1): at most that share of the
     rows of D has f <= 0. Holds u = <w, x> of all rows, 8 bytes each."""
-    counter = RowCounter(D.n)
 
     def of(shard: Shard) -> np.ndarray:
-        parts = [chunk.X @ linear.w[:, 0] for chunk in D.chunks(shard)]
-        counter.add(sum(map(len, parts)))
-        return np.concatenate(parts)
+        return np.concatenate([chunk.X @ linear.w[:, 0] for chunk in D.chunks(shard)])
 
-    reports = []
-    for report in D.map(of):
-        counter.tell()
-        reports.append(report)
-    u = np.sort(np.concatenate(reports))
+    u = np.sort(np.concatenate(list(D.map(of))))
     count = int(share * len(u))
     inside = u[min(count, len(u) - 1)]
     # Between the last row outside and the first one inside, so that neither has f = 0; where no

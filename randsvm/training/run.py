@@ -59,7 +59,7 @@ def train(
     )
     with (
         listening(clock),
-        clock.before_a_model(model),
+        clock.before_a_model(model or IN_MEMORY),
         closing(dataset.load(data, options, job.resources)) as whole,
     ):
         training = begin(Subject.of(whole, str(data), params.task), job)
