@@ -11,8 +11,8 @@ help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
 	@echo "make test   lint, types, tests"
 	@echo "make lint   ruff and mypy alone"
-	@echo "make fuzz   100,000 made and damaged files against the readers, and 500 random small"
-	@echo "            trainings beside an exact optimum (some minutes)"
+	@echo "make fuzz   100,000 made and damaged files against the readers, 500 random small trainings"
+	@echo "            beside an exact optimum, 100 processes cut off at random (some minutes)"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn and the papers' tables, an hour:"
 	@echo "            results/benchmarks.md and .json (RANDSVM_DATA names the folder of real sets)"
 	@echo "make bench-quick  the same on a tenth of the rows: results/benchmarks-quick.md and .json"
@@ -47,6 +47,7 @@ test: lint
 fuzz: .venv/ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz.py
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_training.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_limits.py
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)

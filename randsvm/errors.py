@@ -79,6 +79,12 @@ class GapError(RandsvmError):
     exit_code = 75
 
 
+class OutOfTimeError(RandsvmError):
+    """The time limit came before there was a model; what the model file held is still there."""
+
+    exit_code = 75
+
+
 class Interrupted(RandsvmError):  # noqa: N818 - not a mistake of anyone's
     """The run was stopped by a signal; the exit code is 128 + its number."""
 

@@ -43,6 +43,12 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """This thread waits for another one, or for a pipe: nothing to show, but a moment at which who
+    listens may end it."""
+
+
+@dataclass(frozen=True)
 class Notice:
     """Something the user should know, said once."""
 
@@ -299,6 +305,11 @@ _listener: ContextVar[Watch] = ContextVar("listener", default=silent)
 _told: ContextVar[set[str] | None] = ContextVar("told", default=None)
 
 
+def listener() -> Watch:
+    """Who hears the events of this thread now."""
+    return _listener.get()
+
+
 def tell(event: object) -> None:
     check()
     _listener.get()(event)
@@ -354,16 +365,13 @@ def check(waited: float = 0.0) -> None:
 
 
 def result_of(future: Future[Result], stage: str | None = None) -> Result:
-    """The result of what another thread does, while this one hears signals; with a stage it also
-    tells that it waits."""
+    """The result of what another thread does, while this one tells that it waits, and for which
+    stage."""
     beats, done = 0, threading.Event()
     future.add_done_callback(lambda _: done.set())
     while not done.wait(HEARTBEAT):
         beats += 1
-        if stage is None:
-            check()
-        else:
-            tell(Progress(stage, beats, None, "beat"))
+        tell(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
     return future.result()
 
 

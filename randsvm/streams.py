@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from randsvm.events import HEARTBEAT, check
+from randsvm.events import HEARTBEAT, Waiting, check, tell
 
 
 class PatientFile(io.FileIO):
@@ -30,14 +30,18 @@ class PatientFile(io.FileIO):
         self._is_terminal = self.isatty()
 
     def readinto(self, buffer: Any, /) -> int:
-        _wait_for(self.fileno(), select.POLLIN)
+        while not is_ready(self.fileno(), select.POLLIN, HEARTBEAT):
+            tell(Waiting())
         check()
         return super().readinto(buffer)
 
     def write(self, data: Any, /) -> int:
         if stat.S_ISREG(os.fstat(self.fileno()).st_mode):
             return super().write(data)
-        _wait_for(self.fileno(), select.POLLOUT)
+        waited = 0.0
+        while not is_ready(self.fileno(), select.POLLOUT, HEARTBEAT):
+            waited += HEARTBEAT
+            check(waited)
         # A pipe that has room takes so many bytes at once; for more the system would wait.
         part = memoryview(data)[: select.PIPE_BUF]
         try:
@@ -66,16 +70,9 @@ def make_standard_streams_patient() -> None:
             setattr(sys, name, new)
 
 
-def _wait_for(descriptor: int, event: int) -> None:
-    """Until it can be read or written without waiting; at once for what is no pipe."""
-    waited = 0.0
-    while not is_ready(descriptor, event, HEARTBEAT):
-        waited += HEARTBEAT
-        check(waited)
-
-
 def is_ready(descriptor: int, event: int, seconds: float) -> bool:
-    """Whether it can be read (POLLIN) or written (POLLOUT) within that time."""
+    """Whether it can be read (POLLIN) or written (POLLOUT) within that time; what is no pipe can at
+    once."""
     poll = select.poll()
     poll.register(descriptor, event)
     return bool(poll.poll(1000 * seconds))

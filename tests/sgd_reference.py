@@ -12,6 +12,8 @@ def loss(name: str, z: float) -> float:
         return max(0.0, 1 - z)
     if name == "squared-hinge":
         return max(0.0, 1 - z) ** 2
+    if name == "outside":
+        return max(0.0, -z)
     return float(np.logaddexp(0, -z))
 
 
@@ -21,6 +23,8 @@ def slope(name: str, z: float) -> float:
         return -1.0 if z < 1 else 0.0
     if name == "squared-hinge":
         return -2 * max(0.0, 1 - z)
+    if name == "outside":
+        return -1.0 if z <= 0 else 0.0
     return -1 / (1 + math.exp(z))
 
 
@@ -96,7 +100,10 @@ class Plain:
         steps = self.steps
         self.w = self.w * (1 - eta * steps.lambda_) - eta * np.outer(x, gradient)
         self.b = self.b - eta * self.bias_rate() * gradient
-        if steps.origin:
+        if steps.loss == "outside":
+            self.losses += steps.origin * self.b[0]
+            self.b = self.b - eta * self.bias_rate() * steps.origin
+        elif steps.origin:
             z = -self.b[0]
             self.losses += steps.origin * loss(steps.loss, z)
             step = steps.origin * slope(steps.loss, z) / self.held_back(0, eta * steps.origin)

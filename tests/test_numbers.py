@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+import randsvm.svm._solver as _solver
 from learning import Finished, learn
 from running import run_predict
 from scipy import sparse
@@ -19,6 +22,7 @@ from randsvm.events import Notice, listening
 from randsvm.kernels.expansion import Space
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Params
+from randsvm.svm import libsvm
 from randsvm.svm.subproblem import svmlearn
 
 NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)
@@ -45,9 +49,40 @@ def notices_of_a_solve(rows: int, C: float) -> list[str]:
 def test_a_solve_that_ends_at_libsvms_limit_of_iterations_is_told_once(capfd):
     (said,) = notices_of_a_solve(40, C=1e9)
     assert said.startswith("LIBSVM reached its limit of iterations")
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.count("reaching max number of iterations") >= 2  # LIBSVM's own words
+    assert said.endswith("scale the features, or lower -c")
+    assert capfd.readouterr() == ("", "")  # nothing of LIBSVM's own words
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stderr is no variable elsewhere")
+def test_what_others_write_to_stderr_during_a_solve_is_heard(capfd):
+    library = ctypes.CDLL(None)
+    stderr = ctypes.c_void_p.in_dll(library, "stderr")
+    before = stderr.value
+    _solver.begin()
+    _solver.begin()
+    _solver.end()
+    assert stderr.value != before
+    library.fputs(b"out of memory\n", stderr)
+    library.fputs(b"\nWARNING: reaching max number of iterations\n", stderr)
+    _solver.end()
+    assert stderr.value == before
+    assert capfd.readouterr().err == "out of memory\n"
+
+
+@pytest.mark.parametrize("task", ["svc", "svr", "one-class"])
+def test_what_is_advised_where_libsvm_fails_suits_the_task(monkeypatch, task):
+    """Novelty detection has no -c that could be lowered."""
+    monkeypatch.setattr(libsvm, "_coefficients", lambda _, variables: np.full(variables, np.nan))
+    y, X = oracle.two_gaussians(30)
+    nothing = np.zeros(30)
+    points = Points(
+        np.arange(30), sparse.csr_matrix(X.astype(np.float32)), y, u=nothing, beta=nothing
+    )
+    problem = Params(task=task, kernel="linear", gamma=1.0).problem(30)
+    with pytest.raises(ParameterError) as raised:
+        libsvm.whole(points, problem, 1e-3)
+    assert ("lower -c" in str(raised.value)) == (task != "one-class")
+    assert "scale the features" in str(raised.value)
 
 
 def test_a_solve_that_ends_before_it_is_not(capfd):

@@ -11,14 +11,17 @@ over the m steps of the mean and A the sum of (change of v) times (sigma before 
 
 from libc.math cimport exp, log1p
 
-# Losses of z = y f, in the order of parameters.sgd.LOSS_NAMES, and that of a regression.
+# Losses of z = y f, in the order of parameters.sgd.LOSS_NAMES, that of a regression, and how far a
+# row lies outside of what is usual.
 cdef enum:
     HINGE = 0
     SQUARED_HINGE = 1
     LOG = 2
     REGRESSION = 3
+    NOVELTY = 4
 
 EPSILON_INSENSITIVE = REGRESSION
+OUTSIDE = NOVELTY
 
 # Places in `state`.
 S, SIGMA, M, T, LOSS, ERRORS = range(6)
@@ -32,6 +35,8 @@ cdef inline double loss_of(int kind, double z) noexcept nogil:
         return 1 - z if z < 1 else 0
     if kind == SQUARED_HINGE:
         return (1 - z) * (1 - z) if z < 1 else 0
+    if kind == NOVELTY:
+        return -z if z < 0 else 0
     if z > 0:
         return log1p(exp(-z))
     return -z + log1p(exp(z))
@@ -43,6 +48,9 @@ cdef inline double pull_of(int kind, double z) noexcept nogil:
         return 1 if z < 1 else 0
     if kind == SQUARED_HINGE:
         return 2 * (1 - z) if z < 1 else 0
+    if kind == NOVELTY:
+        # At w = 0 every row is outside: else no step would ever be made.
+        return 1 if z <= 0 else 0
     if z > 0:
         return exp(-z) / (1 + exp(-z))
     return 1 / (1 + exp(z))
@@ -279,7 +287,8 @@ def steps(
     max(0, |y - f| - epsilon). Steps on the squared hinge are implicit (its slope is taken at the f
     that the step leads to): it is the one loss whose pull grows, and a long or heavy row would
     throw w further than it was off.
-    origin: the weight, for each row, of a further row of zeros with y = -1.
+    origin: the weight, for each row, of a further row of zeros with y = -1; with the loss OUTSIDE
+    the nu of the term nu b, for each row.
     Step t has the size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or
     fixed_rate where that is positive. b has steps of its own: bias_rate times as far, falling by
     bias_lambda instead of lambda. A (d, K), or (0, K)
@@ -324,7 +333,10 @@ def steps(
             if moved:
                 move(&row, &model, b_rate, &change[0])
 
-            if origin > 0:
+            if kind == NOVELTY:
+                losses += origin * b[0]
+                b[0] -= eta * b_rate * origin
+            elif origin > 0:
                 losses += origin * loss_of(kind, -b[0])
                 step = pull_of(kind, -b[0])
                 if kind == SQUARED_HINGE:

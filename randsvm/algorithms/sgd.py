@@ -24,7 +24,7 @@ from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
 from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.svm.linear import Linear
+from randsvm.svm.linear import OUTSIDE, Linear
 
 # The mean begins anew with these epochs: what was learnt before drags it back.
 RESTARTS = (2, 3, 5, 9, 17)
@@ -40,7 +40,7 @@ class Steps:
     horizon: steps T until the step size is 0; 0: it only falls by t. fixed_rate: this step size
     always; 0: none. weights : (classes,) float64, how much a row of a class counts. epsilon: half
     width of a regression's tube, None for classes. origin: weight, for each row, of a row of zeros
-    with y = -1 (novelty detection).
+    with y = -1 (novelty detection); with the loss OUTSIDE it is nu.
     """
 
     lambda_: float
@@ -61,6 +61,8 @@ class Steps:
         """The loss as _sgd.pyx knows it."""
         if self.epsilon is not None:
             return _sgd.EPSILON_INSENSITIVE
+        if self.loss == OUTSIDE:
+            return _sgd.OUTSIDE
         return LOSS_NAMES.index(self.loss)
 
 

@@ -30,6 +30,7 @@ from randsvm.events import (
     Taught,
     Trained,
     Tried,
+    Waiting,
 )
 from randsvm.files import STANDARD
 
@@ -72,6 +73,8 @@ class Report:
             self.log.close()
 
     def __call__(self, event: object) -> None:
+        if isinstance(event, Waiting):
+            return
         if isinstance(event, Progress):
             if self.bar is not None:
                 self.bar.draw(event)

@@ -78,6 +78,16 @@ class SgdParams:
     )
     exact: bool = shared(False, EXACT)
     epsilon: float = shared(0.1, EPSILON)
+    nu: float | None = option(
+        None,
+        "floats",
+        "-n",
+        "--nu",
+        help="Share of the rows that -s one-class may leave outside.  [default: whatever share "
+        "telling the rows from the origin leaves there]",
+        above=0,
+        most=1,
+    )
     C: float | None = shared(None, COST)
     lambda_: float | None = option(
         None,
@@ -169,6 +179,10 @@ class SgdParams:
             f"--multiclass crammer-singer has the hinge loss, not {self.loss}",
         )
         require(
+            self.nu is None or self.task != "one-class" or self.loss in (None, "hinge"),
+            f"-s one-class with -n has a loss of its own, not {self.loss}",
+        )
+        require(
             self.early_stopping is None or self.epochs != "auto",
             "give one of --epochs auto and --early-stopping",
         )
@@ -178,7 +192,7 @@ class SgdParams:
                 f"--{name.replace('_', '-')} needs --update MODEL",
             )
         words = {f.name: spec.flags[-1].lstrip("-") for f, spec in options(self)}
-        begun = ("gamma", "components", "C", "lambda_", "loss", "multiclass", "epochs")
+        begun = ("gamma", "components", "nu", "C", "lambda_", "loss", "multiclass", "epochs")
         for name in (*begun, "early_stopping"):
             require(
                 self.update is None or getattr(self, name) is None,
@@ -201,15 +215,21 @@ class SgdParams:
         return replace(
             self,
             components=self.COMPONENTS if mapped else self.components,
-            C=1.0 if self.C is None and self.lambda_ is None else self.C,
+            C=1.0 if self.C is None and self.lambda_ is None and not self.has_share else self.C,
             loss=self.loss or (None if self.task == "svr" else "hinge"),
             multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
             epochs=self.epochs or min(max(math.ceil(passes), self.EPOCHS), self.MOST_EPOCHS),
         )
 
     def uses(self, name: str) -> bool:
-        """Whether the field `name` has a meaning beside the others."""
-        return uses_field(self, name)
+        """Whether the field `name` has a meaning beside the others. With -n the scale of
+        regularisation is one with that of f, and no row's label depends on it."""
+        return uses_field(self, name) and not (self.has_share and name in ("C", "lambda_"))
+
+    @property
+    def has_share(self) -> bool:
+        """Whether -n says what share of the rows novelty detection leaves outside."""
+        return self.task == "one-class" and self.nu is not None
 
     @property
     def averages(self) -> bool:
@@ -220,7 +240,10 @@ class SgdParams:
         return self.epochs in ("auto", 1, 2)
 
     def scales(self, n: int) -> tuple[float, float]:
-        """C and lambda for n rows."""
+        """C and lambda for n rows; with -n those of Schoelkopf et al., lambda = nu."""
+        if self.has_share:
+            assert self.nu is not None
+            return 1 / (self.nu * n), self.nu
         if self.lambda_ is not None:
             return 1 / (self.lambda_ * n), self.lambda_
         assert self.C is not None, "params.resolved() comes first"

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The loops around LIBSVM that numpy is too slow for, and the function that hears what it prints.
+"""The loops around LIBSVM that numpy is too slow for, and what hears and stops what it prints.
 
 lay_out and product are held together with their plain numpy twins by the tests. Nothing here
 holds Python's lock: LIBSVM prints a dot every few iterations, and a thread that waits for the lock
@@ -12,6 +12,49 @@ cdef extern from *:
     """
     #include <stdio.h>
     #include <string.h>
+    #include <unistd.h>
+
+    #ifdef __GLIBC__
+    /* LIBSVM says in one write to C's stderr, whatever its settings, that it gave up: a thing that
+     * `solver_iterations` tells as well. Here stderr is a variable: while solves are under way it
+     * stands for a stream that leaves out this line and passes on all that others write. */
+    static FILE *without_warning = NULL, *real_stderr = NULL;
+    static int solves = 0;
+
+    static ssize_t pass_on(void *nothing, const char *text, size_t length)
+    {
+        static const char warning[] = "WARNING: reaching max number of iterations";
+        ssize_t written = length;
+        (void)nothing;
+        if (memmem(text, length, warning, sizeof warning - 1) == NULL)
+            written = write(STDERR_FILENO, text, length);
+        return written < 0 ? 0 : written;
+    }
+
+    static void solver_begins(void)
+    {
+        if (without_warning == NULL) {
+            cookie_io_functions_t functions = {NULL, pass_on, NULL, NULL};
+            without_warning = fopencookie(NULL, "w", functions);
+            if (without_warning == NULL)
+                return;
+            setvbuf(without_warning, NULL, _IONBF, 0);
+        }
+        if (solves++ == 0) {
+            real_stderr = stderr;
+            stderr = without_warning;
+        }
+    }
+
+    static void solver_ends(void)
+    {
+        if (without_warning != NULL && --solves == 0)
+            stderr = real_stderr;
+    }
+    #else
+    static void solver_begins(void) {}
+    static void solver_ends(void) {}
+    #endif
 
     /* Of the thread's last solve: solves may run side by side. */
     static __thread int solver_iterations = 0;
@@ -41,6 +84,8 @@ cdef extern from *:
     }
     """
     int solver_iterations
+    void solver_begins()
+    void solver_ends()
     void solver_hear(const char *text) noexcept nogil
     void interleave(const float *a, const float *b, const int *index, double *out,
                     long n) noexcept nogil
@@ -48,6 +93,18 @@ cdef extern from *:
 
 # Address of a print function for LIBSVM.
 HEAR = <uintptr_t> &solver_hear
+
+
+def begin():
+    """Called before each solve, and `end` after it: meanwhile LIBSVM's own warning is not heard.
+
+    Both hold Python's lock, so that threads may solve side by side.
+    """
+    solver_begins()
+
+
+def end():
+    solver_ends()
 
 
 def iterations():

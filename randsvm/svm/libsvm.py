@@ -163,7 +163,11 @@ class _Library:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
         # Where it prints is global in LIBSVM: left alone it prints to stdout, where results go.
         self.svm.libsvm.svm_set_print_string_function(self.hear)
-        handle = self.svm.libsvm.svm_train(problem, parameter)
+        _solver.begin()
+        try:
+            handle = self.svm.libsvm.svm_train(problem, parameter)
+        finally:
+            _solver.end()
         iterations = _solver.iterations()
         variables = len(labels) * (2 if parameter.svm_type == EPSILON_SVR else 1)
         try:
@@ -313,10 +317,13 @@ def whole(points: Points, problem: Problem, tolerance: float) -> tuple[np.ndarra
     labels = np.ascontiguousarray(y, np.float64)
     found = in_daemon_thread(lambda: library.train(parameter, pointers, labels), space)
     if not np.isfinite(found.alpha).all():
-        raise ParameterError(
-            "LIBSVM finds no finite solution on this data: scale the features, or lower -c"
-        )
+        raise ParameterError(f"LIBSVM finds no finite solution on this data: {remedy(problem)}")
     return found.alpha, found.ended
+
+
+def remedy(problem: Problem) -> str:
+    """What to do where LIBSVM fails; not every task has a cost."""
+    return "scale the features" + (", or lower -c" if problem.task in ("svc", "svr") else "")
 
 
 def _nodes(points: Points) -> tuple[np.ndarray, np.ndarray]:

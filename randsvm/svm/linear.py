@@ -34,13 +34,15 @@ class Judge:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of linear models. solver: LIBLINEAR's word in a model file.
+    """A loss of linear models. solver: LIBLINEAR's word in a model file. margin: violators have
+    z below it.
 
     of(z): L of z = y f, elementwise; the compiled steps know it by its place in LOSS_NAMES.
     """
 
     solver: str
     of: Callable[[np.ndarray], np.ndarray]
+    margin: float = 1.0
 
 
 def logistic(z: np.ndarray) -> np.ndarray:
@@ -48,10 +50,15 @@ def logistic(z: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, -z)
 
 
+# How far apart sums of the same products in another order may be, relatively.
+ROUNDING = 1e-9
+# How far a row lies outside of what is usual: no margin is asked for.
+OUTSIDE = "outside"
 LOSSES = {
     "hinge": Loss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, 1.0 - z)),
     "squared-hinge": Loss("L2R_L2LOSS_SVC", lambda z: np.square(np.maximum(0.0, 1.0 - z))),
     "log": Loss("L2R_LR", logistic),
+    OUTSIDE: Loss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, -z), margin=0.0),
 }
 # The hinge loss of f[class] - max of the others, and the loss of a regression.
 CRAMMER_SINGER = "MCSVM_CS"
@@ -83,8 +90,9 @@ class Classes(Judge):
                 others = f.copy()
                 others[rows, classes] = -np.inf
                 z = (own - others.max(axis=1))[:, None]
-        loss = self.weights[classes] * LOSSES[self.loss].of(z).sum(axis=1)
-        return Verdict(loss, (z < 1).any(axis=1), said != classes)
+        own_loss = LOSSES[self.loss]
+        loss = self.weights[classes] * own_loss.of(z).sum(axis=1)
+        return Verdict(loss, (z < own_loss.margin).any(axis=1), said != classes)
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,8 @@ class LinearFindings:
     """What a pass over the rows says of a linear solution; findings of shards add up.
 
     loss: sum of the rows' losses, each times its class's weight. violators: rows inside the margin
-    (y f < 1, or beyond the tube). wrong: rows of another class than f says, or the sum of squared
-    errors.
+    (y f < 1, or f < 0 of a share outside, or beyond the tube). wrong: rows of another class than f
+    says, or the sum of squared errors.
     """
 
     rows: int = 0
@@ -163,3 +171,19 @@ def linear_findings(linear: Linear, X: Matrix, y: np.ndarray, judge: Judge) -> L
         int(verdict.violating.sum()),
         float(verdict.wrong.sum()),
     )
+
+
+def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
+    """The same with the b of least P for the term share * b (K = 1): at most that share of the
+    rows of D has f <= 0. Holds u = <w, x> of all rows, 8 bytes each."""
+
+    def of(shard: Shard) -> np.ndarray:
+        return np.concatenate([chunk.X @ linear.w[:, 0] for chunk in D.chunks(shard)])
+
+    u = np.sort(np.concatenate(list(D.map(of))))
+    count = int(share * len(u))
+    inside = u[min(count, len(u) - 1)]
+    # Between the last row outside and the first one inside, so that neither has f = 0; where no
+    # row is outside, a rounding below the first.
+    outside = u[count - 1] if count else inside - ROUNDING * abs(inside)
+    return Linear(linear.w, np.array([-(outside + inside) / 2]))

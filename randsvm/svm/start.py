@@ -13,6 +13,7 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.kernels.gram import gram
+from randsvm.svm import libsvm
 from randsvm.svm.encodings import solve
 from randsvm.svm.feasible import outermost
 from randsvm.svm.scan import Scan
@@ -65,8 +66,9 @@ def _alone(scan: Scan, points: Points) -> np.ndarray:
     """The coefficients of some rows beside nothing else, with their share of the sums."""
     task, y, m = scan.task, points.y, len(points)
     lower, upper = task.box(y)
+    call = libsvm.in_daemon_thread
     K, h = gram(scan.space, points.X), y - task.epsilon * np.sign(y) * task.one_sided
     if not task.size:
-        return solve(K, h, lower, upper, task.total * m / scan.D.n).beta
+        return solve(K, h, lower, upper, task.total * m / scan.D.n, call=call).beta
     share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))
-    return solve_two_sums(K, h, lower, upper, (share, share), np.zeros(m)).beta
+    return solve_two_sums(K, h, lower, upper, (share, share), np.zeros(m), call=call).beta

@@ -36,10 +36,7 @@ ROUNDING = 1e-12
 SLACK = 1e-12
 TRIES = 3
 
-NOT_SOLVED = (
-    "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
-    "scale the features, or lower -c"
-)
+NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 
 
 def svmlearn(
@@ -65,7 +62,7 @@ def svmlearn(
     else:
         beta, ended = _improved(points, problem, space, TIGHT if whole else LOOSE, slack)
     if not ended:
-        tell_once("iterations of LIBSVM", Notice(NOT_SOLVED))
+        tell_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
     return Step(points, beta, time.perf_counter() - began, ended)
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 
-from randsvm.events import Watch, silent
+from randsvm.errors import OutOfTimeError
+from randsvm.events import Watch, listener, listening, silent
+from randsvm.files import display_output
 
 # Seconds before a time limit that are kept free for what is noticed late and for writing.
 LATE = 0.2
@@ -48,15 +50,41 @@ class Clock:
 
     @contextmanager
     def until(self, late: Callable[[], float]) -> Iterator[None]:
-        """Within the block, the first event after the moment `late()` raises TimeLimitError."""
-        self._late = late
+        """Within the block, the first event after the moment `late()` raises TimeLimitError, and no
+        block around it does."""
+        around, self._late = self._late, late
         try:
             yield
         finally:
-            self._late = never
+            self._late = around
+
+    @contextmanager
+    def before_a_model(self, model: str) -> Iterator[None]:
+        """What comes before there is anything to write to `model`. Raises OutOfTimeError where the
+        limit comes first."""
+        try:
+            with self.until(lambda: self.end):
+                yield
+        except TimeLimitError:
+            name = display_output(model)
+            raise OutOfTimeError(
+                f"--time-limit is over before there is a model: {name} is left as it was"
+            ) from None
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Within the block, nothing is broken off."""
+        return self.until(never)
 
     def __call__(self, event: object) -> None:
         self.watch(event)
         if time.perf_counter() >= self._late():
             self._late = never
             raise TimeLimitError
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[Clock]:
+    """A clock of its own for part of a run: it passes events on to whoever listens now."""
+    clock = Clock(seconds, listener())
+    with listening(clock):
+        yield clock

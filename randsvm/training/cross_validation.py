@@ -16,6 +16,7 @@ from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import HEARTBEAT, Progress, listening, tell
+from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Decision, Fit, Job, P
 
 Result = TypeVar("Result")
@@ -62,22 +63,30 @@ class CrossValidation(Generic[P]):
         held = self.D.only(self.fold == fold)
         return held, self.fit(self.D.only(self.fold != fold), params)
 
-    def decisions(self, params: P, until: float) -> np.ndarray | None:
-        """f of every row as learnt without it, (n, K) float64; None: not all folds were done in
-        time."""
+    def decisions(
+        self, params: P, until: float, folds: Sequence[int] | None = None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which rows were held out, (n,) bool, and their f as learnt without them, (m, K) float64:
+        those of the folds that were done in time; None: none was. folds: None: all."""
 
-        def of(fold: int) -> tuple[int, np.ndarray]:
-            held, decision = self.fitted(params, fold)
-            return fold, np.concatenate([f for _, f in decision_values(held, decision)])
+        def of(fold: int) -> dict[int, np.ndarray]:
+            try:
+                held, decision = self.fitted(params, fold)
+            except TimeLimitError:
+                return {}
+            return {fold: np.concatenate([f for _, f in decision_values(held, decision)])}
 
-        tasks = [lambda fold=fold: of(fold) for fold in self.folds]
-        found = dict(side_by_side(tasks, self.at_once, until, "probabilities"))
-        if len(found) < len(self.folds):
+        tasks = [lambda fold=fold: of(fold) for fold in folds or self.folds]
+        found: dict[int, np.ndarray] = {}
+        for one in side_by_side(tasks, self.at_once, until, "probabilities"):
+            found |= one
+        if not found:
             return None
-        f = np.empty((self.D.n, found[0].shape[1]))
+        f = np.empty((self.D.n, next(iter(found.values())).shape[1]))
         for fold, part in found.items():
             f[self.fold == fold] = part
-        return f
+        held = np.isin(self.fold, list(found))
+        return held, f[held]
 
 
 def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:

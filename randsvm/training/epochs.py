@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +19,12 @@ from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.sgd import SgdParams
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
+    OUTSIDE,
     Linear,
     LinearFindings,
     evaluate_linear,
     linear_findings,
+    with_share_outside,
 )
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.kind import Ending, Learning, Training
@@ -61,6 +64,7 @@ class LinearLearning(Learning[Learnt]):
         self.objective = objective
         self.params = params
         self.clock = clock
+        self.end = until
         began = time.perf_counter()
         R2, offset = sgd.squares(D)
         self.offset = offset / R2
@@ -72,16 +76,21 @@ class LinearLearning(Learning[Learnt]):
         self.seconds = 0.0
         self.last: Progressive | None = None
         self.held_out = HeldOut(None, objective)
+        # With exactly the share of rows outside that was asked for.
+        self.shared: Linear | None = None
         self.found: LinearFindings | None = None
         self.reason = ALL_EPOCHS
 
     @property
     def answer(self) -> Linear:
+        if self.shared is not None:
+            return self.shared
         return self.held_out.best[1] if self.held_out.best else self.learner.linear
 
     def run(self) -> None:
         self.learn()
-        self.found = evaluate_linear(self.D, self.answer, self.objective.judge)
+        with suppress(TimeLimitError), self.clock.until(lambda: self.end):
+            self.found = evaluate_linear(self.D, self.answer, self.objective.judge)
 
     def learn(self) -> None:
         """All epochs, or what the time allows."""
@@ -89,7 +98,9 @@ class LinearLearning(Learning[Learnt]):
         self.held_out = HeldOut(held, self.objective)
         epochs = self.params.epochs
         if epochs == "auto":
-            epochs = best_epochs(self.D, self.steps, self.objective, self.start, self.rng)
+            half = self.clock.share(1 / 2, self.until)
+            with self.clock.until(lambda: half):
+                epochs = best_epochs(self.D, self.steps, self.objective, self.start, self.rng)
         assert isinstance(epochs, int)
         horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
         steps = replace(self.steps, horizon=horizon)
@@ -97,9 +108,14 @@ class LinearLearning(Learning[Learnt]):
         batches = sgd.from_dataset(rows, self.rng)
         self._begun = time.perf_counter()
         try:
-            with self.clock.until(lambda: self.until - LATE):
+            with self.clock.until(lambda: (self.until if self.begun else self.clock.end) - LATE):
                 sgd.sgd(batches, rows.n, self.learner, epochs, self._stop, self._epoch)
+                share = self.objective.share
+                if share is not None:
+                    self.shared = with_share_outside(self.D, self.answer, share)
         except TimeLimitError:
+            if not self.begun:
+                raise
             self.reason = TIME_LIMIT
         finally:
             self._count()
@@ -212,8 +228,7 @@ def best_epochs(
 ) -> int:
     """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
     lowest loss on another small set B."""
-    draw = rng.next()
-    rows = D.sample(draw, 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
+    rows = D.sample(rng.next(), 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
     mixed = rows[Permuter(rng.next()).permutation(len(rows))]
     A, B = (D.points(half) for half in np.array_split(mixed, 2))
     losses: list[float] = []
@@ -227,8 +242,9 @@ def best_epochs(
         return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
 
     learner, most = Learner.new(steps, D.d, start), SgdParams.AUTO_EPOCHS
-    sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
-    best = int(np.argmin(losses)) + 1
+    with suppress(TimeLimitError):
+        sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
+    best = int(np.argmin(losses)) + 1 if losses else 1
     tell(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
     return best
 
@@ -244,15 +260,21 @@ def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
 
 def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objective) -> Steps:
     lambda_, eta0 = params.scales(n)[1], spread / (R2 * objective.pull)
+    bias_rate = BIAS_RATE * R2
+    if objective.share is not None:
+        # The objective is homogeneous: f is as large as lambda makes it, and so are the steps;
+        # those of b stay as they are.
+        bias_rate *= lambda_
+        eta0 = 1 / lambda_
     return Steps(
         lambda_=lambda_,
         eta0=eta0,
-        bias_rate=BIAS_RATE * R2,
+        bias_rate=bias_rate,
         # b is not regularised: where lambda is large for these features, steps that suit the
         # weights would end before b has got anywhere.
         bias_lambda=min(lambda_, 1 / (n * eta0)),
         weights=objective.weights,
-        loss=params.loss or "hinge",
+        loss=OUTSIDE if objective.share is not None else params.loss or "hinge",
         crammer_singer=objective.judge.solver == CRAMMER_SINGER,
         epsilon=objective.epsilon,
         origin=objective.origin,
@@ -282,7 +304,11 @@ def state_facts(learner: Learner, t: float) -> dict[str, str]:
     steps = learner.steps
     return {
         **({} if steps.epsilon is None else {"epsilon": repr(steps.epsilon)}),
-        **({"origin": repr(steps.origin)} if steps.origin else {}),
+        **(
+            {"nu" if steps.loss == OUTSIDE else "origin": repr(steps.origin)}
+            if steps.origin
+            else {}
+        ),
         "lambda": repr(steps.lambda_),
         "eta0": repr(steps.eta0),
         "bias_rate": repr(steps.bias_rate),

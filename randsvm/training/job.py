@@ -39,6 +39,8 @@ def forget(model: Model) -> None:
 
 # What is learnt from the rows of a view with these parameters.
 Fit = Callable[[Dataset, P], Decision]
+# The same in so many seconds, or a little more; raises TimeLimitError where that is nothing.
+TimedFit = Callable[[Dataset, P, float], Decision]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from randsvm.events import Trained
 from randsvm.models.model import Model
 from randsvm.parameters.svm import Params
-from randsvm.training.clock import LATE, Clock
+from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Decision, Job
 from randsvm.training.kind import Ending, Learning, Training
 from randsvm.training.one_vs_rest import OneVsRest
@@ -24,13 +24,15 @@ from randsvm.training.several_classes import Subtask
 from randsvm.training.stopping import TIME_LIMIT
 
 
-def decision_of(tasks: Iterable[tuple[Subtask, Plan]], job: Job, at_once: int) -> Decision:
-    """What the subtasks come to without a closing evaluation, and without anybody listening;
-    at_once: how many such decisions share the memory."""
+def decision_of(
+    tasks: Iterable[tuple[Subtask, Plan]], job: Job, at_once: int, clock: Clock
+) -> Decision:
+    """What the subtasks come to without a closing evaluation until `clock` ends, and each of them
+    after its first round; at_once: how many such decisions share the memory."""
     solutions = []
     for task, plan in tasks:
-        rounds = Rounds(task, plan, job, share=at_once)
-        solutions.append(rounds.scan.completed(rounds.run()[0]))
+        rounds = Rounds(task, plan, job, clock, clock.end, share=at_once)
+        solutions.append(rounds.scan.completed(rounds.run_until(inf)[0]))
     return OneVsRest.of(solutions).decision
 
 
@@ -64,10 +66,15 @@ class KernelLearning(Learning[Trained]):
         for task, plan in self.tasks():
             ends = self.clock.share(1 / (self.classes - len(self.solved)), self.end)
             rounds = Rounds(task, plan, self.training.job, self.clock, ends, self._count)
-            # Without any solution there is no model: the first one has the time that it takes.
-            latest = self.end - LATE if self.rounds else inf
+            # Without any solution there is no model: the first one has all the time there is.
+            latest = (self.end if self.rounds else self.clock.end) - LATE
             self.rounds.append(rounds)
-            self.solved.append(rounds.solved(latest))
+            try:
+                self.solved.append(rounds.solved(latest))
+            except TimeLimitError:
+                if not self.begun:
+                    raise
+                self.solved.append(Solved.nothing(task, TIME_LIMIT))
             rounds.scan.forget()
             if len(self.solved) < self.classes and time.perf_counter() >= self.end - LATE:
                 self._leave_rest(TIME_LIMIT)

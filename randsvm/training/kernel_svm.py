@@ -142,10 +142,11 @@ class KernelTraining(Training[Params, Trained]):
                 plan if self.old is None else replace(plan, start=self.old.on(task.D, params.cost)),
             )
 
-    def decision(self, D: Dataset, params: Params) -> Decision:
+    def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
         """Without a closing evaluation, and without a start from another model."""
         at_once = self.job.resources.at_once(self.D.n)
-        return decision_of(replace(self, old=None)._tasks(D, params, at_once), self.job, at_once)
+        tasks = replace(self, old=None)._tasks(D, params, at_once)
+        return decision_of(tasks, self.job, at_once, clock)
 
     def fits_sigmoid(self, params: Params) -> bool:
         return params.probability

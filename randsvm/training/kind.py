@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from randsvm.data import dataset
@@ -12,7 +13,7 @@ from randsvm.events import Learnt, Trained, Tried
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.model import Model
 from randsvm.parameters.svm import SCALE
-from randsvm.training.clock import Clock
+from randsvm.training.clock import Clock, limited
 from randsvm.training.job import Decision, Job, P
 from randsvm.training.subject import Subject
 
@@ -81,9 +82,11 @@ class Training(ABC, Generic[P, Outcome]):
         spread = len(self.D.summary.features) * dataset.statistics_of(self.D).variance
         return replace(params, gamma=1.0 / spread if spread > 0 else 1.0)
 
-    def fit(self, D: Dataset, params: P) -> Decision:
-        """What is learnt from a view of the rows; for scores."""
-        decision, mapping = self.decision(D, params), self.map_of(params)
+    def fit(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
+        """What is learnt from a view of the rows in so many seconds, or a little more; for scores.
+        Raises TimeLimitError where that is nothing."""
+        with limited(seconds) as clock:
+            decision, mapping = self.decision(D, params, clock), self.map_of(params)
         if mapping is None:
             return decision
         prepared = mapping.over(D.summary.features)
@@ -106,8 +109,9 @@ class Training(ABC, Generic[P, Outcome]):
     def outline(self, params: P) -> Outline: ...
 
     @abstractmethod
-    def decision(self, D: Dataset, params: P) -> Decision:
-        """What is learnt from a view of the rows, over random features where there are any."""
+    def decision(self, D: Dataset, params: P, clock: Clock) -> Decision:
+        """What is learnt from a view of the rows until `clock` ends, over random features where
+        there are any."""
 
     @abstractmethod
     def fits_sigmoid(self, params: P) -> bool:

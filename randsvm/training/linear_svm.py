@@ -6,7 +6,6 @@ Two ways in: over a whole file, and, with --update, over rows as they arrive (on
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset, Source
@@ -72,8 +71,8 @@ class LinearTraining(Training[SgdParams, Learnt]):
     def outline(self, params: SgdParams) -> Outline:
         return Outline("sgd", words=[], notices=[])
 
-    def decision(self, D: Dataset, params: SgdParams) -> Decision:
-        learning = self._learning(D, params, Clock(), inf)
+    def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
+        learning = self._learning(D, params, clock, clock.end)
         learning.learn()
         return learning.answer.decision
 

@@ -12,6 +12,7 @@ from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
     LOSSES,
+    OUTSIDE,
     Classes,
     Judge,
     Linear,
@@ -24,12 +25,14 @@ from randsvm.svm.linear import (
 class Objective:
     """weights : (classes,) float64, how much the rows of each class count; counts: how many they
     are. epsilon: half width of a regression's tube. origin: weight, for each row, of a row of
-    zeros with y = -1 (novelty detection)."""
+    zeros with y = -1 (novelty detection); share: of the rows that novelty detection leaves outside,
+    with which the origin counts as the term share * b instead."""
 
     weights: np.ndarray
     judge: Judge
     epsilon: float | None = None
     origin: float = 0.0
+    share: float | None = None
     counts: tuple[int, ...] = ()
 
     @staticmethod
@@ -39,6 +42,11 @@ class Objective:
         if params.task == "svr":
             return Objective(np.ones(1), Targets(params.epsilon), params.epsilon)
         assert params.loss
+        if params.has_share:
+            # Schoelkopf et al. 2001: nu/2 |w|^2 + nu b + mean max(0, -f).
+            assert params.nu
+            weights = np.ones(1)
+            return Objective(weights, Classes(OUTSIDE, weights), origin=params.nu, share=params.nu)
         if params.task == "one-class":
             # MADlib: every row is positive, the origin the one negative, both sides weigh the same.
             weights = np.array([(D.n + 1) / (2 * D.n)])
@@ -79,6 +87,8 @@ class Objective:
         """The sum of losses, the origin's included."""
         if not self.origin:
             return found.loss
+        if self.share is not None:
+            return found.loss + found.rows * self.share * float(linear.b[0])
         assert isinstance(self.judge, Classes)
         at_origin = float(LOSSES[self.judge.loss].of(-linear.b[:1])[0])
         return found.loss + found.rows * self.origin * at_origin

@@ -61,6 +61,9 @@ def _to_go_on_from(path: str) -> LinearModel:
             f"{path}: expected a model without random features to go on from: they would change "
             f"with each feature that is new"
         )
+    if "nu" in old.facts:
+        # Its b was set by all rows at once.
+        raise ModelError(f"{path}: expected a model without -n to go on from")
     if old.scaling is not None or old.sigmoid is not None:
         what = "--scale" if old.scaling is not None else "-b 1"
         raise ModelError(f"{path}: expected a model without {what} to go on from")

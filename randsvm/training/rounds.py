@@ -132,21 +132,17 @@ class Rounds:
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
     def solved(self, latest: float) -> Solved:
-        """The answer, evaluated if there is time for it; latest: when it gives up without any."""
+        """The answer, evaluated if there is time for it. Raises TimeLimitError where there is none
+        at the moment `latest`."""
 
-        def late() -> float:
-            return latest if self.best.solution is None else self.deadline
-
+        SV, reason = self.run_until(latest)
         try:
-            with self.clock.until(late):
-                SV, reason = self.run()
+            with self.clock.until(lambda: self.ends + LATE):
+                if time.perf_counter() + self.scan_seconds > self.ends + LATE:
+                    raise TimeLimitError
+                SV, V = self.scan.evaluate(SV)
         except TimeLimitError:
-            if self.best.solution is None:
-                return Solved.nothing(self.task, TIME_LIMIT)
-            SV, reason = self.best.solution, TIME_LIMIT
-        if time.perf_counter() + self.scan_seconds > self.ends + LATE:
             return self.running(SV, reason)
-        SV, V = self.scan.evaluate(SV)
         V = replace(V, certificate=self._certificate(V.certificate))
         if self._goes_on(V, reason):
             self.plan = replace(self.plan, start=resumed)
@@ -154,6 +150,21 @@ class Rounds:
             self.best.see(SV, V)
             return self.solved(latest)
         return Solved(SV, V.certificate, V.count, True, reason)
+
+    def run_until(self, latest: float) -> tuple[SV, str]:
+        """All rounds, or those that there is time for. Raises TimeLimitError where there is no
+        solution at the moment `latest`."""
+
+        def late() -> float:
+            return latest if self.best.solution is None else self.deadline
+
+        try:
+            with self.clock.until(late):
+                return self.run()
+        except TimeLimitError:
+            if self.best.solution is None:
+                raise
+            return self.best.solution, TIME_LIMIT
 
     def _certificate(self, evaluated: Certificate) -> Certificate:
         """With the highest D of any round, which bounds the optimum from below, less what rounding

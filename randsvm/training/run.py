@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from math import nan
+from math import inf, nan
 from typing import Generic
 
 import numpy as np
@@ -23,7 +23,7 @@ from randsvm.events import Notice, Searched, Started, Trained, Watch, listening,
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import Grid, command_line, idle, options
 from randsvm.training import grid_search, platt
-from randsvm.training.clock import Clock
+from randsvm.training.clock import LATE, Clock
 from randsvm.training.job import IN_MEMORY, Job, P, check_gap, check_paths, lack_of_gap
 from randsvm.training.kind import Ending, Outcome, Outline, Training
 from randsvm.training.subject import Subject
@@ -57,7 +57,11 @@ def train(
         any_label=params.task == "one-class",
         zero_based=job.run.zero_based,
     )
-    with listening(clock), closing(dataset.load(data, options, job.resources)) as whole:
+    with (
+        listening(clock),
+        clock.before_a_model(model or IN_MEMORY),
+        closing(dataset.load(data, options, job.resources)) as whole,
+    ):
         training = begin(Subject.of(whole, str(data), params.kind), job)
         training.subject.check_classes(str(data), training.most_classes)
         # Before what is resolved, which may follow from the features as they are learnt.
@@ -138,7 +142,9 @@ class Completion(ABC, Generic[Outcome]):
 
     def completed(self) -> Outcome:
         try:
-            outcome = self._save(self.learn())
+            with self.clock.until(lambda: inf if self.begun else self.clock.end):
+                reason = self.learn()
+            outcome = self._save(reason)
         except Interrupted as signal:
             if self.begun and not self.ended:
                 self.break_off(str(signal))
@@ -149,13 +155,14 @@ class Completion(ABC, Generic[Outcome]):
         return outcome
 
     def _save(self, stopped: str) -> Outcome:
-        outcome = self.outcome(stopped)
-        saved = self.lacks(outcome) is None
-        if saved:
-            self.write(outcome)
-        self.ended = True
-        outcome = replace(outcome, seconds=self.clock.seconds, saved=saved)
-        tell(outcome)
+        with self.clock.undisturbed():
+            outcome = self.outcome(stopped)
+            saved = self.lacks(outcome) is None
+            if saved:
+                self.write(outcome)
+            self.ended = True
+            outcome = replace(outcome, seconds=self.clock.seconds, saved=saved)
+            tell(outcome)
         return outcome
 
     def lacks(self, outcome: Outcome) -> str | None:
@@ -202,6 +209,9 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         self.searched = searched
         self.sigmoid: np.ndarray | None = None
         self.fits_sigmoid = training.fits_sigmoid(params)
+        if self.fits_sigmoid and clock.end < inf:
+            # Whenever the limit comes, the model has probabilities.
+            self.sigmoid = platt.of_few(training.D, params, training.fit, training.job, clock.end)
         part = 1 / (1 + PROBABILITY_TIME * self.fits_sigmoid)
         self.learning = training.learning(params, clock, clock.share(part))
 
@@ -209,9 +219,10 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         self.learning.run()
         if self.fits_sigmoid:
             training = self.training
-            self.sigmoid = platt.cross_validated(
-                training.D, self.params, training.fit, training.job, self.clock.end
+            found = platt.cross_validated(
+                training.D, self.params, training.fit, training.job, self.clock.end - LATE
             )
+            self.sigmoid = self.sigmoid if found is None else found
         return self.learning.reason
 
     @property

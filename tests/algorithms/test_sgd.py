@@ -135,7 +135,7 @@ def test_steps_are_the_plain_twins(kind, classes, schedule, dense):
 @schedules
 @pytest.mark.parametrize(
     "task",
-    [{"epsilon": 0.3}, *({"loss": loss, "origin": 0.6} for loss in LOSS_NAMES)],
+    [{"epsilon": 0.3}, *({"loss": loss, "origin": 0.6} for loss in (*LOSS_NAMES, "outside"))],
     ids=str,
 )
 def test_steps_of_regression_and_novelty_detection_are_the_plain_twins(task, schedule, dense):

@@ -10,6 +10,9 @@ import pytest
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
+from sklearn.svm import OneClassSVM
+
+from randsvm.errors import ModelError, ParameterError
 
 ALGORITHMS = ("randsvm", "osuna", "osuna-closest")
 
@@ -178,3 +181,68 @@ def test_sgds_objective_has_the_origin_as_the_one_negative(tmp_path):
     weights = 301 / 600, 301 / 2
     P = np.dot(w, w) / 2 + 0.5 * (weights[0] * hinge.sum() + weights[1] * origin)
     assert float(learnt.facts["primal"]) == pytest.approx(P, rel=1e-6)
+
+
+# ---- sgd with -n: the linear machine that LIBSVM's -s 2 -t 0 is ---------------------------------
+
+SHARES = {
+    "round": lambda rng: rng.normal(size=(600, 5)) + 1.5,
+    "far": lambda rng: rng.normal((20, 0, 0, 3, 1), size=(600, 5)),
+    "positive": lambda rng: np.abs(rng.normal(size=(400, 30))),
+}
+
+
+def schoelkopf(X: np.ndarray, nu: float, w: np.ndarray, b: float) -> float:
+    """nu/2 |w|^2 + nu b + mean max(0, -f)."""
+    return float(nu / 2 * w @ w + nu * b + np.maximum(0, -(X @ w + b)).mean())
+
+
+@pytest.mark.parametrize("nu", [0.05, 0.1, 0.5])
+@pytest.mark.parametrize("name, scale", [*((name, 1.0) for name in SHARES), ("round", 1e-6)])
+def test_sgd_leaves_the_share_outside_that_libsvm_would(tmp_path, predict, name, scale, nu):
+    X = oracle.as_float32(SHARES[name](np.random.default_rng(0)))
+    path = saved(tmp_path / "data", oracle.as_float32(X * scale))
+    learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
+    model = oracle.read_linear(learnt.model, X.shape[1])
+    w, b = model.w[:, 0], model.b[0]
+    f = predict(path, learnt.model, "--scores").scores
+    assert int(nu * len(X)) == np.count_nonzero(f <= 0)
+    truth = OneClassSVM(kernel="linear", nu=nu, tol=1e-6).fit(X)
+    least = schoelkopf(X, nu, truth.coef_[0] / (nu * len(X)), truth.intercept_[0] / (nu * len(X)))
+    found = schoelkopf(X, nu, w * scale, b) if scale == 1 else None
+    if found is not None:
+        assert found == pytest.approx(least, rel=0.01)
+        assert float(learnt.facts["primal"]) == pytest.approx(found / nu, rel=1e-6)
+    assert np.mean((f > 0) == (truth.decision_function(X) > 0)) >= 0.99
+
+
+@pytest.mark.parametrize("nu, outside", [(1, 50), (0.001, 0), (0.02, 1)])
+def test_the_share_outside_at_its_ends(tmp_path, predict, nu, outside):
+    path = saved(tmp_path / "data", cloud(50))
+    learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
+    f = predict(path, learnt.model, "--scores").scores
+    assert np.count_nonzero(f <= 0) == outside
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("-c", 2), "-c has no effect"),
+        (("--lambda", 2), "--lambda has no effect"),
+        (("-s", "svc"), "-n has no effect with -s svc"),
+    ],
+)
+def test_what_has_no_effect_beside_the_share_is_said(tmp_path, words, message):
+    X = oracle.as_float32(np.random.default_rng(0).normal(size=(20, 2)))
+    path = oracle.write_svmlight(tmp_path / "data", np.tile([1.0, -1.0], 10), X)
+    learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, *words)
+    assert any(message in text for text in learnt.notices)
+
+
+def test_a_share_outside_takes_no_other_loss_and_no_update(tmp_path):
+    path = saved(tmp_path / "data", np.ones((5, 2), np.float32))
+    with pytest.raises(ParameterError, match="-n has a loss of its own"):
+        learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, "--loss", "log")
+    learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1)
+    with pytest.raises(ModelError, match="expected a model without -n to go on from"):
+        learn("sgd", path, tmp_path / "new", "--update", tmp_path / "m")
