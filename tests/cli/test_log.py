@@ -63,11 +63,12 @@ def test_each_iteration_is_one_object_and_its_numbers_are_right(tmp_path, path, 
         values = [event[name] for event in rounds]
         assert values == sorted(values)
         assert values[0] > 0
-    # The gap is of the best so far: lowest P, highest D of any round.
+    # The gap is of the best so far: lowest P, highest D of any round, less what rounding may have
+    # added to it.
     P = np.minimum.accumulate([event["primal"] for event in rounds])
     D = np.maximum.accumulate([event["dual"] for event in rounds])
     expected = (P - D) / np.maximum(np.abs(P), np.abs(D))
-    assert [event["gap"] for event in rounds] == pytest.approx(expected.tolist())
+    assert [event["gap"] for event in rounds] == pytest.approx(expected.tolist(), abs=2e-5)
     # The first round reads the whole file; what then stays laid out is not read again.
     assert rounds[0]["bytes_read"] >= 2000 * (8 + 2 * (4 + 4))
     found = answer_of(learnt.model, board(2000), WORDS)
