@@ -115,6 +115,8 @@ pythons:
 data: .venv/ready
 	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000
 	$(BIN)/python scripts/make_data.py twonorm data/twonorm.svm --rows 1000
+	$(BIN)/python scripts/make_data.py waveform data/waveform.svm --rows 300
+	$(BIN)/python scripts/make_data.py sinc data/sinc.svm --rows 500
 
 clean:
 	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*/*.so randsvm/*/*.c

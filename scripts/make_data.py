@@ -1,4 +1,5 @@
-"""Make synthetic sets as svmlight files: KBH07's twonorm, ringnorm, checkerboard; sparse text.
+"""Make synthetic sets as svmlight files: KBH07's twonorm, ringnorm, checkerboard; sparse text;
+waveform (three classes) and sinc (a regression).
 
 Row i of a set depends on the seed and i alone, so a set of 100,000 rows is the beginning of the
 set of 1,000,000 rows. Values are float32.
@@ -21,6 +22,8 @@ SHIFT = 2 / np.sqrt(DIMENSIONS)
 WORDS = 50_000  # the vocabulary of sparse
 RELEVANT = 0.5  # the share of words that say something about the class
 NOISE = 0.1  # standard deviation of what is added to w x, whose own is about 0.7
+
+SINC_NOISE = 0.1
 
 
 class Rows(NamedTuple):
@@ -84,7 +87,30 @@ def sparse(rng: np.random.Generator, m: int) -> Rows:
     return Rows(np.where(score > 0, 1, -1), indptr, word + 1, values)
 
 
-SETS = {made.__name__: made for made in (twonorm, ringnorm, checkerboard, sparse)}
+def waveform(rng: np.random.Generator, m: int) -> Rows:
+    """Breiman's waveform: each class mixes two of three triangles over 21 places, plus N(0, 1)."""
+    triangles = np.maximum(0, 6 - np.abs(np.arange(21) - np.array([[6], [14], [10]])))
+    label = rng.integers(3, size=m)
+    share = rng.uniform(size=(m, 1))
+    X = share * triangles[[0, 0, 1]][label] + (1 - share) * triangles[[1, 2, 2]][label]
+    return Rows.dense(1 + label, X + rng.normal(size=X.shape))
+
+
+def sinc(rng: np.random.Generator, m: int) -> Rows:
+    """y = sin(x) / x + noise for x in [-10, 10], the usual example of support vector regression."""
+    x = rng.uniform(-10, 10, m)
+    return Rows.dense(np.sinc(x / np.pi) + rng.normal(scale=SINC_NOISE, size=m), x[:, None])
+
+
+# The sets, and how each spells its labels.
+SETS = {
+    "twonorm": (twonorm, "{:+d}"),
+    "ringnorm": (ringnorm, "{:+d}"),
+    "checkerboard": (checkerboard, "{:+d}"),
+    "sparse": (sparse, "{:+d}"),
+    "waveform": (waveform, "{:d}"),
+    "sinc": (sinc, "{:.4f}"),
+}
 
 
 @click.command()
@@ -94,12 +120,13 @@ SETS = {made.__name__: made for made in (twonorm, ringnorm, checkerboard, sparse
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set.")
 def main(name: str, output: str, rows: int, seed: int) -> None:
     """Write ROWS rows of the set NAME to OUTPUT (- is standard output)."""
+    made, spelling = SETS[name]
     with files.create_output(output) as stream:
         for start in range(0, rows, BLOCK_ROWS):
             # A whole block is drawn even for a part of it: its rows must not depend on ROWS.
-            block = SETS[name](np.random.default_rng([seed, start]), BLOCK_ROWS)
+            block = made(np.random.default_rng([seed, start]), BLOCK_ROWS)
             y, *csr = block.first(min(BLOCK_ROWS, rows - start))
-            svmlight.write(stream, [f"{label:+d}" for label in y.tolist()], *csr)
+            svmlight.write(stream, [spelling.format(label) for label in y.tolist()], *csr)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def run(script, *words):
     return subprocess.run([str(word) for word in words], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("name", ["twonorm", "ringnorm", "checkerboard", "sparse"])
+@pytest.mark.parametrize(
+    "name", ["twonorm", "ringnorm", "checkerboard", "sparse", "waveform", "sinc"]
+)
 def test_a_set_is_the_beginning_of_a_larger_set(name):
     """Whether the sets end within a block of rows, at its end or beyond."""
     made = [run("make_data.py", name, "-", "--rows", rows).stdout for rows in (9, 10_000, 10_009)]
