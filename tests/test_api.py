@@ -83,6 +83,16 @@ def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path):
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == y).mean() > 0.8
 
 
+def test_an_updated_model_is_the_one_that_was_written(tmp_path):
+    y, X = small()
+    oracle.write_svmlight(tmp_path / "data", y, X)
+    randsvm.train_sgd(tmp_path / "data", tmp_path / "old")
+    update = str(tmp_path / "old")
+    fitted = randsvm.train_sgd(tmp_path / "data", tmp_path / "new", update=update)
+    written = randsvm.load(tmp_path / "new").decision_function(X)
+    assert np.array_equal(fitted.decision_function(X), written)
+
+
 def test_events_go_to_the_listener():
     heard = []
     y, X = small()

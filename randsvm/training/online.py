@@ -48,7 +48,7 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
         nameless = command_line(replace(params, update="MODEL"), job.run)
         running = _running_of(old, params.update)
         return Stream(
-            data, old, steps, t, running, params.checkpoint, clock, model, nameless
+            data, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep
         ).completed()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -42,6 +42,7 @@ class Stream(Completion[Learnt]):
         clock: Clock,
         path: str,
         words: list[str],
+        keep: Callable[[LinearModel], object],
     ) -> None:
         self.data = data
         self.old = old
@@ -53,6 +54,7 @@ class Stream(Completion[Learnt]):
         self.clock = clock
         self.path = path
         self.words = words
+        self.keep = keep
         self.features = old.features
         self.columns = np.arange(len(old.features))
         self.seconds = self.loss = self.errors = 0.0
@@ -166,9 +168,9 @@ class Stream(Completion[Learnt]):
         )
 
     def write(self, outcome: Learnt) -> None:
-        self._write(outcome.stopped)
+        self.keep(self._write(outcome.stopped))
 
-    def _write(self, stopped: str) -> None:
+    def _write(self, stopped: str) -> LinearModel:
         learner, old = self.learner, self.old
         linear = learner.linear
         facts = {
@@ -185,14 +187,16 @@ class Stream(Completion[Learnt]):
         }
         for gone in ("C", "digest", "nnz"):
             facts.pop(gone, None)
-        replace(
+        model = replace(
             old,
             w=linear.w[self.columns],
             b=linear.b,
             features=self.features,
             seen=SeenFeatures.of(self.features),
             facts=facts,
-        ).save(self.path)
+        )
+        model.save(self.path)
+        return model
 
 
 def running_facts(running: Running, columns: np.ndarray) -> dict[str, str]:
