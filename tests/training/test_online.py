@@ -441,8 +441,8 @@ def test_what_the_model_decides_is_not_taken_from_the_command_line(tmp_path, wor
     [
         ("-w balanced", "-w balanced needs the number of rows, which --update does not know"),
         ("-w 9 2", "-w 9: the data has the labels"),
-        ("--update-rate 0", "update rate must be > 0 and finite, got 0"),
-        ("--update-rate nan", "update rate must be > 0 and finite, got nan"),
+        ("--update-rate 0", "--update-rate must be > 0 and finite, got 0"),
+        ("--update-rate nan", "--update-rate must be > 0 and finite, got nan"),
     ],
 )
 def test_parameters_of_an_update_that_make_no_sense_are_refused(tmp_path, words, message):
