@@ -43,7 +43,7 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     """All blocks of a page; an indented one is `sh` if it begins with a program."""
     found = []
-    for fenced in re.finditer(r"^```(\w*)\n(.*?)^```$|\n\n((?: {4}.*\n)+)", page, re.M | re.S):
+    for fenced in re.finditer(r"^```(\w*)\n(.*?)^```$|\n\n((?: {4}[^\n]*\n)+)", page, re.M | re.S):
         language, inside, indented = fenced.groups()
         if indented:
             inside = re.sub("^ {4}", "", indented, flags=re.M)
