@@ -126,7 +126,7 @@ class Iteration:
     frozen: support vectors outside of the working set. changed, scan_seconds: coefficients
     that the scan brought in, and its time. primal, dual: of this solution for the whole data set;
     gap: of the best solution so far, nan where nothing is certified. machine: the class that is
-    told from all others; empty where there is only one problem.
+    told from all others, or the two that are told apart; empty where there is only one problem.
     """
 
     number: int
@@ -150,7 +150,7 @@ class Iteration:
 class Trained:
     """How training ended; primal, dual and gap are of the model as written, of several classes the
     sum over their problems. bounded: at C in any. gap: nan where nothing is certified;
-    gap_asked: what it was to be, None where nobody asked.
+    gap_asked: what it was to be, None where nobody asked; largest_gap: of any of several problems.
 
     J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
     (after a signal) stems from the running values of the scans. violators None: not counted then.
@@ -173,6 +173,7 @@ class Trained:
     dual: float
     gap: float
     gap_asked: float | None = None
+    largest_gap: float | None = None
     saved: bool = True
 
 

@@ -137,7 +137,7 @@ def test_probabilities_add_up_and_follow_the_order_of_classes():
 
 
 def test_a_run_that_ends_above_its_gap_warns():
-    y, X = board(3000)
+    y, X = board(4000)
     with pytest.warns(ConvergenceWarning, match="iteration limit, with a gap of"):
         machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
     assert machine.gap_ > 1e-5

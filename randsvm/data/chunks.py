@@ -78,6 +78,11 @@ class RamStore:
         self.chunks: list[RawChunk] = []
         self.nbytes = 0
 
+    @property
+    def resident_bytes(self) -> int:
+        """Of them, what takes memory."""
+        return self.nbytes
+
     def append(self, chunk: RawChunk) -> None:
         self.chunks.append(chunk)
         self.nbytes += chunk.nbytes
@@ -128,6 +133,7 @@ class FileStore:
             [] if table is None else [tuple(row) for row in table.tolist()]
         )
         self.buffers = local()
+        self.resident_bytes = 0
 
     def append(self, chunk: RawChunk) -> None:
         m, nnz = len(chunk.y), len(chunk.values)
@@ -230,7 +236,44 @@ class FileStore:
             self.stream.close()
 
 
-Store = RamStore | FileStore
+class ChosenChunks:
+    """Some chunks of a store, numbered anew from 0."""
+
+    def __init__(self, store: RamStore | FileStore, numbers: Sequence[int]) -> None:
+        self.store = store
+        self.numbers = numbers
+        self.place = store.place
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each chunk, (chunks,) int64."""
+        return self.store.sizes[list(self.numbers)]
+
+    def read(self, number: int) -> RawChunk:
+        return self.store.read(self.numbers[number])
+
+    def labels(self, number: int) -> np.ndarray:
+        return self.store.labels(self.numbers[number])
+
+    def nonzeros(self, number: int) -> int:
+        return self.store.nonzeros(self.numbers[number])
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        return self.store.part(self.numbers[number], begin, end)
+
+    @property
+    def nbytes(self) -> int:
+        return self.store.nbytes
+
+    @property
+    def resident_bytes(self) -> int:
+        return self.store.resident_bytes
+
+    def close(self) -> None:
+        """The store is somebody else's."""
+
+
+Store = RamStore | FileStore | ChosenChunks
 
 
 class Spilling:
@@ -240,7 +283,7 @@ class Spilling:
     def __init__(self, limit: int, folder: str | None) -> None:
         self.limit = limit
         self.folder = folder
-        self.store: Store = RamStore()
+        self.store: RamStore | FileStore = RamStore()
 
     def append(self, chunk: RawChunk) -> None:
         self.store.append(chunk)

@@ -22,7 +22,7 @@ from scipy import sparse
 from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import cache, in_memory
 from randsvm.data.chunks import RamStore, RawChunk, Store, joined
-from randsvm.data.home import Home, Shard, States, Threads
+from randsvm.data.home import Home, OneThread, Shard, States, Threads
 from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
@@ -136,7 +136,18 @@ class Dataset:
         for at in slices(self.n, CHUNK_ROWS):
             store.append(whole.part(at.start, at.stop))
         summary = replace(self.summary, n=self.n, nnz=len(whole.values))
-        view = self._view(summary=summary, store=store, chosen=None, home=Threads(self.pool))
+        return self._view(summary=summary, home=Threads(self.pool)).stored_in(store)
+
+    def in_one_thread(self) -> Dataset:
+        """A view whose work is done by the thread that asks: others have their own views."""
+        return self._view(home=OneThread())
+
+    def stored_in(self, store: Store) -> Dataset:
+        """A view of the rows of another store, all of them, read as this view reads its own."""
+        nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
+        n = int(store.sizes.sum())
+        dense = self.scaling is not None and self.scaling.shift is not None
+        view = self._view(store=store, chosen=None, n=n, nnz=n * self.d if dense else nonzeros)
         view.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         view._count_from(view.stored)
         return view
@@ -220,6 +231,13 @@ class Dataset:
         self.traffic.add(raw.nbytes)
         X, y = self._chosen(number, self._matrix(raw)), self._chosen(number, self._labels(raw.y))
         return Chunk(int(self.starts[number]), self._scaled(X), y)
+
+    def raw(self, shard: Shard) -> tuple[RawChunk, np.ndarray]:
+        """The rows of a shard as they are stored, in memory that is valid as `chunk` is, and y."""
+        raw = self.store.read(shard.number)
+        self.traffic.add(raw.nbytes)
+        raw = self._chosen(shard.number, raw)
+        return raw, self._labels(raw.y)
 
     def _chosen(self, number: int, rows: Any) -> Any:
         """Of a stored chunk's rows, or labels, those that this view has."""
@@ -359,11 +377,11 @@ class Dataset:
         self.store.close()
 
 
-def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
-    """S: r rows drawn uniformly, among them some of rare classes (at least min(10, size) each, as
-    far as half of r holds them)."""
+def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
+    """S: the numbers of r rows drawn uniformly, among them some of rare classes (at least min(10,
+    size) each, as far as half of r holds them); ascending."""
     if D.n <= r:
-        return D.points(np.arange(D.n))
+        return np.arange(D.n)
     draw = rng.next()
     rows = D.sample(draw, r)
     if D.targets is not None:
@@ -372,7 +390,7 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> Points:
         missing = np.setdiff1d(least, rows)
         if len(missing):
             rows = np.union1d(D.sample(draw, r - len(missing)), least)
-    return D.points(rows)
+    return rows
 
 
 def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:

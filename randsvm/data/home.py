@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from randsvm.events import results_of
+from randsvm.events import check, results_of
 
 Report = TypeVar("Report")
 State = TypeVar("State")
@@ -128,12 +128,24 @@ class Threads:
         return _StatesHere(self, make, shards)
 
 
+class OneThread:
+    """The thread that asks: where many small data sets are worked at side by side, each by one."""
+
+    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
+        """See Home."""
+        for shard in shards:
+            check()
+            yield work(shard)
+
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+        """See Home."""
+        return _StatesHere(self, make, shards)
+
+
 class _StatesHere(Generic[State]):
     """See States. No state is ever lost: what all have done is forgotten."""
 
-    def __init__(
-        self, home: Threads, make: Callable[[Shard], State], shards: Sequence[Shard]
-    ) -> None:
+    def __init__(self, home: Home, make: Callable[[Shard], State], shards: Sequence[Shard]) -> None:
         self.home, self.shards = home, shards
         self.cells = {shard.number: Cell(make(shard)) for shard in shards}
         self.log = Log[State]()

@@ -61,6 +61,9 @@ class ArrayStore:
         self.base = base
         self.starts = starts
 
+    # What it shows was in memory before.
+    resident_bytes = 0
+
     @property
     def sizes(self) -> np.ndarray:
         """Rows of each chunk, (chunks,) int64."""

@@ -71,3 +71,27 @@ class PairwiseModel(KernelModel):
     @property
     def _grouped(self) -> tuple[int, ...]:
         return self.nr_sv
+
+    def of_pair(self, first: int, second: int) -> KernelModel:
+        """The model of two classes alone, f > 0 for `first`."""
+        i, j = sorted((first, second))
+        sign = 1.0 if first == i else -1.0
+        ends = np.cumsum(self.nr_sv)
+        rows = np.concatenate([np.arange(ends[k] - self.nr_sv[k], ends[k]) for k in (i, j)])
+        columns = np.repeat([j - 1, i], [self.nr_sv[i], self.nr_sv[j]])
+        beta = sign * self.beta[rows, columns]
+        used = beta != 0
+        number = i * len(self.labels) - i * (i + 1) // 2 + j - i - 1
+        return KernelModel(
+            task=self.task,
+            kernel=self.kernel,
+            Z=self.Z[rows[used]],
+            beta=beta[used, None],
+            b=sign * self.b[number : number + 1],
+            features=self.features,
+            labels=(self.labels[first], self.labels[second]),
+            values=(self.values[first], self.values[second]),
+            zero_based=self.zero_based,
+            seen=self.seen,
+            scaling=self.scaling,
+        )

@@ -103,13 +103,14 @@ class OsunaParams:
 
     # The working set where the user left it open, see `rows`.
     FEWEST, MOST, FEW_ROWS = 1000, 3000, 30_000
+    WHOLE = 3000
 
     working_set: int | None = option(
         None,
         "int",
         "--working-set",
         help=f"Rows B of a subproblem.  [default: {FEWEST}, up to {MOST} for more than "
-        f"{FEW_ROWS:,} rows]",
+        f"{FEW_ROWS:,} rows; all rows up to {WHOLE:,}]",
         least=2,
         unit="rows",
     )
@@ -126,13 +127,15 @@ class OsunaParams:
         check_bounds(self)
 
     @classmethod
-    def rows(cls, n: int) -> int:
-        """Rows of a working set for n rows: 1,000 up to 30,000, 1,825 for 100,000, 3,000
-        from 270,000 on.
+    def rows(cls, n: int, variables: int = 1) -> int:
+        """Rows of a working set for n rows: all of them up to 3,000 (of one variable each), then
+        1,000 up to 30,000, 1,825 for 100,000, 3,000 from 270,000 on.
 
         Small ones change as few coefficients as large ones and cost LIBSVM less; each round costs
         a look at every row, whatever it changes.
         """
+        if n * variables <= cls.WHOLE:
+            return max(n, 2)
         return int(min(cls.FEWEST * max(n / cls.FEW_ROWS, 1.0) ** 0.5, cls.MOST))
 
 

@@ -20,6 +20,8 @@ KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid")
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
 NU_TASKS = ("nu-svc", "nu-svr")
 WITHOUT_COST = ("one-class", "nu-svc")
+# One against one, one against the rest.
+MULTICLASS_NAMES = ("ovo", "ovr")
 
 
 TASK = Option(
@@ -106,6 +108,7 @@ def uses_field(params: Any, name: str) -> bool:
         "gamma": params.kernel != "linear",
         "degree": params.kernel == "poly",
         "coef0": params.kernel in ("poly", "sigmoid"),
+        "multiclass": params.task in ("svc", "nu-svc"),
     }
     return needs.get(name, True)
 
@@ -183,6 +186,13 @@ class Params:
     shrinking: bool = option(
         True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics.  [default: 1]"
     )
+    multiclass: str | None = option(
+        None,
+        MULTICLASS_NAMES,
+        "--multiclass",
+        help="How three or more classes are told apart: each from each other, by votes, as in "
+        "LIBSVM, or each from all the rest.  [default: ovo; ovr with --components]",
+    )
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
     probability: bool = shared(False, PROBABILITY)
 
@@ -197,11 +207,22 @@ class Params:
             f"--components: random features are not for -s {self.task}",
         )
         check_probability(self.kind, self.probability)
+        require(
+            self.multiclass != "ovo" or self.components is None,
+            "--multiclass ovo: --components makes a linear machine, each class against the rest",
+        )
 
     def side_weights(self, names: Sequence[str], counts: Sequence[int]) -> tuple[float, float]:
         """Weights of the class y = +1 and the class y = -1 of two; see `class_weights`."""
         positive, negative = class_weights(self.weights, names, counts)
         return positive, negative
+
+    def pair_weights(
+        self, first: int, second: int, names: Sequence[str], counts: Sequence[int]
+    ) -> tuple[float, float]:
+        """Weights of two of the classes: those that they have among all, as in LIBSVM."""
+        weights = class_weights(self.weights, names, counts)
+        return weights[first], weights[second]
 
     def one_vs_rest_weights(
         self, index: int, names: Sequence[str], counts: Sequence[int]
@@ -226,9 +247,12 @@ class Params:
                 f"{counts[0]:,} and {counts[1]:,} rows at most {math.floor(most * 1e4) / 1e4:g}"
             )
 
-    def resolved(self, d: int) -> Params:
-        """The same with gamma = 1/d (LIBSVM's default) where it was left open, for d features."""
-        return replace(self, gamma=1.0 / max(d, 1) if self.gamma is None else self.gamma)
+    def resolved(self, d: int, classes: int) -> Params:
+        """The same with gamma = 1/d (LIBSVM's default) where it was left open, for d features, and
+        with the way in which so many classes are told apart: none for two."""
+        gamma = 1.0 / max(d, 1) if self.gamma is None else self.gamma
+        multiclass = self.multiclass or ("ovo" if self.components is None else "ovr")
+        return replace(self, gamma=gamma, multiclass=multiclass if classes > 2 else None)
 
     def problem(
         self, n: int, weights: tuple[float, float] = (1.0, 1.0), kernel_cache: float = 100.0

@@ -48,6 +48,8 @@ SMALL = 50_000_000
 # Rounding may move u by a share of the tolerance, or of the steepest violation while that is
 # large: so many tolerances at the most.
 OF_TOLERANCE, OF_STEEPEST, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
+# So few rows have float64 sums from the start, and no audit: their kernel values cost no more.
+FEW_ROWS = 3000
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -79,9 +81,11 @@ class RunningValues:
     """u and beta of every row of D under the coefficients so far, and how u is computed.
 
     values: u and beta of each shard, where it lives; coefficients: beta of the support vectors,
-    here. space: how rows are laid out for kernel values, and their precision. audit: random rows,
-    exact: u of them, (m,) float64, from float64 kernel values, off: what the running ones are off
-    by. b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
+    here. space: how rows are laid out for kernel values, and their precision; gram_space: the same
+    for those that LIBSVM is given, which it keeps as float32. audit: random rows, exact: u of them,
+    (m,) float64, from float64 kernel values, off: what the running ones are off by; few: they are
+    all rows, sums are in float64, and nothing is off.
+    b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
     layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
     changes the time and no result. precise: float64 from the start.
     """
@@ -97,10 +101,14 @@ class RunningValues:
         self.D, self.problem = D, problem
         self.task, self.kernel = task_of(problem), Kernel.of(problem)
         self.gathered = Gathered(D.d)
-        audit = D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
-        self.audit = D.points(audit)
-        self.space = self._space(precise)
-        self.exact, self.off = np.zeros(len(audit)), np.zeros(len(audit))
+        self.few = D.n <= FEW_ROWS
+        if self.few:
+            self.audit = self.rows(np.arange(D.n))
+        else:
+            self.audit = D.points(D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
+        self.gram_space = self._space(precise)
+        self.space = replace(self.gram_space, dtype=np.float64) if self.few else self.gram_space
+        self.exact, self.off = np.zeros(len(self.audit)), np.zeros(len(self.audit))
         self.values = D.states(partial(ShardValues, D, Room(layout_bytes)))
         self.coefficients = Coefficients()
         self.b, self.slack = 0.0, 0.0
@@ -125,6 +133,8 @@ class RunningValues:
         rounding = self.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT
         if precise or rounding >= FLOAT32_LIMIT:
             return replace(space, dtype=np.float64)
+        if self.few:
+            return space
         in_cells = replace(space, cut=CUT)
         first = D.chunk_matrix(D.shards[0])
         return in_cells if profits_from_cells(in_cells, first, self.audit.X) else space
@@ -192,7 +202,7 @@ class RunningValues:
         """Go on in float64; False where that is so already."""
         if self.space.dtype is np.float64:
             return False
-        self.space = replace(self.space, dtype=np.float64)
+        self.space = self.gram_space = replace(self.space, dtype=np.float64)
         self.afresh()
         return True
 
@@ -212,13 +222,13 @@ class RunningValues:
             change(put, Pass(space, X, beta, fresh=True, far=far, keep=keep))
             return self._scanned()
 
-        exact = replace(self.space, dtype=np.float64)
         u = self._scanned() if known else run(self.space, keep=True)
-        self.exact = Expansion(exact, X, beta).values(self.audit.X)
-        small = len(beta) * self.D.n <= SMALL
-        if self.space.dtype is np.float32 and (small or self.rounding_shows(u)):
-            u = run(exact, keep=False)
-        self.off = u - self.exact
+        if self.space.dtype is np.float32:
+            exact = replace(self.space, dtype=np.float64)
+            self.exact = Expansion(exact, X, beta).values(self.audit.X)
+            if len(beta) * self.D.n <= SMALL or self.rounding_shows(u):
+                u = run(exact, keep=False)
+            self.off = u - self.exact
 
     def _scanned(self) -> np.ndarray:
         """u of the audit rows after all changes; tells how far they are."""

@@ -169,6 +169,8 @@ class Scan(RunningValues):
 
     def _first_window(self, group: Task) -> Window:
         """Around the offset of least P over the audit rows: bends of all rows take memory."""
+        if self.few:
+            return Window(-np.inf, np.inf)
         audit = self.audit
         m, whole = len(audit), Window(-np.inf, np.inf)
         u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)

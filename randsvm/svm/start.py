@@ -29,16 +29,16 @@ NOTHING = 1e-8
 def least_norm(scan: Scan) -> float:
     """|w|^2 of nu-SVC below which nothing but rounding separates the classes: this share of what
     it would be were all coefficients on rows that are one spread apart."""
-    K = gram(scan.space, scan.audit.X).astype(np.float64)
+    K = gram(scan.gram_space, scan.audit.X).astype(np.float64)
     return NOTHING * scan.task.size**2 * float(K.diagonal().mean() - K.mean())
 
 
 def cold_start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
     """KBH07's S: a random subset of r rows, solved beside nothing else."""
-    S = WorkingSet.of(random_subset(scan.D, choice.r, rng).rows, scan.D.n)
+    S = WorkingSet.of(random_subset(scan.D, choice.r, rng), scan.D.n)
     if scan.task.total or scan.task.size:
         return _start_with_sums(scan, S), S
-    step = svmlearn(scan.points(S.rows), scan.problem, scan.space, S.whole)
+    step = svmlearn(scan.points(S.rows), scan.problem, scan.gram_space, S.whole)
     return step, S
 
 
@@ -67,7 +67,7 @@ def _alone(scan: Scan, points: Points) -> np.ndarray:
     task, y, m = scan.task, points.y, len(points)
     lower, upper = task.box(y)
     call = libsvm.in_daemon_thread
-    K, h = gram(scan.space, points.X), y - task.epsilon * np.sign(y) * task.one_sided
+    K, h = gram(scan.gram_space, points.X), y - task.epsilon * np.sign(y) * task.one_sided
     if not task.size:
         return solve(K, h, lower, upper, task.total * m / scan.D.n, call=call).beta
     share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))

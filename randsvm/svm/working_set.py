@@ -66,6 +66,8 @@ class Choice:
     full: bool = False
 
     def collector(self, W: WorkingSet, draw: Draw) -> Collector:
+        if W.whole:  # no other rows are ever wanted
+            return Steepest(0, draw)
         return Steepest(self.r, draw) if W.paired else self.order(self.r, draw)
 
     def next(self, W: WorkingSet, SV: SV, found: EveryGroup) -> WorkingSet:

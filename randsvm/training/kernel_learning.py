@@ -1,93 +1,125 @@
-"""All subtasks of a training one after the other, and their solutions as one model."""
+"""All subtasks of a training, and their solutions as one model."""
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from math import inf
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from randsvm.events import Trained
+from randsvm.errors import Interrupted
+from randsvm.events import Iteration, Notice, Trained, Watch, listening, tell, tell_once
 from randsvm.models.model import Model
 from randsvm.parameters.svm import Params
 from randsvm.training.clock import LATE, Clock, TimeLimitError
-from randsvm.training.job import Decision, Job
+from randsvm.training.crew import BrokenOffError, work_off
 from randsvm.training.kind import Ending, Learning, Training
-from randsvm.training.one_vs_rest import OneVsRest
-from randsvm.training.plans import Plan
 from randsvm.training.rounds import Rounds, Solved, total
-from randsvm.training.several_classes import Subtask
-from randsvm.training.stopping import TIME_LIMIT
-
-
-def decision_of(
-    tasks: Iterable[tuple[Subtask, Plan]], job: Job, at_once: int, clock: Clock
-) -> Decision:
-    """What the subtasks come to without a closing evaluation until `clock` ends, and each of them
-    after its first round; at_once: how many such decisions share the memory."""
-    solutions = []
-    for task, plan in tasks:
-        rounds = Rounds(task, plan, job, clock, clock.end, share=at_once)
-        solutions.append(rounds.scan.completed(rounds.run_until(inf)[0]))
-    return OneVsRest.of(solutions).decision
+from randsvm.training.several_classes import Subtasks
+from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
+from randsvm.training.together import Answer, Planning, model_of, together
 
 
 class KernelLearning(Learning[Trained]):
-    """Subtasks one after the other, which share the time until `end`; their solutions are one
-    model.
+    """Subtasks which share the time until `end`, pairs of classes side by side and others one
+    after the other; their solutions are one model.
 
-    tasks: makes them all anew, in order. classes: how many there are.
+    plan: of a subtask. at_once: how many are under way at a time.
     """
 
     def __init__(
         self,
         training: Training[Params, Trained],
         params: Params,
-        tasks: Callable[[], Iterator[tuple[Subtask, Plan]]],
-        classes: int,
+        subtasks: Subtasks,
+        plan: Planning,
+        at_once: int,
         clock: Clock,
         end: float,
     ) -> None:
         self.training = training
         self.params = params
-        self.tasks = tasks
-        self.classes = classes
+        self.subtasks = subtasks
+        self.plan = plan
+        self.at_once = at_once
         self.clock = clock
         self.end = end
-        self.solved: list[Solved] = []
-        # Of each task that was begun.
-        self.rounds: list[Rounds] = []
+        # By the number of their subtask; broken_off: what those have that were under way; counts:
+        # of their rounds.
+        self.solved: dict[int, Solved] = {}
+        self.broken_off: dict[int, Solved] = {}
+        self.counts: dict[int, int] = {}
+        self.solve_seconds: dict[int, float] = {}
+        self.heard = 0
+        self.under_way: dict[int, Rounds] = {}
+        # Whether any of those that ended has a solution.
+        self.found = False
 
     def run(self) -> None:
-        for task, plan in self.tasks():
-            ends = self.clock.share(1 / (self.classes - len(self.solved)), self.end)
-            rounds = Rounds(task, plan, self.training.job, self.clock, ends, self._count)
-            # Without any solution there is no model: the first one has all the time there is.
-            latest = (self.end if self.rounds else self.clock.end) - LATE
-            self.rounds.append(rounds)
-            try:
-                self.solved.append(rounds.solved(latest))
-            except TimeLimitError:
-                if not self.begun:
-                    raise
-                self.solved.append(Solved.nothing(task, TIME_LIMIT))
-            rounds.scan.forget()
-            if len(self.solved) < self.classes and time.perf_counter() >= self.end - LATE:
-                self._leave_rest(TIME_LIMIT)
-                break
+        if self.at_once == 1:
+            for number in range(len(self.subtasks)):
+                self._work(number, self.clock)
+        else:
+            works = [partial(self._beside, number) for number in range(len(self.subtasks))]
+            work_off(works, self.at_once, self._hear, "pairs", "pair")
+        self._leave_rest(TIME_LIMIT)
 
-    @property
-    def _count(self) -> int:
-        return sum(one.count for one in self.rounds)
+    def _beside(self, number: int, watch: Watch) -> None:
+        """A subtask in a thread of its own, whose clock knows only its own share of the time."""
+        clock = Clock(None, watch)
+        clock.began = self.clock.began
+        with listening(clock):
+            self._work(number, clock)
+
+    def _hear(self, event: object) -> None:
+        if isinstance(event, Iteration):
+            self.heard += 1
+            event = replace(event, number=self.heard)
+        if isinstance(event, Notice):
+            tell_once(event.text, event)
+        else:
+            tell(event)
+
+    def _work(self, number: int, clock: Clock) -> None:
+        """One subtask, if there is time for it. Raises TimeLimitError where that is over and there
+        is no solution of any."""
+        if number and time.perf_counter() >= self.end - LATE:
+            return
+        task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
+        if task.pair and 0 in task.sides:
+            self.solved[number] = Solved.nothing(task, NO_VIOLATORS)
+            return
+        ends = self.clock.share(min(self.at_once / left, 1.0), self.end)
+        job, before = self.training.job, sum(self.counts.values())
+        rounds = Rounds(task, self.plan(task), job, clock, ends, before, self.at_once)
+        # Without any solution there is no model: the first one has all the time there is.
+        latest = (self.end if number else self.clock.end) - LATE
+        self.under_way[number] = rounds
+        try:
+            self.solved[number] = rounds.solved(latest).of_whole(task)
+        except TimeLimitError:
+            if not self.begun:
+                raise
+            self.solved[number] = Solved.nothing(task, TIME_LIMIT)
+        except (Interrupted, BrokenOffError):
+            if (best := rounds.best.solution) is not None:
+                self.broken_off[number] = rounds.running(best, "").of_whole(task)
+            raise
+        finally:
+            self.counts[number] = rounds.count
+            self.solve_seconds[number] = rounds.solve_seconds
+            if rounds.best.solution is not None:
+                self.found = True
+            del self.under_way[number]
+        rounds.scan.forget()
 
     @property
     def reason(self) -> str:  # type: ignore[override]
         """What ended the tasks, in one phrase."""
-        reasons = [one.stopped for one in self.solved]
+        reasons = [one.stopped for one in self._every]
         counts = Counter(reasons)
         if len(counts) == 1 or TIME_LIMIT in counts:
             return TIME_LIMIT if TIME_LIMIT in counts else reasons[0]
@@ -95,27 +127,33 @@ class KernelLearning(Learning[Trained]):
 
     @property
     def begun(self) -> bool:
-        return any(rounds.best.solution is not None for rounds in self.rounds)
+        under_way = list(self.under_way.values())
+        return self.found or any(rounds.best.solution is not None for rounds in under_way)
 
     def break_off(self, reason: str) -> None:
-        for rounds in self.rounds[len(self.solved) :]:
-            if rounds.best.solution is not None:
-                self.solved.append(rounds.running(rounds.best.solution, reason))
+        broken_off = {n: replace(one, stopped=reason) for n, one in self.broken_off.items()}
+        self.solved = {**broken_off, **self.solved}
         self._leave_rest(reason)
 
     def _leave_rest(self, reason: str) -> None:
-        """Classes without a solution have f = -1: predicted only where all others are below."""
-        rest = itertools.islice(self.tasks(), len(self.solved), None)
-        self.solved += [Solved.nothing(task, reason) for task, _ in rest]
+        """Subtasks without a solution have a constant f."""
+        for number in range(len(self.subtasks)):
+            if number not in self.solved:
+                self.solved[number] = Solved.nothing(self.subtasks[number], reason)
+        self.subtasks.close()
+
+    @property
+    def _every(self) -> list[Solved]:
+        return [self.solved[number] for number in sorted(self.solved)]
 
     def outcome(self, ending: Ending) -> Trained:
-        every = self.solved
+        every = self._every
         certificate = total([one.certificate for one in every])
         counted = [one.violators for one in every if one.violators is not None]
         bounded = [one.SV.rows[~one.SV.unbounded] for one in every]
         return Trained(
             model=ending.model,
-            iterations=self._count,
+            iterations=sum(self.counts.values()),
             support_vectors=len(self._answer.points),
             bounded=len(np.unique(np.concatenate(bounded))),
             violators=sum(counted) if len(counted) == len(every) else None,
@@ -123,11 +161,12 @@ class KernelLearning(Learning[Trained]):
             evaluated=all(one.evaluated for one in every),
             cross_validation=ending.cross_validation,
             stopped=ending.stopped,
-            solve_seconds=sum(one.solve_seconds for one in self.rounds),
+            solve_seconds=sum(self.solve_seconds.values()),
             seconds=ending.seconds,
             primal=certificate.primal,
             dual=certificate.dual,
             gap=certificate.gap,
+            largest_gap=max(one.certificate.gap for one in every) if len(every) > 1 else None,
             gap_asked=self.training.job.stop.wanted_gap,
         )
 
@@ -137,6 +176,7 @@ class KernelLearning(Learning[Trained]):
             "primal": repr(outcome.primal),
             "dual": repr(outcome.dual),
             "gap": repr(outcome.gap),
+            **({} if outcome.largest_gap is None else {"largest_gap": repr(outcome.largest_gap)}),
             "certificate": "evaluated" if outcome.evaluated else "running",
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
             "stopped": outcome.stopped,
@@ -144,10 +184,8 @@ class KernelLearning(Learning[Trained]):
 
     def model(self, **common: Any) -> Model:
         features, mapping = self.training.D.summary.features, self.training.map_of(self.params)
-        if mapping is not None:
-            return self._answer.linear_model(features=features, mapping=mapping, **common)
-        return self._answer.kernel_model(features, **common)
+        return model_of(self._answer, features, mapping, **common)
 
-    @property
-    def _answer(self) -> OneVsRest:
-        return OneVsRest.of([one.SV for one in self.solved])
+    @cached_property
+    def _answer(self) -> Answer:
+        return together(self.subtasks, [one.SV for one in self._every])

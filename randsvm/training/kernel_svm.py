@@ -5,26 +5,17 @@ Never prints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 
-from randsvm.data.dataset import Dataset, Source
+from randsvm.data.dataset import Source
 from randsvm.events import Trained, Watch, silent
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
 from randsvm.training import run
-from randsvm.training.clock import Clock
-from randsvm.training.job import Decision, Job, kernel_job
-from randsvm.training.kernel_learning import KernelLearning, decision_of
-from randsvm.training.kind import Outline, Training
-from randsvm.training.plans import Plan, Planner, plan_osuna, plan_randsvm
-from randsvm.training.several_classes import Subtask, count, subtasks
+from randsvm.training.job import Job, kernel_job
+from randsvm.training.kernel_training import KernelTraining
+from randsvm.training.plans import Planner, plan_osuna, plan_randsvm
 from randsvm.training.warm_start import WarmStart
-
-NOT_CERTIFIED = (
-    "this kernel is not positive semidefinite: P and D certify nothing, no gap can end the run"
-)
 
 
 def train_randsvm(
@@ -88,69 +79,3 @@ def _train(
         return partial(KernelTraining, planner=planner, old=old, notices=notices), params, job
 
     return run.train(data, model, params, prepare, job, watch)
-
-
-@dataclass(frozen=True)
-class KernelTraining(Training[Params, Trained]):
-    """Parameters become subtasks, each with a plan of the algorithm. old: where to start;
-    notices: what the user should know of it."""
-
-    planner: Planner
-    old: WarmStart | None
-    notices: list[str]
-
-    @property
-    def most_classes(self) -> int:
-        """Every class takes a training of its own."""
-        return 1000
-
-    def resolved(self, params: Params) -> Params:
-        # First the map: it has its own default of gamma.
-        if (mapping := self.map_of(params)) is not None:
-            params = replace(params, gamma=mapping.gamma)
-        return params.resolved(len(self.D.summary.features))
-
-    def scales(self, params: Params) -> tuple[float, float]:
-        return params.cost, 1 / (params.cost * self.D.n)
-
-    def outline(self, params: Params) -> Outline:
-        task, plan = next(self._tasks(self.D, params))
-        rows = min(plan.choice.r, task.D.n)
-        uncertified = [] if params.positive_semidefinite else [NOT_CERTIFIED]
-        return Outline(
-            algorithm=plan.name,
-            words=plan.words,
-            notices=[*self.notices, *uncertified, *plan.notices],
-            working_set=rows,
-            solve_bytes=task.solve_bytes(rows),
-        )
-
-    def _tasks(
-        self, D: Dataset, params: Params, at_once: int = 1
-    ) -> Iterator[tuple[Subtask, Plan]]:
-        """The subtasks of D or of a view of it, each with its plan; at_once: how many such views
-        share LIBSVM's cache."""
-        mapping = self.map_of(params)
-        params = params.resolved(len(D.summary.features))
-        if mapping is not None:
-            D = D.mapped(mapping.over(D.summary.features))
-            params = replace(params, kernel="linear", components=None)
-        for task in subtasks(D, params, self.job.resources.libsvm_megabytes / at_once):
-            plan = self.planner(task.D, task.problem, self.job)
-            yield (
-                task,
-                plan if self.old is None else replace(plan, start=self.old.on(task.D, params.cost)),
-            )
-
-    def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
-        """Without a closing evaluation, and without a start from another model."""
-        at_once = self.job.resources.at_once(self.D.n)
-        tasks = replace(self, old=None)._tasks(D, params, at_once)
-        return decision_of(tasks, self.job, at_once, clock)
-
-    def fits_sigmoid(self, params: Params) -> bool:
-        return params.probability
-
-    def learning(self, params: Params, clock: Clock, until: float) -> KernelLearning:
-        classes, tasks = count(self.D, params), partial(self._tasks, self.D, params)
-        return KernelLearning(self, params, tasks, classes, clock, until)

@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
+from randsvm.arrays import Matrix
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
 from randsvm.events import Learnt, Trained, Tried
 from randsvm.kernels.random_features import RandomMap
+from randsvm.models import decisions
 from randsvm.models.model import Model
 from randsvm.parameters.svm import SCALE
+from randsvm.training import platt
 from randsvm.training.clock import Clock, limited
 from randsvm.training.job import Decision, Job, P
 from randsvm.training.subject import Subject
@@ -83,14 +88,27 @@ class Training(ABC, Generic[P, Outcome]):
         return replace(params, gamma=1.0 / spread if spread > 0 else 1.0)
 
     def fit(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
-        """What is learnt from a view of the rows in so many seconds, or a little more; for scores.
-        Raises TimeLimitError where that is nothing."""
+        """What is learnt from a view of the rows in so many seconds, or a little more, with the
+        columns that the model has. Raises TimeLimitError where that is nothing."""
         with limited(seconds) as clock:
             decision, mapping = self.decision(D, params, clock), self.map_of(params)
         if mapping is None:
             return decision
         prepared = mapping.over(D.summary.features)
         return lambda X: decision(prepared.values(X))
+
+    def scoring(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
+        """The same, with a column for each class, of which the largest is predicted, where there
+        are more than two."""
+        decision, classes = self.fit(D, params, seconds), len(self.subject.labels)
+        if params.multiclass != "ovo":
+            return decision
+
+        def votes(X: Matrix) -> np.ndarray:
+            f = decision(X)
+            return decisions.votes(f > 0, ~(f > 0), classes)
+
+        return votes
 
     @property
     @abstractmethod
@@ -116,6 +134,10 @@ class Training(ABC, Generic[P, Outcome]):
     @abstractmethod
     def fits_sigmoid(self, params: P) -> bool:
         """Whether probabilities take a cross-validation."""
+
+    def sigmoids(self, params: P) -> platt.Fitting:
+        """How sigmoids are fitted to f of held-out rows and their y, see platt.py."""
+        return platt.pair_sigmoids if params.multiclass == "ovo" else platt.sigmoids
 
     @abstractmethod
     def learning(self, params: P, clock: Clock, until: float) -> Learning[Outcome]:

@@ -18,6 +18,7 @@ from randsvm.errors import ModelError
 from randsvm.files import display_name
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
+from randsvm.models.pairwise_model import PairwiseModel
 from randsvm.parameters.option import command_line
 from randsvm.parameters.problem import kind_of
 from randsvm.parameters.svm import Params
@@ -60,6 +61,11 @@ class OldModel:
                 f"{self.path}: expected a model of -s {params.task} to start from, found one of "
                 f"-s {self.model.task}"
             )
+        pairs = isinstance(self.model, PairwiseModel)
+        if params.multiclass and pairs != (params.multiclass == "ovo"):
+            raise ModelError(
+                f"{self.path}: expected a model of --multiclass {params.multiclass} to start from"
+            )
         taken = {name: value for name, value in self._values.items() if name in left_open}
         if taken.get("kernel", params.kernel) != self.model.kernel.name:
             taken = {name: taken[name] for name in taken if name not in KERNEL_FIELDS["poly"]}
@@ -77,6 +83,8 @@ class OldModel:
             "kernel": kernel.name,
         }
         values |= {name: getattr(kernel, name) for name in KERNEL_FIELDS[kernel.name]}
+        if self.model.task == "svc" and len(self.model.labels) > 2:
+            values["multiclass"] = "ovo" if isinstance(self.model, PairwiseModel) else "ovr"
         values |= {} if self.cost is None else {"C": self.cost}
         for name, letter in (("epsilon", "-p"), ("nu", "-n")):
             if letter in words[:-1]:
@@ -153,16 +161,31 @@ class OldModel:
 
         return sign * np.concatenate(list(D.map(of)))
 
-    def orientation(self, D: Dataset) -> tuple[int, float]:
-        """The model's column that is about D's positive class, and the sign of that class there."""
-        if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
-            return 0, 1.0
-        first = str(D.summary.values[int(np.argmax(D.targets))])
-        values = list(map(str, self.model.values))
-        if sorted(map(str, D.summary.values)) != sorted(values):
+    def of_pair(self, D: Dataset, first: str, second: str) -> OldModel:
+        """The part of a one-against-one model that tells these two classes apart, as a model of
+        two classes."""
+        assert isinstance(self.model, PairwiseModel)
+        self._check_labels(D)
+        names, values = D.summary.names, list(map(str, self.model.values))
+        indices = [values.index(str(D.summary.values[names.index(n)])) for n in (first, second)]
+        return OldModel(self.path, self.model.of_pair(*indices))
+
+    def _check_labels(self, D: Dataset) -> None:
+        if sorted(map(str, D.summary.values)) != sorted(map(str, self.model.values)):
             raise ModelError(
                 f"the model to start from has the labels {list(self.model.values)}, the data "
                 f"{list(D.summary.values)}"
             )
+
+    def orientation(self, D: Dataset, pair: object) -> tuple[int, float]:
+        """The model's column that is about D's positive class, and the sign of that class there.
+        pair: a model `of_pair` is about that pair alone."""
+        if pair is not None:
+            return 0, 1.0
+        if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
+            return 0, 1.0
+        first = str(D.summary.values[int(np.argmax(D.targets))])
+        values = list(map(str, self.model.values))
+        self._check_labels(D)
         index = values.index(first)
         return (index, 1.0) if len(values) > 2 else (0, 1.0 - 2 * index)

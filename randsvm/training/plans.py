@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, kbh07
-from randsvm.data.dataset import Dataset
 from randsvm.parameters.option import command_line
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
@@ -40,15 +39,20 @@ class Plan:
     start: Starter = cold_start
 
 
-# A plan for these rows and this problem.
-Planner = Callable[[Dataset, Problem, Job], Plan]
+# A plan for so many rows and this problem.
+Planner = Callable[[int, Problem, Job], Plan]
 
 
-def plan_randsvm(algorithm: RandsvmParams, D: Dataset, problem: Problem, job: Job) -> Plan:
+def rows_of(n: int, problem: Problem) -> int:
+    """Rows of a working set where the user left it open; a regression has two variables a row."""
+    return OsunaParams.rows(n, 2 if problem.kind == "svr" else 1)
+
+
+def plan_randsvm(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -> Plan:
     """Algorithm 1 until |SV| >= k; with --gap, and where coefficients have a sum that does not
     leave them at 0 outside of the working set, without that bound."""
     if job.stop.wanted_gap is None and not (problem.total or problem.size):
-        own = algorithm.resolved(D.n)
+        own = algorithm.resolved(n)
         assert own.support_bound and own.sample_size
         choice, rules = kbh07(own.sample_size), [support_bound(own.support_bound)]
         formula = algorithm.support_bound is None and problem.kernel != "rbf"
@@ -58,14 +62,12 @@ def plan_randsvm(algorithm: RandsvmParams, D: Dataset, problem: Problem, job: Jo
     unused, own = " ".join(algorithm.about_k), algorithm.without_k()
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
-    choice = certified(own.sample_size or OsunaParams.rows(D.n))
+    choice = certified(own.sample_size or rows_of(n, problem))
     return Plan("randsvm", choice, command_line(own, job.stop), notices=notices)
 
 
-def plan_osuna(
-    algorithm: OsunaParams, closest: bool, D: Dataset, problem: Problem, job: Job
-) -> Plan:
+def plan_osuna(algorithm: OsunaParams, closest: bool, n: int, problem: Problem, job: Job) -> Plan:
     """OFG97's decomposition; closest: with MZ's choice of the closest points."""
     name, choose = ("osuna-closest", osuna_closest) if closest else ("osuna", osuna)
-    size = algorithm.working_set or OsunaParams.rows(D.n)
+    size = algorithm.working_set or rows_of(n, problem)
     return Plan(name, choose(size, algorithm.swap), command_line(algorithm, job.stop))

@@ -6,8 +6,10 @@ Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,6 +24,8 @@ MOST_STEPS = 100
 RIDGE = 1e-12  # keeps the Hessian from being singular
 LEAST_GRADIENT = 1e-5
 LEAST_STEP = 1e-10
+# Sigmoids out of f, (n, columns), and y, (n,), of rows that were held out.
+Fitting = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Share of the promised decrease that a step has to make (Armijo).
 DECREASE = 1e-4
 # Of the time for a fold, what it may learn for; the rest is for the decision values.
@@ -32,9 +36,10 @@ FEW_ROWS, FEW_TIME = 2000, 0.2
 
 
 def cross_validated(
-    D: Dataset, params: P, fit: TimedFit[P], job: Job, until: float
+    D: Dataset, params: P, fit: TimedFit[P], sigmoids: Fitting, job: Job, until: float
 ) -> np.ndarray | None:
-    """The sigmoids of what `fit` learns from D, whose y are class indices; see `sigmoids`.
+    """The sigmoids of what `fit` learns from D, whose y are class indices, by `sigmoids` or
+    `pair_sigmoids`.
 
     A sigmoid fitted to rows that were trained on would be far too sure of itself. until: the
     perf_counter() by which it has to be done, with as many folds as the time allows; None: with
@@ -57,9 +62,11 @@ def cross_validated(
     return sigmoids(f, D.labels()[held])
 
 
-def of_few(D: Dataset, params: P, fit: TimedFit[P], job: Job, until: float) -> np.ndarray | None:
+def of_few(
+    D: Dataset, params: P, fit: TimedFit[P], sigmoids: Fitting, job: Job, until: float
+) -> np.ndarray | None:
     """The same from few rows of D, in little time: half of them are learnt, the others held out."""
-    S = D.only(D.mask(random_subset(D, FEW_ROWS, Draws(job.run.seed)).rows))
+    S = D.only(D.mask(random_subset(D, FEW_ROWS, Draws(job.run.seed))))
     seconds = FEW_TIME * (until - time.perf_counter())
     halves: CrossValidation[P] = CrossValidation.of(
         S, 2, job, lambda D, params: fit(D, params, seconds)
@@ -75,6 +82,21 @@ def sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     class of its index.
     """
     return np.array([fitted(column, y == index) for index, column in enumerate(f.T)]).T
+
+
+def pair_sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The same for columns that stand for pairs of classes, (0, 1), (0, 2), .. (K - 2, K - 1):
+    each is fitted to the rows of its two classes, as in LIBSVM. (2, pairs) float64."""
+    classes, found = _classes(f.shape[1]), []
+    for (i, j), column in zip(itertools.combinations(range(classes), 2), f.T, strict=True):
+        of_pair = (y == i) | (y == j)
+        found.append(fitted(column[of_pair], y[of_pair] == i))
+    return np.array(found).T
+
+
+def _classes(pairs: int) -> int:
+    """How many classes have so many pairs."""
+    return round((1 + math.sqrt(1 + 8 * pairs)) / 2)
 
 
 def fitted(f: np.ndarray, positive: np.ndarray) -> tuple[float, float]:

@@ -94,6 +94,10 @@ class Solved:
         SV, certificate = task.nothing()
         return Solved(SV, certificate, None, False, reason)
 
+    def of_whole(self, task: Subtask) -> Solved:
+        """The same with the row numbers of the whole D."""
+        return replace(self, SV=task.in_whole(self.SV))
+
 
 def total(certificates: Sequence[Certificate]) -> Certificate:
     """Of several subtasks together."""

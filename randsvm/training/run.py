@@ -82,7 +82,7 @@ def train(
         if job.search.wanted:
             until = clock.share(SEARCH)
             searched, params = grid_search.searched(
-                training.D, params, training.fit, job, configuration, until
+                training.D, params, training.scoring, job, configuration, until
             )
         words = configuration(params, job)
         return FromFile(training, params, clock, model, words, searched).completed()
@@ -211,7 +211,10 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         self.fits_sigmoid = training.fits_sigmoid(params)
         if self.fits_sigmoid and clock.end < inf:
             # Whenever the limit comes, the model has probabilities.
-            self.sigmoid = platt.of_few(training.D, params, training.fit, training.job, clock.end)
+            sigmoids = training.sigmoids(params)
+            self.sigmoid = platt.of_few(
+                training.D, params, training.fit, sigmoids, training.job, clock.end
+            )
         part = 1 / (1 + PROBABILITY_TIME * self.fits_sigmoid)
         self.learning = training.learning(params, clock, clock.share(part))
 
@@ -220,7 +223,12 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         if self.fits_sigmoid:
             training = self.training
             found = platt.cross_validated(
-                training.D, self.params, training.fit, training.job, self.clock.end - LATE
+                training.D,
+                self.params,
+                training.fit,
+                training.sigmoids(self.params),
+                training.job,
+                self.clock.end - LATE,
             )
             self.sigmoid = self.sigmoid if found is None else found
         return self.learning.reason

@@ -56,7 +56,7 @@ class Subject:
         found, K = [], len(self.labels)
         if K > MANY_NUMBERS and all(isinstance(value, int) for value in self.values):
             found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
-        if isinstance(params, SgdParams) and params.multiclass and K == 2:
+        if params.multiclass and K == 2:
             found.append(f"--multiclass {params.multiclass} has no effect with two classes")
         scaling = self.D.scaling
         if scaling is not None and scaling.factor is not None and scaling.shift is None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params
 from randsvm.svm.feasible import clipped, mended, outermost
@@ -16,6 +15,7 @@ from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import Choice, WorkingSet
 from randsvm.training.old_model import OldModel
+from randsvm.training.several_classes import Subtask
 
 # Where fewer of the support vectors are found again, the old decision values say more.
 LEAST_FOUND = 0.5
@@ -40,18 +40,20 @@ class WarmStart:
         """See OldModel.params."""
         return self.old.params(params, left_open)
 
-    def on(self, D: Dataset, C: float) -> Starter:
-        """The start on D. Raises ModelError when the model has other labels."""
-        column, sign = self.old.orientation(D)
-        support = np.count_nonzero(self.old.model.beta[:, column])
+    def on(self, task: Subtask, C: float) -> Starter:
+        """The start of a subtask. Raises ModelError when the model has other labels."""
+        D = task.D
+        old = self.old if task.pair is None else self.old.of_pair(D, *task.pair)
+        column, sign = old.orientation(D, task.pair)
+        support = np.count_nonzero(old.model.beta[:, column])
 
         def start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
-            rows, beta = self.old.coefficients(D, column, sign, scan.task.one_sided)
+            rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
             # Old coefficients tell nothing of the sum that a nu task has today.
             if len(rows) >= LEAST_FOUND * support and not scan.task.size:
                 step, free = _by_coefficients(scan, rows, beta * self.old.proportion(C))
             else:
-                step, free = _by_values(scan, self.old.values(D, column, sign))
+                step, free = _by_values(scan, old.values(D, column, sign))
             if choice.every_support_vector:
                 return _first_round(scan, choice, step, rng)
             if choice.r >= D.n:
@@ -104,4 +106,4 @@ def _first_round(scan: Scan, choice: Choice, step: Step, rng: Draws) -> tuple[St
     W = WorkingSet.of(step.points.rows, scan.D.n)
     SV, V = scan.after(step, choice.collector(W, rng.next()))
     W = choice.next(W, SV, V.candidates)
-    return svmlearn(scan.points(W.rows), scan.problem, scan.space, W.whole, scan.slack), W
+    return svmlearn(scan.points(W.rows), scan.problem, scan.gram_space, W.whole, scan.slack), W

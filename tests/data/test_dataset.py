@@ -86,7 +86,7 @@ def test_ram_spill_and_cache_agree_on_chunks_digest_points_and_samples(source, t
     seen = []
     for resources in (Resources(jobs=1), LittleMemory(jobs=2), cache, cache):
         with load(source, SMALL, resources) as D:
-            points = random_subset(two_classes(D), 50, Draws(3))
+            points = D.points(random_subset(two_classes(D), 50, Draws(3)))
             seen.append(
                 (
                     contents(D),
@@ -334,7 +334,8 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_no_more_rows_than_asked(
     labels = ["-1"] * (1000 - rare) + ["+1"] * rare
     path = small("".join(f"{label} 1:{i}\n" for i, label in enumerate(labels)))
     with load(path) as D:
-        S = random_subset(two_classes(D), r, Draws(0))
+        D = two_classes(D)
+        S = D.points(random_subset(D, r, Draws(0)))
         assert np.count_nonzero(S.y > 0) >= min(least, rare)
         assert len(S) == r
 
@@ -342,7 +343,7 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_no_more_rows_than_asked(
 def test_a_subset_as_large_as_the_data_is_the_data(source):
     with load(source) as whole:
         D = two_classes(whole)
-        assert random_subset(D, 900, Draws(0)).rows.tolist() == list(range(900))
+        assert random_subset(D, 900, Draws(0)).tolist() == list(range(900))
 
 
 def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):

@@ -42,6 +42,12 @@ def assert_certificate(V, one, beta: np.ndarray, b: float, accuracy: float) -> N
 # ---- the formulas -----------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def many_rows(monkeypatch):
+    """So few rows as these have no float32 otherwise."""
+    monkeypatch.setattr(running, "FEW_ROWS", 0)
+
+
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
 def test_a_scan_of_any_kernel_follows_the_formulas(made, data, problem):

@@ -102,7 +102,9 @@ def test_ten_classes_against_the_rest_reach_the_gap(tmp_path):
     y, X = oracle.clouds(1500, classes=10)
     path = tmp_path / "data"
     path.write_text(oracle.svmlight_text(y.astype(int), X))
-    learnt = learn("randsvm", path, tmp_path / "m", "-c", 1e-4, "-g", 0.2, "--gap", GAP)
+    learnt = learn(
+        "randsvm", path, tmp_path / "m", "-c", 1e-4, "-g", 0.2, "--gap", GAP, "--multiclass", "ovr"
+    )
     assert_reached(learnt, GAP)
     found = oracle.read_several(learnt.model, X.shape[1])
     exact = oracle.several_objectives(found, y, X, 1e-4, 0.2)

@@ -201,7 +201,7 @@ def test_sigmoids_of_each_column(tmp_path, predict, classes):
     """A and B in the model are what follows from --scores to the probabilities."""
     data = Data(*oracle.clouds(300, 0, classes))
     path = data.save(tmp_path / "d")
-    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, *WORDS)
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--multiclass", "ovr", *WORDS)
     lines = predict(path, learnt.model, "--scores").lines
     f = np.array([line.split() for line in lines], float)
     heads = dict(line.partition(" ")[::2] for line in learnt.body.decode().splitlines()[:14])

@@ -29,7 +29,7 @@ from randsvm.parameters.run import Limits
 from randsvm.parameters.svm import Params
 
 C, GAMMA = 2.0, 0.1
-WORDS = ("-c", C, "-g", GAMMA)
+WORDS = ("-c", C, "-g", GAMMA, "--multiclass", "ovr")
 ALGORITHMS = {
     "randsvm": ("randsvm", "-k", 399, "--sample-size", 400),
     "osuna": ("osuna", "--working-set", 150),
@@ -124,8 +124,9 @@ def test_real_data(tmp_path, predict, real, name):
     data = first_rows(real(train), rows, tmp_path / "train")
     test_data = first_rows(real(test), test_rows, tmp_path / "test")
     truth = Truth.of(data, test_data, C, gamma)
+    words = ("-c", C, "-g", gamma, "--multiclass", "ovr")
     for algorithm, *_ in ALGORITHMS.values():
-        learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", "-c", C, "-g", gamma)
+        learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", *words)
         assert truth.agrees(predict(tmp_path / "test", learnt.model).scores)
 
 
@@ -134,13 +135,14 @@ def test_iris_in_five_parts(tmp_path, predict, real):
     y, X = first_rows(real("iris.scale"), 150, tmp_path / "iris")
     X = X[:, :4].toarray()
     said, truths = {algorithm: [] for algorithm in ALGORITHMS}, []
+    words = ("-c", 10, "-g", 0.25, "--multiclass", "ovr")
     for part in range(5):
         held = np.arange(150) % 5 == part
         data, test = Data(y[~held], X[~held]), Data(y[held], X[held])
         truths.append(Truth.of(data, test, 10, 0.25))
         paths = data.save(tmp_path / "train"), test.save(tmp_path / "test")
         for algorithm, mine in said.items():
-            learnt = learn(algorithm, paths[0], tmp_path / "m", "-c", 10, "-g", 0.25)
+            learnt = learn(algorithm, paths[0], tmp_path / "m", *words)
             mine.append(predict(paths[1], learnt.model).scores)
     whole = Truth(*map(np.concatenate, zip(*truths, strict=True)))
     assert all(whole.agrees(np.concatenate(mine)) for mine in said.values())
@@ -266,7 +268,7 @@ def test_a_weight_multiplies_c_of_its_class_alone(tmp_path, predict, path, data,
 def test_weights_are_liblinears(tmp_path, predict, path, data):
     """LinearSVC is LIBLINEAR; what it does to b is made small by a large constant feature."""
     given = {2.0: 5.0, 3.0: 0.2}
-    words = ("-t", 0, "-c", 0.1, "-e", 1e-4, "-w", 2, 5, "-w", 3, 0.2)
+    words = ("-t", 0, "-c", 0.1, "-e", 1e-4, "-w", 2, 5, "-w", 3, 0.2, "--multiclass", "ovr")
     f = matrix(
         predict(path, learn("randsvm", path, tmp_path / "m", *words).model, "--scores").lines
     )
@@ -408,7 +410,7 @@ def test_time_is_up_in_the_middle_of_the_classes(tmp_path, predict, path, data, 
     job = api.Job(limits=Limits(time_limit=1000.0))
     second = f"+{in_order(data.y)[1]:g}"
     meddler, model = Meddler(second, jump), tmp_path / "m"
-    params = Params(C=C, gamma=GAMMA), OsunaParams(working_set=100)
+    params = Params(C=C, gamma=GAMMA, multiclass="ovr"), OsunaParams(working_set=100)
     outcome = api.train_osuna(str(path), str(model), *params, job, meddler).outcome
     assert (outcome.stopped, outcome.violators, outcome.evaluated) == ("time limit", None, False)
     assert_two_of_four(model, data, predict, path, "time limit")
@@ -419,7 +421,7 @@ def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data)
         raise Interrupted(signal.SIGTERM)
 
     meddler, model = Meddler(f"+{in_order(data.y)[1]:g}", strike), tmp_path / "m"
-    params = Params(C=C, gamma=GAMMA), OsunaParams(working_set=100)
+    params = Params(C=C, gamma=GAMMA, multiclass="ovr"), OsunaParams(working_set=100)
     with pytest.raises(Interrupted):
         api.train_osuna(str(path), str(model), *params, api.Job(), meddler)
     assert_two_of_four(model, data, predict, path, "interrupted by signal 15")
@@ -428,7 +430,7 @@ def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data)
 def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
     data = Data(*oracle.clouds(20_000))
     path, second = data.save(tmp_path / "d"), f"{in_order(data.y)[1]:g}"
-    words = ("osuna", "-c", 1, "-g", 0.1, "--swap", 1, "--working-set", 400, "--max-iterations", 30)
+    words = ("osuna", *WORDS, "--swap", 1, "--working-set", 400, "--max-iterations", 30)
     process = subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.train", *map(str, words), path, tmp_path / "m"],
         stderr=subprocess.PIPE,

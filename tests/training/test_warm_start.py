@@ -289,7 +289,7 @@ def test_rows_of_a_scaled_model_are_found(tmp_path, today, yesterday, scale):
 def test_each_class_begins_with_its_own_column(tmp_path):
     y, X = oracle.clouds(500)
     path = Data(y, X).save(tmp_path / "data")
-    words = ("-g", 0.5, "--gap", 1e-3)
+    words = ("-g", 0.5, "--gap", 1e-3, "--multiclass", "ovr")
     old = learn("randsvm", path, tmp_path / "old.model", *words)
     again = learn("randsvm", path, tmp_path / "new.model", *words, "--warm-start", old.model)
     column = oracle.read_several(old.model, 5).beta

@@ -1,0 +1,87 @@
+"""What training of kernel machines supplies to a run: subtasks, and a plan for each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from randsvm.data.dataset import Dataset
+from randsvm.events import Trained
+from randsvm.parameters.svm import Params
+from randsvm.training.clock import Clock
+from randsvm.training.job import Decision
+from randsvm.training.kernel_learning import KernelLearning
+from randsvm.training.kind import Outline, Training
+from randsvm.training.plans import Plan, Planner
+from randsvm.training.several_classes import Subtask, Subtasks
+from randsvm.training.together import decision_of
+from randsvm.training.warm_start import WarmStart
+
+NOT_CERTIFIED = (
+    "this kernel is not positive semidefinite: P and D certify nothing, no gap can end the run"
+)
+
+
+@dataclass(frozen=True)
+class KernelTraining(Training[Params, Trained]):
+    """Parameters become subtasks, each with a plan of the algorithm. old: where to start;
+    notices: what the user should know of it."""
+
+    planner: Planner
+    old: WarmStart | None
+    notices: list[str]
+
+    @property
+    def most_classes(self) -> int:
+        """Every class takes a training of its own."""
+        return 1000
+
+    def resolved(self, params: Params) -> Params:
+        # First the map: it has its own default of gamma.
+        if (mapping := self.map_of(params)) is not None:
+            params = replace(params, gamma=mapping.gamma)
+        return params.resolved(len(self.D.summary.features), len(self.subject.labels))
+
+    def scales(self, params: Params) -> tuple[float, float]:
+        return params.cost, 1 / (params.cost * self.D.n)
+
+    def outline(self, params: Params) -> Outline:
+        subtasks = self._subtasks(self.D, params)
+        plan = self.planner(subtasks.most_rows, subtasks.problem, self.job)
+        rows = min(plan.choice.r, subtasks.most_rows)
+        uncertified = [] if params.positive_semidefinite else [NOT_CERTIFIED]
+        return Outline(
+            algorithm=plan.name,
+            words=plan.words,
+            notices=[*self.notices, *uncertified, *plan.notices],
+            working_set=rows,
+            solve_bytes=subtasks.solve_bytes(rows),
+        )
+
+    def _subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
+        """Of D or of a view of it; at_once: how many such views share memory."""
+        mapping = self.map_of(params)
+        params = self.resolved(params)
+        if mapping is not None:
+            D = D.mapped(mapping.over(D.summary.features))
+            params = replace(params, kernel="linear", components=None)
+        return Subtasks(D, params, self.job.resources, at_once)
+
+    def _plan(self, task: Subtask, C: float) -> Plan:
+        plan = self.planner(task.D.n, task.problem, self.job)
+        return plan if self.old is None else replace(plan, start=self.old.on(task, C))
+
+    def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
+        """Without a closing evaluation, and without a start from another model."""
+        at_once = self.job.resources.at_once(self.D.n)
+        plan = partial(replace(self, old=None)._plan, C=params.cost)
+        return decision_of(self._subtasks(D, params, at_once), plan, self.job, clock)
+
+    def fits_sigmoid(self, params: Params) -> bool:
+        return params.probability
+
+    def learning(self, params: Params, clock: Clock, until: float) -> KernelLearning:
+        subtasks, plan = self._subtasks(self.D, params), partial(self._plan, C=params.cost)
+        largest = self.planner(subtasks.most_rows, subtasks.problem, self.job)
+        at_once = subtasks.side_by_side(min(largest.choice.r, subtasks.most_rows))
+        return KernelLearning(self, params, subtasks, plan, at_once, clock, until)

@@ -1,0 +1,57 @@
+"""Subtasks solved without a closing evaluation, and the solutions of any of them as one answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from randsvm.models.model import Model
+from randsvm.svm.solution import SV
+from randsvm.training.clock import Clock
+from randsvm.training.job import Decision, Job
+from randsvm.training.one_vs_one import OneVsOne
+from randsvm.training.one_vs_rest import OneVsRest
+from randsvm.training.plans import Plan
+from randsvm.training.rounds import Rounds
+from randsvm.training.several_classes import Subtask, Subtasks
+
+Answer: TypeAlias = OneVsOne | OneVsRest
+# The plan of a subtask.
+Planning = Callable[[Subtask], Plan]
+
+
+def decision_of(subtasks: Subtasks, plan: Planning, job: Job, clock: Clock) -> Decision:
+    """What the subtasks come to without a closing evaluation until `clock` ends, and each of them
+    after its first round; pairs that are not begun by then have a constant f."""
+    solutions = []
+    for number in range(len(subtasks)):
+        task = subtasks[number]
+        late = number > 0 and time.perf_counter() >= clock.end
+        if task.pair and (late or 0 in task.sides):
+            solutions.append(task.in_whole(task.nothing()[0]))
+            continue
+        ends = clock.share(1 / (len(subtasks) - number))
+        rounds = Rounds(task, plan(task), job, clock, ends, share=subtasks.at_once)
+        solutions.append(task.in_whole(rounds.scan.completed(rounds.run_until(inf)[0])))
+    subtasks.close()
+    return together(subtasks, solutions).decision
+
+
+def together(subtasks: Subtasks, solutions: Sequence[SV]) -> Answer:
+    """solutions: of all subtasks, in order, over the rows of the whole D."""
+    if subtasks.pairs:
+        return OneVsOne.of(subtasks.D, len(subtasks.names), solutions)
+    return OneVsRest.of(solutions)
+
+
+def model_of(answer: Answer, features: np.ndarray, mapping: Any, **common: Any) -> Model:
+    """mapping: the random features that the answer is over, or None. common: what every model
+    has."""
+    if mapping is None:
+        return answer.kernel_model(features, **common)
+    assert isinstance(answer, OneVsRest)
+    return answer.linear_model(features=features, mapping=mapping, **common)

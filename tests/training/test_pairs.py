@@ -1,0 +1,396 @@
+"""Several classes, one against one: what LIBSVM finds, certified, whatever the work is cut into."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import oracle
+import pytest
+from learning import Data, learn
+from libsvm import svmutil
+from running import run_train
+from scipy import sparse
+from sklearn.datasets import load_iris, load_svmlight_file
+
+from randsvm import api
+from randsvm.errors import Interrupted, ModelError, ParameterError
+from randsvm.events import Iteration, Trained
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams
+from randsvm.parameters.run import Limits, Resources
+from randsvm.parameters.svm import Params
+
+C, GAMMA = 2.0, 0.1
+WORDS = ("-c", C, "-g", GAMMA)
+LIBSVM = f"-q -c {C} -g {GAMMA} -e 1e-4"
+# Of pairs that are solved at once, and of pairs in rounds.
+ALGORITHMS = {
+    "randsvm": ("randsvm", "--gap", 1e-4),
+    "in rounds": ("randsvm", "--gap", 1e-4, "--sample-size", 60),
+    "osuna": ("osuna", "--working-set", 60, "-e", 1e-4),
+    "osuna-closest": ("osuna-closest", "--working-set", 60, "-e", 1e-4),
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return Data(*oracle.clouds(600))
+
+
+@pytest.fixture(scope="module")
+def test_data() -> Data:
+    return Data(*oracle.clouds(600, 1))
+
+
+@pytest.fixture(scope="module")
+def path(data, tmp_path_factory) -> Path:
+    return data.save(tmp_path_factory.mktemp("pairs") / "data")
+
+
+def in_order(y: np.ndarray) -> list[float]:
+    """Labels as they first appear."""
+    return list(dict.fromkeys(y.tolist()))
+
+
+def libsvm_model(data: Data, words: str = LIBSVM) -> Any:
+    return svmutil.svm_train(data.y, sparse.csr_matrix(data.X), words)
+
+
+def by_libsvm(model: Any, X: np.ndarray, words: str = "-q") -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and decision values of all pairs (or probabilities), from LIBSVM's predictor."""
+    labels, _, values = svmutil.svm_predict([], sparse.csr_matrix(X), model, words)
+    return np.array(labels), np.array(values)
+
+
+class Pair(NamedTuple):
+    """The rows of two classes as y = +1 and -1, and what a model has for them."""
+
+    y: np.ndarray
+    K: np.ndarray
+    u: np.ndarray
+    beta: np.ndarray
+    b: float
+
+    def objectives(self, bounds: tuple[float, float] = (C, C)) -> oracle.Objectives:
+        norm = self.norm
+        loss = np.where(self.y > 0, *bounds) @ np.maximum(0, 1 - self.y * (self.u + self.b))
+        return oracle.Objectives(norm / 2 + loss, np.abs(self.beta).sum() - norm / 2)
+
+    @property
+    def norm(self) -> float:
+        return float(self.beta @ self.K @ self.beta)
+
+
+def pairs_of(path: Path, data: Data) -> list[Pair]:
+    """As LIBSVM's own loader reads the model, in LIBSVM's order of pairs."""
+    model = svmutil.svm_load_model(str(path))
+    Z = np.array([[z.get(k + 1, 0.0) for k in range(data.X.shape[1])] for z in model.get_SV()])
+    coefficients, labels = np.array(model.get_sv_coef()), model.get_labels()
+    of = np.repeat(np.arange(len(labels)), [model.nSV[k] for k in range(len(labels))])
+    found = []
+    for number, (i, j) in enumerate(itertools.combinations(range(len(labels)), 2)):
+        of_pair = (of == i) | (of == j)
+        own, beta = Z[of_pair], np.where(of == i, coefficients[:, j - 1], coefficients[:, i])
+        rows = np.isin(data.y, [labels[i], labels[j]])
+        u = oracle.kernel_matrix("rbf", data.X[rows], own, GAMMA) @ beta[of_pair]
+        y = np.where(data.y[rows] == labels[i], 1.0, -1.0)
+        K = oracle.kernel_matrix("rbf", own, own, GAMMA)
+        found.append(Pair(y, K, u, beta[of_pair], -model.rho[number]))
+    return found
+
+
+def every_pair(data: Data) -> list[Data]:
+    """The rows of two classes as y = +1 and -1."""
+    found = []
+    for i, j in itertools.combinations(in_order(data.y), 2):
+        rows = np.isin(data.y, [i, j])
+        found.append(Data(np.where(data.y[rows] == i, 1.0, -1.0), data.X[rows]))
+    return found
+
+
+def optimum(pair: Data) -> float:
+    """D of LIBSVM's solution of the pair alone."""
+    beta = oracle.libsvm_train(*pair, LIBSVM.removeprefix("-q ")).dense(len(pair.y))
+    K = oracle.kernel_matrix("rbf", pair.X, pair.X, GAMMA)
+    return float(np.abs(beta).sum() - beta @ K @ beta / 2)
+
+
+# ---- against LIBSVM -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_labels_and_values_are_libsvms(tmp_path, predict, path, data, test_data, kind):
+    """From the same file that LIBSVM's own programs read."""
+    algorithm, *own = ALGORITHMS[kind]
+    learnt = learn(algorithm, path, tmp_path / "m", *own, *WORDS)
+    names = {
+        " / ".join(map("+{:g}".format, p)) for p in itertools.combinations(in_order(data.y), 2)
+    }
+    assert {event["machine"] for event in learnt.rounds} == names
+    assert [event["number"] for event in learnt.rounds] == [*range(1, len(learnt.rounds) + 1)]
+    labels, f = by_libsvm(svmutil.svm_load_model(str(learnt.model)), test_data.X)
+    best, best_f = by_libsvm(libsvm_model(data), test_data.X)
+    assert f == pytest.approx(best_f, abs=0.02)
+    assert np.mean(labels == best) >= 0.995
+    assert (predict(test_data.save(tmp_path / "t"), learnt.model).scores == labels).all()
+
+
+@pytest.mark.parametrize("classes", [3, 12])
+def test_other_numbers_of_classes(tmp_path, predict, classes):
+    data, test = (Data(*oracle.clouds(25 * classes, seed, classes)) for seed in (0, 1))
+    learnt = learn("randsvm", data.save(tmp_path / "d"), tmp_path / "m", *WORDS, "--gap", 1e-4)
+    best, _ = by_libsvm(libsvm_model(data), test.X)
+    assert np.mean(predict(test.save(tmp_path / "t"), learnt.model).scores == best) >= 0.99
+
+
+REAL = {
+    # rows to train on, to test on, LIBSVM's letters
+    "iris.scale": ("iris.scale", "iris.scale", 150, 150, "-c 10 -g 0.25"),
+    "satimage": ("satimage.scale", "satimage.scale.t", 500, 400, "-c 4 -g 2"),
+    "reuters_r8": ("reuters_r8.train", "reuters_r8.test", 300, 200, "-c 10 -g 0.5"),
+}
+
+
+def first_rows(path: Path, rows: int, to: Path) -> Data:
+    """So many rows as a file, and as others read them."""
+    to.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
+    X, y = load_svmlight_file(to, n_features=12_000, dtype=np.float32)
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return Data(y, X.astype(float))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_data(tmp_path, predict, real, name):
+    train, test, rows, test_rows, words = REAL[name]
+    data = first_rows(real(train), rows, tmp_path / "train")
+    test_data = first_rows(real(test), test_rows, tmp_path / "test")
+    best, _ = by_libsvm(libsvm_model(data, f"-q {words}"), test_data.X)
+    learnt = learn("randsvm", tmp_path / "train", tmp_path / "m", *words.split())
+    assert np.mean(predict(tmp_path / "test", learnt.model).scores == best) >= 0.99
+
+
+def test_a_kernel_that_one_against_the_rest_cannot_use(tmp_path, predict):
+    """One against the rest finds 66.7% here: its values are not comparable with each other."""
+    X, y = load_iris(return_X_y=True)
+    low, high = X.min(axis=0), X.max(axis=0)
+    data = Data(y + 1.0, oracle.as_float32(2 * (X - low) / (high - low) - 1))
+    words = ("-t", 3, "-g", 0.1, "-r", 1, "-c", 10)
+    path = data.save(tmp_path / "d")
+    said = predict(path, learn("randsvm", path, tmp_path / "m", *words).model).scores
+    best, _ = by_libsvm(libsvm_model(data, "-q -t 3 -g 0.1 -r 1 -c 10"), data.X)
+    assert np.mean(said == best) >= 0.98
+    assert np.mean(said == data.y) >= 0.95
+
+
+@pytest.mark.parametrize(("kernel", "least"), [("rbf", 0.95), ("linear", 0.98)])
+def test_iris_is_learnt_as_scikit_learn_asks(tmp_path, kernel, least, capsys):
+    """Of its test_svm.py: cross-validation above .95, the training rows above .98."""
+    X, y = load_iris(return_X_y=True)
+    path = Data(y, oracle.as_float32(X)).save(tmp_path / "d")
+    words = ("-t", kernel, "-c", 1, "-g", 0.1)
+    run_train("randsvm", "-q", *words, "-v", 5, "--report", "json", path, tmp_path / "m")
+    capsys.readouterr()
+    score = float(oracle.trailer(tmp_path / "m")["cross_validation"].split()[-1])
+    right = by_libsvm(svmutil.svm_load_model(str(tmp_path / "m")), X)[0] == y
+    assert (score > 95) if kernel == "rbf" else (right.mean() > least)
+
+
+# ---- certificates -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_every_pair_is_certified(tmp_path, path, data, kind):
+    algorithm, *own = ALGORITHMS[kind]
+    learnt = learn(algorithm, path, tmp_path / "m", *own, *WORDS)
+    every = [pair.objectives() for pair in pairs_of(learnt.model, data)]
+    primal, dual = (sum(getattr(one, name) for one in every) for name in ("primal", "dual"))
+    assert float(learnt.facts["primal"]) == pytest.approx(primal, rel=1e-6)
+    assert dual * (1 - 1e-6) <= float(learnt.facts["dual"]) <= primal
+    largest = max(one.gap for one in every)
+    assert learnt.outcome["largest_gap"] == float(learnt.facts["largest_gap"])
+    assert float(learnt.facts["largest_gap"]) == pytest.approx(largest, rel=0.02, abs=1e-7)
+    assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
+
+
+def test_the_objective_of_each_pair_is_libsvms(tmp_path, path, data):
+    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--gap", 1e-3)
+    for alone, pair in zip(every_pair(data), pairs_of(learnt.model, data), strict=True):
+        found, best = pair.objectives(), optimum(alone)
+        assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
+        assert found.gap <= 1e-3
+
+
+def test_weights_are_libsvms(tmp_path, path, data, test_data):
+    """C of a class is its weight times C in every pair."""
+    words = "-w2 5 -w3 0.2"
+    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--gap", 1e-4, *words.split())
+    _, f = by_libsvm(svmutil.svm_load_model(str(learnt.model)), test_data.X)
+    _, best = by_libsvm(libsvm_model(data, f"{LIBSVM} {words}"), test_data.X)
+    _, plain = by_libsvm(libsvm_model(data), test_data.X)
+    assert f == pytest.approx(best, abs=0.02)
+    assert f != pytest.approx(plain, abs=0.2)
+
+
+def test_jobs_and_memory_change_no_byte(tmp_path, path, data):
+    words = ("--gap", 1e-3, "--sample-size", 100, *WORDS)
+    spills = ("--jobs", 2, "--memory", "16M", "--tmpdir", tmp_path)
+    models = {
+        learn("randsvm", path, tmp_path / "m", *words, *more).model.read_bytes()
+        for more in [("--jobs", 1), ("--jobs", 3), spills]
+    }
+    assert len(models) == 1
+
+
+# ---- classes as they come -----------------------------------------------------------------------
+
+
+def test_classes_of_one_row_and_words_as_labels(tmp_path, predict, data):
+    y, X = np.append(data.y, [8, 9]), np.vstack([data.X, np.full((2, 5), 9.0)])
+    X[-1] *= -1
+    names = [f"class-{label:g}" for label in y]
+    (tmp_path / "d").write_text(oracle.svmlight_text(names, X))
+    learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", *WORDS)
+    said = predict(tmp_path / "d", learnt.model).lines
+    best, _ = by_libsvm(libsvm_model(Data(y, X)), X)
+    assert said[-2:] == ["class-8", "class-9"]
+    assert np.mean([a == f"class-{b:g}" for a, b in zip(said, best, strict=True)]) >= 0.995
+
+
+def test_a_class_that_a_part_lacks(tmp_path, capsys):
+    """Cross-validation where one class has a single row: some parts are learnt without it."""
+    y, X = oracle.clouds(150, 3, 3)
+    rare = Data(np.append(y, 7.0), np.vstack([X, np.full((1, 5), 9.0)]))
+    path = rare.save(tmp_path / "d")
+    run_train("randsvm", "-q", *WORDS, "-v", 3, "-b", 1, path, tmp_path / "m")
+    capsys.readouterr()
+    score = float(oracle.trailer(tmp_path / "m")["cross_validation"].split()[-1])
+    theirs = svmutil.svm_train(rare.y, sparse.csr_matrix(rare.X), f"{LIBSVM} -v 3")
+    assert score == pytest.approx(theirs, abs=5)
+
+
+def test_random_features_stay_one_against_the_rest(tmp_path, path):
+    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--components", 50, "--gap", 0.05)
+    assert "--multiclass ovr" in learnt.facts["configuration"]
+    with pytest.raises(ParameterError, match="--multiclass ovo"):
+        learn("randsvm", path, tmp_path / "m", "--components", 50, "--multiclass", "ovo")
+
+
+# ---- probabilities ------------------------------------------------------------------------------
+
+
+def test_probabilities_are_near_libsvms(tmp_path, predict, path, data, test_data):
+    """Both fit sigmoids to held-out decision values of each pair, in parts of their own choice."""
+    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "-b", 1)
+    labels, p = by_libsvm(svmutil.svm_load_model(str(learnt.model)), test_data.X, "-q -b 1")
+    _, best = by_libsvm(libsvm_model(data, f"{LIBSVM} -b 1"), test_data.X, "-q -b 1")
+    assert np.abs(p - best).mean() < 0.02
+    lines = predict(test_data.save(tmp_path / "t"), learnt.model, "-b", 1).lines
+    assert [float(line.split()[0]) for line in lines[1:]] == labels.tolist()
+    ours = np.array([line.split()[1:] for line in lines[1:]], float)
+    assert ours == pytest.approx(p, abs=1e-4)
+
+
+# ---- how runs end -------------------------------------------------------------------------------
+
+
+class Meddler:
+    """A listener that does something after so many rounds."""
+
+    def __init__(self, rounds: int, deed) -> None:
+        self.left, self.deed, self.outcome = rounds, deed, None
+
+    def __call__(self, event: object) -> None:
+        if isinstance(event, Trained):
+            self.outcome = event
+        if isinstance(event, Iteration):
+            self.left -= 1
+            if self.left == 0:
+                self.deed()
+
+
+def assert_honest(model: Path, data: Data, stopped: str) -> None:
+    """P and D are those of the model as written, pairs that were never begun included."""
+    facts = oracle.trailer(model)
+    assert stopped in facts["stopped"] and facts["certificate"] == "running"
+    every = [pair.objectives() for pair in pairs_of(model, data)]
+    assert float(facts["primal"]) == pytest.approx(sum(one.primal for one in every), rel=1e-3)
+    primal, best = float(facts["primal"]), sum(optimum(pair) for pair in every_pair(data))
+    assert 0 <= float(facts["dual"]) <= best * (1 + 1e-5) <= primal * (1 + 2e-5)
+    assert float(facts["largest_gap"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupted_in_the_middle_of_the_pairs(tmp_path, path, data, jobs):
+    def strike() -> None:
+        raise Interrupted(signal.SIGTERM)
+
+    job = api.Job(resources=Resources(jobs=jobs))
+    params, model = Params(C=C, gamma=GAMMA), tmp_path / "m"
+    with pytest.raises(Interrupted):
+        api.train_osuna(
+            str(path), str(model), params, OsunaParams(working_set=20), job, Meddler(2, strike)
+        )
+    assert_honest(model, data, "interrupted by signal 15")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_time_is_up_in_the_middle_of_the_pairs(tmp_path, path, data, monkeypatch, jobs):
+    late = 0.0
+    clock = time.perf_counter
+
+    def jump() -> None:
+        nonlocal late
+        late = 10_000.0
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
+    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=jobs))
+    params, model = Params(C=C, gamma=GAMMA), tmp_path / "m"
+    outcome = api.train_osuna(
+        str(path), str(model), params, OsunaParams(working_set=20), job, Meddler(2, jump)
+    ).outcome
+    assert "time limit" in outcome.stopped
+    assert_honest(model, data, "time limit")
+
+
+# ---- warm starts --------------------------------------------------------------------------------
+
+
+def changed(learnt: Any) -> int:
+    return sum(event["changed"] for event in learnt.rounds)
+
+
+@pytest.mark.parametrize("from_libsvm", [False, True])
+def test_warm_start(tmp_path, path, data, from_libsvm):
+    """Yesterday's model, with its labels in another order, and a tenth more rows."""
+    own = ("--gap", 1e-3, "--sample-size", 60)
+    old_rows = np.arange(540)[::-1]
+    old = Data(data.y[old_rows], data.X[old_rows])
+    assert in_order(old.y) != in_order(data.y)
+    before = tmp_path / "old.model"
+    if from_libsvm:
+        svmutil.svm_save_model(str(before), libsvm_model(old))
+    else:
+        learn("randsvm", old.save(tmp_path / "old"), before, *WORDS, *own)
+    cold = learn("randsvm", path, tmp_path / "cold", *WORDS, *own)
+    warm = learn("randsvm", path, tmp_path / "warm", *WORDS, *own, "--warm-start", before)
+    assert changed(warm) < changed(cold)
+    assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=2e-3)
+
+
+def test_a_start_of_another_kind_is_refused(tmp_path, path):
+    rest = learn("randsvm", path, tmp_path / "rest", *WORDS, "--multiclass", "ovr").model
+    again = learn("randsvm", path, tmp_path / "m", *WORDS, "--warm-start", rest)
+    assert "--multiclass ovr" in again.facts["configuration"]
+    with pytest.raises(ModelError, match="expected a model of --multiclass ovo"):
+        learn("randsvm", path, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
+
+
+def test_an_api_run_has_pairs_by_default(tmp_path, path):
+    outcome = api.train_randsvm(
+        str(path), str(tmp_path / "m"), Params(C=C, gamma=GAMMA), RandsvmParams()
+    ).outcome
+    assert outcome.largest_gap is not None
