@@ -41,7 +41,7 @@ lint: .venv/ready
 # One thread each, as the commands have it: the scan has a worker per core, and threads that spin
 # while another waits cost a factor of 10 on a busy machine.
 test: lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 # The tests run a small share of it, always the same.
 fuzz: .venv/ready

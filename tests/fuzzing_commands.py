@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import oracle
@@ -18,9 +19,11 @@ from randsvm.cli import train as training
 from randsvm.cli.log import Log, tried
 from randsvm.errors import OutputError, RandsvmError
 from randsvm.models.load import load
+from randsvm.models.metrics import Accuracy
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import Params
-from randsvm.training.grid_search import Candidate, _Results
+from randsvm.training.job import Job
+from randsvm.training.trials import Asked, Candidate, Trials
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -50,21 +53,24 @@ class Logs:
             run_train("osuna", "-q", *search, folder / "data", folder / "m")
         self.valid = self.path.read_bytes()
         found = tried(str(self.path))
-        self.digest = found[0]["digest"]
-        self.candidates = [
-            Candidate(one["values"], Params(), one["configuration"]) for one in found
-        ]
+        self.D = SimpleNamespace(n=24, summary=SimpleNamespace(digest=found[0]["digest"]))
+        self.words = {one["values"]["C"]: one["configuration"].split(" ") for one in found}
+        self.candidates = [Candidate({"C": C}, Params(C=C)) for C in self.words]
 
     def make(self, chance: random.Random) -> bytes:
         return self.damage(self.valid, chance)
 
     def check(self, content: bytes, chance: random.Random) -> str:
         self.path.write_bytes(content)
-        results = _Results(self.candidates, self.digest)
-        results.resume(Search(folds=2, tried=tried(str(self.path))))
-        for one in results.tried.values():
+        job = Job(search=Search(folds=2, tried=tried(str(self.path))))
+        words = lambda params, job: self.words[params.C]  # noqa: E731
+        trials = Trials(Asked(self.D, None, job, words, Accuracy))
+        there = {configuration for configuration, digest in trials.logged}
+        known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
+        same = {digest for _, digest in trials.logged} == {self.D.summary.digest}
+        trials.stage(known if same else [], self.D.n)
+        for one in trials.ranked:
             assert all(isinstance(score, float | int) for score in [*one.scores, one.score])
-        results.best_first(1)
         log = Log(str(self.path))
         try:
             log.check()

@@ -48,6 +48,10 @@ class TimeLeft:
         return f", {first} to {last} left" if first != last else f", about {last} left"
 
 
+# The logarithm of how many times as long as so far a run may take: beyond that nothing is known.
+WIDEST_GROWTH = 10.0
+
+
 def remaining(points: list[tuple[float, float]], asked: float) -> tuple[float, float] | None:
     """Seconds until a gap of `asked`, the least and the most that the course of (seconds, gap)
     lets expect; None: not known.
@@ -68,7 +72,10 @@ def remaining(points: list[tuple[float, float]], asked: float) -> tuple[float, f
         estimates.append(math.log(gap / asked) / speed)
     then, before = points[len(points) // 2]
     power = math.log(before / gap) / math.log(seconds / then)
-    estimates.append(seconds * ((gap / asked) ** (1 / power) - 1))
+    growth = math.log(gap / asked) / power
+    if growth > WIDEST_GROWTH:
+        return None
+    estimates.append(seconds * math.expm1(growth))
     least, most = min(estimates), max(estimates)
     return (least, most) if most <= WIDEST_RANGE * least else None
 

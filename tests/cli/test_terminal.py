@@ -102,6 +102,11 @@ def test_nothing_is_said_of_the_time_left_while_it_is_not_known(gaps):
     assert remaining(list(enumerate(gaps, 1)), 0.001) is None
 
 
+def test_a_gap_that_hardly_falls_says_nothing_of_the_time_left():
+    points = [(1.0 + i, 0.9 - 1e-9 * i) for i in range(LEAST_ROUNDS + 30)]
+    assert remaining(points, 1e-3) is None
+
+
 @pytest.mark.parametrize("asked", [None, 0.001])
 def test_the_gap_and_the_time_left_stand_behind_the_stage(asked):
     left = TimeLeft(asked)

@@ -451,19 +451,19 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path):
 @pytest.mark.parametrize(
     "words, expected",
     [
-        ("-v 1", "folds must be from 2 to 1000, got 1"),
-        ("-v 1001", "folds must be from 2 to 1000, got 1001"),
+        ("-v 1", "-v must be from 2 to 1000, got 1"),
+        ("-v 1001", "-v must be from 2 to 1000, got 1001"),
         ("-v 201", "-v 201: there are only 200 rows to cross-validate on"),
         ("-v 90 --subset 80", "-v 90: there are only 80 rows to cross-validate on"),
         ("--subset 10", "--subset is for cross-validation"),
-        ("-v 3 --subset 1", "subset must be >= 2 rows, got 1"),
+        ("-v 3 --subset 1", "--subset must be >= 2 rows, got 1"),
         ("-c 1,,2", "(its step multiplies), auto, found '1,,2'"),
         ("-g 1,x", "(its step multiplies), scale, auto, found '1,x'"),
-        ("-c 0,1", "C must be > 0 and finite, got 0.0"),
-        ("-c 1,0", "C must be > 0 and finite, got 0.0"),
-        ("-g 1,nan", "gamma must be >= 0 and finite, got nan"),
-        ("-s svr -p 0.1,-1", "epsilon must be >= 0 and finite, got -1.0"),
-        ("-s one-class -n 0.5,2", "nu must be > 0 and <= 1, got 2.0"),
+        ("-c 0,1", "-c must be > 0 and finite, got 0.0"),
+        ("-c 1,0", "-c must be > 0 and finite, got 0.0"),
+        ("-g 1,nan", "-g must be >= 0 and finite, got nan"),
+        ("-s svr -p 0.1,-1", "-p must be >= 0 and finite, got -1.0"),
+        ("-s one-class -n 0.5,2", "-n must be > 0 and <= 1, got 2.0"),
     ],
 )
 def test_usage_errors(tmp_path, saved, words, expected):

@@ -168,7 +168,9 @@ def test_raw_rows_are_predicted_as_libsvm_predicts_scaled_rows(tmp_path, predict
     of, words, theirs = KINDS[kind]
     data, test = of(raw(300)), of(raw(200, 1))
     path, test_path = saved(tmp_path / "d", data), saved(tmp_path / "t", test)
-    learnt = learn("randsvm", path, tmp_path / "m", "--scale", name, "-e", 1e-4, *words)
+    learnt = learn(
+        "randsvm", path, tmp_path / "m", "--scale", name, "-e", 1e-4, "--gap", 1e-6, *words
+    )
     scaler = DENSE[name]().fit(data.X)
     X, test_X = (oracle.as_float32(scaler.transform(rows)) for rows in (data.X, test.X))
     model = svmutil.svm_train(data.y, sparse.csr_matrix(X), f"-q -e 1e-4 {theirs}")

@@ -26,7 +26,7 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import grid_search
+from randsvm.training import grid_search, run
 from randsvm.training.job import Decision, Job
 
 ROWS = 1200
@@ -227,9 +227,10 @@ def test_a_limit_of_an_hour_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("words", [(), ("-c", "1,0.001,10")])
-def test_a_model_is_written_without_time_for_a_search(tmp_path, words, capsys):
+def test_a_model_is_written_without_time_for_a_search(tmp_path, words, capsys, monkeypatch):
+    monkeypatch.setattr(run, "SEARCH", 0.0)
     path = gaussians(300).save(tmp_path / "d")
-    learnt = learn("sgd", path, tmp_path / "m", "-v", 3, *words, "--time-limit", "0.001s")
+    learnt = learn("sgd", path, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
     assert any(text.startswith("no time for cross-validation") for text in learnt.notices)
     assert "cross_validation" not in learnt.facts
     assert learnt.facts["C"] == "1.0"

@@ -438,7 +438,7 @@ def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
     )
     assert process.stderr is not None
     with process.stderr:
-        next(line for line in process.stderr if f" +{second}: B" in line)
+        next(line for line in process.stderr if f" +{second}: gap" in line)
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
     assert process.wait(60) == 128 + signal.SIGTERM

@@ -69,7 +69,9 @@ def test_real_sets_end_at_libsvms_optimum(real, tmp_path, predict, words, name, 
     f, _, dual, count = solved(y, X, letters)
     assert count > B
     algorithm, *rest = words.split()
-    learnt = learn(algorithm, path, tmp_path / "m", "-s", "svr", *letters.split(), *rest, B)
+    learnt = learn(
+        algorithm, path, tmp_path / "m", "-s", "svr", *letters.split(), "--gap", 1e-4, *rest, B
+    )
     assert len(learnt.rounds) > 2
     assert all(event["working_set"] <= B for event in learnt.rounds)
     assert float(learnt.facts["dual"]) == pytest.approx(dual, rel=1e-4)
@@ -185,8 +187,8 @@ def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
     [
         ("-s svr", "spam 1:1\n", 65, "expected a number as label, found 'spam'"),
         ("-s svr -w 1 2", "1.5 1:1\n", 2, "class weights are for -s svc, not svr"),
-        ("-s svr -p -1", "1.5 1:1\n", 2, "epsilon must be >= 0 and finite, got -1.0"),
-        ("-s 4", "1.5 1:1\n", 2, "expected one of svc (0), one-class (2), svr (3), found '4'"),
+        ("-s svr -p -1", "1.5 1:1\n", 2, "-p must be >= 0 and finite, got -1"),
+        ("-s 5", "1.5 1:1\n", 2, "svr (3), nu-svr (4), found '5'"),
         ("-s 0", "1.5 1:1\n", 65, "(or -s svr for regression), found '1.5'"),
     ],
 )
