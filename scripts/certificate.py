@@ -90,16 +90,19 @@ def main() -> None:
         total = given.n * X.shape[0]
         P = norm / 2 - total * rho + np.maximum(0, rho - u).sum()
         D, highest, off = -norm / 2, 1.0, abs(beta.sum() - total)
-    print(f"primal {P!r}\ndual {D!r}\ngap {(P - D) / max(abs(P), abs(D))!r}")
-    print(f"SV {len(beta)}\nbeyond_box {max(0.0, np.abs(beta).max() - highest)!r}\nsum_off {off!r}")
+    P, D, off = float(P), float(D), float(off)
+    print(f"primal {P}\ndual {D}\ngap {(P - D) / max(abs(P), abs(D))}")
+    print(
+        f"SV {len(beta)}\nbeyond_box {max(0.0, float(np.abs(beta).max() - highest))}\nsum_off {off}"
+    )
     if given.test:
         T, t = load_svmlight_file(given.test, n_features=X.shape[1], zero_based=False)
         f = decision_values(T, Z, beta, gamma) - rho
         if task == "epsilon_svr":
-            print(f"mse {((t - f) ** 2).mean()!r}")
+            print(f"mse {float(((t - f) ** 2).mean())}")
         elif task == "c_svc":
             other = float(header["label"][1])
-            print(f"accuracy {100 * (np.where(f > 0, first, other) == t).mean()!r}")
+            print(f"accuracy {100 * (np.where(f > 0, first, other) == t).mean()}")
 
 
 if __name__ == "__main__":
