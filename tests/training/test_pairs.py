@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import Data, learn
+from learning import Data, in_order, learn
 from libsvm import svmutil
 from running import run_train
 from scipy import sparse
@@ -49,11 +49,6 @@ def test_data() -> Data:
 @pytest.fixture(scope="module")
 def path(data, tmp_path_factory) -> Path:
     return data.save(tmp_path_factory.mktemp("pairs") / "data")
-
-
-def in_order(y: np.ndarray) -> list[float]:
-    """Labels as they first appear."""
-    return list(dict.fromkeys(y.tolist()))
 
 
 def libsvm_model(data: Data, words: str = LIBSVM) -> Any:
