@@ -211,6 +211,14 @@ def test_every_pair_is_certified(tmp_path, path, data, kind):
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
+def test_the_summary_says_the_largest_gap(tmp_path, path, capsys):
+    model = tmp_path / "m"
+    run_train(*WORDS, path, model)
+    facts = oracle.trailer(model)
+    said = capsys.readouterr().err
+    assert f"largest gap of one problem: {float(facts['largest_gap']):.3%}\n" in said
+
+
 def test_the_objective_of_each_pair_is_libsvms(tmp_path, path, data):
     learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--gap", 1e-3)
     for alone, pair in zip(every_pair(data), pairs_of(learnt.model, data), strict=True):
