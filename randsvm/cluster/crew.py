@@ -56,6 +56,8 @@ class Crew:
         self.processes: list[subprocess.Popen[bytes]] = []
         try:
             self.client = self._connected(address)
+        except ParameterError:
+            raise
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(f"cannot reach the cluster {address}: {error}") from error
         self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()

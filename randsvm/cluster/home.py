@@ -24,7 +24,8 @@ from randsvm.errors import ClusterError
 Report = TypeVar("Report")
 State = TypeVar("State")
 
-# So many answers may be lost one after the other: then it is no accident.
+# So many answers more than there are shards may be lost one after the other: then it is no
+# accident.
 LOST = 50
 
 # A message to some shards; whole: to those that have missed something.
@@ -136,10 +137,10 @@ class ClusterHome:
             if answer is None:
                 continue
             some, text = answer.token
+            lost = lost + 1 if answer.lost or isinstance(answer.result, Missing) else 0
+            if lost > LOST + len(shards):
+                raise ClusterError("the workers lose what they are given again and again")
             if answer.lost:
-                lost += 1
-                if lost > LOST:
-                    raise ClusterError("the workers are lost again and again")
                 homeless += [shard for shard in some if shard.number in left]
             elif isinstance(answer.result, Missing):
                 if answer.result.rows:
@@ -151,7 +152,6 @@ class ClusterHome:
                         if part:
                             give(answer.worker, part, again)
             else:
-                lost = 0
                 for run in answer.result:
                     # Who was slow may answer after all, when another has done it.
                     if run.first in left:
