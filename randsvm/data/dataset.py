@@ -174,7 +174,7 @@ class Dataset:
         return self._view(scaling=None, mapping=None, d=len(self.summary.features))
 
     def _view(self, **own: Any) -> Dataset:
-        view = object.__new__(Dataset)
+        view = object.__new__(type(self))
         view.__dict__ = {**self.__dict__, **own}
         return view
 
