@@ -48,7 +48,10 @@ class Answer:
 
 
 class Crew:
-    """The workers of the cluster at an address; see `members`."""
+    """The workers of the cluster at an address; see `members`. lost: why the cluster does not go
+    on."""
+
+    lost: str | None = None
 
     def __init__(self, address: str) -> None:
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -60,8 +63,6 @@ class Crew:
             raise
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(f"cannot reach the cluster {address}: {error}") from error
-        self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
-        self.given: dict[Future, tuple[str, Any, float]] = {}
         # Workers that took too long, until they answer.
         self.slow: set[str] = set()
         self._there: dict[str, int] = {}
@@ -161,76 +162,24 @@ class Crew:
         any more, or where somebody has other versions."""
         now = time.perf_counter()
         if self._refused is not None:
-            raise ClusterError(self._refused)
+            raise self.is_lost(self._refused)
         if self.client.status in ("closed", "closing"):
-            raise ClusterError("the scheduler is gone")
+            raise self.is_lost("the scheduler is gone")
         if now - self._seen > SILENCE:
-            raise ClusterError(f"the scheduler has not answered for {SILENCE:.0f} s")
+            raise self.is_lost(f"the scheduler has not answered for {SILENCE:.0f} s")
         if now - self._somebody > SILENCE:
-            raise ClusterError(f"the cluster has had no workers for {SILENCE:.0f} s")
+            raise self.is_lost(f"the cluster has had no workers for {SILENCE:.0f} s")
         found = {worker: n for worker, n in self._there.items() if worker in self._ready}
         ready = {worker: n for worker, n in found.items() if worker not in self.slow}
         return ready or found
 
-    # --- tasks -----------------------------------------------------------------------------
+    def is_here(self, worker: str) -> bool:
+        return worker in self._there
 
-    def give(self, worker: str, token: Any, function: Callable[..., Any], *words: Any) -> None:
-        """A task for a worker; token: comes back with its answer."""
-        try:
-            future = self.client.submit(
-                function, *words, workers=[worker], allow_other_workers=False, pure=False
-            )
-        except Exception as error:  # the scheduler is gone: dask has many errors for that
-            raise ClusterError(f"the scheduler takes no tasks: {error}") from error
-        self.given[future] = worker, token, time.perf_counter()
-        future.add_done_callback(self._done)
-
-    def _done(self, future: Future) -> None:
-        """Fetch an answer; called in a thread of dask."""
-        worker, token, _ = self.given.get(future, ("", None, 0.0))
-        try:
-            answer = Answer(worker, token, future.result(timeout=SILENCE))
-        except RandsvmError as error:
-            answer = Answer(worker, token, error)
-        except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
-            bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-            answer = Answer(worker, token, error if bug else None, lost=not bug)
-        self.answers.put((future, answer))
-
-    def answer(self) -> Answer | None:
-        """The next one, or None after a beat; raises what went wrong in it."""
-        check()
-        try:
-            future, answer = self.answers.get(timeout=HEARTBEAT)
-        except queue.Empty:
-            tell(Progress("waiting for workers", 0, None, "beat"))
-            return self._overdue()
-        self.slow.discard(answer.worker)
-        if self.given.pop(future, None) is None:
-            return None
-        if isinstance(answer.result, BaseException):
-            raise answer.result
-        return answer
-
-    def _overdue(self) -> Answer | None:
-        """Of a task whose worker is gone or slow, as long as there are others."""
-        members, now = self.members(), time.perf_counter()
-        for future, (worker, token, began) in self.given.items():
-            slow = now - began > SLOW and members.keys() - {worker}
-            if worker not in self._there or slow:
-                if slow:
-                    self.slow.add(worker)
-                else:
-                    future.release()
-                del self.given[future]
-                return Answer(worker, token, lost=True)
-        return None
-
-    def drop(self) -> None:
-        """Nobody wants the tasks that are given any more."""
-        for future in self.given:
-            future.release()
-        self.given.clear()
+    def is_lost(self, reason: str) -> ClusterError:
+        """What to raise where the cluster does not go on."""
+        self.lost = reason
+        return ClusterError(reason)
 
     def tell_all(self, function: Callable[..., Any], *words: Any) -> None:
         """A task for every worker, whose answer nobody waits for."""
@@ -254,3 +203,70 @@ class Crew:
         closing = threading.Thread(target=close, daemon=True)
         closing.start()
         closing.join(CLOSING)
+
+
+class Tasks:
+    """Tasks that one thread gives to the workers of a crew. given: those that it waits for."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew = crew
+        self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
+        self.given: dict[Future, tuple[str, Any, float]] = {}
+
+    def give(self, worker: str, token: Any, function: Callable[..., Any], *words: Any) -> None:
+        """A task for a worker; token: comes back with its answer."""
+        try:
+            future = self.crew.client.submit(
+                function, *words, workers=[worker], allow_other_workers=False, pure=False
+            )
+        except Exception as error:  # the scheduler is gone: dask has many errors for that
+            raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
+        self.given[future] = worker, token, time.perf_counter()
+        future.add_done_callback(self._done)
+
+    def _done(self, future: Future) -> None:
+        """Fetch an answer; called in a thread of dask."""
+        worker, token, _ = self.given.get(future, ("", None, 0.0))
+        try:
+            answer = Answer(worker, token, future.result(timeout=SILENCE))
+        except RandsvmError as error:
+            answer = Answer(worker, token, error)
+        except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
+            bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+            answer = Answer(worker, token, error if bug else None, lost=not bug)
+        self.answers.put((future, answer))
+
+    def answer(self) -> Answer | None:
+        """The next one, or None after a beat; raises what went wrong in it."""
+        check()
+        try:
+            future, answer = self.answers.get(timeout=HEARTBEAT)
+        except queue.Empty:
+            tell(Progress("waiting for workers", 0, None, "beat"))
+            return self._overdue()
+        self.crew.slow.discard(answer.worker)
+        if self.given.pop(future, None) is None:
+            return None
+        if isinstance(answer.result, BaseException):
+            raise answer.result
+        return answer
+
+    def _overdue(self) -> Answer | None:
+        """Of a task whose worker is gone or slow, as long as there are others."""
+        members, now = self.crew.members(), time.perf_counter()
+        for future, (worker, token, began) in self.given.items():
+            slow = now - began > SLOW and members.keys() - {worker}
+            if slow or not self.crew.is_here(worker):
+                if slow:
+                    self.crew.slow.add(worker)
+                else:
+                    future.release()
+                del self.given[future]
+                return Answer(worker, token, lost=True)
+        return None
+
+    def drop(self) -> None:
+        """Nobody wants the tasks that are given any more."""
+        for future in self.given:
+            future.release()
+        self.given.clear()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import Crew
+from randsvm.cluster.crew import Crew, Tasks
 from randsvm.cluster.text import NOTHING, Cuts, Learnt, Source, Text
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Summary
@@ -105,19 +105,20 @@ def _in_order(
 ) -> Iterator[Any]:
     """task(*call) of each call, on whatever worker; the results in order."""
     found: dict[int, Any] = {}
+    tasks = Tasks(crew)
     todo, following = list(range(len(calls)))[::-1], 0
     try:
         while following < len(calls):
             members = crew.members()
             busy = dict.fromkeys(members, 0)
-            for name, _, _ in crew.given.values():
+            for name, _, _ in tasks.given.values():
                 busy[name] = busy.get(name, 0) + 1
             for name, threads in members.items():
                 while todo and busy[name] <= threads:
                     number = todo.pop()
-                    crew.give(name, number, task, *calls[number])
+                    tasks.give(name, number, task, *calls[number])
                     busy[name] += 1
-            answer = crew.answer()
+            answer = tasks.answer()
             if answer is None:
                 continue
             if answer.lost:
@@ -128,4 +129,4 @@ def _in_order(
                 yield found.pop(following)
                 following += 1
     finally:
-        crew.drop()
+        tasks.drop()

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
-from randsvm.data.chunks import RawChunk, Spilling, Store
+from randsvm.data.chunks import MadeStore, RawChunk
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Summary, next_cut, united
 from randsvm.data.svmlight import (
@@ -228,56 +227,10 @@ class Source:
     rows: np.ndarray
     nonzeros: np.ndarray
 
-
-class TextStore:
-    """The chunks of a source, see data/chunks.py: parsed when asked for, and kept from then on: in
-    memory up to `limit` bytes, then in a spill file in `folder`."""
-
-    place = "the workers"
-
-    def __init__(self, source: Source, limit: int, folder: str | None) -> None:
-        self.source = source
-        self.kept = Spilling(limit, folder)
-        # Number -> its number among those that are kept.
-        self.found: dict[int, int] = {}
-        self.lock = Lock()
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return self.source.rows
-
-    @property
-    def nbytes(self) -> int:
-        return int((16 * self.source.rows + 8 + 8 * self.source.nonzeros).sum())
-
-    @property
-    def resident_bytes(self) -> int:
-        return self._store.resident_bytes
-
-    def nonzeros(self, number: int) -> int:
-        return int(self.source.nonzeros[number])
-
-    def read(self, number: int) -> RawChunk:
-        place = self.found.get(number)
-        return self._parsed(number) if place is None else self._store.read(place)
-
-    def labels(self, number: int) -> np.ndarray:
-        place = self.found.get(number)
-        return self._parsed(number).y if place is None else self._store.labels(place)
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        return self.read(number).part(begin, end)
-
-    def close(self) -> None:
-        self._store.close()
-
-    @property
-    def _store(self) -> Store:
-        return self.kept.store
-
-    def _parsed(self, number: int) -> RawChunk:
-        text, summary = self.source.text, self.source.summary
-        begin, end = self.source.places[number : number + 2].tolist()
+    def chunk(self, number: int) -> RawChunk:
+        """Raises InputError, and TransferError where the text is not what it was."""
+        text, summary = self.text, self.summary
+        begin, end = self.places[number : number + 2].tolist()
         options = text.options
         block = parse(
             text.parsed(begin, end),
@@ -291,12 +244,10 @@ class TextStore:
             names = summary.names
             table = LabelTable(text.path, names=names, closed=True, any_label=options.any_label)
             y = table.classes(block)
-        if len(y) != self.sizes[number] or len(block.values) != self.nonzeros(number):
+        if len(y) != self.rows[number] or len(block.values) != self.nonzeros[number]:
             raise TransferError(f"reading {text.path}: it changed while in use")
-        chunk = RawChunk(y, block.indptr, block.indices, block.values)
-        with self.lock:
-            if number not in self.found:
-                self.kept.append(chunk)
-                self.kept.store.finish()
-                self.found[number] = len(self.found)
-        return chunk
+        return RawChunk(y, block.indptr, block.indices, block.values)
+
+    def store(self, limit: int, folder: str | None) -> MadeStore:
+        """Its chunks; limit, folder: as MadeStore has them."""
+        return MadeStore(self.chunk, self.rows, self.nonzeros, limit, folder, "the workers")

@@ -19,7 +19,8 @@ import numpy as np
 import scipy
 
 from randsvm import __version__
-from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text, TextStore
+from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
+from randsvm.data.chunks import RawChunk
 from randsvm.data.dataset import Dataset
 from randsvm.data.home import Cell, Change, Shard
 
@@ -39,12 +40,25 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a source on a worker; see Resources for the memory that they may take."""
+    """Rows on a worker: of a text, or put together from others. memory, folder: as MadeStore has
+    them."""
 
     key: str
-    source: Source
+    source: Source | Regrouping
     memory: int
     folder: str | None
+
+
+@dataclass(frozen=True)
+class Regrouping:
+    """Chunks that made(D, number) puts together; see Dataset.regrouped. view: D, pickled, a view
+    of `rows`."""
+
+    rows: Rows
+    view: bytes
+    made: Callable[[Dataset, int], RawChunk]
+    sizes: np.ndarray
+    counts: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -90,17 +104,39 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def knows(key: str, rows: bytes | None) -> bool:
     """Whether the rows are known, after what was sent of them."""
     with _here.lock:
-        if rows is not None and key not in _here.data:
-            sent: Rows = pickle.loads(rows)
-            store = TextStore(sent.source, sent.memory, sent.folder)
-            _here.data[key] = Dataset(sent.source.summary, store, 1)
+        if rows is not None:
+            _learn(pickle.loads(rows))
         return key in _here.data
 
 
-def view(key: str, own: dict[str, Any], chosen: np.ndarray | None) -> Dataset:
-    """A view of the rows as the master has it; what a Dataset of the cluster is pickled as."""
+def _learn(rows: Rows) -> None:
+    """Know these rows, and those that they are put together from."""
+    source, limit, folder = rows.source, rows.memory, rows.folder
+    if rows.key in _here.data:
+        return
+    if isinstance(source, Source):
+        _here.data[rows.key] = Dataset(source.summary, source.store(limit, folder), 1)
+        return
+    _learn(source.rows)
+    D: Dataset = pickle.loads(source.view)
+    limit = max(0, limit - D.store.resident_bytes)
+    _here.data[rows.key] = D.regrouped(source.made, source.sizes, source.counts, limit, folder)
+
+
+def view(
+    key: str,
+    own: dict[str, Any],
+    chosen: tuple[int, np.ndarray] | None,
+    numbers: Sequence[int] | None,
+) -> Dataset:
+    """A view of the rows as the master has it; what a Dataset of the cluster is pickled as.
+    chosen: as Dataset has it, how many and their bits; numbers: of its chunks."""
     D = _here.data[key]
-    return (D if chosen is None else D.only(chosen))._view(**own)
+    if numbers is not None:
+        D = D.of_chunks(numbers)
+    if chosen is not None:
+        D = D.only(np.unpackbits(chosen[1], count=chosen[0]).astype(bool))
+    return D._view(**own)
 
 
 # --- the first pass ------------------------------------------------------------------------
@@ -138,13 +174,12 @@ def work(
 
 @dataclass(frozen=True)
 class Visit:
-    """Changes to the states of a run, from number `first` on, and a question. whole: they do not
-    depend on what was before. make: as States has it."""
+    """Changes to the states of a run, from number `first` on, and a question. make: as States has
+    it, where the changes do not depend on what was before."""
 
     run: str
-    make: bytes
+    make: bytes | None
     first: int
-    whole: bool
     changes: list[Change]
     question: Callable[[Any], Any]
 
@@ -179,12 +214,12 @@ def _is_ready(asked: Visit, shard: Shard) -> bool:
     """Whether the changes can be made to the state of a shard, which is made if they are whole."""
     with _here.lock:
         cell = _here.cells.get((asked.run, shard.number))
-        if cell is None and asked.whole:
+        if cell is None and asked.make is not None:
             make = _here.makers.get(asked.run)
             if make is None:
                 make = _here.makers[asked.run] = pickle.loads(asked.make)
             cell = _here.cells[asked.run, shard.number] = Cell(make(shard), asked.first)
-        return cell is not None and (asked.whole or cell.done >= asked.first)
+        return cell is not None and (asked.make is not None or cell.done >= asked.first)
 
 
 def forget(run: str) -> None:
@@ -200,4 +235,4 @@ def leave(key: str) -> None:
     with _here.lock:
         D = _here.data.pop(key, None)
     if D is not None:
-        D.close()
+        D.store.close()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import local
+from threading import Lock, local
 from typing import IO, Protocol
 from zlib import crc32
 
@@ -329,3 +329,61 @@ class Spilling:
             where = self.folder or tempfile.gettempdir()
             raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
         return FileStore(stream, "the spill file", place="a spill file")
+
+
+class MadeStore:
+    """Chunks that are made when asked for, and kept from then on: in memory up to `limit` bytes,
+    then in a spill file in `folder`.
+
+    make: chunk by number; several threads may call it at once. sizes, counts : (chunks,) int64,
+    rows and nonzeros of each.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], RawChunk],
+        sizes: np.ndarray,
+        counts: np.ndarray,
+        limit: int,
+        folder: str | None,
+        place: str,
+    ) -> None:
+        self.make, self.sizes, self.counts, self.place = make, sizes, counts, place
+        self.kept = Spilling(limit, folder)
+        # Number -> its number among those that are kept.
+        self.found: dict[int, int] = {}
+        self.lock = Lock()
+
+    @property
+    def nbytes(self) -> int:
+        return int((16 * self.sizes + 8 + 8 * self.counts).sum())
+
+    @property
+    def resident_bytes(self) -> int:
+        return self.kept.store.resident_bytes
+
+    def nonzeros(self, number: int) -> int:
+        return int(self.counts[number])
+
+    def read(self, number: int) -> RawChunk:
+        place = self.found.get(number)
+        return self._made(number) if place is None else self.kept.store.read(place)
+
+    def labels(self, number: int) -> np.ndarray:
+        place = self.found.get(number)
+        return self._made(number).y if place is None else self.kept.store.labels(place)
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        return self.read(number).part(begin, end)
+
+    def close(self) -> None:
+        self.kept.store.close()
+
+    def _made(self, number: int) -> RawChunk:
+        chunk = self.make(number)
+        with self.lock:
+            if number not in self.found:
+                self.kept.append(chunk)
+                self.kept.store.finish()
+                self.found[number] = len(self.found)
+        return chunk

@@ -88,15 +88,8 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
 
 def check_cluster(job: Job, params: Params | SgdParams) -> None:
     """Raise ParameterError for what the workers of a cluster do not do."""
-    if job.resources.cluster is None:
-        return
-    for wanted, option in (
-        (isinstance(params, SgdParams), "sgd"),
-        (job.search.wanted, "cross-validation"),
-        (params.probability, "-b 1"),
-    ):
-        if wanted:
-            raise ParameterError(f"--cluster does not go with {option} yet")
+    if job.resources.cluster is not None and isinstance(params, SgdParams):
+        raise ParameterError("--cluster does not go with sgd yet")
 
 
 def check_gap(job: Job, params: Params | SgdParams) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import oracle
 import pytest
 from farm import PATIENCE, Farm
-from learning import board
+from learning import Data, board
 from running import run_train
 
 from randsvm import api
@@ -81,6 +81,8 @@ RUNS = {
     "float64": "randsvm -g 5 --gap 0.00002 --max-iterations 3",
     "random features": "randsvm -g 5 --components 20 --gap 0.3 --max-iterations 3",
     "one-class": "randsvm -s one-class -n 0.1 -g 5 --sample-size 100 --gap 0.01",
+    "nu-svc": "randsvm -s nu-svc -n 0.4 -g 5 --sample-size 100 --gap 0.01",
+    "nu-svr": "randsvm -s nu-svr -n 0.5 -g 5 --sample-size 100 --gap 0.01",
     "regression": "osuna -s svr -p 0.5 -g 5 --working-set 100 --max-iterations 4",
 }
 
@@ -88,6 +90,29 @@ RUNS = {
 @pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
 def test_a_cluster_writes_the_bytes_of_one_process(two, tmp_path, path, words):
     same(two, tmp_path, path, *words.split())
+
+
+SEVERAL = {
+    "one against one": "randsvm -g 1 --sample-size 60 --gap 0.01",
+    "small pairs": "randsvm -g 1 --gap 0.01 -w 2 3 --scale standard",
+    "one against the rest": "randsvm -g 1 --multiclass ovr --sample-size 100 --gap 0.01",
+    "probabilities": "randsvm -g 1 -b 1 --gap 0.01",
+    "cross-validation": "randsvm -g 0.5,1 -v 3 --gap 0.01",
+}
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory) -> Path:
+    """Four classes."""
+    return Data(*oracle.clouds(600)).save(tmp_path_factory.mktemp("cluster") / "clouds")
+
+
+@pytest.mark.parametrize("words", SEVERAL.values(), ids=SEVERAL)
+def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, words):
+    if "small" not in words:
+        # Pairs of few rows come to this process.
+        monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+    same(two, tmp_path, clouds, *words.split())
 
 
 # ---- loss -------------------------------------------------------------------------------------
