@@ -67,6 +67,12 @@ class OutputError(RandsvmError):
     exit_code = 73
 
 
+class ClusterError(RandsvmError):
+    """The cluster cannot be reached, or does not go on."""
+
+    exit_code = 69
+
+
 class TransferError(RandsvmError):
     """Reading or writing failed half-way (a full disk included)."""
 

@@ -18,6 +18,7 @@ ROWS = [
     {"training"},
     {"algorithms", "models"},
     {"svm"},
+    {"cluster"},
     {"data", "kernels"},
     {"parameters"},
     {"events", "errors", "files", "streams", "arrays"},
@@ -42,6 +43,8 @@ DOORS = {
     "libsvm": {"svm.libsvm"},
     "click": {"cli.train", "cli.predict", "cli.commands", "cli.options", "cli.report", "cli.door"},
     "tqdm": {"cli.bars"},
+    "distributed": {"cluster.crew"},
+    "cloudpickle": {"cluster.home"},
 }
 
 

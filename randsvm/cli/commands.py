@@ -44,6 +44,7 @@ EXIT_CODES = {
     2: "usage: a mistaken option or value",
     65: "bad data or model (file:line:column)",
     66: "an input cannot be opened",
+    69: "the cluster cannot be reached or does not go on; the best model so far is written",
     70: "a bug, with its traceback",
     73: "an output cannot be created",
     74: "reading or writing failed, as on a full disk",

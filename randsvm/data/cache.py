@@ -22,7 +22,7 @@ from randsvm.parameters.run import Resources
 # Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
 # the sha256 of all from the features to the footer, the bytes of both arrays, those of the footer.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"3\n"
+MAGIC = KIND + b"4\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
 # Of the source, this much of its head and of its tail is compared.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import local
-from typing import IO
+from threading import Lock, local
+from typing import IO, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -76,7 +76,7 @@ class RamStore:
 
     def __init__(self) -> None:
         self.chunks: list[RawChunk] = []
-        self.nbytes = 0
+        self.nbytes: int = 0
 
     @property
     def resident_bytes(self) -> int:
@@ -236,10 +236,40 @@ class FileStore:
             self.stream.close()
 
 
+class Store(Protocol):
+    """Where chunks live. place: in words; nbytes: of all chunks as they are there; resident_bytes:
+    of them, what takes memory."""
+
+    place: str
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def resident_bytes(self) -> int: ...
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each chunk, (chunks,) int64."""
+
+    def read(self, number: int) -> RawChunk:
+        """A chunk; from a file it is valid until this thread reads the next."""
+
+    def labels(self, number: int) -> np.ndarray:
+        """y of a chunk."""
+
+    def nonzeros(self, number: int) -> int: ...
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        """Rows begin .. end - 1 of a chunk."""
+
+    def close(self) -> None: ...
+
+
 class ChosenChunks:
     """Some chunks of a store, numbered anew from 0."""
 
-    def __init__(self, store: RamStore | FileStore, numbers: Sequence[int]) -> None:
+    def __init__(self, store: Store, numbers: Sequence[int]) -> None:
         self.store = store
         self.numbers = numbers
         self.place = store.place
@@ -273,9 +303,6 @@ class ChosenChunks:
         """The store is somebody else's."""
 
 
-Store = RamStore | FileStore | ChosenChunks
-
-
 class Spilling:
     """Takes in chunks: in RAM while they fit `limit` bytes, then in a file in `folder` that has no
     name. store: where they are now."""
@@ -288,9 +315,12 @@ class Spilling:
     def append(self, chunk: RawChunk) -> None:
         self.store.append(chunk)
         if isinstance(self.store, RamStore) and self.store.nbytes > self.limit:
-            ram, self.store = self.store, self._file()
-            for each in ram.chunks:
-                self.store.append(each)
+            # Others may read meanwhile: they see the file once it is whole.
+            file = self._file()
+            for each in self.store.chunks:
+                file.append(each)
+            file.finish()
+            self.store = file
 
     def _file(self) -> FileStore:
         try:
@@ -299,3 +329,61 @@ class Spilling:
             where = self.folder or tempfile.gettempdir()
             raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
         return FileStore(stream, "the spill file", place="a spill file")
+
+
+class MadeStore:
+    """Chunks that are made when asked for, and kept from then on: in memory up to `limit` bytes,
+    then in a spill file in `folder`.
+
+    make: chunk by number; several threads may call it at once. sizes, counts : (chunks,) int64,
+    rows and nonzeros of each.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], RawChunk],
+        sizes: np.ndarray,
+        counts: np.ndarray,
+        limit: int,
+        folder: str | None,
+        place: str,
+    ) -> None:
+        self.make, self.sizes, self.counts, self.place = make, sizes, counts, place
+        self.kept = Spilling(limit, folder)
+        # Number -> its number among those that are kept.
+        self.found: dict[int, int] = {}
+        self.lock = Lock()
+
+    @property
+    def nbytes(self) -> int:
+        return int((16 * self.sizes + 8 + 8 * self.counts).sum())
+
+    @property
+    def resident_bytes(self) -> int:
+        return self.kept.store.resident_bytes
+
+    def nonzeros(self, number: int) -> int:
+        return int(self.counts[number])
+
+    def read(self, number: int) -> RawChunk:
+        place = self.found.get(number)
+        return self._made(number) if place is None else self.kept.store.read(place)
+
+    def labels(self, number: int) -> np.ndarray:
+        place = self.found.get(number)
+        return self._made(number).y if place is None else self.kept.store.labels(place)
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        return self.read(number).part(begin, end)
+
+    def close(self) -> None:
+        self.kept.store.close()
+
+    def _made(self, number: int) -> RawChunk:
+        chunk = self.make(number)
+        with self.lock:
+            if number not in self.found:
+                self.kept.append(chunk)
+                self.kept.store.finish()
+                self.found[number] = len(self.found)
+        return chunk

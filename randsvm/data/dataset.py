@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -21,12 +20,12 @@ from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import cache, in_memory
-from randsvm.data.chunks import RamStore, RawChunk, Store, joined
+from randsvm.data.chunks import ChosenChunks, MadeStore, RamStore, RawChunk, Store, joined
 from randsvm.data.home import Home, OneThread, Shard, States, Threads
 from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
-from randsvm.data.scaling import SPARSE, Scaling, Statistics
+from randsvm.data.scaling import Scaling
 from randsvm.parameters.run import Resources
 
 Report = TypeVar("Report")
@@ -142,6 +141,23 @@ class Dataset:
         """A view whose work is done by the thread that asks: others have their own views."""
         return self._view(home=OneThread())
 
+    def regrouped(
+        self,
+        made: Callable[[Dataset, int], RawChunk],
+        sizes: np.ndarray,
+        counts: np.ndarray,
+        limit: int,
+        folder: str | None,
+    ) -> Dataset:
+        """A view of other chunks, all of which made(self, number) puts together from the rows of
+        this one; see MadeStore for the rest."""
+        make = functools.partial(made, self)
+        return self.stored_in(MadeStore(make, sizes, counts, limit, folder, self.store.place))
+
+    def of_chunks(self, numbers: Sequence[int]) -> Dataset:
+        """A view of some of the chunks, as a data set of its own."""
+        return self.stored_in(ChosenChunks(self.store, numbers))
+
     def stored_in(self, store: Store) -> Dataset:
         """A view of the rows of another store, all of them, read as this view reads its own."""
         nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
@@ -174,7 +190,7 @@ class Dataset:
         return self._view(scaling=None, mapping=None, d=len(self.summary.features))
 
     def _view(self, **own: Any) -> Dataset:
-        view = object.__new__(Dataset)
+        view = object.__new__(type(self))
         view.__dict__ = {**self.__dict__, **own}
         return view
 
@@ -399,20 +415,3 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
     if isinstance(data, in_memory.Arrays):
         return Dataset(*in_memory.read(data, options), resources.workers)
     return Dataset(*cache.read(data, options, resources), resources.workers)
-
-
-def scaling_of(D: Dataset, name: str) -> Scaling:
-    """The scaling `name`, fitted to the rows of D; sparse data is not centred and stays sparse."""
-    if name == "unit":
-        return Scaling(name)
-    return Scaling.fitted(name, statistics_of(D), centred=D.nnz >= SPARSE * D.n * D.d)
-
-
-def statistics_of(D: Dataset) -> Statistics:
-    """Of the features of D, without a `mapping`."""
-
-    def of(shard: Shard) -> Statistics | None:
-        X = D.chunk(shard.number).X
-        return Statistics.of(X) if X.shape[0] else None
-
-    return functools.reduce(operator.add, filter(None, D.map(of)))

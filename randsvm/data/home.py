@@ -106,7 +106,7 @@ class Cell(Generic[State]):
         with self.lock:
             for change in changes[max(self.done - first, 0) :]:
                 change(self.state)
-            self.done = first + len(changes)
+            self.done = max(self.done, first + len(changes))
             return question(self.state)
 
 

@@ -41,7 +41,7 @@ class LabelTable:
         self._numbers: dict[str, float] = {UNLABELLED: np.nan} if unlabelled else {}
         self._classes: dict[int | str, int] = {}
         for name in names:
-            self._number(Spelling(name, 0, 0))
+            self.number(Spelling(name, 0, 0))
         self.closed = closed
 
     def __len__(self) -> int:
@@ -54,10 +54,11 @@ class LabelTable:
 
     def classes(self, block: Block) -> np.ndarray:
         """(m,) float64 class numbers, nan for `?`; raises DataError at the first bad label."""
-        numbers = np.array([self._number(spelling) for spelling in block.spellings], float)
+        numbers = np.array([self.number(spelling) for spelling in block.spellings], float)
         return numbers[block.codes]
 
-    def _number(self, spelling: Spelling) -> float:
+    def number(self, spelling: Spelling) -> float:
+        """Of the class that a label is of; raises DataError for a bad label."""
         if spelling.text not in self._numbers:
             value = self._value(spelling)
             if value not in self._classes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,24 +33,30 @@ def united(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 class Digest:
-    """sha256 over labels, row lengths, indices and values in file order, however chunks are
-    cut."""
+    """sha256 over the labels as spelled and the digest of each chunk, in order: chunks may be read
+    by many, each without the others."""
 
     def __init__(self) -> None:
-        self.hashes = [hashlib.sha256() for _ in range(4)]
+        self.chunks: list[bytes] = []
 
     def add(self, chunk: RawChunk) -> None:
-        lengths = np.diff(chunk.indptr)
-        for digest, array in zip(
-            self.hashes, (chunk.y, lengths, chunk.indices, chunk.values), strict=True
-        ):
-            digest.update(array.data)
+        self.chunks.append(digest_of(chunk))
 
     def hexdigest(self, names: Sequence[str]) -> str:
-        whole = hashlib.sha256(json.dumps(list(names)).encode())
-        for digest in self.hashes:
-            whole.update(digest.digest())
-        return whole.hexdigest()
+        return hexdigest(self.chunks, names)
+
+
+def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
+    """Of the digests of all chunks, in order, and the labels as spelled."""
+    return hashlib.sha256(json.dumps(list(names)).encode() + b"".join(chunks)).hexdigest()
+
+
+def digest_of(chunk: RawChunk) -> bytes:
+    """sha256 over labels, row lengths, indices and values."""
+    found = hashlib.sha256()
+    for array in (chunk.y, np.diff(chunk.indptr), chunk.indices, chunk.values):
+        found.update(array.data)
+    return found.digest()
 
 
 @dataclass(frozen=True)

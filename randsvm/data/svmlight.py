@@ -34,6 +34,8 @@ LABELS_AT_ONCE = 1 << 14
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNLABELLED = "?"
 LARGEST_INDEX = _svmlight.LARGEST_INDEX
+# What text that is parsed ends in.
+PADDING = _svmlight.PADDING
 
 # Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
 NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
@@ -74,7 +76,7 @@ class Block:
         return len(self.indptr) - 1
 
 
-class _Dialect(NamedTuple):
+class Dialect(NamedTuple):
     """What is legal besides the format itself."""
 
     labels: Labels
@@ -82,7 +84,7 @@ class _Dialect(NamedTuple):
     unlabelled: bool
 
 
-class _Fault(NamedTuple):
+class Fault(NamedTuple):
     """The first bad token of a piece; `line` counts from the piece's first line."""
 
     line: int
@@ -90,13 +92,13 @@ class _Fault(NamedTuple):
     problem: str
 
 
-class _Piece(NamedTuple):
+class ParsedPiece(NamedTuple):
     """The rows before the first fault; spellings are (token, line in the piece, column)."""
 
     block: Block
     spellings: list[tuple[bytes, int, int]]
     lines: int
-    fault: _Fault | None
+    fault: Fault | None
 
 
 def read_blocks(
@@ -118,7 +120,7 @@ def read_blocks(
     before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
     are handed on as they arrive, by this thread alone, not when a block is full.
     """
-    dialect = _Dialect(labels, zero_based, unlabelled)
+    dialect = Dialect(labels, zero_based, unlabelled)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
@@ -131,7 +133,7 @@ def read_blocks(
                     if len(block) or block.spellings:
                         yield block
                     if piece.fault:
-                        raise _error(name, piece.fault, line)
+                        raise error_of(name, piece.fault, line)
                     line += piece.lines
             except _LineTooLongError as error:
                 raise DataError(name, line, 1, str(error)) from None
@@ -147,13 +149,13 @@ def parse(
     first_line: int = 1,
 ) -> Block:
     """The rows of complete lines in memory; `name` and `first_line` are for its DataError."""
-    piece = _parse_piece(text + _svmlight.PADDING, _Dialect(labels, zero_based, unlabelled))
+    piece = parse_piece(text + PADDING, Dialect(labels, zero_based, unlabelled))
     if piece.fault:
-        raise _error(name, piece.fault, first_line)
+        raise error_of(name, piece.fault, first_line)
     return _placed(piece, first_line)
 
 
-def _error(name: str, fault: _Fault, first_line: int) -> DataError:
+def error_of(name: str, fault: Fault, first_line: int) -> DataError:
     return DataError(name, first_line + fault.line - 1, fault.column, fault.problem)
 
 
@@ -188,7 +190,7 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
         if text and not cut:
             rest.append(text)
             continue
-        piece = b"".join([*rest, memoryview(text)[:cut], _svmlight.PADDING])
+        piece = b"".join([*rest, memoryview(text)[:cut], PADDING])
         yield piece.removeprefix(BYTE_ORDER_MARK) if first else piece
         if not text:
             return
@@ -223,20 +225,20 @@ class _Position:
         return self.plain and self.descriptor is not None and self.after(0)[0] < self.total
 
 
-def _one_by_one(texts: Iterator[bytes], dialect: _Dialect) -> Generator[_Piece, None, None]:
+def _one_by_one(texts: Iterator[bytes], dialect: Dialect) -> Generator[ParsedPiece, None, None]:
     for text in texts:
-        yield _parse_piece(text, dialect)
+        yield parse_piece(text, dialect)
 
 
 def _in_order(
-    texts: Iterator[bytes], dialect: _Dialect, jobs: int
-) -> Generator[_Piece, None, None]:
+    texts: Iterator[bytes], dialect: Dialect, jobs: int
+) -> Generator[ParsedPiece, None, None]:
     """Parse with `jobs` threads, at most jobs + 1 pieces ahead of the consumer."""
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="svmlight")
-    parsing: deque[Future[_Piece]] = deque()
+    parsing: deque[Future[ParsedPiece]] = deque()
     try:
         for text in texts:
-            parsing.append(pool.submit(_parse_piece, text, dialect))
+            parsing.append(pool.submit(parse_piece, text, dialect))
             if len(parsing) > jobs:
                 yield result_of(parsing.popleft())
         yield from _results(parsing)
@@ -248,12 +250,12 @@ def _in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def _results(parsing: deque[Future[_Piece]]) -> Iterator[_Piece]:
+def _results(parsing: deque[Future[ParsedPiece]]) -> Iterator[ParsedPiece]:
     while parsing:
         yield result_of(parsing.popleft())
 
 
-def _parse_piece(text: bytes, dialect: _Dialect) -> _Piece:
+def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     newlines, colons = _svmlight.count(text)
     numbers = dialect.labels == "number"
     codes = np.empty(0 if numbers else newlines, np.int32)
@@ -276,7 +278,7 @@ def _parse_piece(text: bytes, dialect: _Dialect) -> _Piece:
         features=_distinct(rows, indices),
         queries=rows.queries,
     )
-    return _Piece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
+    return ParsedPiece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
 
 
 def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
@@ -288,7 +290,7 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
     return features
 
 
-def _placed(piece: _Piece, first_line: int) -> Block:
+def _placed(piece: ParsedPiece, first_line: int) -> Block:
     """The piece's block, its spellings with their lines in the file."""
     piece.block.spellings.extend(
         Spelling(files.decoded(token), first_line + line - 1, column)
@@ -300,21 +302,21 @@ def _placed(piece: _Piece, first_line: int) -> Block:
 # ---- what is wrong with a token ---------------------------------------------------------------
 
 
-def _fault(rows: _svmlight.Rows, dialect: _Dialect) -> _Fault | None:
+def _fault(rows: _svmlight.Rows, dialect: Dialect) -> Fault | None:
     bad = rows.bad_token()
     if bad is None:
         return None
     kind, token, line, column, previous = bad
     if kind == _svmlight.NUL:
-        return _Fault(line, column, "expected text, found a NUL byte")
+        return Fault(line, column, "expected text, found a NUL byte")
     if kind == _svmlight.QUERY:
-        return _Fault(line, column, f"expected qid:number, found {quoted(token)}")
+        return Fault(line, column, f"expected qid:number, found {quoted(token)}")
     if kind == _svmlight.LABEL:
-        return _Fault(line, column, _label_problem(token, dialect))
-    return _Fault(line, column, _feature_problem(token, previous, dialect))
+        return Fault(line, column, _label_problem(token, dialect))
+    return Fault(line, column, _feature_problem(token, previous, dialect))
 
 
-def _label_problem(token: bytes, dialect: _Dialect) -> str:
+def _label_problem(token: bytes, dialect: Dialect) -> str:
     text = files.decoded(token)
     if ":" in text:
         expected = "a label"
@@ -333,7 +335,7 @@ def _label_problem(token: bytes, dialect: _Dialect) -> str:
     return f"expected {expected}, found {quoted(token)}"
 
 
-def _feature_problem(token: bytes, previous: int, dialect: _Dialect) -> str:
+def _feature_problem(token: bytes, previous: int, dialect: Dialect) -> str:
     index, colon, value = token.partition(b":")
     if index == b"qid" and colon:
         return f"expected qid: directly after the label, found {quoted(token)}"

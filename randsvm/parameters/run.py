@@ -181,6 +181,13 @@ class Resources:
     cache: str | None = option(
         None, "path", "--cache", help="Keep the parsed data in this file for later runs."
     )
+    cluster: str | None = option(
+        None,
+        "path",
+        "--cluster",
+        help="Scan on the workers of a Dask cluster: host:port, a scheduler file, or local:N for N "
+        "processes of this machine. --memory holds for each.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

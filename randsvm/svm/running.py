@@ -138,8 +138,12 @@ class RunningValues:
         if self.few:
             return space
         in_cells = replace(space, cut=CUT)
-        first = D.chunk_matrix(D.shards[0])
-        return in_cells if profits_from_cells(in_cells, first, self.audit.X) else space
+        audit = self.audit.X
+
+        def profits(shard: Shard) -> bool:
+            return profits_from_cells(in_cells, D.chunk_matrix(shard), audit)
+
+        return in_cells if next(D.home.map(profits, D.shards[:1])) else space
 
     # --- what is known of rows -------------------------------------------------------------
 

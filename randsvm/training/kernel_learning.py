@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.errors import Interrupted
+from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Notice, Trained, Watch, listening, tell, tell_once
 from randsvm.models.model import Model
 from randsvm.parameters.svm import Params
@@ -104,7 +104,7 @@ class KernelLearning(Learning[Trained]):
             if not self.begun:
                 raise
             self.solved[number] = Solved.nothing(task, TIME_LIMIT)
-        except (Interrupted, BrokenOffError):
+        except (Interrupted, ClusterError, BrokenOffError):
             if (best := rounds.best.solution) is not None:
                 self.broken_off[number] = rounds.running(best, "").of_whole(task)
             raise

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from randsvm.arrays import Matrix
-from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
+from randsvm.data.statistics import statistics_of
 from randsvm.events import Learnt, Trained, Tried
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
@@ -84,7 +84,7 @@ class Training(ABC, Generic[P, Outcome]):
             return params
         if not params.uses("gamma"):
             return replace(params, gamma=None)
-        spread = len(self.D.summary.features) * dataset.statistics_of(self.D).variance
+        spread = len(self.D.summary.features) * statistics_of(self.D).variance
         return replace(params, gamma=1.0 / spread if spread > 0 else 1.0)
 
     def fit(self, D: Dataset, params: P, seconds: float = inf) -> Decision:

@@ -16,15 +16,21 @@ from typing import Generic
 import numpy as np
 
 from randsvm import __version__
-from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, ParseOptions, Source
-from randsvm.errors import GapError, Interrupted
+from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import Grid, command_line, idle, options
-from randsvm.training import grid_search, platt
+from randsvm.training import grid_search, platt, source
 from randsvm.training.clock import LATE, Clock
-from randsvm.training.job import IN_MEMORY, Job, P, check_gap, check_paths, lack_of_gap
+from randsvm.training.job import (
+    IN_MEMORY,
+    Job,
+    P,
+    check_cluster,
+    check_gap,
+    check_paths,
+    lack_of_gap,
+)
 from randsvm.training.kind import Ending, Outcome, Outline, Training
 from randsvm.training.subject import Subject
 
@@ -35,7 +41,7 @@ PROBABILITY_TIME = 4
 
 
 def train(
-    data: Source,
+    data: source.Source,
     model: str | None,
     params: P,
     prepare: Callable[[P, Job], tuple[Callable[[Subject, Job], Training[P, Outcome]], P, Job]],
@@ -52,15 +58,11 @@ def train(
     check_paths(data, model, job)
     begin, params, job = prepare(params, job)
     check_gap(job, params)
-    options = ParseOptions(
-        labels="number" if params.kind == "svr" else "class",
-        any_label=params.task == "one-class",
-        zero_based=job.run.zero_based,
-    )
+    check_cluster(job, params)
     with (
         listening(clock),
         clock.before_a_model(model or IN_MEMORY),
-        closing(dataset.load(data, options, job.resources)) as whole,
+        closing(source.load(data, params, job)) as whole,
     ):
         training = begin(Subject.of(whole, str(data), params.kind), job)
         training.subject.check_classes(str(data), training.most_classes)
@@ -69,7 +71,7 @@ def train(
         remarks = [*unused(params), *training.subject.remarks(params)]
         params = training.resolved(training.with_gamma(params))
         outline = training.outline(params)
-        _announce(training, params, outline, whole, clock)
+        _announce(training, params, outline, clock)
         for text in remarks:
             tell(Notice(text))
 
@@ -102,39 +104,37 @@ def unused(params: P) -> list[str]:
     ]
 
 
-def _announce(
-    training: Training[P, Outcome], params: P, outline: Outline, whole: Dataset, clock: Clock
-) -> None:
+def _announce(training: Training[P, Outcome], params: P, outline: Outline, clock: Clock) -> None:
     """Tell what is about to be done."""
-    job, (C, lambda_) = training.job, training.scales(params)
+    D, job, (C, lambda_) = training.D, training.job, training.scales(params)
     words = _words_of(params, job.search.grid)
     tell(
         Started(
             algorithm=outline.algorithm,
             configuration=[*words, *outline.words, *command_line(job.run, job.search, job.limits)],
-            n=whole.n,
-            d=whole.d,
-            nnz=whole.nnz,
+            n=D.n,
+            d=len(D.summary.features),
+            nnz=D.summary.nnz,
             C=C,
             lambda_=lambda_,
             seconds=clock.seconds,
-            pass_bytes=whole.store.nbytes,
-            place=whole.store.place,
+            pass_bytes=D.store.nbytes,
+            place=D.store.place,
             working_set=outline.working_set,
             solve_bytes=outline.solve_bytes,
             gap_asked=job.stop.wanted_gap,
         )
     )
-    if whole.summary.queries:
-        tell(Notice(f"qid: of {whole.summary.queries} rows ignored"))
+    if D.summary.queries:
+        tell(Notice(f"qid: of {D.summary.queries} rows ignored"))
     for text in outline.notices:
         tell(Notice(text))
 
 
 class Completion(ABC, Generic[Outcome]):
-    """The last part of every run: learn, then write the model and tell the outcome. A signal
-    writes what has been learnt so far, unless the model is written already. Raises GapError where
-    it must not be written."""
+    """The last part of every run: learn, then write the model and tell the outcome. A signal, or a
+    cluster that does not go on, writes what has been learnt so far, unless the model is written
+    already. Raises GapError where it must not be written."""
 
     clock: Clock
     # Whether the outcome is settled: the model is written, or it must not be.
@@ -145,10 +145,10 @@ class Completion(ABC, Generic[Outcome]):
             with self.clock.until(lambda: inf if self.begun else self.clock.end):
                 reason = self.learn()
             outcome = self._save(reason)
-        except Interrupted as signal:
+        except (Interrupted, ClusterError) as end:
             if self.begun and not self.ended:
-                self.break_off(str(signal))
-                self._save(str(signal))
+                self.break_off(str(end))
+                self._save(str(end))
             raise
         if (lack := self.lacks(outcome)) is not None:
             raise GapError(lack)

@@ -15,6 +15,7 @@ from scipy import sparse
 from randsvm.data.classes import against_the_rest, one_class
 from randsvm.data.dataset import Dataset
 from randsvm.data.grouping import Grouped
+from randsvm.data.home import Shard
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.parameters.problem import Problem
@@ -47,8 +48,14 @@ class Subtask:
     @property
     def sides(self) -> tuple[int, int]:
         """How many rows have y = +1 and how many y = -1."""
-        y = self.D.labels()
-        return int(np.count_nonzero(y > 0)), int(np.count_nonzero(y < 0))
+        D = self.D
+
+        def of(shard: Shard) -> tuple[int, int]:
+            y = D.labels_of(shard)
+            return int(np.count_nonzero(y > 0)), int(np.count_nonzero(y < 0))
+
+        positive, negative = zip(*D.map(of), strict=True)
+        return sum(positive), sum(negative)
 
     def nothing(self) -> tuple[SV, Certificate]:
         """The solution without support vectors, whose f is the constant of least P, and what it is

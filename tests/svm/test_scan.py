@@ -17,6 +17,7 @@ from scipy import sparse
 from randsvm.data import dataset
 from randsvm.data.dataset import ParseOptions
 from randsvm.data.sampling import Draw
+from randsvm.data.statistics import scaling_of
 from randsvm.parameters.run import Resources
 from randsvm.svm import running
 from randsvm.svm.collectors import UniformSample
@@ -338,7 +339,7 @@ def test_a_part_of_the_rows_may_leave_a_chunk_without_any(tmp_path, scaling):
     with closing(dataset.load(str(path), ParseOptions(chunk_rows=100), Resources())) as whole:
         D = two_classes(whole).only(np.arange(101) < 100)
         if scaling:
-            D = D.scaled(dataset.scaling_of(D, scaling))
+            D = D.scaled(scaling_of(D, scaling))
         scan = Scan(D, problem(gamma=0.5), 0)
         step = svmlearn(scan.points(np.arange(100)), scan.problem, scan.space, True)
         _, V = scan.after(step, EVERYONE)

@@ -1,0 +1,272 @@
+"""The workers of a cluster as they come and go, and tasks for them. The only file that calls dask.
+
+Every wait has a deadline of its own: a task that is pinned to a worker that is gone would else wait
+for ever. Knows nothing of what tasks do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, Future, LocalCluster, fire_and_forget
+
+from randsvm.cluster.worker import versions
+from randsvm.errors import ClusterError, ParameterError, RandsvmError
+from randsvm.events import HEARTBEAT, Progress, check, tell
+
+# Seconds that the scheduler, and then the first worker, may take to be there.
+CONNECTING = 30.0
+# Seconds without a word of the scheduler, or without any worker, after which a run ends.
+SILENCE = 60.0
+# Seconds between two looks at who is there.
+LOOK = 0.5
+# A worker that takes so long is slow: others do its work, if there are any.
+SLOW = 60.0
+# Seconds that closing may take.
+CLOSING = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a task that was given to a worker. lost: the worker, or its answer, is gone."""
+
+    worker: str
+    token: Any
+    result: Any = None
+    lost: bool = False
+
+
+class Crew:
+    """The workers of the cluster at an address; see `members`. lost: why the cluster does not go
+    on."""
+
+    lost: str | None = None
+
+    def __init__(self, address: str) -> None:
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        self.local: LocalCluster | None = None
+        self.processes: list[subprocess.Popen[bytes]] = []
+        try:
+            self.client = self._connected(address)
+        except ParameterError:
+            raise
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ClusterError(f"cannot reach the cluster {address}: {error}") from error
+        # Workers that took too long, until they answer.
+        self.slow: set[str] = set()
+        self._there: dict[str, int] = {}
+        self._seen = self._somebody = time.perf_counter()
+        # Workers whose versions are ours, and who was asked: dask drops what nobody holds.
+        self._ready: set[str] = set()
+        self._greetings: dict[str, Future] = {}
+        self._refused: str | None = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._look, name="randsvm-crew", daemon=True).start()
+        try:
+            self._gather()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connected(self, address: str) -> Client:
+        if found := re.fullmatch(r"local:([1-9]\d{0,3})", address):
+            return Client(self._local_scheduler(int(found[1])), set_as_default=False)
+        if Path(address).is_file():
+            return Client(scheduler_file=address, set_as_default=False, timeout=CONNECTING)
+        if not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):
+            raise ParameterError(
+                f"--cluster: expected host:port, a scheduler file or local:N, found {address!r}"
+            )
+        return Client(address, set_as_default=False, timeout=CONNECTING)
+
+    def _local_scheduler(self, count: int) -> str:
+        """The address of a scheduler in this process, for workers that end with it."""
+        self.local = LocalCluster(
+            n_workers=0,
+            protocol="tcp://",
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
+        address = self.local.scheduler_address
+        words = f"{address} --nthreads 1 --no-nanny --no-dashboard --memory-limit 0"
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli.dask_worker", *words.split()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # A signal of the terminal is for the master alone.
+                start_new_session=True,
+            )
+            for _ in range(count)
+        ]
+        return address
+
+    # --- who is there ----------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Ask the scheduler again and again; in a thread of its own, as it may not answer."""
+        while not self._closed.wait(LOOK if self._ready else HEARTBEAT):
+            with contextlib.suppress(Exception):
+                there = dict(self.client.nthreads())
+                for worker in there.keys() - self._there.keys():
+                    self._greet(worker)
+                self._there, self._seen = there, time.perf_counter()
+                if there:
+                    self._somebody = self._seen
+
+    def _greet(self, worker: str) -> None:
+        """Let in a new worker if its versions are ours."""
+
+        def compare(future: Future) -> None:
+            try:
+                theirs = future.result(timeout=SILENCE)
+            except ImportError as error:
+                self._refused = f"worker {worker} cannot import randsvm: {error}"
+                return
+            except BaseException:  # noqa: BLE001 - it is gone again
+                return
+            for name, ours in versions().items():
+                if theirs.get(name) != ours:
+                    self._refused = f"worker {worker} has {name} {theirs.get(name)}, here is {ours}"
+                    return
+            self._ready.add(worker)
+
+        future = self.client.submit(versions, workers=[worker], pure=False)
+        self._greetings[worker] = future
+        future.add_done_callback(compare)
+
+    def _gather(self) -> None:
+        """Wait for the first worker."""
+        end = time.perf_counter() + CONNECTING
+        while not self.members():
+            if time.perf_counter() > end:
+                raise ClusterError(f"the cluster has had no workers for {CONNECTING:.0f} s")
+            tell(Progress("waiting for workers", 0, None, "beat"))
+            time.sleep(HEARTBEAT)
+
+    def members(self) -> dict[str, int]:
+        """Address -> threads of the workers that answer. Raises ClusterError where nobody is there
+        any more, or where somebody has other versions."""
+        now = time.perf_counter()
+        if self._refused is not None:
+            raise self.is_lost(self._refused)
+        if self.client.status in ("closed", "closing"):
+            raise self.is_lost("the scheduler is gone")
+        if now - self._seen > SILENCE:
+            raise self.is_lost(f"the scheduler has not answered for {SILENCE:.0f} s")
+        if now - self._somebody > SILENCE:
+            raise self.is_lost(f"the cluster has had no workers for {SILENCE:.0f} s")
+        found = {worker: n for worker, n in self._there.items() if worker in self._ready}
+        ready = {worker: n for worker, n in found.items() if worker not in self.slow}
+        return ready or found
+
+    def is_here(self, worker: str) -> bool:
+        return worker in self._there
+
+    def is_lost(self, reason: str) -> ClusterError:
+        """What to raise where the cluster does not go on."""
+        self.lost = reason
+        return ClusterError(reason)
+
+    def tell_all(self, function: Callable[..., Any], *words: Any) -> None:
+        """A task for every worker, whose answer nobody waits for."""
+        with contextlib.suppress(Exception):  # they forget it anyway when they end
+            for worker in self._ready & self._there.keys():
+                fire_and_forget(self.client.submit(function, *words, workers=[worker], pure=False))
+
+    def close(self) -> None:
+        """Without waiting long: a scheduler that is gone does not answer."""
+        self._closed.set()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+        def close() -> None:
+            with contextlib.suppress(Exception):
+                self.client.close(timeout=CLOSING)
+                if self.local is not None:
+                    self.local.close(timeout=CLOSING)
+
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        closing.join(CLOSING)
+
+
+class Tasks:
+    """Tasks that one thread gives to the workers of a crew. given: those that it waits for."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew = crew
+        self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
+        self.given: dict[Future, tuple[str, Any, float]] = {}
+
+    def give(self, worker: str, token: Any, function: Callable[..., Any], *words: Any) -> None:
+        """A task for a worker; token: comes back with its answer."""
+        try:
+            future = self.crew.client.submit(
+                function, *words, workers=[worker], allow_other_workers=False, pure=False
+            )
+        except Exception as error:  # the scheduler is gone: dask has many errors for that
+            raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
+        self.given[future] = worker, token, time.perf_counter()
+        future.add_done_callback(self._done)
+
+    def _done(self, future: Future) -> None:
+        """Fetch an answer; called in a thread of dask."""
+        worker, token, _ = self.given.get(future, ("", None, 0.0))
+        try:
+            answer = Answer(worker, token, future.result(timeout=SILENCE))
+        except RandsvmError as error:
+            answer = Answer(worker, token, error)
+        except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
+            bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+            answer = Answer(worker, token, error if bug else None, lost=not bug)
+        self.answers.put((future, answer))
+
+    def answer(self) -> Answer | None:
+        """The next one, or None after a beat; raises what went wrong in it."""
+        check()
+        try:
+            future, answer = self.answers.get(timeout=HEARTBEAT)
+        except queue.Empty:
+            tell(Progress("waiting for workers", 0, None, "beat"))
+            return self._overdue()
+        self.crew.slow.discard(answer.worker)
+        if self.given.pop(future, None) is None:
+            return None
+        if isinstance(answer.result, BaseException):
+            raise answer.result
+        return answer
+
+    def _overdue(self) -> Answer | None:
+        """Of a task whose worker is gone or slow, as long as there are others."""
+        members, now = self.crew.members(), time.perf_counter()
+        for future, (worker, token, began) in self.given.items():
+            slow = now - began > SLOW and members.keys() - {worker}
+            if slow or not self.crew.is_here(worker):
+                if slow:
+                    self.crew.slow.add(worker)
+                else:
+                    future.release()
+                del self.given[future]
+                return Answer(worker, token, lost=True)
+        return None
+
+    def drop(self) -> None:
+        """Nobody wants the tasks that are given any more."""
+        for future in self.given:
+            future.release()
+        self.given.clear()

@@ -1,0 +1,226 @@
+"""The home of shards that live on the workers of a cluster: who has which, and what to do where one
+was lost.
+
+Knows nothing of text, of states, or of dask.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+import cloudpickle
+import numpy as np
+
+from randsvm.cluster import worker
+from randsvm.cluster.crew import Crew, Tasks
+from randsvm.cluster.worker import OWN, Missing, Rows, Run, Visit
+from randsvm.data.dataset import Dataset
+from randsvm.data.home import Change, Log, OneThread, Shard, States
+
+Report = TypeVar("Report")
+State = TypeVar("State")
+
+# So many answers more than there are shards may be lost one after the other: then it is no
+# accident.
+LOST = 50
+
+# A message to some shards; whole: to those that have missed something.
+Message = Callable[[bool], bytes]
+
+
+class Owners:
+    """Which worker has which chunk of a store: as many as it has threads for."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew = crew
+        self.of: dict[int, str] = {}
+        self.lock = Lock()
+
+    def assigned(
+        self, shards: Sequence[Shard], chunk: Callable[[Shard], int]
+    ) -> dict[str, list[Shard]]:
+        """The shards of each worker. Those of a worker that is gone, and of one that has far more
+        than its share since others have come, move. chunk: the number of a shard's chunk."""
+        members = self.crew.members()
+        if not members:
+            return {}
+        share = {name: -(-len(shards) * n // sum(members.values())) for name, n in members.items()}
+        found: dict[str, list[Shard]] = {name: [] for name in members}
+        homeless = []
+        with self.lock:
+            for shard in shards:
+                owner = self.of.get(chunk(shard))
+                # A worker keeps a little more than its share: to move a shard is to read it again.
+                if owner in found and len(found[owner]) < share[owner] + share[owner] // 4:
+                    found[owner].append(shard)
+                else:
+                    homeless.append(shard)
+            # Neighbours together: the sums of their reports are one report.
+            for name in sorted(found, key=lambda name: len(found[name]) - share[name]):
+                room = max(share[name] - len(found[name]), 0)
+                found[name] += homeless[:room]
+                homeless = homeless[room:]
+            for name, some in found.items():
+                some.sort(key=lambda shard: shard.number)
+                self.of.update({chunk(shard): name for shard in some})
+        return {name: some for name, some in found.items() if some}
+
+
+class ClusterHome:
+    """The workers of a crew; see Home. rows: whose chunks the shards are. owners: of these chunks.
+    numbers: of the chunk of each shard; None: its own number."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        rows: Rows,
+        owners: Owners | None = None,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        self.crew, self.rows, self.numbers = crew, rows, numbers
+        self.owners = owners or Owners(crew)
+        self.pickled_rows = pickle.dumps(rows)
+
+    def of_chunks(self, numbers: Sequence[int]) -> ClusterHome:
+        """Of shards that are some of the chunks."""
+        if self.numbers is not None:
+            numbers = [self.numbers[number] for number in numbers]
+        return ClusterHome(self.crew, self.rows, self.owners, numbers)
+
+    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
+        """See Home. Where the cluster is lost, this process reads what a model still needs."""
+        if self.crew.lost is not None:
+            yield from OneThread().map(work, shards)
+            return
+        message = cloudpickle.dumps(work)
+        for run in self.runs(worker.work, lambda whole: message, shards):
+            yield run.report
+
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+        """See Home."""
+        return _StatesThere(self, make, shards)
+
+    def pickled(self, D: Dataset) -> tuple[Any, ...]:
+        """A view of the rows as it is sent: what is its own, to be put on the rows there."""
+        own = {name: getattr(D, name) for name in OWN}
+        chosen = None if D.chosen is None else (len(D.chosen), np.packbits(D.chosen))
+        return worker.view, (self.rows.key, own, chosen, self.numbers)
+
+    def leave(self) -> None:
+        """Nobody asks for these rows any more."""
+        self.crew.tell_all(worker.leave, self.rows.key)
+
+    def runs(
+        self, task: Callable[..., Any], message: Message, shards: Sequence[Shard]
+    ) -> Iterator[Run]:
+        """What the shards report, in their order."""
+        waiting: dict[int, Run] = {}
+        following = {a.number: b.number for a, b in itertools.pairwise(shards)}
+        number = shards[0].number if shards else None
+        tasks = Tasks(self.crew)
+        try:
+            for run in self._answered(tasks, task, message, shards):
+                waiting[run.first] = run
+                while number in waiting:
+                    run = waiting.pop(number)
+                    yield run
+                    number = following.get(run.last)
+        finally:
+            tasks.drop()
+
+    def _chunk(self, shard: Shard) -> int:
+        return shard.number if self.numbers is None else self.numbers[shard.number]
+
+    def _answered(
+        self, tasks: Tasks, task: Callable[..., Any], message: Message, shards: Sequence[Shard]
+    ) -> Iterator[Run]:
+        """The same as they come."""
+        left, lost = {shard.number: shard for shard in shards}, 0
+        ordinary = message(False)
+
+        def give(name: str, some: list[Shard], text: bytes, rows: bytes | None = None) -> None:
+            threads = self.crew.members().get(name, 1)
+            tasks.give(name, (some, text), task, self.rows.key, rows, text, some, threads)
+
+        def assign(some: Sequence[Shard]) -> list[Shard]:
+            """Give tasks for these; what nobody is there for."""
+            found = self.owners.assigned(some, self._chunk)
+            for name, theirs in found.items():
+                give(name, theirs, ordinary)
+            return [] if found else list(some)
+
+        homeless = assign(shards)
+        while left:
+            if homeless:
+                homeless = assign(homeless)
+            answer = tasks.answer()
+            if answer is None:
+                continue
+            some, text = answer.token
+            lost = lost + 1 if answer.lost or isinstance(answer.result, Missing) else 0
+            if lost > LOST + len(shards):
+                raise self.crew.is_lost("the workers lose what they are given again and again")
+            if answer.lost:
+                homeless += [shard for shard in some if shard.number in left]
+            elif isinstance(answer.result, Missing):
+                if answer.result.rows:
+                    give(answer.worker, some, text, self.pickled_rows)
+                else:
+                    behind = set(answer.result.shards)
+                    for these, again in ((True, message(True)), (False, ordinary)):
+                        part = [shard for shard in some if (shard.number in behind) == these]
+                        if part:
+                            give(answer.worker, part, again)
+            else:
+                for run in answer.result:
+                    # Who was slow may answer after all, when another has done it.
+                    if run.first in left:
+                        for covered in range(run.first, run.last + 1):
+                            left.pop(covered, None)
+                        yield run
+
+
+class _StatesThere(Generic[State]):
+    """See States. The changes since the last restart are kept, for states that are lost."""
+
+    def __init__(
+        self, home: ClusterHome, make: Callable[[Shard], State], shards: Sequence[Shard]
+    ) -> None:
+        self.home, self.shards = home, shards
+        self.run, self.make = uuid.uuid4().hex, cloudpickle.dumps(make)
+        self.log = Log[State]()
+        # How many changes every state has seen.
+        self.done = 0
+
+    def change(self, *changes: Change[State]) -> None:
+        self.log.changes += changes
+
+    def restart(self, *changes: Change[State]) -> None:
+        self.log.forget()
+        self.change(*changes)
+
+    @property
+    def settled(self) -> bool:
+        return self.done == self.log.end
+
+    def visit(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+        log, end = self.log, self.log.end
+
+        def message(whole: bool) -> bytes:
+            first = log.first if whole else max(self.done, log.first)
+            changes = log.since(first)
+            # Whoever makes a state anew needs all changes, and nobody else needs to know how.
+            make = self.make if first == log.first else None
+            return cloudpickle.dumps(Visit(self.run, make, first, changes, question))
+
+        for run in self.home.runs(worker.visit, message, self.shards):
+            yield run.rows, run.report
+        self.done = end
+
+    def close(self) -> None:
+        self.home.crew.tell_all(worker.forget, self.run)

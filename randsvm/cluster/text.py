@@ -1,0 +1,253 @@
+"""A text file by byte ranges: what the first pass learns of each, and chunks that are parsed when
+somebody asks for them.
+
+Knows nothing of workers.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from randsvm.data.chunks import MadeStore, RawChunk
+from randsvm.data.labels import LabelTable
+from randsvm.data.reading import ParseOptions, Summary, next_cut, united
+from randsvm.data.svmlight import (
+    BYTE_ORDER_MARK,
+    LONGEST_LINE,
+    PADDING,
+    Dialect,
+    Fault,
+    parse,
+    parse_piece,
+)
+from randsvm.errors import InputError, TransferError
+
+# Text is parsed in pieces of about this size.
+PIECE = 4 << 20
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file of plain text and how it is parsed. size: in bytes, as the master has it. name: as
+    given."""
+
+    path: str
+    size: int
+    options: ParseOptions
+    name: str
+
+    @property
+    def dialect(self) -> Dialect:
+        options = self.options
+        return Dialect(options.labels, options.zero_based, options.any_label)
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Raises InputError and TransferError."""
+        try:
+            with Path(self.path).open("rb", buffering=0) as stream:
+                if os.fstat(stream.fileno()).st_size != self.size:
+                    raise TransferError(f"reading {self.path}: it is of another size on a worker")
+                parts = []
+                while begin < end and (part := os.pread(stream.fileno(), end - begin, begin)):
+                    parts.append(part)
+                    begin += len(part)
+        except OSError as error:
+            raise InputError(f"cannot open {self.path}: {error.strerror}") from error
+        if begin < end:
+            raise TransferError(f"reading {self.path}: it became shorter while in use")
+        return b"".join(parts)
+
+    def line_from(self, at: int) -> int:
+        """Where the first line begins that does not begin before `at`."""
+        if at == 0:
+            return 0
+        begin = at = at - 1
+        while at < self.size:
+            text = self.read(at, min(at + PIECE, self.size))
+            if (found := text.find(b"\n")) >= 0:
+                return at + found + 1
+            at += len(text)
+            if at - begin > LONGEST_LINE:
+                raise TransferError(f"reading {self.path}: a line is longer than {LONGEST_LINE}")
+        return self.size
+
+    def parsed(self, begin: int, end: int) -> bytes:
+        """Whole lines, without the mark that may begin a file."""
+        text = self.read(begin, end)
+        return text.removeprefix(BYTE_ORDER_MARK) if begin == 0 else text
+
+
+# --- the first pass ------------------------------------------------------------------------
+
+
+@dataclass
+class Learnt:
+    """Of the lines of a range, and with + of two that follow each other.
+
+    spellings: distinct label tokens, in order of appearance, with line (from 1 on) and column of
+    the first; counts: rows of each. fault: the first bad token; nothing is known of what follows.
+    """
+
+    rows: int
+    lines: int
+    nonzeros: int
+    features: np.ndarray
+    spellings: dict[bytes, tuple[int, int]]
+    counts: dict[bytes, int]
+    queries: int
+    fault: Fault | None = None
+
+    def __add__(self, other: Learnt) -> Learnt:
+        if self.fault is not None:
+            return self
+        fault = other.fault
+        if fault is not None:
+            fault = fault._replace(line=fault.line + self.lines)
+        later = {
+            token: (line + self.lines, column)
+            for token, (line, column) in other.spellings.items()
+            if token not in self.spellings
+        }
+        counts = dict(self.counts)
+        for token, count in other.counts.items():
+            counts[token] = counts.get(token, 0) + count
+        return Learnt(
+            self.rows + other.rows,
+            self.lines + other.lines,
+            self.nonzeros + other.nonzeros,
+            united(self.features, other.features),
+            {**self.spellings, **later},
+            counts,
+            self.queries + other.queries,
+            fault,
+        )
+
+
+NOTHING = Learnt(0, 0, 0, np.empty(0, np.int32), {}, {}, 0)
+
+
+class Range:
+    """The lines that begin in a range of bytes: what is learnt of them, and where rows end, until
+    the chunks are cut."""
+
+    def __init__(self, text: Text, begin: int, end: int) -> None:
+        self.text = text
+        self.begin, self.end = text.line_from(begin), text.line_from(end)
+        self.learnt = NOTHING
+        lengths, ends = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
+        at = self.begin
+        while at < self.end and self.learnt.fault is None:
+            to = min(text.line_from(min(at + PIECE, self.end)), self.end)
+            learnt, nonzeros, row_ends = self._piece(at, to)
+            self.learnt = self.learnt + learnt
+            lengths.append(nonzeros)
+            ends.append(row_ends)
+            at = to
+        self.indptr = np.cumsum(np.concatenate(lengths))
+        self.row_ends = np.concatenate(ends)
+
+    def _piece(self, begin: int, end: int) -> tuple[Learnt, np.ndarray, np.ndarray]:
+        """What is learnt of some lines, the nonzeros of each row and where it ends."""
+        content = self.text.read(begin, end)
+        mark = begin == 0 and content.startswith(BYTE_ORDER_MARK)
+        plain = content.removeprefix(BYTE_ORDER_MARK) if mark else content
+        piece = parse_piece(plain + PADDING, self.text.dialect)
+        block = piece.block
+        tokens = [token for token, _, _ in piece.spellings]
+        counts = np.bincount(block.codes, minlength=len(tokens)).tolist()
+        learnt = Learnt(
+            len(block),
+            piece.lines,
+            len(block.values),
+            block.features,
+            {token: (line, column) for token, line, column in piece.spellings},
+            dict(zip(tokens, counts, strict=True)),
+            block.queries,
+            piece.fault,
+        )
+        return learnt, np.diff(block.indptr), begin + _row_ends(content, len(block))
+
+    def cuts(self, rows: int, nonzeros: int) -> Cuts:
+        """The chunks that end here. rows, nonzeros: of the one that the range before left open."""
+        options, at, ends = self.text.options, 0, []
+        while at < len(self.indptr) - 1:
+            to = next_cut(
+                self.indptr, at, options.chunk_rows - rows, options.chunk_nonzeros - nonzeros
+            )
+            rows += to - at
+            nonzeros += int(self.indptr[to] - self.indptr[at])
+            if rows >= options.chunk_rows or nonzeros >= options.chunk_nonzeros:
+                ends.append((int(self.row_ends[to - 1]), rows, nonzeros))
+                rows = nonzeros = 0
+            at = to
+        return Cuts(ends, rows, nonzeros)
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """ends: where chunks end, in bytes, and their rows and nonzeros; rows, nonzeros: of the chunk
+    that is left open."""
+
+    ends: list[tuple[int, int, int]]
+    rows: int
+    nonzeros: int
+
+
+def _row_ends(content: bytes, rows: int) -> np.ndarray:
+    """Where each row's line ends, (rows,) int64; lines without a row are part of what follows."""
+    ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n")) + 1
+    if not content.endswith(b"\n"):
+        ends = np.append(ends, len(content))
+    if len(ends) > rows:
+        begins = np.concatenate([[0], ends[:-1]])
+        lines = (content[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))
+        ends = ends[np.array([_is_row(line) for line in lines], bool)]
+    return ends[:rows].astype(np.int64)
+
+
+def _is_row(line: bytes) -> bool:
+    return bool(line.removeprefix(BYTE_ORDER_MARK).split(b"#", 1)[0].split())
+
+
+# --- chunks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text file and its chunks. places : (chunks + 1,) int64, where each begins, and the end of
+    the file; rows, nonzeros : (chunks,) int64."""
+
+    text: Text
+    summary: Summary
+    places: np.ndarray
+    rows: np.ndarray
+    nonzeros: np.ndarray
+
+    def chunk(self, number: int) -> RawChunk:
+        """Raises InputError, and TransferError where the text is not what it was."""
+        text, summary = self.text, self.summary
+        begin, end = self.places[number : number + 2].tolist()
+        options = text.options
+        block = parse(
+            text.parsed(begin, end),
+            name=text.path,
+            labels=options.labels,
+            zero_based=options.zero_based,
+            unlabelled=options.any_label,
+        )
+        y = block.y
+        if options.labels == "class":
+            names = summary.names
+            table = LabelTable(text.path, names=names, closed=True, any_label=options.any_label)
+            y = table.classes(block)
+        if len(y) != self.rows[number] or len(block.values) != self.nonzeros[number]:
+            raise TransferError(f"reading {text.path}: it changed while in use")
+        return RawChunk(y, block.indptr, block.indices, block.values)
+
+    def store(self, limit: int, folder: str | None) -> MadeStore:
+        """Its chunks; limit, folder: as MadeStore has them."""
+        return MadeStore(self.chunk, self.rows, self.nonzeros, limit, folder, "the workers")

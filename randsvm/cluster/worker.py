@@ -1,0 +1,238 @@
+"""What a worker does: plain tasks over what it has cached. It is never asked to remember: what it
+does not have it says (`Missing`), and is sent again.
+
+Runs on the workers; knows nothing of the scheduler.
+"""
+
+from __future__ import annotations
+
+import pickle
+import platform
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import scipy
+
+from randsvm import __version__
+from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
+from randsvm.data.chunks import RawChunk
+from randsvm.data.dataset import Dataset
+from randsvm.data.home import Cell, Change, Shard
+
+# The fields of a view that are its own; the others follow from the file.
+OWN = ("targets", "scaling", "mapping", "d", "nnz")
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the bits of a model, and of what can be sent between processes."""
+    return {
+        "randsvm": __version__,
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows on a worker: of a text, or put together from others. memory, folder: as MadeStore has
+    them."""
+
+    key: str
+    source: Source | Regrouping
+    memory: int
+    folder: str | None
+
+
+@dataclass(frozen=True)
+class Regrouping:
+    """Chunks that made(D, number) puts together; see Dataset.regrouped. view: D, pickled, a view
+    of `rows`."""
+
+    rows: Rows
+    view: bytes
+    made: Callable[[Dataset, int], RawChunk]
+    sizes: np.ndarray
+    counts: np.ndarray
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What the worker would have to know: the rows, or the states of these shards."""
+
+    rows: bool = False
+    shards: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What some neighbouring shards report. first, last: their numbers."""
+
+    first: int
+    last: int
+    rows: int
+    report: Any
+
+
+class _Cache:
+    """What this process has: rows by their key, states by that of their run and their shard."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.data: dict[str, Dataset] = {}
+        self.cells: dict[tuple[str, int], Cell] = {}
+        self.makers: dict[str, Callable[[Shard], Any]] = {}
+        self.ranges: dict[tuple[str, int], Range] = {}
+
+
+_here = _Cache()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="randsvm")
+
+
+# --- the rows ------------------------------------------------------------------------------
+
+
+def knows(key: str, rows: bytes | None) -> bool:
+    """Whether the rows are known, after what was sent of them."""
+    with _here.lock:
+        if rows is not None:
+            _learn(pickle.loads(rows))
+        return key in _here.data
+
+
+def _learn(rows: Rows) -> None:
+    """Know these rows, and those that they are put together from."""
+    source, limit, folder = rows.source, rows.memory, rows.folder
+    if rows.key in _here.data:
+        return
+    if isinstance(source, Source):
+        _here.data[rows.key] = Dataset(source.summary, source.store(limit, folder), 1)
+        return
+    _learn(source.rows)
+    D: Dataset = pickle.loads(source.view)
+    limit = max(0, limit - D.store.resident_bytes)
+    _here.data[rows.key] = D.regrouped(source.made, source.sizes, source.counts, limit, folder)
+
+
+def view(
+    key: str,
+    own: dict[str, Any],
+    chosen: tuple[int, np.ndarray] | None,
+    numbers: Sequence[int] | None,
+) -> Dataset:
+    """A view of the rows as the master has it; what a Dataset of the cluster is pickled as.
+    chosen: as Dataset has it, how many and their bits; numbers: of its chunks."""
+    D = _here.data[key]
+    if numbers is not None:
+        D = D.of_chunks(numbers)
+    if chosen is not None:
+        D = D.only(np.unpackbits(chosen[1], count=chosen[0]).astype(bool))
+    return D._view(**own)
+
+
+# --- the first pass ------------------------------------------------------------------------
+
+
+def learn(key: str, text: Text, number: int, begin: int, end: int) -> Learnt:
+    """What a range of the text holds; where its rows end is kept for `cut`."""
+    found = Range(text, begin, end)
+    _here.ranges[key, number] = found
+    return found.learnt
+
+
+def cut(key: str, text: Text, number: int, begin: int, end: int, rows: int, nonzeros: int) -> Cuts:
+    """The chunks that end in a range; see Range.cuts."""
+    found = _here.ranges.pop((key, number), None) or Range(text, begin, end)
+    return found.cuts(rows, nonzeros)
+
+
+# --- work over shards ----------------------------------------------------------------------
+
+
+def work(
+    key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
+) -> Missing | list[Run]:
+    """message: a function of a shard, whose reports come one by one."""
+    if not knows(key, rows):
+        return Missing(rows=True)
+    do: Callable[[Shard], Any] = pickle.loads(message)
+    reports = _pool(threads).map(do, shards)
+    return [
+        Run(shard.number, shard.number, shard.stop - shard.start, report)
+        for shard, report in zip(shards, reports, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Changes to the states of a run, from number `first` on, and a question. make: as States has
+    it, where the changes do not depend on what was before."""
+
+    run: str
+    make: bytes | None
+    first: int
+    changes: list[Change]
+    question: Callable[[Any], Any]
+
+
+def visit(
+    key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
+) -> Missing | list[Run]:
+    """message: a Visit. Reports of neighbours are added up."""
+    if not knows(key, rows):
+        return Missing(rows=True)
+    asked: Visit = pickle.loads(message)
+    missing = [shard.number for shard in shards if not _is_ready(asked, shard)]
+    if missing:
+        return Missing(shards=tuple(missing))
+
+    def of(shard: Shard) -> Any:
+        cell = _here.cells[asked.run, shard.number]
+        return cell.visit(asked.first, asked.changes, asked.question)
+
+    found: list[Run] = []
+    for shard, report in zip(shards, _pool(threads).map(of, shards), strict=True):
+        rows_of = shard.stop - shard.start
+        if found and found[-1].last + 1 == shard.number:
+            last = found.pop()
+            found.append(Run(last.first, shard.number, last.rows + rows_of, last.report + report))
+        else:
+            found.append(Run(shard.number, shard.number, rows_of, report))
+    return found
+
+
+def _is_ready(asked: Visit, shard: Shard) -> bool:
+    """Whether the changes can be made to the state of a shard, which is made if they are whole."""
+    with _here.lock:
+        cell = _here.cells.get((asked.run, shard.number))
+        if cell is None and asked.make is not None:
+            make = _here.makers.get(asked.run)
+            if make is None:
+                make = _here.makers[asked.run] = pickle.loads(asked.make)
+            cell = _here.cells[asked.run, shard.number] = Cell(make(shard), asked.first)
+        return cell is not None and (asked.make is not None or cell.done >= asked.first)
+
+
+def forget(run: str) -> None:
+    """A run is over."""
+    with _here.lock:
+        _here.makers.pop(run, None)
+        for key in [key for key in _here.cells if key[0] == run]:
+            del _here.cells[key]
+
+
+def leave(key: str) -> None:
+    """The master is done with these rows."""
+    with _here.lock:
+        D = _here.data.pop(key, None)
+    if D is not None:
+        D.store.close()

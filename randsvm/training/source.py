@@ -1,0 +1,32 @@
+"""Where the rows of a training come from: a file, read by this process or by a cluster."""
+
+from __future__ import annotations
+
+from randsvm.data import dataset
+from randsvm.data.dataset import Dataset, ParseOptions, Source
+from randsvm.errors import ParameterError
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
+from randsvm.training.job import Job
+
+
+def load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
+    """D, with the labels as the task has them. Raises DataError for bad text, and the errors of
+    opening and reading a file."""
+    options = ParseOptions(
+        labels="number" if params.kind == "svr" else "class",
+        any_label=params.task == "one-class",
+        zero_based=job.run.zero_based,
+    )
+    if job.resources.cluster is None:
+        return dataset.load(data, options, job.resources)
+    if not isinstance(data, str):
+        raise ParameterError("--cluster reads a file that all workers see, not arrays")
+    # Who does not ask for a cluster need not have dask, nor wait a second for its import.
+    try:
+        from randsvm.cluster.load import load
+    except ImportError as error:
+        raise ParameterError(
+            f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
+        ) from error
+    return load(data, options, job.resources)

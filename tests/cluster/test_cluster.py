@@ -1,0 +1,265 @@
+"""Training on real worker processes: the bytes of one process, whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import oracle
+import pytest
+from farm import PATIENCE, Farm
+from learning import Data, board
+from running import run_train
+
+from randsvm import api
+from randsvm.errors import ClusterError, DataError, ParameterError
+from randsvm.events import Iteration, Progress
+from randsvm.parameters.rounds import RandsvmParams, StopParams
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
+from randsvm.training import source
+
+pytest.importorskip("distributed")
+# dask leaves sockets and tasks to the end of a process that closes without waiting.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory) -> Iterator[Farm]:
+    farm = Farm(tmp_path_factory.mktemp("farm"))
+    yield farm
+    farm.close()
+
+
+@pytest.fixture
+def two(farm) -> Farm:
+    """The same with two workers."""
+    while len(farm.workers) < 2:
+        farm.add()
+    return farm
+
+
+# Rows of a file, and of a shard.
+ROWS, SHARD = 1000, 150
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch) -> None:
+    small = partial(source.ParseOptions, chunk_rows=SHARD)
+    monkeypatch.setattr(source, "ParseOptions", small)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    """With comments, blank lines, a byte order mark, and no end of the last line."""
+    path = board(ROWS).save(tmp_path_factory.mktemp("cluster") / "board")
+    lines = path.read_text().splitlines()
+    for at in range(0, ROWS, 97):
+        lines[at] += " # the end\n\n  # a line of its own"
+    path.write_text("\ufeff" + "\r\n".join(lines))
+    return path
+
+
+def same(farm: Farm, folder: Path, data: Path, *words: object) -> None:
+    """The model of the cluster is that of this process."""
+    run_train(*words, "-q", data, folder / "here")
+    run_train(*words, "-q", "--cluster", farm.file, data, folder / "there")
+    assert (folder / "there").read_bytes() == (folder / "here").read_bytes()
+
+
+RUNS = {
+    "rbf": "randsvm -g 5 --sample-size 100 --gap 0.1",
+    "weights": "randsvm -g 5 --sample-size 100 --gap 0.1 -w1 3 --scale standard",
+    "osuna linear": "osuna -t linear --working-set 100 --gap 0.05 --max-iterations 4",
+    "printed rule": "randsvm -g 5 -k 200 --sample-size 300 --scale minmax",
+    "float64": "randsvm -g 5 --gap 0.00002 --max-iterations 3",
+    "random features": "randsvm -g 5 --components 20 --gap 0.3 --max-iterations 3",
+    "one-class": "randsvm -s one-class -n 0.1 -g 5 --sample-size 100 --gap 0.01",
+    "nu-svc": "randsvm -s nu-svc -n 0.4 -g 5 --sample-size 100 --gap 0.01",
+    "nu-svr": "randsvm -s nu-svr -n 0.5 -g 5 --sample-size 100 --gap 0.01",
+    "regression": "osuna -s svr -p 0.5 -g 5 --working-set 100 --max-iterations 4",
+}
+
+
+@pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
+def test_a_cluster_writes_the_bytes_of_one_process(two, tmp_path, path, words):
+    same(two, tmp_path, path, *words.split())
+
+
+SEVERAL = {
+    "one against one": "randsvm -g 1 --sample-size 60 --gap 0.01",
+    "small pairs": "randsvm -g 1 --gap 0.01 -w 2 3 --scale standard",
+    "one against the rest": "randsvm -g 1 --multiclass ovr --sample-size 100 --gap 0.01",
+    "probabilities": "randsvm -g 1 -b 1 --gap 0.01",
+    "cross-validation": "randsvm -g 0.5,1 -v 3 --gap 0.01",
+}
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory) -> Path:
+    """Four classes."""
+    return Data(*oracle.clouds(600)).save(tmp_path_factory.mktemp("cluster") / "clouds")
+
+
+@pytest.mark.parametrize("words", SEVERAL.values(), ids=SEVERAL)
+def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, words):
+    if "small" not in words:
+        # Pairs of few rows come to this process.
+        monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+    same(two, tmp_path, clouds, *words.split())
+
+
+# ---- loss -------------------------------------------------------------------------------------
+
+SIX = StopParams(gap=1e-4, max_iterations=6)
+
+
+@pytest.fixture
+def expected(path, tmp_path) -> bytes:
+    """The model of six rounds in this process."""
+    return trained(path, tmp_path / "expected", Resources(), lambda event: None)
+
+
+def trained(
+    data: Path, model: Path, resources: Resources, watch: Callable[[object], None]
+) -> bytes:
+    job = api.Job(stop=SIX, resources=resources)
+    rule = RandsvmParams(sample_size=100)
+    api.train_randsvm(str(data), str(model), Params(gamma=5.0), rule, job, watch)
+    return model.read_bytes()
+
+
+def there(farm: Farm) -> Resources:
+    return Resources(cluster=str(farm.file))
+
+
+class Once:
+    """Listens, and at the first event that matches does something, in a thread of its own where it
+    is to happen during what follows."""
+
+    def __init__(self, matches: Callable[[object], bool], do: Callable[[], object]) -> None:
+        self.matches, self.do, self.done = matches, do, False
+
+    def __call__(self, event: object) -> None:
+        if not self.done and self.matches(event):
+            self.done = True
+            self.do()
+
+
+def reading(event: object) -> bool:
+    return isinstance(event, Progress) and event.stage == "reading"
+
+
+def scanning(event: object) -> bool:
+    return isinstance(event, Progress) and event.stage == "scanning"
+
+
+def third_round(event: object) -> bool:
+    return isinstance(event, Iteration) and event.number == 3
+
+
+MOMENTS = {"reading": reading, "scanning": scanning, "between rounds": third_round}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_where_a_worker_is_killed_another_does_its_work(two, tmp_path, path, expected, moment):
+    watch = Once(moment, two.kill)
+    assert trained(path, tmp_path / "m", there(two), watch) == expected
+    assert watch.done
+
+
+def test_a_worker_that_comes_later_takes_a_part(two, tmp_path, path, expected):
+    two.kill()
+    watch = Once(third_round, two.add)
+    assert trained(path, tmp_path / "m", there(two), watch) == expected
+
+
+def test_all_workers_are_killed_and_others_come(two, tmp_path, path, expected):
+    def replace_all() -> None:
+        while two.workers:
+            two.kill()
+        two.add()
+
+    assert trained(path, tmp_path / "m", there(two), Once(third_round, replace_all)) == expected
+
+
+@pytest.mark.parametrize("patience", [2.0, 60.0], ids=["replaced", "waited for"])
+def test_a_worker_may_stand_still(two, tmp_path, path, expected, monkeypatch, patience):
+    monkeypatch.setattr("randsvm.cluster.crew.SLOW", patience)
+    stopped = two.workers[0]
+    go_on = threading.Timer(5, stopped.send_signal, [signal.SIGCONT])
+
+    def stop() -> None:
+        stopped.send_signal(signal.SIGSTOP)
+        go_on.start()
+
+    assert trained(path, tmp_path / "m", there(two), Once(third_round, stop)) == expected
+    go_on.join()
+
+
+def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
+
+    def kill_all() -> None:
+        while two.workers:
+            two.kill()
+
+    with pytest.raises(ClusterError, match="has had no workers for 3 s"):
+        trained(path, tmp_path / "m", there(two), Once(third_round, kill_all))
+    assert oracle.trailer(tmp_path / "m")["stopped"] == "the cluster has had no workers for 3 s"
+
+
+def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 5.0)
+    (tmp_path / "farm").mkdir()
+    farm = Farm(tmp_path / "farm")
+    farm.add()
+    try:
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match="scheduler"):
+            trained(path, tmp_path / "m", there(farm), Once(third_round, farm.scheduler.kill))
+        assert time.monotonic() - began < PATIENCE
+        assert "scheduler" in oracle.trailer(tmp_path / "m")["stopped"]
+    finally:
+        farm.close()
+
+
+# ---- what is refused --------------------------------------------------------------------------
+
+
+def test_bad_text_is_found_at_its_line_and_column(two, tmp_path, path):
+    bad = tmp_path / "bad"
+    text = path.read_bytes()
+    bad.write_bytes(text + b"\n\n+1 1:2 2:x\n")
+    said = []
+    for words in ([], ["--cluster", two.file]):
+        with pytest.raises(DataError) as error:
+            run_train("randsvm", "-q", *words, bad, tmp_path / "m")
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert str(bad) in said[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "randsvm --cluster nonsense FILE",
+        "sgd --cluster local:2 FILE",
+        "randsvm --cluster local:2 -",
+    ],
+)
+def test_what_a_cluster_cannot_do_is_refused_before_anything_starts(tmp_path, path, words):
+    command = [str(path) if word == "FILE" else word for word in words.split()]
+    with pytest.raises(ParameterError, match="cluster"):
+        run_train(*command, tmp_path / "m")
+
+
+def test_nothing_of_dask_is_imported_without_the_option():
+    code = "import sys; from randsvm import api; sys.exit('distributed' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

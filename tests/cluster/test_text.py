@@ -1,0 +1,106 @@
+"""The first pass by byte ranges learns what the one from the beginning to the end learns."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from randsvm.data import dataset
+from randsvm.data.reading import ParseOptions
+from randsvm.errors import DataError
+from randsvm.parameters.run import Resources
+
+pytest.importorskip("distributed")
+from randsvm.cluster import crew, first_pass, text
+
+WIDE = " ".join(["-1", *(f"{i}:1" for i in range(1, 40))])
+LINES = [
+    "+1 1:0.5 3:2\n", "-1 2:1 # an end\n", "1.0 1:5e-1 900:2\r\n", "# a line\n", "\n", " \t\n",
+    "-1\n", "+1 qid:3 1:1\n", "   -1 7:0\n", WIDE + "\n",
+]  # fmt: skip
+BAD = ["+1 1:x\n", "spam 1:1\n", "1.5 1:1\n", "+1 2:1 2:1\n"]
+
+
+class Inline:
+    """A crew of one, and its tasks: does each at once."""
+
+    def __init__(self, crew: object = None) -> None:
+        self.given, self.done = {}, deque()
+
+    def members(self) -> dict[str, int]:
+        return {"here": 1}
+
+    def give(self, worker, token, function, *words) -> None:
+        self.done.append(crew.Answer(worker, token, function(*words)))
+
+    def answer(self):
+        return self.done.popleft()
+
+    def drop(self) -> None:
+        pass
+
+
+def by_ranges(path: Path, options: ParseOptions) -> text.Source:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first_pass, "Tasks", Inline)
+        return first_pass.first_pass(Inline(), "key", first_pass.text_of(str(path), options))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(LINES), min_size=1, max_size=30),
+    st.integers(1, 200), st.integers(1, 100), st.integers(1, 9), st.integers(1, 60),
+    st.booleans(), st.booleans(), st.sampled_from(["class", "number"]),
+)  # fmt: skip
+def test_ranges_of_any_size_learn_the_same(
+    tmp_path_factory, lines, size, piece, rows, nonzeros, mark, cut, labels
+):
+    path = tmp_path_factory.mktemp("text") / "data"
+    content = "".join(["\ufeff" if mark else "", *lines])
+    path.write_text(content.rstrip("\n") if cut else content, newline="")
+    options = ParseOptions(labels=labels, chunk_rows=rows, chunk_nonzeros=nonzeros)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first_pass, "RANGE", size)
+        patch.setattr(text, "PIECE", piece)
+        try:
+            whole = dataset.load(str(path), options, Resources())
+        except DataError as error:
+            with pytest.raises(DataError) as other:
+                by_ranges(path, options)
+            assert str(other.value) == str(error)
+            return
+        with closing(whole):
+            source = by_ranges(path, options)
+            assert_same(source, whole)
+
+
+def assert_same(source: text.Source, whole: dataset.Dataset) -> None:
+    expected = vars(whole.summary) | {"digest": "", "features": whole.summary.features.tolist()}
+    assert vars(source.summary) | {"features": source.summary.features.tolist()} == expected
+    assert source.rows.tolist() == whole.store.sizes.tolist()
+    store = source.store(0, None)
+    for number in range(len(source.rows)):
+        for _ in range(2):  # parsed, and as it was kept
+            for name in ("y", "indptr", "indices", "values"):
+                ours, theirs = (getattr(s.read(number), name) for s in (store, whole.store))
+                assert np.array_equal(ours, theirs)
+    store.close()
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("size", [10, 33, 1000])
+def test_the_first_bad_line_is_the_one_that_is_named(tmp_path, monkeypatch, bad, size):
+    monkeypatch.setattr(first_pass, "RANGE", size)
+    path = tmp_path / "data"
+    path.write_text("".join([*LINES, bad, *LINES, "-1 1:y\n"]), newline="")
+    with pytest.raises(DataError) as expected:
+        dataset.load(str(path), ParseOptions(), Resources())
+    with pytest.raises(DataError) as error:
+        by_ranges(path, ParseOptions())
+    assert str(error.value) == str(expected.value)

@@ -1,0 +1,54 @@
+"""A Dask scheduler and its workers as processes of this machine, to be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# Seconds for a process to be there; a busy machine takes its time.
+PATIENCE = 120.0
+
+
+class Farm:
+    """file: the scheduler's, for --cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file = folder, folder / "scheduler.json"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self._start("scheduler", "--scheduler-file", self.file, "--port", 0)
+        end = time.monotonic() + PATIENCE
+        while not self.file.exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def _start(self, what: str, *words: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{what}", *map(str, words)],
+            cwd=self.folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def add(self) -> subprocess.Popen[bytes]:
+        """One worker more; whoever connects waits until it is there."""
+        words = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
+        self.workers.append(self._start("worker", "--scheduler-file", self.file, *words))
+        return self.workers[-1]
+
+    def kill(self, number: int = -1) -> None:
+        """A worker, as the kernel does that runs out of memory."""
+        worker = self.workers.pop(number)
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+
+    def close(self) -> None:
+        for process in [*self.workers, self.scheduler]:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
