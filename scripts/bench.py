@@ -42,6 +42,9 @@ LARGE = 10
 TEST_ROWS = (10_000, 100_000)  # of dense and of sparse sets
 # Below a peer's accuracy, in points: of --gap, of KBH07's rule, of linear machines.
 CERTIFIED, SAMPLED, LINEAR = 0.1, 2.0, 0.2
+# C and gamma of kernel machines of several classes, rows where the set is made.
+SEVERAL = {"letters": (4, 1), "satimage": (4, 2), "reuters_r8": (10, 0.5)}
+LETTERS, LETTERS_TEST = 15_000, 5_000
 MANY_CLASSES = {"reuters_r8": 0.5, "satimage": 0.5}
 GAMMA = {"twonorm": 0.05, "ringnorm": 0.05, "checkerboard": 5, "a9a": 0.00813}
 # Seconds of --gap 0.01 on the large sets.
@@ -163,6 +166,30 @@ def kernel(name: str, bench: Bench) -> Comparison:
     return Comparison(name, count(train), commands)
 
 
+def several(name: str, bench: Bench) -> Comparison:
+    """One against one, training and the prediction of test rows, beside LIBSVM's programs."""
+    if name == "letters":
+        train, test = (
+            made(name, rows, seed, bench.results)
+            for seed, rows in enumerate((LETTERS, LETTERS_TEST))
+        )
+    else:
+        train, test = bench.sets(name, bench.rows)
+    (C, gamma), theirs = SEVERAL[name], bench.model(train, "svm")
+    goal = Goal((Gate("accuracy", 0.3),), times=1.5, against=("svm-train",))
+    words = ["-c", str(C), "-g", str(gamma)]
+    commands = [
+        ours(bench, train, test, words, papers.GAP, goal),
+        Command(
+            "svm-train",
+            ["svm-train", "-q", "-m", "2000", *words, str(train), str(theirs)],
+            partial(of_libsvm, theirs, test),
+            NO_LIBSVM,
+        ),
+    ]
+    return Comparison(f"several-{name}", count(train), commands)
+
+
 def large(name: str, bench: Bench) -> Comparison:
     """Ten times the rows, where svm-train takes hours."""
     rows = bench.rows * LARGE
@@ -250,6 +277,7 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
     "prediction": prediction,
     **{name: partial(kernel, name) for name in GAMMA},
     **{f"linear-{name}": partial(linear, name) for name in [*REAL, "sparse", *papers.RCV1]},
+    **{f"several-{name}": partial(several, name) for name in SEVERAL},
     "memory": memory,
     **{f"large-{name}": partial(large, name) for name in ("checkerboard", "twonorm", "ringnorm")},
 }

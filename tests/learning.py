@@ -51,6 +51,11 @@ def two_classes(whole: Dataset) -> Dataset:
     return against_the_rest(labelled_classes(whole, "")[0], 0)
 
 
+def in_order(y: np.ndarray) -> list[float]:
+    """Labels as they first appear."""
+    return list(dict.fromkeys(y.tolist()))
+
+
 # ---- the optimum ------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ def run(script, *words):
 
 
 @pytest.mark.parametrize(
-    "name", ["twonorm", "ringnorm", "checkerboard", "sparse", "waveform", "sinc"]
+    "name", ["twonorm", "ringnorm", "checkerboard", "letters", "sparse", "waveform", "sinc"]
 )
 def test_a_set_is_the_beginning_of_a_larger_set(name):
     """Whether the sets end within a block of rows, at its end or beyond."""

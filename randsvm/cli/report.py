@@ -138,6 +138,8 @@ class Report:
             f"({outcome.bounded:,} at C){violators}"
         )
         self.say(f"{objectives}{running}  J = P/(C n) = {outcome.J:.6g}")
+        if outcome.largest_gap is not None and certified:
+            self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
             line = (
                 f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "

@@ -53,7 +53,7 @@ class Option:
 
     def _bound(self, x: float) -> str:
         if self.kind == "size":
-            return f"{x / MEGABYTE:g}M"
+            return word_of_size(x)
         return f"2^{math.log2(x):.0f}" if x >= 2**31 else word(x)
 
     def check(self, name: str, value: Any, typed: Any = None) -> None:
@@ -181,6 +181,11 @@ def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
         for name in fields
         if isinstance(given.get(name), tuple) or given.get(name) == AUTO
     )
+
+
+def word_of_size(count: float) -> str:
+    """Bytes as an option takes them, in whole megabytes above one."""
+    return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
 
 
 def word(value: Any) -> str:

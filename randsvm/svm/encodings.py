@@ -99,6 +99,8 @@ def solve(
     if bounded is not None:
         return Solution(bounded, True, 0)
     task = Boxed(K, h, lower, upper, s, lower, tolerance)
+    if s == 0 and not epsilon and _is_svc(task, start):
+        return _svc(task, call)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
         return _regression(task, epsilon, call)
@@ -182,6 +184,25 @@ def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
     first = w.astype(np.float32).astype(np.float64)
     for number, values in enumerate((first, w - first)):
         layout.set_extra(number, values[:-1], [HOLD, HOLD, 0.0, values[-1]])
+
+
+def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
+    """Whether this is LIBSVM's own C-SVC, beside nothing and from 0 on."""
+    y = np.where(task.upper > 0, 1.0, -1.0)
+    return (start is None or not start.any()) and np.array_equal(task.h, y)
+
+
+def _svc(task: Boxed, call: Caller) -> Solution:
+    """LIBSVM's own C-SVC: from 0 on it looks only at the rows whose coefficients it changes."""
+    y = task.h
+    order = np.argsort(-y, kind="stable")
+    layout = task.layout(order)
+    bounds = float(task.upper.max()), float(-task.lower.min())
+    found = c_svc(layout, np.arange(len(y)), y[order], bounds, task.tolerance, call)
+    layout.close()
+    beta = np.empty(len(y))
+    beta[order] = y[order] * found.alpha
+    return Solution(task.finished(beta), found.ended, found.iterations)
 
 
 def one_box(task: Boxed, call: Caller) -> Solution:

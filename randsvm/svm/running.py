@@ -130,7 +130,9 @@ class RunningValues:
         if dense and self.kernel.name == "rbf":
             centre = np.asarray(self.audit.X.mean(axis=0), np.float64).ravel()
         space = Space(self.kernel, dense, centre, np.float32)
-        rounding = self.kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT
+        norms = space.rows(self.audit.X).norms if self.few else None
+        largest = _largest_norm(D, space) if norms is None else float(norms.max(initial=0.0))
+        rounding = self.kernel.magnitude(largest) * FLOAT32_UNIT
         if precise or rounding >= FLOAT32_LIMIT:
             return replace(space, dtype=np.float64)
         if self.few:

@@ -6,6 +6,7 @@ decomposition in general form).
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
 from randsvm.kernels.expansion import Space
 from randsvm.kernels.gram import gram
+from randsvm.parameters.option import require, word_of_size
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
@@ -57,10 +59,10 @@ def svmlearn(
     """
     began = time.perf_counter()
     libsvm.check_values(points, problem)
-    if len(points) > GRAM_MOST and not (beside or problem.size):
-        beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
-    else:
+    if laid_out(len(points), problem, beside):
         beta, ended = _improved(points, problem, space, TIGHT if whole else LOOSE, slack)
+    else:
+        beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     if not ended:
         tell_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
     return Step(points, beta, time.perf_counter() - began, ended)
@@ -123,12 +125,30 @@ def _dual(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> 
     return task.linear(h, beta) - float(products @ beta) / 2
 
 
-def memory_of(rows: int, nonzeros: float, problem: Problem) -> int:
-    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most."""
-    if rows <= GRAM_MOST:
+def laid_out(rows: int, problem: Problem, beside: bool) -> bool:
+    """Whether LIBSVM is given kernel values ready made; beside: see svmlearn."""
+    return rows <= GRAM_MOST or beside or problem.size > 0
+
+
+def memory_of(
+    rows: int, nonzeros: float, problem: Problem, beside: bool, allowed: float = math.inf
+) -> int:
+    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most;
+    beside: see svmlearn.
+
+    Raises ParameterError where more than GRAM_MOST rows, for which there is always room, take more
+    than is allowed for kernel values.
+    """
+    if laid_out(rows, problem, beside):
         # Kernel values for us, for LIBSVM, and in its cache.
         variables = 2 * rows if problem.task in ("svr", "nu-svr") else rows
-        return 4 * rows**2 + 12 * variables**2
+        values = 4 * rows**2 + 12 * variables**2
+        require(
+            rows <= GRAM_MOST or values <= allowed,
+            f"kernel values of a working set of {rows} rows take {word_of_size(values)}, "
+            f"--memory is {word_of_size(allowed)}: more memory, or fewer rows",
+        )
+        return values
     columns = rows if problem.task == "svr" else 2 * rows
     cache = min(problem.kernel_cache * MEGABYTE, 4 * rows * columns)
     return int(rows * libsvm.NODE_BYTES * (nonzeros + 1) + cache)

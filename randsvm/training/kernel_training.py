@@ -48,14 +48,13 @@ class KernelTraining(Training[Params, Trained]):
     def outline(self, params: Params) -> Outline:
         subtasks = self._subtasks(self.D, params)
         plan = self.planner(subtasks.most_rows, subtasks.problem, self.job)
-        rows = min(plan.choice.r, subtasks.most_rows)
         uncertified = [] if params.positive_semidefinite else [NOT_CERTIFIED]
         return Outline(
             algorithm=plan.name,
             words=plan.words,
             notices=[*self.notices, *uncertified, *plan.notices],
-            working_set=rows,
-            solve_bytes=subtasks.solve_bytes(rows),
+            working_set=subtasks.working_set(plan.choice),
+            solve_bytes=subtasks.solve_bytes(plan.choice),
         )
 
     def _subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
@@ -83,5 +82,5 @@ class KernelTraining(Training[Params, Trained]):
     def learning(self, params: Params, clock: Clock, until: float) -> KernelLearning:
         subtasks, plan = self._subtasks(self.D, params), partial(self._plan, C=params.cost)
         largest = self.planner(subtasks.most_rows, subtasks.problem, self.job)
-        at_once = subtasks.side_by_side(min(largest.choice.r, subtasks.most_rows))
+        at_once = subtasks.side_by_side(largest.choice)
         return KernelLearning(self, params, subtasks, plan, at_once, clock, until)

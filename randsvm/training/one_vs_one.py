@@ -8,21 +8,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset
-from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.decisions import pairs
 from randsvm.models.pairwise_model import PairwiseModel
-from randsvm.parameters.problem import Problem
 from randsvm.svm.solution import SV
+from randsvm.training.expansions import Expansions
 
 
 @dataclass(frozen=True)
-class OneVsOne:
+class OneVsOne(Expansions):
     """f_ij(x) = sum over the support vectors of classes i and j of their coefficients K(z, x),
     + b_ij, for the pairs (0, 1), (0, 2), .. (K - 2, K - 1).
 
@@ -30,11 +28,7 @@ class OneVsOne:
     (m, K - 1), b : (pairs,) float64, nr_sv : (K,): see PairwiseModel. problem: of the first pair.
     """
 
-    points: Points
-    beta: np.ndarray
-    b: np.ndarray
     nr_sv: np.ndarray
-    problem: Problem
 
     @staticmethod
     def of(D: Dataset, classes: int, solutions: Sequence[SV]) -> OneVsOne:
@@ -49,7 +43,7 @@ class OneVsOne:
         order = np.argsort(points.y, kind="stable")
         nr_sv = np.bincount(points.y.astype(np.int64), minlength=classes)
         b = np.array([one.b * one.scale for one in solutions])
-        return OneVsOne(points[order], beta[order], b, nr_sv, solutions[0].problem)
+        return OneVsOne(points[order], beta[order], b, solutions[0].problem, nr_sv)
 
     def decision(self, X: Matrix) -> np.ndarray:
         """f of each row, (m, pairs) float64."""
@@ -66,19 +60,6 @@ class OneVsOne:
         return [Expansion.of(kernel, X[part], self.beta[part]) for part in parts]
 
     def kernel_model(self, features: np.ndarray, **common: Any) -> PairwiseModel:
-        """Over those of the features that the support vectors have. common: what every model
-        has."""
-        X = self.points.X
-        used, columns = np.unique(X.indices, return_inverse=True)
-        return PairwiseModel(
-            task=self.problem.kind,
-            nu=self.problem.size > 0,
-            kernel=Kernel.of(self.problem),
-            Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(X.shape[0], len(used))),
-            features=features[used],
-            beta=self.beta,
-            b=self.b,
-            nr_sv=tuple(self.nr_sv.tolist()),
-            support=self.points.rows,
-            **common,
-        )
+        """common: what every model has."""
+        sizes = tuple(self.nr_sv.tolist())
+        return PairwiseModel(nr_sv=sizes, **self.expansion(features), **common)

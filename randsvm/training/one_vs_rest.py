@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from randsvm.arrays import Matrix
 from randsvm.data.points import Points
@@ -16,23 +15,18 @@ from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.linear_model import LinearModel
-from randsvm.parameters.problem import Problem
 from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
 from randsvm.svm.solution import SV
+from randsvm.training.expansions import Expansions
 
 
 @dataclass(frozen=True)
-class OneVsRest:
+class OneVsRest(Expansions):
     """f_c(x) = sum_i beta_ic K(x_i, x) + b_c over the support vectors of all solutions.
 
     points: them, in ascending order of their rows; beta : (m, K), b : (K,) float64, one column for
     each solution. problem: of the first solution.
     """
-
-    points: Points
-    beta: np.ndarray
-    b: np.ndarray
-    problem: Problem
 
     @staticmethod
     def of(solutions: Sequence[SV]) -> OneVsRest:
@@ -53,21 +47,8 @@ class OneVsRest:
         return Expansion.of(Kernel.of(self.problem), self.points.X, self.beta)
 
     def kernel_model(self, features: np.ndarray, **common: Any) -> KernelModel:
-        """Over those of the features that the support vectors have. common: what every model
-        has."""
-        X = self.points.X
-        used, columns = np.unique(X.indices, return_inverse=True)
-        return KernelModel(
-            task=self.problem.kind,
-            nu=self.problem.size > 0,
-            kernel=Kernel.of(self.problem),
-            Z=sparse.csr_matrix((X.data, columns, X.indptr), shape=(X.shape[0], len(used))),
-            features=features[used],
-            beta=self.beta,
-            b=self.b,
-            support=self.points.rows,
-            **common,
-        )
+        """common: what every model has."""
+        return KernelModel(**self.expansion(features), **common)
 
     def linear_model(self, **common: Any) -> LinearModel:
         """With w = sum_i beta_i x_i, for the linear kernel over random features."""

@@ -24,6 +24,7 @@ from randsvm.parameters.svm import Params
 from randsvm.svm.running import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
 from randsvm.svm.subproblem import memory_of
+from randsvm.svm.working_set import Choice
 
 EMPTY = np.empty(0)
 
@@ -124,18 +125,24 @@ class Subtasks:
             return self.D.n
         return min(self.D.n, max(self.counts[i] + self.counts[j] for i, j in self.pairs))
 
-    def side_by_side(self, working_set: int) -> int:
-        """How many are solved at once in threads of their own, each with a working set of so many
-        rows: pairs, as far as half of the memory allows."""
+    def side_by_side(self, choice: Choice) -> int:
+        """How many are solved at once in threads of their own: pairs, as far as half of the memory
+        allows."""
         if not self.pairs:
             return 1
-        each = 17 * self.most_rows + self.solve_bytes(working_set)
+        each = 17 * self.most_rows + self.solve_bytes(choice)
         room = self.resources.memory // 2 // max(each, 1)
         return max(1, min(self.resources.workers, room, len(self)))
 
-    def solve_bytes(self, rows: int) -> int:
-        """The memory that a subproblem of so many rows may take."""
-        return memory_of(rows, self.D.nnz / max(self.D.n, 1), self.problem)
+    def working_set(self, choice: Choice) -> int:
+        """Its rows, at the most."""
+        return min(choice.r, self.most_rows)
+
+    def solve_bytes(self, choice: Choice) -> int:
+        """The memory that a subproblem may take. Raises ParameterError: see memory_of."""
+        rows, nonzeros = self.working_set(choice), self.D.nnz / max(self.D.n, 1)
+        beside = rows < self.most_rows and not choice.every_support_vector
+        return memory_of(rows, nonzeros, self.problem, beside, self.resources.memory)
 
     def __getitem__(self, number: int) -> Subtask:
         D, params = self.D, self.params

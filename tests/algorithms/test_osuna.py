@@ -8,11 +8,14 @@ import numpy as np
 import oracle
 import pytest
 from learning import answer_of, board, gaussians, learn, optimum
+from running import run_train
 from scans import TASKS, case, task_file
 
 from randsvm.algorithms.decomposition import decompose
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.data.sampling import Draws
+from randsvm.errors import ParameterError
+from randsvm.svm import subproblem
 from randsvm.svm.start import cold_start
 
 BOTH = ("osuna", "osuna-closest")
@@ -36,8 +39,13 @@ def test_both_start_from_the_same_working_set(tmp_path):
     assert first["osuna", 0] != first["osuna", 1]
 
 
+@pytest.mark.parametrize("gram_most", [subproblem.GRAM_MOST, 100])
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(tmp_path, algorithm):
+def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(
+    tmp_path, algorithm, gram_most, monkeypatch
+):
+    """Whatever the rows of a working set beside which nothing stays."""
+    monkeypatch.setattr(subproblem, "GRAM_MOST", gram_most)
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
     learnt = learn(
@@ -131,3 +139,14 @@ def test_magic_comes_out_at_libsvms_optimum(real, tmp_path):
     assert learnt.outcome["support_vectors"] > 2000
     assert abs(float(learnt.facts["primal"]) - 5414.8247) <= 0.002 * 5414.8247
     assert float(learnt.facts["dual"]) <= 5414.8247 * (1 + 1e-6)
+
+
+def test_a_working_set_beyond_the_memory_is_refused(tmp_path):
+    """16 bytes for each pair of its rows, where other rows keep their coefficients."""
+    path = gaussians(5000).save(tmp_path / "data")
+    words = (path, tmp_path / "m", "--memory", "300M", "--working-set")
+    with pytest.raises(ParameterError, match="4500 rows take 309M, --memory is 300M"):
+        run_train("osuna", *words, 4500)
+    assert not (tmp_path / "m").exists()
+    run_train("osuna", *words, 4400, "--max-iterations", 1)
+    assert (tmp_path / "m").exists()

@@ -89,6 +89,16 @@ def test_class_weights(seed, C, ratio):
     check(K, y - frozen(rng, m, C), lower, upper, start.sum(), start)
 
 
+@pytest.mark.parametrize("ratio", [1.0, 5.0, 1 / 5])
+@pytest.mark.parametrize("C", BOUNDS)
+def test_c_svc_from_nothing_beside_nothing(C, ratio):
+    rng = np.random.default_rng([7, 2])
+    K, y = kernel(rng, 40, "rbf"), rng.choice([-1.0, 1.0], 40)
+    lower, upper = np.where(y > 0, 0, -C), np.where(y > 0, C * ratio, 0)
+    check(K, y, lower, upper, 0.0, None)
+    check(K, y, lower, upper, 0.0, np.zeros(40))
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import Data, learn
+from learning import Data, in_order, learn
 from libsvm import svmutil
 from running import run_train
 from scipy import sparse
@@ -49,11 +49,6 @@ def test_data() -> Data:
 @pytest.fixture(scope="module")
 def path(data, tmp_path_factory) -> Path:
     return data.save(tmp_path_factory.mktemp("pairs") / "data")
-
-
-def in_order(y: np.ndarray) -> list[float]:
-    """Labels as they first appear."""
-    return list(dict.fromkeys(y.tolist()))
 
 
 def libsvm_model(data: Data, words: str = LIBSVM) -> Any:
@@ -214,6 +209,14 @@ def test_every_pair_is_certified(tmp_path, path, data, kind):
     assert learnt.outcome["largest_gap"] == float(learnt.facts["largest_gap"])
     assert float(learnt.facts["largest_gap"]) == pytest.approx(largest, rel=0.02, abs=1e-7)
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
+
+
+def test_the_summary_says_the_largest_gap(tmp_path, path, capsys):
+    model = tmp_path / "m"
+    run_train(*WORDS, path, model)
+    facts = oracle.trailer(model)
+    said = capsys.readouterr().err
+    assert f"largest gap of one problem: {float(facts['largest_gap']):.3%}\n" in said
 
 
 def test_the_objective_of_each_pair_is_libsvms(tmp_path, path, data):

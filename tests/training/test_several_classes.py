@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import Data, learn
+from learning import Data, in_order, learn
 from libsvm import svmutil
 from sklearn.datasets import load_svmlight_file
 from sklearn.multiclass import OneVsRestClassifier
@@ -50,11 +50,6 @@ def test_data() -> Data:
 @pytest.fixture(scope="module")
 def path(data, tmp_path_factory) -> Path:
     return data.save(tmp_path_factory.mktemp("classes") / "data")
-
-
-def in_order(y: np.ndarray) -> list[float]:
-    """Labels as they first appear."""
-    return list(dict.fromkeys(y.tolist()))
 
 
 def one_vs_rest(data: Data, X: np.ndarray, C: float, gamma: float, **more: object) -> np.ndarray:
