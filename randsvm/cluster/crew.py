@@ -23,16 +23,17 @@ from distributed import Client, Future, LocalCluster, fire_and_forget
 
 from randsvm.cluster.worker import versions
 from randsvm.errors import ClusterError, ParameterError, RandsvmError
-from randsvm.events import HEARTBEAT, Progress, check, tell
+from randsvm.events import HEARTBEAT, Notice, Progress, check, tell, tell_once
 
 # Seconds that the scheduler, and then the first worker, may take to be there.
-CONNECTING = 30.0
-# Seconds without a word of the scheduler, or without any worker, after which a run ends.
+CONNECTING = 60.0
+# Seconds without a word of the scheduler, or of any worker, after which a run ends.
 SILENCE = 60.0
 # Seconds between two looks at who is there.
 LOOK = 0.5
-# A worker that takes so long is slow: others do its work, if there are any.
-SLOW = 60.0
+# Seconds without a heartbeat after which others do the work of a worker, if there are any. However
+# long its tasks take, a worker has one every few seconds.
+ASLEEP = 30.0
 # Seconds that closing may take.
 CLOSING = 1.0
 
@@ -63,14 +64,15 @@ class Crew:
             raise
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(f"cannot reach the cluster {address}: {error}") from error
-        # Workers that took too long, until they answer.
-        self.slow: set[str] = set()
         self._there: dict[str, int] = {}
+        # Of each worker, the scheduler's time of its last heartbeat, and when that was new here.
+        self._beats: dict[str, tuple[float, float]] = {}
         self._seen = self._somebody = time.perf_counter()
         # Workers whose versions are ours, and who was asked: dask drops what nobody holds.
         self._ready: set[str] = set()
         self._greetings: dict[str, Future] = {}
-        self._refused: str | None = None
+        # Those whose versions are others, and what to say of it.
+        self._refused: dict[str, str] = {}
         self._closed = threading.Event()
         threading.Thread(target=self._look, name="randsvm-crew", daemon=True).start()
         try:
@@ -120,12 +122,19 @@ class Crew:
         """Ask the scheduler again and again; in a thread of its own, as it may not answer."""
         while not self._closed.wait(LOOK if self._ready else HEARTBEAT):
             with contextlib.suppress(Exception):
-                there = dict(self.client.nthreads())
-                for worker in there.keys() - self._there.keys():
+                found = self.client.sync(self.client.scheduler.identity)["workers"]
+                for worker in found.keys() - self._there.keys():
                     self._greet(worker)
-                self._there, self._seen = there, time.perf_counter()
-                if there:
-                    self._somebody = self._seen
+                self._seen = time.perf_counter()
+                beats = {worker: one["last_seen"] for worker, one in found.items()}
+                self._beats = {
+                    worker: old
+                    if (old := self._beats.get(worker)) is not None and old[0] == beat
+                    else (beat, self._seen)
+                    for worker, beat in beats.items()
+                }
+                self._there = {worker: one["nthreads"] for worker, one in found.items()}
+                self._somebody = max([self._somebody, *(at for _, at in self._beats.values())])
 
     def _greet(self, worker: str) -> None:
         """Let in a new worker if its versions are ours."""
@@ -134,13 +143,13 @@ class Crew:
             try:
                 theirs = future.result(timeout=SILENCE)
             except ImportError as error:
-                self._refused = f"worker {worker} cannot import randsvm: {error}"
+                self._refused[worker] = f"worker {worker} cannot import randsvm: {error}"
                 return
             except BaseException:  # noqa: BLE001 - it is gone again
                 return
             for name, ours in versions().items():
-                if theirs.get(name) != ours:
-                    self._refused = f"worker {worker} has {name} {theirs.get(name)}, here is {ours}"
+                if (other := theirs.get(name)) != ours:
+                    self._refused[worker] = f"worker {worker} has {name} {other}, here is {ours}"
                     return
             self._ready.add(worker)
 
@@ -159,22 +168,25 @@ class Crew:
 
     def members(self) -> dict[str, int]:
         """Address -> threads of the workers that answer. Raises ClusterError where nobody is there
-        any more, or where somebody has other versions."""
-        now = time.perf_counter()
-        if self._refused is not None:
-            raise self.is_lost(self._refused)
+        any more, or nobody with our versions."""
+        now, there = time.perf_counter(), self._there
+        for worker, reason in list(self._refused.items()):
+            if there and self._refused.keys() >= there.keys():
+                raise self.is_lost(reason)
+            tell_once(worker, Notice(f"{reason}: it is left out"))
         if self.client.status in ("closed", "closing"):
             raise self.is_lost("the scheduler is gone")
         if now - self._seen > SILENCE:
             raise self.is_lost(f"the scheduler has not answered for {SILENCE:.0f} s")
         if now - self._somebody > SILENCE:
-            raise self.is_lost(f"the cluster has had no workers for {SILENCE:.0f} s")
-        found = {worker: n for worker, n in self._there.items() if worker in self._ready}
-        ready = {worker: n for worker, n in found.items() if worker not in self.slow}
-        return ready or found
+            raise self.is_lost(f"no worker of the cluster has answered for {SILENCE:.0f} s")
+        found = {worker: n for worker, n in there.items() if worker in self._ready}
+        awake = {worker: n for worker, n in found.items() if not self._is_asleep(worker)}
+        return awake or found
 
-    def is_here(self, worker: str) -> bool:
-        return worker in self._there
+    def _is_asleep(self, worker: str) -> bool:
+        _, at = self._beats.get(worker, (0.0, 0.0))
+        return time.perf_counter() - at > ASLEEP
 
     def is_lost(self, reason: str) -> ClusterError:
         """What to raise where the cluster does not go on."""
@@ -211,7 +223,7 @@ class Tasks:
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
         self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
-        self.given: dict[Future, tuple[str, Any, float]] = {}
+        self.given: dict[Future, tuple[str, Any]] = {}
 
     def give(self, worker: str, token: Any, function: Callable[..., Any], *words: Any) -> None:
         """A task for a worker; token: comes back with its answer."""
@@ -221,12 +233,12 @@ class Tasks:
             )
         except Exception as error:  # the scheduler is gone: dask has many errors for that
             raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
-        self.given[future] = worker, token, time.perf_counter()
+        self.given[future] = worker, token
         future.add_done_callback(self._done)
 
     def _done(self, future: Future) -> None:
         """Fetch an answer; called in a thread of dask."""
-        worker, token, _ = self.given.get(future, ("", None, 0.0))
+        worker, token = self.given.get(future, ("", None))
         try:
             answer = Answer(worker, token, future.result(timeout=SILENCE))
         except RandsvmError as error:
@@ -244,7 +256,6 @@ class Tasks:
         except queue.Empty:
             tell(Progress("waiting for workers", 0, None, "beat"))
             return self._overdue()
-        self.crew.slow.discard(answer.worker)
         if self.given.pop(future, None) is None:
             return None
         if isinstance(answer.result, BaseException):
@@ -252,15 +263,11 @@ class Tasks:
         return answer
 
     def _overdue(self) -> Answer | None:
-        """Of a task whose worker is gone or slow, as long as there are others."""
-        members, now = self.crew.members(), time.perf_counter()
-        for future, (worker, token, began) in self.given.items():
-            slow = now - began > SLOW and members.keys() - {worker}
-            if slow or not self.crew.is_here(worker):
-                if slow:
-                    self.crew.slow.add(worker)
-                else:
-                    future.release()
+        """Of a task whose worker is gone, or asleep while others are awake."""
+        members = self.crew.members()
+        for future, (worker, token) in self.given.items():
+            if worker not in members:
+                future.release()
                 del self.given[future]
                 return Answer(worker, token, lost=True)
         return None

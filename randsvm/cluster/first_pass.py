@@ -111,7 +111,7 @@ def _in_order(
         while following < len(calls):
             members = crew.members()
             busy = dict.fromkeys(members, 0)
-            for name, _, _ in tasks.given.values():
+            for name, _ in tasks.given.values():
                 busy[name] = busy.get(name, 0) + 1
             for name, threads in members.items():
                 while todo and busy[name] <= threads:

@@ -8,24 +8,27 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import oracle
 import pytest
 from farm import PATIENCE, Farm
-from learning import Data, board
+from learning import Data, board, read_log
 from running import run_train
 
 from randsvm import api
-from randsvm.errors import ClusterError, DataError, ParameterError
+from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
 from randsvm.events import Iteration, Progress
+from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
-from randsvm.parameters.run import Resources
+from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import source
 
 pytest.importorskip("distributed")
+
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
 
@@ -93,11 +96,11 @@ def test_a_cluster_writes_the_bytes_of_one_process(two, tmp_path, path, words):
 
 
 SEVERAL = {
-    "one against one": "randsvm -g 1 --sample-size 60 --gap 0.01",
+    "one against one": "randsvm -g 1 --sample-size 60 --gap 0.1",
     "small pairs": "randsvm -g 1 --gap 0.01 -w 2 3 --scale standard",
-    "one against the rest": "randsvm -g 1 --multiclass ovr --sample-size 100 --gap 0.01",
-    "probabilities": "randsvm -g 1 -b 1 --gap 0.01",
-    "cross-validation": "randsvm -g 0.5,1 -v 3 --gap 0.01",
+    "one against the rest": "randsvm -g 1 --multiclass ovr --sample-size 100 --gap 0.1",
+    "probabilities": "randsvm -g 1 -b 1 --gap 0.1",
+    "cross-validation": "randsvm -g 0.5,1 -v 3 --gap 0.1",
 }
 
 
@@ -113,6 +116,36 @@ def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, wor
         # Pairs of few rows come to this process.
         monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
     same(two, tmp_path, clouds, *words.split())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_workers_of_this_machine_do_for_a_try(tmp_path, path, count):
+    words = ["randsvm", "-g", 5, "--max-iterations", 2, "-q"]
+    run_train(*words, path, tmp_path / "here")
+    run_train(*words, "--cluster", f"local:{count}", path, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+@pytest.mark.parametrize("rows", [60, 999], ids=["by its values", "by its coefficients"])
+def test_an_older_model_is_where_a_cluster_begins(two, tmp_path, path, rows):
+    some = path.read_bytes().split(b"\n")[:rows]
+    (tmp_path / "some").write_bytes(b"\n".join(some))
+    run_train("randsvm", "-g", 5, "-q", tmp_path / "some", tmp_path / "old")
+    words = ["randsvm", "--warm-start", tmp_path / "old", "--sample-size", 100, "--gap", 0.1]
+    same(two, tmp_path, path, *words)
+
+
+NUMBERS = {"number", "violators", "support_vectors", "changed", "frozen", "primal", "dual", "gap"}
+
+
+def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
+    logs = []
+    for words in ([], ["--cluster", two.file]):
+        log = tmp_path / f"{len(words)}.jsonl"
+        run_train("randsvm", "-g", 5, "-q", *words, "--log", log, path, tmp_path / "m")
+        rounds = [one for one in read_log(log) if one["event"] == "iteration"]
+        logs.append([{k: one[k] for k in NUMBERS} for one in rounds])
+    assert logs[0] == logs[1]
 
 
 # ---- loss -------------------------------------------------------------------------------------
@@ -191,7 +224,7 @@ def test_all_workers_are_killed_and_others_come(two, tmp_path, path, expected):
 
 @pytest.mark.parametrize("patience", [2.0, 60.0], ids=["replaced", "waited for"])
 def test_a_worker_may_stand_still(two, tmp_path, path, expected, monkeypatch, patience):
-    monkeypatch.setattr("randsvm.cluster.crew.SLOW", patience)
+    monkeypatch.setattr("randsvm.cluster.crew.ASLEEP", patience)
     stopped = two.workers[0]
     go_on = threading.Timer(5, stopped.send_signal, [signal.SIGCONT])
 
@@ -203,6 +236,67 @@ def test_a_worker_may_stand_still(two, tmp_path, path, expected, monkeypatch, pa
     go_on.join()
 
 
+@pytest.mark.parametrize("how", ["limit", "signal"])
+def test_who_waits_for_a_worker_is_still_told_to_end(two, tmp_path, path, how):
+    while len(two.workers) > 1:
+        two.kill()
+    worker = two.workers[0]
+
+    class Interrupting(Once):
+        """A signal comes a second after the worker has stopped."""
+
+        def __call__(self, event: object) -> None:
+            super().__call__(event)
+            if how == "signal" and self.done and time.monotonic() > self.at + 1:
+                raise Interrupted(signal.SIGTERM)
+
+        def stop(self) -> None:
+            self.at = time.monotonic()
+            worker.send_signal(signal.SIGSTOP)
+
+    watch = Interrupting(third_round, lambda: watch.stop())
+    limits = Limits(time_limit=8.0 if how == "limit" else None)
+    job = api.Job(stop=SIX, resources=there(two), limits=limits)
+    try:
+        with pytest.raises(Interrupted) if how == "signal" else nullcontext():
+            api.train_randsvm(
+                str(path), str(tmp_path / "m"), Params(gamma=5.0), RandsvmParams(sample_size=100),
+                job, watch,
+            )  # fmt: skip
+    finally:
+        worker.send_signal(signal.SIGCONT)
+    assert time.monotonic() - watch.at < PATIENCE
+    stopped = oracle.trailer(tmp_path / "m")["stopped"]
+    assert stopped == ("time limit" if how == "limit" else "interrupted by signal 15")
+
+
+def test_pairs_that_are_done_are_written_when_the_cluster_is_lost(
+    two, tmp_path, clouds, monkeypatch
+):
+    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
+    monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+
+    def kill_all() -> None:
+        while two.workers:
+            two.kill()
+
+    job = api.Job(stop=StopParams(gap=1e-3), resources=there(two))
+    with pytest.raises(ClusterError, match="no worker"):
+        api.train_randsvm(
+            str(clouds), str(tmp_path / "m"), Params(gamma=1.0), RandsvmParams(sample_size=60),
+            job, Once(third_round, kill_all),
+        )  # fmt: skip
+    model = load(str(tmp_path / "m"))
+    assert len(model.labels) == 4
+    assert len(model.beta)
+
+
+def test_a_worker_of_another_version_is_left_out(two, tmp_path, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.worker.__version__", "0.1")
+    with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, here is 0.1"):
+        run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
+
+
 def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
 
@@ -210,9 +304,11 @@ def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, m
         while two.workers:
             two.kill()
 
-    with pytest.raises(ClusterError, match="has had no workers for 3 s"):
+    with pytest.raises(ClusterError, match="no worker of the cluster has answered for 3 s"):
         trained(path, tmp_path / "m", there(two), Once(third_round, kill_all))
-    assert oracle.trailer(tmp_path / "m")["stopped"] == "the cluster has had no workers for 3 s"
+    assert (
+        oracle.trailer(tmp_path / "m")["stopped"] == "no worker of the cluster has answered for 3 s"
+    )
 
 
 def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, monkeypatch):
