@@ -53,8 +53,8 @@ class KernelTraining(Training[Params, Trained]):
             algorithm=plan.name,
             words=plan.words,
             notices=[*self.notices, *uncertified, *plan.notices],
-            working_set=subtasks.working_set(plan.choice),
-            solve_bytes=subtasks.solve_bytes(plan.choice),
+            working_set=plan.working_set(subtasks),
+            solve_bytes=plan.solve_bytes(subtasks),
         )
 
     def _subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
@@ -82,5 +82,5 @@ class KernelTraining(Training[Params, Trained]):
     def learning(self, params: Params, clock: Clock, until: float) -> KernelLearning:
         subtasks, plan = self._subtasks(self.D, params), partial(self._plan, C=params.cost)
         largest = self.planner(subtasks.most_rows, subtasks.problem, self.job)
-        at_once = subtasks.side_by_side(largest.choice)
+        at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         return KernelLearning(self, params, subtasks, plan, at_once, clock, until)
