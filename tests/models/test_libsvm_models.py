@@ -154,6 +154,40 @@ def test_libsvm_predicts_the_same_with_its_models_as_we_write_them(
         assert other == pytest.approx(one, rel=1e-5, abs=1e-5 * max(1, np.abs(one).max()))
 
 
+@pytest.mark.parametrize("b", [0, 1])
+@pytest.mark.parametrize("svm_type", [0, NU_SVC])
+def test_a_model_of_one_class_predicts_that_class(tmp_path, svm_type, b):
+    """What svm-train makes, with a warning, of a file with one label."""
+    rows = [{1: 0.5}, {2: -3.0}, {1: 2.0, 7: 1.0}]
+    words = svmutil.svm_parameter(f"-q -s {svm_type} -b {b}")
+    model = svmutil.svm_train(svmutil.svm_problem([4, 4, 4], rows), words)
+    svmutil.svm_save_model(str(tmp_path / "m"), model)
+    load(str(tmp_path / "m")).save(str(tmp_path / "ours"))
+    (tmp_path / "t").write_text("4 1:0.5\n4 2:-3\n3 1:2 7:1\n")
+    for name in ("m", "ours"):
+        theirs = svmutil.svm_load_model(str(tmp_path / name))
+        labels, values = oracle.libsvm_predictions(theirs, rows, probabilities=bool(b))
+        predict_file(
+            str(tmp_path / "t"), str(tmp_path / name), str(tmp_path / "o"),
+            params=PredictParams(probabilities=bool(b)),
+        )  # fmt: skip
+        lines = (tmp_path / "o").read_text().splitlines()
+        assert lines[:b] == ["labels 4"] * b
+        found = np.array([line.split() for line in lines[b:]], float)
+        assert found[:, 0].tolist() == labels.tolist() == [4, 4, 4]
+        assert not b or (found[:, 1:] == values).all()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [b"total_sv 1\nrho\nlabel 4\nnr_sv 1\nSV\n0.5 1:1 \n", b"total_sv 0\nrho\nlabel 4\nSV\n"],
+)
+def test_a_model_of_one_class_has_no_support_vectors(tmp_path, lines):
+    (tmp_path / "m").write_bytes(b"svm_type c_svc\nkernel_type linear\nnr_class 1\n" + lines)
+    with pytest.raises(ModelError):
+        load(str(tmp_path / "m"))
+
+
 def pairwise(tmp_path, **changes):
     kind = Kind(tmp_path, 0, 2, 1, 3, blobs)
     model = load(str(kind.model))
