@@ -76,8 +76,8 @@ class KernelTraining(Training[Params, Trained]):
         plan = partial(replace(self, old=None)._plan, C=params.cost)
         return decision_of(self._subtasks(D, params, at_once), plan, self.job, clock)
 
-    def fits_sigmoid(self, params: Params) -> bool:
-        return params.probability
+    def holds_out(self, params: Params) -> bool:
+        return params.probability and params.kind != "one-class"
 
     def learning(self, params: Params, clock: Clock, until: float) -> KernelLearning:
         subtasks, plan = self._subtasks(self.D, params), partial(self._plan, C=params.cost)
