@@ -25,7 +25,7 @@ import oracle
 import qp
 
 from randsvm.cli import train as training
-from randsvm.errors import ParameterError
+from randsvm.errors import OutOfTimeError, ParameterError
 
 # Reported numbers are right to this share of P, besides the rounding of float64 sums.
 ACCURACY = 1e-6
@@ -33,8 +33,10 @@ ACCURACY = 1e-6
 RUNNING = 1e-3
 # Rounding of float64, relative to the parts of a sum, with some room.
 ROUNDING = 2.0**-46
+# |w|^2 below this share of what rows one spread apart have is no margin, of -s nu-svc.
+NO_MARGIN = 1e-6
 # Ends of a run that say that a gap was not reached.
-SAID = ("no progress", "time limit", "iteration limit", "float64")
+SAID = ("no progress", "time limit", "iteration limit", "float64", "no margin")
 SECONDS = 10
 NEWTON_STEPS = 6
 
@@ -45,6 +47,12 @@ class WrongError(AssertionError):
     """A promise was broken."""
 
 
+TASKS = ("svc", "svc", "svc", "weighted", "weighted", "svr", "svr", "one-class")
+NU_TASKS = ("nu-svc", "nu-svr")
+REGRESSIONS = ("svr", "nu-svr")
+OWN_BOUNDS = {"one-class": (1.0, 0.0), "nu-svc": (1.0, 1.0)}
+OWN_EPSILON = {"nu-svc": 1.0}
+
 # ---- cases ------------------------------------------------------------------------------------
 
 
@@ -52,7 +60,8 @@ class WrongError(AssertionError):
 class Case:
     """y : (n,) labels or targets; X : (n, d) float32 values in float64.
 
-    bounds: C of y > 0 and of the others. share: nu.
+    bounds: C of y > 0 and of the others, 1 of nu-svc. share: nu. The second sum of the nu tasks has
+    the tube as its multiplier, which widens epsilon: with 1 as epsilon of nu-svc it is -rho.
     """
 
     y: np.ndarray
@@ -74,9 +83,18 @@ class Case:
         return [self.algorithm, *self.words, str(data), str(model)]
 
     def save(self, path: Path) -> Path:
-        labels = [repr(float(y)) if self.task == "svr" else f"{int(y):+d}" for y in self.y]
+        labels = [f"{int(y):+d}" if self.classes else repr(float(y)) for y in self.y]
         path.write_text(oracle.svmlight_text(labels, self.X))
         return path
+
+    @property
+    def classes(self) -> bool:
+        return self.task in ("svc", "nu-svc", "one-class")
+
+    @property
+    def size(self) -> float:
+        """sum |beta| of the nu tasks, of nu-svr at the most."""
+        return self.bounds[0] * self.share * len(self.y) if self.task in NU_TASKS else 0.0
 
     @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +103,7 @@ class Case:
         if self.task == "one-class":
             return np.zeros(n), np.ones(n)
         upper, lower = np.full(n, self.bounds[0]), np.full(n, -self.bounds[1])
-        if self.task == "svc":
+        if self.classes:
             return np.where(positive, 0.0, lower), np.where(positive, upper, 0.0)
         return lower, upper
 
@@ -110,31 +128,39 @@ class Case:
 
 
 def case_of(seed: int, number: int) -> Case:
-    return made(random.Random(f"{seed} training {number}"))
+    """Every fourth is of a nu task."""
+    tasks = NU_TASKS if number % 4 == 3 else TASKS
+    return made(random.Random(f"{seed} training {number}"), tasks)
 
 
-def made(chance: random.Random) -> Case:
+def made(chance: random.Random, tasks: tuple[str, ...]) -> Case:
     """A case; small sets are as likely as larger ones."""
     n = chance.choice((10, 13, 20, 35, 60, 100, 180, 300))
     d = chance.choice((1, 2, 3, 8))
-    task = chance.choice(("svc", "svc", "svc", "weighted", "weighted", "svr", "svr", "one-class"))
+    task = chance.choice(tasks)
     rng = np.random.default_rng(chance.randrange(2**63))
     X = _scaled(_shape(rng, n, d, chance), chance)
     y = _labels(rng, X, task, chance)
     kernel = chance.choice(("rbf", "rbf", "rbf", "linear", "poly"))
     gamma, coef0, degree = _kernel(X, kernel, chance)
     C = 10 ** chance.uniform(-4, 6)
-    if task == "svr":
+    if task in REGRESSIONS:
         y *= 10 ** chance.choice((0.0, 0.0, chance.uniform(-4, 6)))
     epsilon = float(chance.choice((0.0, 0.01, 0.1, 0.5)) * np.abs(y).mean())
     weights = (1.0, 1.0)
     if task == "weighted":
         weights = chance.choice((1.0, 10 ** chance.uniform(-2, 2))), 10 ** chance.uniform(-2, 2)
     share = chance.choice((0.5, 0.1, 0.9, chance.uniform(0.01, 1.0)))
+    if task == "nu-svc":
+        # More than the smaller class allows is infeasible.
+        share *= 2 * min((y > 0).sum(), (y < 0).sum()) / n
     gap = 10 ** chance.uniform(-6, -1)
     tolerance = chance.choice((1e-3, 1e-3, 1e-3, 1e-1, 1e-2, 1e-5))
     algorithm = chance.choice(("randsvm", "osuna", "osuna-closest"))
     size = chance.choice((None, 2, 3, 10, chance.randint(2, n), n))
+    if size is not None and task in NU_TASKS:
+        # Two rows of either sum can move.
+        size = max(size, 4)
     named = "svc" if task == "weighted" else task
     words = ["-q", "-s", named, "-t", kernel, "-g", gamma, "-r", coef0, "-d", degree, "-c", C]
     words += ["-p", epsilon, "-n", share, "-e", tolerance, "--gap", gap]
@@ -143,10 +169,11 @@ def made(chance: random.Random) -> Case:
         words += ["-w", "+1", weights[0], "-w", "-1", weights[1]]
     if size is not None:
         words += ["--sample-size" if algorithm == "randsvm" else "--working-set", size]
-    bounds = (1.0, 0.0) if task == "one-class" else (C * weights[0], C * weights[1])
+    bounds = OWN_BOUNDS.get(task, (C * weights[0], C * weights[1]))
+    width = OWN_EPSILON.get(task, epsilon if task == "svr" else 0.0)
     return Case(
         y=y, X=X, algorithm=algorithm, task=named, kernel=kernel, gamma=gamma, coef0=coef0,
-        degree=degree, bounds=bounds, epsilon=epsilon if task == "svr" else 0.0, share=share,
+        degree=degree, bounds=bounds, epsilon=width, share=share,
         gap=gap, tolerance=tolerance, words=tuple(str(word) for word in words),
     )  # fmt: skip
 
@@ -183,7 +210,7 @@ def _labels(rng: np.random.Generator, X: np.ndarray, task: str, chance: random.R
     if task == "one-class":
         return np.ones(n)
     score = score + chance.choice((0.0, 0.1, 1.0)) * rng.normal(size=n)
-    if task == "svr":
+    if task in REGRESSIONS:
         return score
     positive = max(1, min(n - 1, round(n * chance.choice((0.5, 0.5, 0.1, 0.9, 0.02)))))
     y = np.full(n, -1.0)
@@ -219,8 +246,21 @@ def primal(case: Case, norm: float, u: np.ndarray, b: float) -> float:
     """P of u and b, as sums of 64 bits."""
     lower, upper = case.box
     z = case.targets - (u + b)
-    loss = np.maximum(0, np.maximum(upper * (z - case.epsilon), lower * (z + case.epsilon)))
-    return norm / 2 + loss.sum() + exact(case.total) * b
+    tube = best_tube(case, z)
+    width = case.epsilon + tube
+    loss = np.maximum(0, np.maximum(upper * (z - width), lower * (z + width)))
+    return norm / 2 + loss.sum() + exact(case.total) * b + case.size * tube
+
+
+def best_tube(case: Case, z: np.ndarray) -> float:
+    """The multiplier of the second sum of least P: as many rows lie beyond it as that sum has
+    coefficients at their bounds."""
+    if not case.size:
+        return 0.0
+    lower, upper = case.box
+    beyond = np.maximum(np.where(upper > 0, z, -np.inf), np.where(lower < 0, -z, -np.inf))
+    count = min(int(case.size / case.bounds[0]), len(z) - 1)
+    return np.sort(beyond - case.epsilon)[::-1][count]
 
 
 def best_offset(case: Case, u: np.ndarray) -> float:
@@ -239,12 +279,15 @@ def optimum(case: Case, K: np.ndarray) -> Bounds:
     """By an interior-point method, then Newton's for what is neither 0 nor at a bound. Both ends
     are certified by duality, whatever these find."""
     lower, upper = case.box
-    # The sum of beta is fixed: kernel values may be centred, which leaves float64 their digits.
-    if case.kernel == "linear" and not case.total:
-        X = case.X.astype(exact) - case.X.astype(exact).mean(axis=0)
-        K = X @ X.T
-    mean = K.mean(axis=1)
-    centred = K - mean[:, None] - mean + mean.mean()
+    centred, mean = centred_values(case, K)
+    if case.size:
+        sign = np.sign(case.targets) if case.task == "nu-svc" else 0.0
+        linear = case.targets - case.epsilon * sign
+        half = case.size / 2
+        least, doubt = qp.minimum_of_groups(
+            centred.astype(np.float64), linear, lower, upper, (half, half)
+        )
+        return Bounds(-least, -least + doubt)
     linear = (case.targets - case.total * mean).astype(np.float64)
     beta = qp.solution(
         centred.astype(np.float64), linear, lower, upper, case.total, case.epsilon
@@ -262,6 +305,16 @@ def optimum(case: Case, K: np.ndarray) -> Bounds:
             break
         beta = newton(case, centred, beta, u, b)
     return Bounds(least, most)
+
+
+def centred_values(case: Case, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel values less the means of rows and columns, which leaves float64 their digits, and
+    these means: the sum of beta is fixed."""
+    if case.kernel == "linear" and not case.total:
+        X = case.X.astype(exact) - case.X.astype(exact).mean(axis=0)
+        K = X @ X.T
+    mean = K.mean(axis=1)
+    return K - mean[:, None] - mean + mean.mean(), mean
 
 
 def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float) -> np.ndarray:
@@ -294,8 +347,9 @@ def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float)
 
 
 class Written(NamedTuple):
-    """A model file, read line by line: beta (n,), b, and the trailer's facts. sure: whether rows
-    tell whose coefficients they are; equal ones with unequal targets do not."""
+    """A model file, read line by line: beta (n,), b, both of nu-svc as they were before they were
+    divided by rho, and the trailer's facts. sure: whether rows tell whose coefficients they are;
+    equal ones with unequal targets do not."""
 
     beta: np.ndarray
     b: float
@@ -307,9 +361,10 @@ def read(path: Path, case: Case) -> Written:
     head, _, rest = path.read_text().partition("\nSV\n")
     entries = dict(line.split(" ", 1) for line in head.splitlines())
     lines = [line.split() for line in rest.splitlines() if not line.startswith("#")]
+    two_sides = case.classes and case.task != "one-class"
     places: dict[tuple[float, ...], list[int]] = {}
     for i, x in enumerate(case.X):
-        side = case.y[i] > 0 if case.task == "svc" else None
+        side = case.y[i] > 0 if two_sides else None
         places.setdefault((side, *x), []).append(i)
     sure = all(len(set(case.targets[rows])) == 1 for rows in places.values())
     beta = np.zeros(len(case.y))
@@ -318,7 +373,7 @@ def read(path: Path, case: Case) -> Written:
         for index, value in (word.split(":") for word in words[1:]):
             x[int(index) - 1] = float(value)
         coefficient = float(words[0])
-        side = coefficient > 0 if case.task == "svc" else None
+        side = coefficient > 0 if two_sides else None
         at = places.get((side, *oracle.as_float32(x)))
         if not at:
             raise WrongError(f"a support vector is no row of the data: {' '.join(words)}")
@@ -326,7 +381,8 @@ def read(path: Path, case: Case) -> Written:
         beta[at.pop()] = coefficient
     if entries["total_sv"] != str(len(lines)):
         raise WrongError(f"total_sv {entries['total_sv']}, {len(lines)} lines")
-    return Written(beta, -float(entries["rho"]), oracle.trailer(path), sure)
+    rho = case.size / np.abs(beta).sum() if case.task == "nu-svc" else 1.0
+    return Written(rho * beta, -rho * float(entries["rho"]), oracle.trailer(path), sure)
 
 
 # ---- the judgement ------------------------------------------------------------------------------
@@ -345,7 +401,13 @@ def check(case: Case, folder: Path) -> str:
     except ParameterError as error:
         if "scale the features" in str(error) and np.abs(K).max() > 1e30:
             return "refused"
+        if "scale the features" in str(error) and case.size and lost_in_float32(K):
+            return "refused"
+        if "finds no margin" in str(error) and not has_margin(case, K):
+            return "no margin"
         raise
+    except OutOfTimeError:
+        return "no model in time"
     written = read(model, case)
     events = [json.loads(line) for line in log.read_text().splitlines()]
     wrong = list(complaints(case, K, written, optimum(case, K), events))
@@ -353,6 +415,17 @@ def check(case: Case, folder: Path) -> str:
         raise WrongError("; ".join(wrong))
     stopped = written.facts["stopped"]
     return "gap reached" if stopped.startswith("gap") else f"said: {stopped}"
+
+
+def lost_in_float32(K: np.ndarray) -> bool:
+    """Whether kernel values are so large that float32 does not hold their differences."""
+    return 2.0**-24 * np.abs(K).max() > K.diagonal().mean() - K.mean()
+
+
+def has_margin(case: Case, K: np.ndarray) -> bool:
+    """Whether nu-svc tells the classes apart by more than rounding."""
+    spread = float(K.diagonal().mean() - K.mean())
+    return -2 * optimum(case, K).most > NO_MARGIN * case.size**2 * spread
 
 
 def complaints(
@@ -381,7 +454,7 @@ def complaints(
     gap = (told["primal"] - told["dual"]) / size if size else 0.0
     if abs(gap - told["gap"]) > 1e-12 + ROUNDING * abs(gap):
         yield f"gap {told['gap']:.6g} reported, {gap:.6g} by P and D reported"
-    if written.sure:
+    if written.sure and not case.size:  # whose violators are those of two groups of rows
         yield from counts(case, K, u + b, beta, facts)
     yield from silence(case, told["gap"], facts, events)
 
@@ -400,13 +473,16 @@ def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
 
 def infeasible(case: Case, beta: np.ndarray) -> Iterator[str]:
     lower, upper = case.box
-    if (beta < lower).any() or (beta > upper).any():
-        beyond = np.maximum(lower - beta, beta - upper).max()
+    beyond = np.maximum(lower - beta, beta - upper).max()
+    # Of nu-svc the file has quotients.
+    if beyond > (ROUNDING if case.task == "nu-svc" else 0):
         yield f"a coefficient is {float(beyond):.3g} beyond its bound"
     largest = float(max(np.abs(lower).max(), np.abs(upper).max()))
     off = float(beta.sum() - exact(case.total))
     if abs(off) > 1e-9 * largest + ROUNDING * float(np.abs(beta).sum()):
         yield f"the sum of coefficients is off by {off:.3g} at C = {largest:.3g}"
+    if case.size and np.abs(beta).sum() > case.size * (1 + 1e-9):
+        yield f"sum |beta| is {np.abs(beta).sum():.10g}, above {case.size:.10g}"
 
 
 def counts(

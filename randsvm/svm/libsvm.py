@@ -281,7 +281,10 @@ def nu_svc(
 
     def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
         found = library.train(parameter, pointers, labels).positive
-        return found._replace(alpha=found.alpha / found.alpha[0])
+        # Where kernel values are so large that their differences are lost, rho is 0 all the same:
+        # what is not finite then is refused by the first scan.
+        with np.errstate(invalid="ignore"):
+            return found._replace(alpha=found.alpha / found.alpha[0])
 
     return call(work)
 

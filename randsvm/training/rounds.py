@@ -21,6 +21,7 @@ from randsvm.training.job import Job
 from randsvm.training.plans import Plan
 from randsvm.training.several_classes import Subtask
 from randsvm.training.stopping import (
+    NO_DIGITS,
     NO_PROGRESS,
     NO_VIOLATORS,
     TIME_LIMIT,
@@ -153,6 +154,8 @@ class Rounds:
             self.best = Best()
             self.best.see(SV, V)
             return self.solved(latest)
+        if reason == NO_VIOLATORS and self._lacks_gap(V):
+            reason = NO_DIGITS
         return Solved(SV, V.certificate, V.count, True, reason)
 
     def run_until(self, latest: float) -> tuple[SV, str]:
@@ -184,7 +187,7 @@ class Rounds:
         """Whether there is more to be done for the gap that was asked for than the evaluation
         found: the running values promised too much, or float32 carried no further."""
         gap = self.job.stop.wanted_gap
-        if gap is None or not V.certificate.gap > gap or self.again == MOST_AGAIN:
+        if gap is None or not self._lacks_gap(V) or self.again == MOST_AGAIN:
             return False
         self.again += 1
         if reason == reached(gap):
@@ -193,6 +196,10 @@ class Rounds:
                 self.scan.refine()
             return True
         return reason in (NO_VIOLATORS, NO_PROGRESS) and self.scan.refine()
+
+    def _lacks_gap(self, V: Violators) -> bool:
+        gap = self.job.stop.wanted_gap
+        return gap is not None and V.certificate.gap > gap
 
     def running(self, SV: SV, reason: str) -> Solved:
         """The solution with the certificate of the running values."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 NO_VIOLATORS = "no violators"
+# The same where a gap was asked for and is not reached.
+NO_DIGITS = "float64 carries no further"
 TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
 NO_PROGRESS = "no progress"
