@@ -3,7 +3,7 @@
     from randsvm import SVC
     machine = SVC(gamma=5).fit(X, y)    # as scikit-learn's, with a certified gap
 
-SVC, SVR, OneClassSVM and LinearSVC need scikit-learn; the others do not.
+SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC need scikit-learn; the others do not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ __all__ = [
     "SVR",
     "Arrays",
     "LinearSVC",
+    "NuSVC",
+    "NuSVR",
     "OneClassSVM",
     "load",
     "predict",
@@ -26,7 +28,7 @@ __all__ = [
     "train_sgd",
 ]
 
-ESTIMATORS = {"SVC", "SVR", "LinearSVC", "OneClassSVM"}
+ESTIMATORS = {"SVC", "SVR", "LinearSVC", "NuSVC", "NuSVR", "OneClassSVM"}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,11 +23,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
-from randsvm import SVC, SVR, LinearSVC, OneClassSVM
+from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
 from randsvm.estimators.one_vs_one import class_values, pair_weights
 
 # One thread: the machines of a test are too small for more. Few passes where that many do.
-CHECKED = [SVC(n_jobs=1), SVR(n_jobs=1), OneClassSVM(n_jobs=1), LinearSVC(n_jobs=1, max_iter=20)]
+CHECKED = [
+    *(kind(n_jobs=1) for kind in (SVC, NuSVC, SVR, NuSVR, OneClassSVM)),
+    LinearSVC(n_jobs=1, max_iter=20),
+]
 
 
 # Nothing is skipped: scikit-learn's SVC skips what needs this variable, too.

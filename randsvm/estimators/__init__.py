@@ -1,4 +1,5 @@
-"""SVC, SVR, OneClassSVM and LinearSVC as scikit-learn has them: its parameters, checks and names.
+"""SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC as scikit-learn has them: its parameters,
+checks and names.
 
 What a kernel machine has fitted is certified: `gap_` bounds how far its objective is from the exact
 answer's. Weights of single rows are not supported: `fit` has no `sample_weight`. Needs scikit-learn
@@ -7,5 +8,6 @@ answer's. Weights of single rows are not supported: `fit` has no `sample_weight`
 
 from randsvm.estimators.kernel_machines import SVC, SVR, OneClassSVM
 from randsvm.estimators.linear_machines import LinearSVC
+from randsvm.estimators.nu_machines import NuSVC, NuSVR
 
-__all__ = ["SVC", "SVR", "LinearSVC", "OneClassSVM"]
+__all__ = ["SVC", "SVR", "LinearSVC", "NuSVC", "NuSVR", "OneClassSVM"]

@@ -90,55 +90,10 @@ class KernelMachine(Machine):
         return np.asarray(self.dual_coef_ @ self.support_vectors_)
 
 
-class SVC(KernelMachine, Classifier):
-    """C-support vector classification with a certified gap.
+class KernelClassifier(KernelMachine, Classifier):
+    """Classes by one decision function, or by one for each pair of them."""
 
-    Parameters as sklearn.svm.SVC has them. gap: the training ends when its objective is certified
-    to be within this part of the optimum; None: the default of the commands. max_iter: rounds of
-    solve and scan, -1: no limit. n_jobs: threads, None: all cores. random_state None is 0: equal
-    calls give equal models.
-
-    After fit: classes_, support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_
-    (linear kernel), n_iter_, n_features_in_ as there; gap_, the certified gap (nan for kernels that
-    are not positive semidefinite); model_, the model with how its training ended.
-    """
-
-    _task = "svc"
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        kernel: str = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        shrinking: bool = True,
-        probability: bool = False,
-        tol: float = 1e-3,
-        class_weight: Any = None,
-        max_iter: int = -1,
-        decision_function_shape: str = "ovr",
-        random_state: Any = None,
-        gap: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.shrinking = shrinking
-        self.probability = probability
-        self.tol = tol
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.decision_function_shape = decision_function_shape
-        self.random_state = random_state
-        self.gap = gap
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Any, y: Any) -> SVC:
+    def fit(self, X: Any, y: Any) -> KernelClassifier:
         """X : (m, d) array, sparse matrix or data frame; y : (m,) labels. One copy of X is made, as
         float32, and none where it is float32 already. Raises ValueError."""
         if self.decision_function_shape not in ("ovr", "ovo"):
@@ -147,14 +102,12 @@ class SVC(KernelMachine, Classifier):
                 f"{self.decision_function_shape!r}"
             )
         X, arrays = self._labelled(X, y)
-        self._fit(
-            X,
-            arrays,
-            C=self.C,
-            weights=self._weights(arrays),
-            probability=bool(self.probability),
-        )
+        self._fit(X, arrays, probability=bool(self.probability), **self._own(arrays))
         return self
+
+    def _own(self, arrays: Arrays) -> dict[str, Any]:
+        """The options that only this machine has."""
+        raise NotImplementedError
 
     def _take(self, arrays: Arrays, fitted: Any) -> None:
         Classifier._take(self, arrays, fitted)
@@ -207,7 +160,77 @@ class SVC(KernelMachine, Classifier):
         return np.log(self.predict_proba(X))
 
 
-class SVR(RegressorMixin, KernelMachine):
+class SVC(KernelClassifier):
+    """C-support vector classification with a certified gap.
+
+    Parameters as sklearn.svm.SVC has them. gap: the training ends when its objective is certified
+    to be within this part of the optimum; None: the default of the commands. max_iter: rounds of
+    solve and scan, -1: no limit. n_jobs: threads, None: all cores. random_state None is 0: equal
+    calls give equal models.
+
+    After fit: classes_, support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_
+    (linear kernel), n_iter_, n_features_in_ as there; gap_, the certified gap (nan for kernels that
+    are not positive semidefinite); model_, the model with how its training ended.
+    """
+
+    _task = "svc"
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        shrinking: bool = True,
+        probability: bool = False,
+        tol: float = 1e-3,
+        class_weight: Any = None,
+        max_iter: int = -1,
+        decision_function_shape: str = "ovr",
+        random_state: Any = None,
+        gap: float | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.shrinking = shrinking
+        self.probability = probability
+        self.tol = tol
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.decision_function_shape = decision_function_shape
+        self.random_state = random_state
+        self.gap = gap
+        self.n_jobs = n_jobs
+
+    def _own(self, arrays: Arrays) -> dict[str, Any]:
+        return {"C": self.C, "weights": self._weights(arrays)}
+
+
+class KernelRegressor(RegressorMixin, KernelMachine):
+    """A number for each row."""
+
+    def fit(self, X: Any, y: Any) -> KernelRegressor:
+        """X : (m, d), see KernelClassifier.fit; y : (m,) targets."""
+        X, y = self._rows(X, y=y, y_numeric=True)
+        self._fit(X, Arrays(X, y), **self._own())
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The value of each row, (m,) float64."""
+        return self._decision(X)
+
+    def _own(self) -> dict[str, Any]:
+        """The options that only this machine has."""
+        raise NotImplementedError
+
+
+class SVR(KernelRegressor):
     """Epsilon-support vector regression with a certified gap; see SVC."""
 
     _task = "svr"
@@ -241,15 +264,8 @@ class SVR(RegressorMixin, KernelMachine):
         self.gap = gap
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any) -> SVR:
-        """X : (m, d), see SVC.fit; y : (m,) targets."""
-        X, y = self._rows(X, y=y, y_numeric=True)
-        self._fit(X, Arrays(X, y), C=self.C, epsilon=self.epsilon)
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The value of each row, (m,) float64."""
-        return self._decision(X)
+    def _own(self) -> dict[str, Any]:
+        return {"C": self.C, "epsilon": self.epsilon}
 
 
 class OneClassSVM(OutlierMixin, KernelMachine):
@@ -285,7 +301,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> OneClassSVM:
-        """X : (m, d), see SVC.fit; y is not looked at."""
+        """X : (m, d), see KernelClassifier.fit; y is not looked at."""
         X = self._rows(X)
         self._fit(X, Arrays(X), nu=self.nu)
         self.offset_ = -self.intercept_

@@ -74,6 +74,9 @@ class Machine(BaseEstimator):
 class Classifier(ClassifierMixin, Machine):
     """Labels of any kind, as class numbers."""
 
+    # Of machines without this parameter.
+    class_weight: Any = None
+
     def _labelled(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
         """X as checked, and the rows with their class numbers; sets classes_."""
         X, y = self._rows(X, y=y)
