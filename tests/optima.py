@@ -242,11 +242,11 @@ class Bounds(NamedTuple):
     most: float
 
 
-def primal(case: Case, norm: float, u: np.ndarray, b: float) -> float:
-    """P of u and b, as sums of 64 bits."""
+def primal(case: Case, norm: float, u: np.ndarray, b: float, tube: float | None = None) -> float:
+    """P of u, b and the tube, the best one if there is none, as sums of 64 bits."""
     lower, upper = case.box
     z = case.targets - (u + b)
-    tube = best_tube(case, z)
+    tube = best_tube(case, z) if tube is None else tube
     width = case.epsilon + tube
     loss = np.maximum(0, np.maximum(upper * (z - width), lower * (z + width)))
     return norm / 2 + loss.sum() + exact(case.total) * b + case.size * tube
@@ -349,10 +349,11 @@ def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float)
 class Written(NamedTuple):
     """A model file, read line by line: beta (n,), b, both of nu-svc as they were before they were
     divided by rho, and the trailer's facts. sure: whether rows tell whose coefficients they are;
-    equal ones with unequal targets do not."""
+    equal ones with unequal targets do not. tube: -rho of nu-svc; None: the file does not tell."""
 
     beta: np.ndarray
     b: float
+    tube: float | None
     facts: dict[str, str]
     sure: bool
 
@@ -381,8 +382,11 @@ def read(path: Path, case: Case) -> Written:
         beta[at.pop()] = coefficient
     if entries["total_sv"] != str(len(lines)):
         raise WrongError(f"total_sv {entries['total_sv']}, {len(lines)} lines")
-    rho = case.size / np.abs(beta).sum() if case.task == "nu-svc" else 1.0
-    return Written(rho * beta, -rho * float(entries["rho"]), oracle.trailer(path), sure)
+    b, tube = -float(entries["rho"]), None
+    if case.task == "nu-svc":
+        rho = case.size / np.abs(beta).sum()
+        beta, b, tube = rho * beta, rho * b, -rho
+    return Written(beta, b, tube, oracle.trailer(path), sure)
 
 
 # ---- the judgement ------------------------------------------------------------------------------
@@ -435,7 +439,7 @@ def complaints(
     beta, facts = written.beta.astype(exact), written.facts
     u = K @ beta
     norm, b = beta @ u, exact(written.b)
-    P, D = primal(case, norm, u, b), dual(case, norm, beta)
+    P, D = primal(case, norm, u, b, written.tube), dual(case, norm, beta)
     told = {name: float(facts[name]) for name in ("primal", "dual", "gap")}
     slack = allowance(case, K, written, P)
     if not np.isfinite(list(told.values())).all():
