@@ -69,6 +69,25 @@ def test_an_svc_is_that_of_scikit_learn(layout):
     assert (ours.predict(layout(X)) == theirs.predict(X)).mean() > 0.99
 
 
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+def test_nu_machines_are_those_of_scikit_learn(layout):
+    X, y = small()
+    targets = np.sin(X[:, 0]) + X[:, 1] ** 2
+    several = np.digitize(X[:, 0], [1.3, 2.6])
+    for name, own, labels in [
+        ("NuSVC", {"nu": 0.6}, y),
+        ("NuSVC", {"nu": 0.3, "decision_function_shape": "ovo"}, several),
+        ("NuSVR", {"nu": 0.4, "C": 2}, targets),
+    ]:
+        theirs = getattr(svm, name)(gamma=5, tol=1e-6, **own).fit(X, labels)
+        ours = getattr(randsvm, name)(gamma=5, tol=1e-5, gap=1e-6, **own).fit(layout(X), labels)
+        assert 0 <= ours.gap_ <= 1e-6
+        asked = "predict" if name == "NuSVR" else "decision_function"
+        f, expected = (getattr(machine, asked)(X) for machine in (ours, theirs))
+        assert np.allclose(f, expected, atol=5e-3 * np.abs(expected).max())
+        assert np.abs(ours.intercept_ - theirs.intercept_).max() < 5e-3 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize(
     "labels", [[0, 1], [-1, 1], [7, 3], ["a b", "c"], [0.0, 2.0], [True, False]]
 )

@@ -9,7 +9,7 @@ Names are as there; where a part needs what we do not have, the rest is here. Wh
   test_negative_sample_weights_mask_all_samples, test_negative_weights_svc_leave_just_one_label,
   test_negative_weights_svc_leave_two_labels, test_negative_weight_equal_coeffs,
   test_linearsvc_fit_sampleweight, test_linearsvm_liblinear_sample_weight
-- LinearSVR: test_linearsvr, test_linearsvr_fit_sampleweight; NuSVC and NuSVR: parts
+- LinearSVR: test_linearsvr, test_linearsvr_fit_sampleweight
 - LIBLINEAR's penalty, dual, fit_intercept, intercept_scaling, verbose and iterations:
   test_linearsvc_parameters, test_dense_liblinear_intercept_handling,
   test_lsvc_intercept_scaling_zero, test_linearsvc_verbose, test_linear_svm_convergence_warnings,
@@ -21,9 +21,7 @@ Names are as there; where a part needs what we do not have, the rest is here. Wh
   test_estimators.py)
 - values beyond float32, which ours refuses before it begins: test_svc_nonfinite_params; an infinite
   C: test_svm_with_infinite_C
-- one against one and break_ties: test_decision_function_shape_two_class,
-  test_ovr_decision_function,
-  test_svc_invalid_break_ties_param, test_svc_ovr_tie_breaking
+- break_ties: test_svc_invalid_break_ties_param, test_svc_ovr_tie_breaking
 - warnings of scikit-learn's own future: test_probability_raises_futurewarning,
   test_svc_nusvc_probA_probB_deprecated
 """
@@ -35,13 +33,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_almost_equal, assert_array_equal
 from scipy import sparse
 from sklearn import base, datasets, metrics
-from sklearn.datasets import make_classification
+from sklearn.datasets import make_blobs, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import check_random_state
 
-from randsvm import SVC, SVR, LinearSVC, OneClassSVM
+from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
 
 X = [[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]
 Y = [1, 1, 1, 2, 2, 2]
@@ -77,8 +75,13 @@ def test_libsvm_iris(iris, kernel):
 
 def test_svr():
     diabetes = datasets.load_diabetes()
-    machine = SVR(kernel="linear", C=10.0).fit(diabetes.data, diabetes.target)
-    assert machine.score(diabetes.data, diabetes.target) > 0.02
+    for machine in (
+        NuSVR(kernel="linear", nu=0.4, C=1.0),
+        NuSVR(kernel="linear", nu=0.4, C=10.0),
+        SVR(kernel="linear", C=10.0),
+    ):
+        machine.fit(diabetes.data, diabetes.target)
+        assert machine.score(diabetes.data, diabetes.target) > 0.02
     SVR().fit(diabetes.data, np.ones(len(diabetes.data)))
 
 
@@ -116,8 +119,9 @@ def test_oneclass_fit_predict():
     assert_array_equal(OneClassSVM().fit_predict(X), OneClassSVM().fit(X).predict(X))
 
 
-def test_probability(iris):
-    machine = SVC(probability=True, random_state=0).fit(iris.data, iris.target)
+@pytest.mark.parametrize("kind", [SVC, NuSVC])
+def test_probability(iris, kind):
+    machine = kind(probability=True, random_state=0).fit(iris.data, iris.target)
     p = machine.predict_proba(iris.data)
     assert_allclose(p.sum(axis=1), 1)
     assert np.mean(p.argmax(axis=1) == machine.predict(iris.data)) > 0.9
@@ -137,11 +141,43 @@ def test_decision_function():
     assert_array_almost_equal(f.ravel(), machine.decision_function(X))
 
 
-def test_decision_function_shape(iris):
-    machine = SVC(kernel="linear", C=0.1).fit(iris.data, iris.target)
+@pytest.mark.parametrize("kind", [SVC, NuSVC])
+def test_decision_function_shape(iris, kind):
+    machine = kind(kernel="linear").fit(iris.data, iris.target)
     f = machine.decision_function(iris.data)
     assert f.shape == (len(iris.data), 3)
     assert_array_equal(machine.predict(iris.data), f.argmax(axis=1))
+    rows, y = make_blobs(n_samples=80, centers=5, random_state=0)
+    assert machine.fit(rows[:60], y[:60]).decision_function(rows[60:]).shape == (20, 5)
+    machine.set_params(decision_function_shape="ovo").fit(rows[:60], y[:60])
+    assert machine.decision_function(rows[60:]).shape == (20, 10)
+
+
+@pytest.mark.parametrize("kind", [SVC, NuSVC])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_decision_function_shape_two_class(kind, classes):
+    rows, y = make_blobs(centers=classes, random_state=0)
+    machine = OneVsRestClassifier(kind(decision_function_shape="ovr")).fit(rows, y)
+    assert len(machine.predict(rows)) == len(y)
+
+
+def test_ovr_decision_function():
+    """A class in each quadrant; f of the predicted one rises with the distance."""
+    corners = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]])
+    machine = SVC(kernel="linear", decision_function_shape="ovr").fit(corners, [0, 1, 2, 3])
+    rows = np.vstack([np.array([[5, 5], [10, 10]]) * corner for corner in corners])
+    f = machine.decision_function(rows)
+    assert_array_equal(machine.predict(rows), [0, 0, 1, 1, 2, 2, 3, 3])
+    assert_array_equal(f.argmax(axis=1), machine.predict(rows))
+    own = f.max(axis=1).reshape(4, 2)
+    assert own.min() > 0
+    assert (own[:, 0] < own[:, 1]).all()
+
+
+def test_an_infeasible_nu_is_a_value_error():
+    """One row against five: nu is 1/3 at the most."""
+    with pytest.raises(ValueError, match="infeasible"):
+        NuSVC(kernel="linear").fit(X, [1, 1, 1, 1, 1, 2])
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -250,6 +286,8 @@ def test_linearsvc_and_svc_one_vs_rest_agree(iris, machine):
 
 
 def test_unfitted():
+    with pytest.raises(NotFittedError, match=r"\bNuSVR\b.*\bnot\b.*\bfitted\b"):
+        NuSVR().predict(X)
     with pytest.raises(NotFittedError, match=r"\bSVC\b.*\bnot\b.*\bfitted\b"):
         SVC().predict(X)
 
@@ -272,17 +310,25 @@ def test_gamma_scale():
 def test_n_support():
     machine = SVC().fit(X, Y)
     assert machine.n_support_.sum() == len(machine.support_)
-    for machine in (SVR().fit(X, Y), OneClassSVM().fit(X)):
+    for machine in (SVR().fit(X, Y), NuSVR().fit(X, Y), OneClassSVM().fit(X)):
         assert machine.n_support_.tolist() == [len(machine.support_)]
 
 
-@pytest.mark.parametrize("machine", [SVC(), SVR(), OneClassSVM(), LinearSVC()])
+@pytest.mark.parametrize("machine", [SVC(), NuSVC(), SVR(), NuSVR(), OneClassSVM(), LinearSVC()])
 def test_n_iter_libsvm(iris, machine):
     assert machine.fit(iris.data, iris.target).n_iter_ >= 1
 
 
 @pytest.mark.parametrize(
-    "machine", [SVC(kernel="linear"), SVC(gamma=1), SVR(gamma=1), OneClassSVM(gamma=1)]
+    "machine",
+    [
+        SVC(kernel="linear"),
+        SVC(gamma=1),
+        NuSVC(gamma=1),
+        SVR(gamma=1),
+        NuSVR(gamma=1),
+        OneClassSVM(gamma=1),
+    ],
 )
 def test_sparse_is_as_dense(machine):
     """test_sparse.py's check_svm_model_equal on the toy rows."""
@@ -295,11 +341,12 @@ def test_sparse_is_as_dense(machine):
     assert_array_equal(found.predict(sparse.csr_matrix(T)), dense.predict(T))
 
 
-def test_svr_coef_sign():
+@pytest.mark.parametrize("kind", [SVR, NuSVR])
+def test_svr_coef_sign(kind):
     """Of the linear kernel, against the sign of what is predicted."""
     rng = np.random.RandomState(21)
     rows, y = rng.randn(10, 3), rng.randn(10)
-    machine = SVR(kernel="linear").fit(rows, y)
+    machine = kind(kernel="linear").fit(rows, y)
     f = np.dot(rows, machine.coef_.ravel()) + machine.intercept_
     assert_array_almost_equal(machine.predict(rows), f.ravel())
 

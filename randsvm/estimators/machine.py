@@ -31,7 +31,7 @@ def one_blas_thread() -> Any:
 
 
 class Machine(BaseEstimator):
-    """What all four share: rows are checked, and a fitted model answers."""
+    """What all share: rows are checked, and a fitted model answers."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
