@@ -11,8 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,8 +33,7 @@ MOST_LINES = 16  # of a header in either format, the line of our own layout incl
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How the header of one format differs from that of the other.
 
     program: whose format it is; keywords: in that program's order; end: the header's last line

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +38,7 @@ BLOCK_NUMBERS = 1 << 16  # of w, written at once
 BLOCK_BYTES = 1 << 20  # of text, read at once
 
 
-@dataclass(frozen=True)
-class LiblinearModel:
+class LiblinearModel(NamedTuple):
     """f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, as LIBLINEAR writes it.
 
     label : of the classes, None for regression and one-class
