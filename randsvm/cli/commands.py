@@ -112,7 +112,14 @@ class Command(click.Command):
             if words[-2:-1] in (["-w"], ["--weight"]):
                 words += self._weight_of_all(ctx, words[-1], following)
         ctx.meta[WORDS] = list(words)
-        return super().parse_args(ctx, words)
+        try:
+            return super().parse_args(ctx, words)
+        except click.NoSuchOption as error:
+            near = error.option_name.swapcase()
+            # click knows what is near a long name; -C is near -c.
+            if error.possibilities or not any(near in one.opts for one in self.params):
+                raise
+            raise click.NoSuchOption(error.option_name, possibilities=[near], ctx=ctx) from None
 
     def _weight_of_all(self, ctx: click.Context, label: str, following: str) -> list[str]:
         """The weight that `balanced` has as if it were a label. A word near it that no weight

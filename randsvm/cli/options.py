@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -225,12 +225,16 @@ def _kind(spec: Option) -> dict[str, Any]:
     return {"type": Numbers(spec)} if spec.kind == "floats" else KINDS[spec.kind]
 
 
-def parameters(*groups: type) -> Callable[[Decorated], Decorated]:
-    """Decorator: an option for each field of each parameter class, in order."""
+def parameters(
+    *groups: type, only: Container[str] | None = None
+) -> Callable[[Decorated], Decorated]:
+    """Decorator: an option for each field of each parameter class, in order; only: for these."""
 
     def decorate(command: Decorated) -> Decorated:
         for group in reversed(groups):
             for f, spec in reversed(list(options(group))):
+                if only is not None and f.name not in only:
+                    continue
                 command = click.option(
                     *spec.flags,
                     f.name,

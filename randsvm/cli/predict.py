@@ -79,7 +79,7 @@ class OfFilesOrInfo(Command):
     help="Print what this model is and how it was made, and predict nothing; --report json: as one "
     "JSON object.",
 )
-@click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
+@options.parameters(Resources, only=["jobs"])
 @options.report
 @options.quiet
 @click.version_option(__version__, message="%(prog)s %(version)s")

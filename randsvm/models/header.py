@@ -155,7 +155,8 @@ class Header:
         keyword = word.decode("ascii", "replace")
         if keyword not in self._layout.keywords:
             expected = f"a keyword of {self._layout.program}'s model format"
-            raise self.error(number, expected, word or line)
+            error = self.error(number, expected, word or line)
+            raise ModelError(f"{error} (is it a model?)") if number == 1 else error
         if keyword in self._found:
             first = self._found[keyword][0]
             raise self.error(number, f"'{keyword}' once (line {first})", "it again")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,8 @@ BLOCK_NUMBERS = 1 << 16  # of w, written at once
 BLOCK_BYTES = 1 << 20  # of text, read at once
 
 
-class LiblinearModel(NamedTuple):
+@dataclass(frozen=True)
+class LiblinearModel:
     """f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, as LIBLINEAR writes it.
 
     label : of the classes, None for regression and one-class
