@@ -115,11 +115,13 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, words)
         except click.NoSuchOption as error:
-            near = error.option_name.swapcase()
+            word = error.option_name
+            near = word.swapcase()
             # click knows what is near a long name; -C is near -c.
             if error.possibilities or not any(near in one.opts for one in self.params):
                 raise
-            raise click.NoSuchOption(error.option_name, possibilities=[near], ctx=ctx) from None
+            message = f"No such option {word!r}. Did you mean {near!r}?"
+            raise click.NoSuchOption(word, message, ctx=ctx) from None
 
     def _weight_of_all(self, ctx: click.Context, label: str, following: str) -> list[str]:
         """The weight that `balanced` has as if it were a label. A word near it that no weight
