@@ -15,8 +15,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from randsvm.errors import Interrupted
 
@@ -32,8 +31,7 @@ HEARTBEAT = 0.1
 PATIENCE = 1.0
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """Work of one kind under way: `done` of `total` `unit`s (total None: not known)."""
 
     stage: str
@@ -42,14 +40,12 @@ class Progress:
     unit: str = "row"
 
 
-@dataclass(frozen=True)
 class Waiting:
     """This thread waits for another one, or for a pipe: nothing to show, but a moment at which who
     listens may end it."""
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """Something the user should know, said once."""
 
     text: str
@@ -58,8 +54,7 @@ class Notice:
 # ---- every training ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(NamedTuple):
     """Everything that was left open is resolved; reading is over, where it comes before learning
     (else n, d, nnz, C and what follows are not known).
 
@@ -83,8 +78,7 @@ class Started:
     gap_asked: float | None = None
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(NamedTuple):
     """What one combination of parameters was worth.
 
     values: of the parameters that the grid varies. configuration: the command line of this
@@ -102,12 +96,11 @@ class Tried:
     rows: int
     number: int
     of: int
-    resumed: bool = False
-    details: dict[str, float] = field(default_factory=dict)
+    resumed: bool
+    details: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Searched:
+class Searched(NamedTuple):
     """All that was tried, best first: the first is trained on all rows. Those that were tried on
     fewer rows than it are behind. of: how many combinations there were."""
 
@@ -119,8 +112,7 @@ class Searched:
 # ---- training in rounds -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Iteration:
+class Iteration(NamedTuple):
     """One solve and the scan after it.
 
     frozen: support vectors outside of the working set. changed, scan_seconds: coefficients
@@ -146,8 +138,7 @@ class Iteration:
     dual: float
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """How training ended; primal, dual and gap are of the model as written, of several classes the
     sum over their problems. bounded: at C in any. gap: nan where nothing is certified;
     gap_asked: what it was to be, None where nobody asked; largest_gap: of any of several problems.
@@ -180,8 +171,7 @@ class Trained:
 # ---- training step by step --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Epoch:
+class Epoch(NamedTuple):
     """One pass over the rows. loss, errors: of each row before it was learnt (progressive), their
     mean. held_out: mean loss of the held-out rows afterwards, None where there are none."""
 
@@ -193,8 +183,7 @@ class Epoch:
     held_out: float | None
 
 
-@dataclass(frozen=True)
-class Taught:
+class Taught(NamedTuple):
     """Rows learnt so far by --update; loss, errors: means over the `last` of them, each row's
     before it was learnt."""
 
@@ -205,8 +194,7 @@ class Taught:
     errors: float | None
 
 
-@dataclass(frozen=True)
-class Learnt:
+class Learnt(NamedTuple):
     """How learning ended.
 
     steps: rows learnt, solve_seconds: what they took. progressive_loss, progressive_errors: of the
@@ -236,8 +224,7 @@ class Learnt:
 # ---- prediction -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ClassMetrics:
+class ClassMetrics(NamedTuple):
     """Scores of one class; nan where there is nothing to divide by. rows: that truly are of it."""
 
     label: str
@@ -247,8 +234,7 @@ class ClassMetrics:
     f1: float
 
 
-@dataclass(frozen=True)
-class ClassificationMetrics:
+class ClassificationMetrics(NamedTuple):
     """labels: the model's, then those that only the rows have. confusion: a row for each true label
     (in the order of labels), a column for each predicted one (the model's labels). mean: over the
     model's classes that can be scored. auc: area under the ROC curve of two classes, ties counting
@@ -261,14 +247,12 @@ class ClassificationMetrics:
     auc: float | None
 
 
-@dataclass(frozen=True)
-class RegressionMetrics:
+class RegressionMetrics(NamedTuple):
     mean_absolute_error: float
     determination: float
 
 
-@dataclass(frozen=True)
-class Predicted:
+class Predicted(NamedTuple):
     """A file was predicted. rows: of the file; labelled: those of them that had a label.
 
     Over the labelled rows: correct and accuracy in percent, or for a regression squared_error

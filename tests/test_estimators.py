@@ -187,10 +187,29 @@ def test_bad_parameters_are_value_errors(parameters, message):
         SVC(**parameters).fit(X, y)
 
 
-def test_a_weight_for_each_row_is_refused():
+@pytest.mark.parametrize("machine", [SVC(), SVR(), OneClassSVM(), LinearSVC()])
+def test_a_weight_for_each_row_is_refused_with_a_way_out(machine):
     X, y = small(20)
-    with pytest.raises(TypeError, match="sample_weight"):
-        SVC().fit(X, y, sample_weight=np.ones(20))
+    with pytest.raises(TypeError, match=r"no sample_weight: .* repeat the rows"):
+        machine.fit(X, y, sample_weight=np.ones(20))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weight'"):
+        machine.fit(X, y, weight=1)
+    machine.fit(X, y, sample_weight=None)
+
+
+@pytest.mark.parametrize("kind", ["svc", "svr"])
+def test_repeated_rows_are_weights(kind):
+    """As the message about them says: beside scikit-learn's sample_weight."""
+    X, y = small(60)
+    weights = np.arange(60) % 4
+    options = {"gamma": 0.5, "tol": 1e-5}
+    ours, theirs = {"svc": (SVC, svm.SVC), "svr": (SVR, svm.SVR)}[kind]
+    theirs = theirs(**options).fit(X, y, sample_weight=weights)
+    ours = ours(**options, gap=1e-7).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    f, truth = (
+        one.decision_function(X) if kind == "svc" else one.predict(X) for one in (ours, theirs)
+    )
+    np.testing.assert_allclose(f, truth, atol=2e-3)
 
 
 def test_jobs_count_from_the_end_as_elsewhere():
@@ -204,6 +223,14 @@ def test_a_notebook_shows_the_gap_of_what_is_fitted():
     X, y = small(100)
     assert "<td>gap</td>" in SVC().fit(X, y)._repr_html_()
     assert "<td>gap</td>" not in SVC()._repr_html_()
+
+
+def test_a_linear_svc_says_that_it_is_not_certified():
+    X, y = small(100)
+    machine = LinearSVC().fit(X, y)
+    assert np.isnan(machine.gap_)
+    assert "<td>certificate</td><td>none</td>" in machine._repr_html_()
+    assert "<td>certificate</td><td>evaluated</td>" in SVC().fit(X, y)._repr_html_()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,8 +67,7 @@ class Steps:
         return LOSS_NAMES.index(self.loss)
 
 
-@dataclass(frozen=True)
-class Progressive:
+class Progressive(NamedTuple):
     """What rows were before they were learnt: their mean loss and the share of mistakes."""
 
     rows: int
@@ -75,8 +75,7 @@ class Progressive:
     errors: float
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """What a learner needs to go on as if it had never ended; see _sgd.pyx. v : (d, K), b : (K,),
     A : (d, K), or (0, K) without a mean, b_sum : (K,)."""
 

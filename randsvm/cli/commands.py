@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from randsvm.parameters.option import BALANCED, Option
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Fits a terminal of 80 columns.
 SETTINGS = {"max_content_width": 80}
@@ -110,7 +112,16 @@ class Command(click.Command):
             if words[-2:-1] in (["-w"], ["--weight"]):
                 words += self._weight_of_all(ctx, words[-1], following)
         ctx.meta[WORDS] = list(words)
-        return super().parse_args(ctx, words)
+        try:
+            return super().parse_args(ctx, words)
+        except click.NoSuchOption as error:
+            word = error.option_name
+            near = word.swapcase()
+            # click knows what is near a long name; -C is near -c.
+            if error.possibilities or not any(near in one.opts for one in self.params):
+                raise
+            message = f"No such option {word!r}. Did you mean {near!r}?"
+            raise click.NoSuchOption(word, message, ctx=ctx) from None
 
     def _weight_of_all(self, ctx: click.Context, label: str, following: str) -> list[str]:
         """The weight that `balanced` has as if it were a label. A word near it that no weight
@@ -182,6 +193,8 @@ class Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands, and files for the plain one."""
+        from click.shell_completion import CompletionItem
+
         return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, type="file")]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

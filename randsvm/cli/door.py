@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -57,6 +56,8 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
         if isinstance(error, OSError) and error.filename is None:
             _say(f"{name}: writing <stdout>: {error.strerror}")
             return TransferError.exit_code
+        import traceback
+
         traceback.print_exc()  # a bug: shown whole
         return BUG
     return 0

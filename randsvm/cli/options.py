@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from randsvm.cli.commands import Typed
 from randsvm.errors import ParameterError
@@ -23,6 +22,9 @@ from randsvm.parameters.option import gather as gather
 from randsvm.parameters.option import grid as grid
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -49,6 +51,8 @@ class Word(click.ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(word) for word in self.words if word and word.startswith(incomplete)]
 
 
@@ -221,12 +225,16 @@ def _kind(spec: Option) -> dict[str, Any]:
     return {"type": Numbers(spec)} if spec.kind == "floats" else KINDS[spec.kind]
 
 
-def parameters(*groups: type) -> Callable[[Decorated], Decorated]:
-    """Decorator: an option for each field of each parameter class, in order."""
+def parameters(
+    *groups: type, only: Container[str] | None = None
+) -> Callable[[Decorated], Decorated]:
+    """Decorator: an option for each field of each parameter class, in order; only: for these."""
 
     def decorate(command: Decorated) -> Decorated:
         for group in reversed(groups):
             for f, spec in reversed(list(options(group))):
+                if only is not None and f.name not in only:
+                    continue
                 command = click.option(
                     *spec.flags,
                     f.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 import click
@@ -10,8 +9,6 @@ import click
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.commands import SETTINGS, Command
-from randsvm.cli.records import as_json
-from randsvm.cli.report import Report
 from randsvm.errors import ParameterError
 from randsvm.parameters.prediction import SPELLINGS, PredictParams
 from randsvm.parameters.run import Resources
@@ -82,7 +79,7 @@ class OfFilesOrInfo(Command):
     help="Print what this model is and how it was made, and predict nothing; --report json: as one "
     "JSON object.",
 )
-@click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
+@options.parameters(Resources, only=["jobs"])
 @options.report
 @options.quiet
 @click.version_option(__version__, message="%(prog)s %(version)s")
@@ -105,13 +102,10 @@ def predict(
     liblinear-train. Files may be gzip, bzip2 or xz; - is standard input or output.
     """
     from randsvm import api
-    from randsvm.models import description
+    from randsvm.cli.report import Report
 
     if info is not None:
-        found = description.describe(info)
-        json_wanted = given["report"] == "json"
-        lines = [json.dumps(as_json(found))] if json_wanted else description.lines(found)
-        click.echo("\n".join(lines))
+        _print_description(info, given["report"] == "json")
         return
     resources = Resources(jobs=jobs)
     params = PredictParams(scores, probability, metrics, labels)
@@ -120,6 +114,16 @@ def predict(
         api.predict(
             test_file, model_file, output_file, params=params, resources=resources, watch=report
         )
+
+
+def _print_description(model: str, in_json: bool) -> None:
+    import json
+
+    from randsvm.cli.records import as_json
+    from randsvm.models import description
+
+    found = description.describe(model)
+    click.echo(json.dumps(as_json(found)) if in_json else "\n".join(description.lines(found)))
 
 
 def main() -> None:

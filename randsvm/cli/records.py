@@ -10,7 +10,6 @@ import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -40,20 +39,17 @@ class Records:
 
     def record(self, event: Any) -> dict[str, Any]:
         """Of an event, as JSON has it."""
+        own = event._asdict()
         if isinstance(event, Started):
             self.run |= {
                 "algorithm": event.algorithm,
-                "parameters": shlex.join([*event.configuration, *self.words]),
+                "parameters": shlex.join([*own.pop("configuration"), *self.words]),
                 "n": event.n,
                 "d": event.d,
                 "nnz": event.nnz,
             }
-            event = replace(event, configuration=[])
-        own = asdict(event)
         if isinstance(event, OUTCOMES):
             own = {name: own.get(name) for name in outcome_names()}
-        if isinstance(event, Started):
-            del own["configuration"]
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         head = {"event": _name(event), "schema": SCHEMA, "time": now.replace("+00:00", "Z")}
         return as_json({**head, **self.run, **own})
@@ -68,13 +64,15 @@ def _name(event: object) -> str:
 
 def outcome_names() -> list[str]:
     """Of the last record of a training; null where a name means nothing to an algorithm."""
-    return list(dict.fromkeys(f.name for kind in OUTCOMES for f in fields(kind)))
+    return list(dict.fromkeys(name for kind in OUTCOMES for name in kind._fields))
 
 
 def as_json(value: Any) -> Any:
     """null for what JSON has no number for; lambda_ is a word that Python keeps for itself."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if hasattr(value, "_asdict"):
+        return as_json(value._asdict())
     if isinstance(value, dict):
         return {name.rstrip("_"): as_json(one) for name, one in value.items()}
     return [as_json(one) for one in value] if isinstance(value, list | tuple) else value

@@ -79,7 +79,8 @@ class Report:
             if self.bar is not None:
                 self.bar.draw(event)
             return
-        line = self.records.line(event)
+        if self.log is not None or self.json:
+            line = self.records.line(event)
         if self.log is not None:
             self.log.write(line)
         if self.bar is not None:

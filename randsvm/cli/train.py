@@ -12,9 +12,6 @@ import click
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.commands import SETTINGS, Command, Commands
-from randsvm.cli.log import tried
-from randsvm.cli.report import Report
-from randsvm.files import check_apart
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -178,7 +175,11 @@ def sgd(**given: Any) -> None:
 
 def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any]) -> None:
     """Make objects of the options, call once, report."""
+    # What help does not need: without it, it takes half the time.
     from randsvm import api
+    from randsvm.cli.log import tried
+    from randsvm.cli.report import Report
+    from randsvm.files import check_apart
 
     data, model = given["train_file"], options.model_file(given)
     old = given.get("warm_start")

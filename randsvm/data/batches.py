@@ -70,6 +70,10 @@ def shuffled(D: Dataset, draw: Draw) -> Iterator[Batch]:
     if D.mapping is not None:
         yield from _mapped(D, batches, D.mapping)
         return
+    if count == 1:
+        # Nothing to read ahead, and of 100 rows a hand-over takes as long as the rest of an epoch.
+        yield from batches
+        return
     ahead = D.pool.submit(next, batches, None)
     while (batch := result_of(ahead)) is not None:
         ahead = D.pool.submit(next, batches, None)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -37,8 +37,7 @@ MAPPED_VALUES = 1 << 21
 CLASS_ROWS = 10
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Rows start .. start + m - 1 of D.
 
     X : (m, d) float32, CSR, or an array where a `mapping` computed it; y : (m,) float64.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Lock
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,8 +21,7 @@ State = TypeVar("State")
 Taken = TypeVar("Taken", covariant=True)
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """The unit of parallel work: the rows start .. stop - 1 of D, which are chunk `number`."""
 
     number: int

@@ -6,6 +6,7 @@ Randomness is one seed: row i of draw s has the key Philox(seed, s, i), whoever 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ class Draws:
         return Draw(self.seed, self.number)
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     seed: int
     number: int
 

@@ -42,8 +42,7 @@ NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?
 NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Spelling:
+class Spelling(NamedTuple):
     """A distinct label token and where it first stands: 1-based line and byte column."""
 
     text: str
@@ -347,7 +346,7 @@ def _feature_problem(token: bytes, previous: int, dialect: Dialect) -> str:
     if len(digits) > 10 or int(digits) > LARGEST_INDEX:
         return f"expected an index of at most {LARGEST_INDEX}, found {shortened(digits)}"
     if digits == b"0" and not dialect.zero_based:
-        return "expected an index of 1 or more (or --zero-based), found 0"
+        return "expected an index of 1 or more (from 0: train with --zero-based), found 0"
     if int(digits) <= previous:
         return f"expected an index above {previous}, found {shortened(digits)}"
     return _value_problem(digits, value)

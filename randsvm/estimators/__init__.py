@@ -2,8 +2,8 @@
 checks and names.
 
 What a kernel machine has fitted is certified: `gap_` bounds how far its objective is from the exact
-answer's. Weights of single rows are not supported: `fit` has no `sample_weight`. Needs scikit-learn
-1.6 (the extra `sklearn`).
+answer's; of LinearSVC it is nan. `fit` takes no `sample_weight`: bounds of coefficients are of
+classes, in LIBSVM as in the scans. Needs scikit-learn 1.6 (the extra `sklearn`).
 """
 
 from randsvm.estimators.kernel_machines import SVC, SVR, OneClassSVM

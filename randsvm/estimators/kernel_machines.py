@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from randsvm import api
 from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
-from randsvm.estimators.machine import Classifier, Machine, one_blas_thread
+from randsvm.estimators.machine import Classifier, Machine, one_blas_thread, refuse
 from randsvm.estimators.one_vs_one import class_values, pair_weights
 from randsvm.parameters.problem import positive_semidefinite
 
@@ -93,9 +93,11 @@ class KernelMachine(Machine):
 class KernelClassifier(KernelMachine, Classifier):
     """Classes by one decision function, or by one for each pair of them."""
 
-    def fit(self, X: Any, y: Any) -> KernelClassifier:
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelClassifier:
         """X : (m, d) array, sparse matrix or data frame; y : (m,) labels. One copy of X is made, as
-        float32, and none where it is float32 already. Raises ValueError."""
+        float32, and none where it is float32 already. Raises ValueError; TypeError for weights of
+        single rows, as all of them do."""
+        refuse(unsupported)
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(
                 f"decision_function_shape must be 'ovr' or 'ovo', got "
@@ -215,8 +217,9 @@ class SVC(KernelClassifier):
 class KernelRegressor(RegressorMixin, KernelMachine):
     """A number for each row."""
 
-    def fit(self, X: Any, y: Any) -> KernelRegressor:
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelRegressor:
         """X : (m, d), see KernelClassifier.fit; y : (m,) targets."""
+        refuse(unsupported)
         X, y = self._rows(X, y=y, y_numeric=True)
         self._fit(X, Arrays(X, y), **self._own())
         return self
@@ -300,8 +303,9 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         self.gap = gap
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None) -> OneClassSVM:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> OneClassSVM:
         """X : (m, d), see KernelClassifier.fit; y is not looked at."""
+        refuse(unsupported)
         X = self._rows(X)
         self._fit(X, Arrays(X), nu=self.nu)
         self.offset_ = -self.intercept_

@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 
 from randsvm import api
-from randsvm.estimators.machine import Classifier, one_blas_thread
+from randsvm.estimators.machine import Classifier, one_blas_thread, refuse
 
 
 class LinearSVC(Classifier):
     """Linear classification by stochastic gradient descent, for many rows and sparse features.
 
+    Close to the optimum and not certified: its steps keep no dual solution whose distance could be
+    told, so gap_ is nan. SVC(kernel="linear") is certified, with the hinge loss.
+
     Parameters as sklearn.svm.LinearSVC has them. loss: hinge, squared_hinge or log. multi_class:
     ovr or crammer_singer (with its own loss). max_iter: passes over the rows; None: as many as
     the commands take. The intercept is not regularised. After fit: coef_, intercept_, classes_,
-    n_iter_, n_features_in_, model_.
+    n_iter_, n_features_in_, gap_ (nan), model_.
     """
 
     def __init__(
@@ -38,8 +41,10 @@ class LinearSVC(Classifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any) -> LinearSVC:
-        """X : (m, d) array, sparse matrix or data frame; y : (m,) labels. Raises ValueError."""
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> LinearSVC:
+        """X : (m, d) array, sparse matrix or data frame; y : (m,) labels. Raises ValueError;
+        TypeError for weights of single rows."""
+        refuse(unsupported)
         X, arrays = self._labelled(X, y)
         several: dict[str, Any] = {}
         if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
@@ -59,6 +64,7 @@ class LinearSVC(Classifier):
         with one_blas_thread():
             fitted = api.train_sgd(arrays, **given)
         self._take(arrays, fitted)
+        self.gap_ = fitted.gap
         model: Any = fitted.model
         outcome: Any = fitted.outcome
         self.n_iter_ = max(outcome.steps // X.shape[0], 1)

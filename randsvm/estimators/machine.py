@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,17 @@ def one_blas_thread() -> Any:
     """Within the block each of our threads does its own sums: those that BLAS would start for each
     of them stand in each other's way."""
     return _libraries().limit(limits=1, user_api="blas")
+
+
+def refuse(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for what `fit` is given besides the rows and what they are."""
+    if given.get("sample_weight") is not None:
+        raise TypeError(
+            "fit takes no sample_weight: LIBSVM, which solves the small problems, has a C of each "
+            "class and none of each row; give class_weight, or repeat the rows that count more"
+        )
+    for name in given.keys() - {"sample_weight"}:
+        raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
 
 
 class Machine(BaseEstimator):

@@ -15,7 +15,7 @@ from randsvm.models.model import Model
 # Facts of a training that are said, and what each is; the others are for programs.
 WHOLE = ("n", "d", "nnz", "violators", "seed")
 REAL = ("C", "lambda", "primal", "dual", "gap")
-WORDS = ("certificate", "stopped", "digest")
+WORDS = ("stopped", "digest")
 # Labels that a line shows.
 MOST_LABELS = 20
 
@@ -43,6 +43,8 @@ def described(model: Model) -> dict[str, Any]:
         "configuration": facts.get("configuration"),
         **{name: _number(facts, name, int) for name in WHOLE},
         **{name: _number(facts, name, float) for name in REAL},
+        # Stochastic gradient certifies nothing; of another program's model nothing is known.
+        "certificate": facts.get("certificate", "none" if "version" in facts else None),
         **{name: facts.get(name) for name in WORDS},
     }
 

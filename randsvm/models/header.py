@@ -11,8 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,8 +33,7 @@ MOST_LINES = 16  # of a header in either format, the line of our own layout incl
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How the header of one format differs from that of the other.
 
     program: whose format it is; keywords: in that program's order; end: the header's last line
@@ -157,7 +155,8 @@ class Header:
         keyword = word.decode("ascii", "replace")
         if keyword not in self._layout.keywords:
             expected = f"a keyword of {self._layout.program}'s model format"
-            raise self.error(number, expected, word or line)
+            error = self.error(number, expected, word or line)
+            raise ModelError(f"{error} (is it a model?)") if number == 1 else error
         if keyword in self._found:
             first = self._found[keyword][0]
             raise self.error(number, f"'{keyword}' once (line {first})", "it again")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -26,8 +26,7 @@ ONE_CLASS_VALUES = (1, -1)
 ROWS_AT_ONCE = 1024
 
 
-@dataclass(frozen=True)
-class ModelRows:
+class ModelRows(NamedTuple):
     """Rows laid out over a model's features.
 
     X : (m, d) CSR; extra : (m,) squared norm of the features that are in no column of X and still

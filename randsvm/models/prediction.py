@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,16 +87,15 @@ class _Way:
 
     def has_read(self, progress: object) -> None:
         assert isinstance(progress, Progress)
-        self.read.append(replace(progress, stage="predicting"))
+        self.read.append(progress._replace(stage="predicting"))
 
     def tell(self, share: float) -> None:
         """share: of the block that is being predicted, how much is done."""
         begin, end = self.read[self.block], self.read[min(self.block + 1, len(self.read) - 1)]
-        tell(replace(end, done=int(begin.done + share * (end.done - begin.done))))
+        tell(end._replace(done=int(begin.done + share * (end.done - begin.done))))
 
 
-@dataclass(frozen=True)
-class _PredictedRows:
+class _PredictedRows(NamedTuple):
     """f : decision values; predicted : (m,) class indices (of a regression f itself);
     probabilities : (m, classes) or None; unseen : as in ModelRows."""
 

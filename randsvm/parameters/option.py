@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import Field, field, fields
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
 
@@ -18,8 +18,7 @@ MEGABYTE = 1 << 20
 AUTO = "auto"
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """How a field is named on the command line, its help, what it is measured in, its bounds.
 
     kind: int, float, floats (one, or a list for a grid search), flag, switch (0 or 1), path, size

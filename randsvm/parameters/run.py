@@ -157,7 +157,11 @@ class Resources:
     """What a run may use; none of it changes a byte of a model."""
 
     jobs: int | None = option(
-        None, "int", "--jobs", help="Worker threads.  [default: all cores]", least=1
+        None,
+        "int",
+        "--jobs",
+        help="Worker threads; results do not depend on them.  [default: all cores]",
+        least=1,
     )
     memory: int = option(
         2048 * MEGABYTE,

@@ -45,6 +45,8 @@ class SgdParams:
     COMPONENTS = 1024
     # Most epochs that --epochs auto tries, and the rows of its two small sets.
     AUTO_EPOCHS = 50
+    # What means something beside --update: all else is as the model was begun.
+    OF_UPDATES = ("weights", "update", "update_rate", "checkpoint")
     AUTO_ROWS = 10_000
 
     task: str = shared("svc", TASK)
@@ -224,6 +226,8 @@ class SgdParams:
     def uses(self, name: str) -> bool:
         """Whether the field `name` has a meaning beside the others. With -n the scale of
         regularisation is one with that of f, and no row's label depends on it."""
+        if self.update is not None:
+            return name in self.OF_UPDATES
         return uses_field(self, name) and not (self.has_share and name in ("C", "lambda_"))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,7 @@ from randsvm.events import Progress, tell
 from randsvm.svm.tasks import Task
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What is said of m rows: loss (m,) float64, violating (m,) bool, wrong (m,): 0 or 1, or for
     a regression the squared error."""
 
@@ -108,8 +108,7 @@ class Targets(Judge):
         return Verdict(loss, loss > 0, (y - value) ** 2)
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(NamedTuple):
     """f(x) = <w, x> + b, one column for each decision value.
 
     w : (d, K) float64, b : (K,) float64. K = 1: class 0 is f > 0; else the class is the largest f.

@@ -83,7 +83,7 @@ class KernelLearning(Learning[Trained]):
     def _hear(self, event: object) -> None:
         if isinstance(event, Iteration):
             self.heard += 1
-            event = replace(event, number=self.heard)
+            event = event._replace(number=self.heard)
         if isinstance(event, Notice):
             tell_once(event.text, event)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,8 +25,7 @@ from randsvm.training.subject import Subject
 Outcome = TypeVar("Outcome", bound=Trained | Learnt)
 
 
-@dataclass(frozen=True)
-class Outline:
+class Outline(NamedTuple):
     """What a training tells of itself before it begins; see events.Started.
 
     words: its own options besides its parameters, resolved. notices: what the user should know.
@@ -39,8 +38,7 @@ class Outline:
     solve_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """What every outcome has. cross_validation: of the parameters that were taken."""
 
     model: str

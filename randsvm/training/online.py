@@ -8,10 +8,10 @@ import numpy as np
 
 from randsvm.algorithms.sgd import Running, Steps
 from randsvm.errors import ModelError, ParameterError
-from randsvm.events import Learnt, Started, Watch, listening, tell
+from randsvm.events import Learnt, Notice, Started, Watch, listening, tell
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
-from randsvm.parameters.option import command_line
+from randsvm.parameters.option import command_line, given, idle
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
@@ -31,7 +31,9 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
         assert params.update is not None
         old = _to_go_on_from(params.update)
         steps, t = _steps_of(old, params, params.update)
-        words = [*command_line(params, job.run), *command_line(job.limits)]
+        for option in [*idle(params), *given(job.run)]:
+            tell(Notice(f"{option} has no effect with --update"))
+        words = [*command_line(params, names=params.OF_UPDATES), *command_line(job.limits)]
         tell(
             Started(
                 algorithm="sgd",
@@ -45,7 +47,7 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
             )
         )
         # The name of a file is not in a model.
-        nameless = command_line(replace(params, update="MODEL"), job.run)
+        nameless = command_line(replace(params, update="MODEL"), names=params.OF_UPDATES)
         running = _running_of(old, params.update)
         return Stream(
             data, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep

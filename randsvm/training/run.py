@@ -159,7 +159,9 @@ class Completion(ABC, Generic[Outcome]):
             if saved:
                 self.write(outcome)
             self.ended = True
-            outcome = replace(outcome, seconds=self.clock.seconds, saved=saved)
+            outcome = outcome._replace(  # type: ignore[assignment]  # of the same kind
+                seconds=self.clock.seconds, saved=saved
+            )
             tell(outcome)
         return outcome
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 NO_VIOLATORS = "no violators"
 # The same where a gap was asked for and is not reached.
@@ -75,14 +76,12 @@ class Record:
         return replace(self, tolerance=self.tolerance * TIGHTER, steepest=math.inf, idle=0)
 
 
-@dataclass(frozen=True)
-class End:
+class End(NamedTuple):
     """The run ends, for this reason."""
 
     reason: str
 
 
-@dataclass(frozen=True)
 class Tighten:
     """The run goes on with a tighter tolerance."""
 

@@ -45,7 +45,7 @@ LARGEST = {
 
 
 def of(**changed: object) -> Iteration:
-    return Iteration(**{**vars(ROUND), **changed})
+    return ROUND._replace(**changed)
 
 
 @pytest.mark.parametrize(

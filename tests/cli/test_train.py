@@ -114,6 +114,7 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
     "words, message",
     [
         ("--gama 1 toy.svm", "No such option '?--gama'?.*--gamma"),
+        ("-C 1 toy.svm", "No such option '?-C'?. Did you mean '?-c'?"),
         ("-c 0 toy.svm", r"-c must be > 0 and finite, got 0"),
         ("-c nan toy.svm", r"-c must be > 0 and finite, got nan"),
         (
@@ -314,7 +315,10 @@ GOOD = "+1 1:1\n-1 2:1\n"
 @pytest.mark.parametrize(
     "text, problem",
     [
-        ("+1 0:1\n", "1:4: expected an index of 1 or more (or --zero-based), found 0"),
+        (
+            "+1 0:1\n",
+            "1:4: expected an index of 1 or more (from 0: train with --zero-based), found 0",
+        ),
         (GOOD + "+1 2:1 2:3\n", "3:8: expected an index above 2, found 2"),
         (GOOD + "# note\n\n+1 3:1 2:3\n", "5:8: expected an index above 3, found 2"),
         (GOOD + "+1 1:nan\n", "3:4: expected a finite value, found 'nan'"),

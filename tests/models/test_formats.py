@@ -207,7 +207,10 @@ def test_an_unknown_keyword_is_refused(format_):
     ("content", "message"),
     [
         (b"", "m:1: expected a model, found an empty file"),
-        (b"+1 1:0.5\n", "m:1: expected a keyword of {}'s model format, found '+1'"),
+        (
+            b"+1 1:0.5\n",
+            "m:1: expected a keyword of {}'s model format, found '+1' (is it a model?)",
+        ),
         (b"\x00\xff" * 9000, "m:1: expected a whole line of the model's header, found '\\x00"),
     ],
 )

@@ -20,6 +20,7 @@ import pytest
 import sgd_reference
 from learning import SLOWNESS, Finished, learn
 from liblinear import liblinearutil
+from running import run_train
 
 from randsvm.algorithms.sgd import Steps
 from randsvm.data import svmlight
@@ -451,6 +452,16 @@ def test_parameters_of_an_update_that_make_no_sense_are_refused(tmp_path, words,
         case.update("new", *words.split())
     assert caught.value.exit_code == 2
     assert not (tmp_path / "new").exists()
+
+
+def test_only_what_has_an_effect_is_repeated_and_the_rest_is_said(case, capsys):
+    new, words = case.folder / "said", ["-w", "+2", "3", "--update", str(case.old)]
+    run_train("sgd", "-t", "rbf", "--seed", 3, *words, case.path, new)
+    said = capsys.readouterr().err
+    assert f"randsvm-train sgd {' '.join(words)} {case.path} {new}\n" in said
+    assert "note: -t has no effect with --update\n" in said
+    assert "note: --seed has no effect with --update\n" in said
+    assert "configuration sgd -w +2 3 --update MODEL\n" in new.read_text()
 
 
 def test_one_process_refuses_in_one_line_and_exit_2(command, tmp_path):
