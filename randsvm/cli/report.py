@@ -47,12 +47,14 @@ class Report:
         self,
         command: str,
         words: list[str],
-        files: Mapping[str, str],
+        files: Mapping[str, str | tuple[str, ...]],
         given: Mapping[str, Any],
     ) -> None:
         self.command = command
         self.words = words
-        self.files = list(files.values())
+        self.files: list[str] = []
+        for names in files.values():
+            self.files += [names] if isinstance(names, str) else names
         self.records = Records(command, files, words)
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"

@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from randsvm import __version__
+from randsvm import __version__, files
 from randsvm.cli import door, options
 from randsvm.cli.commands import SETTINGS, Command, Commands
 from randsvm.cli.log import tried
 from randsvm.cli.report import Report
-from randsvm.files import check_apart
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -73,8 +72,9 @@ def randsvm(**given: Any) -> None:
     With -k, or --gap none, it is the paper's rule: support vectors + violators, until no
     violator is left or there are k support vectors.
 
-    TRAIN_FILE may be gzip, bzip2 or xz; - is standard input. MODEL_FILE defaults to the base name
-    of TRAIN_FILE + .model in the working folder.
+    TRAIN_FILE may be gzip, bzip2 or xz; - is standard input; several files, or a quoted pattern as
+    'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model in
+    the working folder; after several names it is the last one.
     """
     from randsvm import api
 
@@ -180,7 +180,7 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
     """Make objects of the options, call once, report."""
     from randsvm import api
 
-    data, model = given["train_file"], options.model_file(given)
+    data, model = options.files_of(given)
     old = given.get("warm_start")
     search = Search(given["folds"], given["subset"], options.grid(groups, given))
     log = given["log"]
@@ -197,13 +197,13 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
     )
     params: list[object] = [options.gather(group, given) for group in groups]
     inputs = {
-        "TRAIN_FILE": data,
         "MODEL_FILE": model,
         "--warm-start": old,
         "--update": given.get("update"),
         "--cache": job.resources.cache,
     }
-    check_apart({"--log": log}, inputs)
+    for path in files.inputs(data):
+        files.check_apart({"--log": log}, {"TRAIN_FILE": path, **inputs})
     extra = ["--warm-start", old] if old else []
     with Report(COMMAND, extra, {"data": data, "model": model}, given) as report:
         call(data, model, *params, job, report)

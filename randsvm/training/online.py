@@ -9,6 +9,7 @@ import numpy as np
 from randsvm.algorithms.sgd import Running, Steps
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Learnt, Started, Watch, listening, tell
+from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.parameters.option import command_line
@@ -20,10 +21,15 @@ from randsvm.training.job import Job, check_gap, check_paths
 from randsvm.training.stream import Stream, running_of
 
 
-def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> Learnt:
+def update(
+    data: str | tuple[str, ...], model: str, params: SgdParams, job: Job, watch: Watch
+) -> Learnt:
     """Teach the model params.update the rows of `data`; write it to `model`."""
+    path, *others = inputs(data)
+    if others:
+        raise ParameterError("--update reads one TRAIN_FILE: cat the files into a pipe")
     clock = Clock(job.limits.time_limit, watch)
-    check_paths(data, model, job)
+    check_paths(path, model, job)
     check_gap(job, params)
     if job.search.wanted or job.run.scale:
         raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
@@ -48,7 +54,7 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
         nameless = command_line(replace(params, update="MODEL"), job.run)
         running = _running_of(old, params.update)
         return Stream(
-            data, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep
+            path, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep
         ).completed()
 
 

@@ -118,6 +118,16 @@ def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, wor
     same(two, tmp_path, clouds, *words.split())
 
 
+def test_several_files_are_one_data_set(two, tmp_path, path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, some in enumerate([lines[:70], lines[70:71], lines[71:]]):
+        (tmp_path / f"part-{number}").write_bytes(b"".join(some).rstrip(b"\r\n"))
+    words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
+    run_train(*words, path, tmp_path / "here")
+    run_train(*words, "--cluster", two.file, tmp_path / "part-*", tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_workers_of_this_machine_do_for_a_try(tmp_path, path, count):
     words = ["randsvm", "-g", 5, "--max-iterations", 2, "-q"]
