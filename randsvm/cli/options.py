@@ -260,15 +260,16 @@ def rounds(command: Decorated) -> Decorated:
 
 def files(command: Decorated) -> Decorated:
     """What every algorithm reads and writes."""
-    named = click.argument(
-        "files", type=click.Path(), nargs=-1, required=True, metavar="TRAIN_FILE... [MODEL_FILE]"
+    more = click.argument(
+        "more_files", type=click.Path(), nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]"
     )
-    return named(command)
+    return click.argument("train_file", type=click.Path())(more(command))
 
 
 def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
     """TRAIN_FILE, or several, and MODEL_FILE, the last of two names and more, or its default."""
-    *data, last = given["files"]
+    names: list[str] = [given["train_file"], *given["more_files"]]
+    *data, last = names
     if data:
         return data[0] if len(data) == 1 else tuple(data), last
     if last == STANDARD:

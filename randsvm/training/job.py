@@ -87,6 +87,14 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         files.check_kind(job.resources.cache, "a cache", is_cache)
 
 
+def the_file(data: str | tuple[str, ...]) -> str:
+    """The only one. Raises ParameterError where there are several."""
+    path, *others = files.inputs(data)
+    if others:
+        raise ParameterError("--update reads one TRAIN_FILE: cat the files into a pipe")
+    return path
+
+
 def check_cluster(job: Job, params: Params | SgdParams) -> None:
     """Raise ParameterError for what the workers of a cluster do not do."""
     if job.resources.cluster is not None and isinstance(params, SgdParams):

@@ -9,7 +9,6 @@ import numpy as np
 from randsvm.algorithms.sgd import Running, Steps
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Learnt, Started, Watch, listening, tell
-from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.parameters.option import command_line
@@ -17,7 +16,7 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
 from randsvm.training.clock import Clock
-from randsvm.training.job import Job, check_gap, check_paths
+from randsvm.training.job import Job, check_gap, check_paths, the_file
 from randsvm.training.stream import Stream, running_of
 
 
@@ -25,9 +24,7 @@ def update(
     data: str | tuple[str, ...], model: str, params: SgdParams, job: Job, watch: Watch
 ) -> Learnt:
     """Teach the model params.update the rows of `data`; write it to `model`."""
-    path, *others = inputs(data)
-    if others:
-        raise ParameterError("--update reads one TRAIN_FILE: cat the files into a pipe")
+    path = the_file(data)
     clock = Clock(job.limits.time_limit, watch)
     check_paths(path, model, job)
     check_gap(job, params)

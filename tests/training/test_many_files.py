@@ -9,7 +9,7 @@ from learning import board
 from running import run_predict, run_train
 
 from randsvm import api
-from randsvm.errors import DataError, ParameterError
+from randsvm.errors import DataError, InputError, ParameterError
 
 ROWS = 600
 WORDS = ("randsvm", "-g", 5, "--gap", 0.1, "-q")
@@ -97,3 +97,8 @@ def test_what_cannot_be_meant_is_refused(tmp_path, monkeypatch, parts, words, me
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParameterError, match=message):
         run_train(*words)
+
+
+def test_a_name_among_others_that_is_no_file_is_said(tmp_path, parts):
+    with pytest.raises(InputError, match="cannot open missing"):
+        run_train(*WORDS, parts[0], "missing", tmp_path / "m")
