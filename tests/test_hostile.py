@@ -336,6 +336,8 @@ FORBIDDEN = {
 }  # fmt: skip
 # Why they may: the name of a codec, or of a module, comes out of a table of this room.
 ALLOWED = {("files.py", "__import__"), ("__init__.py", "importlib")}
+# Dask runs what its scheduler sends, so a cluster trusts all who reach that; no file is unpickled.
+ON_A_CLUSTER = {"pickle", "subprocess"}
 
 
 def names_in(path: Path) -> Iterator[str]:
@@ -351,7 +353,8 @@ def names_in(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
 def test_no_room_turns_data_into_code(path):
-    found = {(path.name, name) for name in names_in(path) if name in FORBIDDEN}
+    forbidden = FORBIDDEN - ON_A_CLUSTER if path.parent.name == "cluster" else FORBIDDEN
+    found = {(path.name, name) for name in names_in(path) if name in forbidden}
     # re.compile makes a pattern, of a constant.
     assert found - ALLOWED - {(path.name, "compile")} == set()
     assert "compile(" not in path.read_text().replace("re.compile(", "")

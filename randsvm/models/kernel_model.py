@@ -165,12 +165,12 @@ class KernelModel(Model):
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
         """With one sum more: of what the others may be off by."""
-        largest = np.abs(self.beta).max(axis=1, keepdims=True)
+        largest = np.abs(self.beta).max(axis=1, keepdims=True, initial=0.0)
         return self._expansions(self._float32_space, np.hstack([self.beta, largest]))
 
     @cached_property
     def _float32_space(self) -> Space:
-        total = float(np.abs(self.beta).max(axis=1).sum())
+        total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
         cut = max(log(total / LEFT_OUT), 0.0) if total > 0 else None
         return fast_space(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
 

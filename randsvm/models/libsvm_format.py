@@ -30,7 +30,8 @@ KERNEL_PARAMETERS = {
     "sigmoid": ("gamma", "coef0"),
     "precomputed": (),
 }
-# In LIBSVM's order. Two classes, regression and one-class all have nr_class 2.
+# In LIBSVM's order. Two classes, regression and one-class all have nr_class 2; a classifier that
+# saw one class alone has nr_class 1 and nothing else.
 KEYWORDS = (
     "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho",
     "label", "probA", "probB", "prob_density_marks", "nr_sv",
@@ -179,6 +180,10 @@ def _fields(header: Header) -> dict[str, Any]:
     if twice:
         raise header.error(header.at("label"), "different labels", f"{twice[0]} twice")
     total_sv = _total_sv(header)
+    if nr_class == 1 and (total_sv or not nr_sv):
+        raise header.error(
+            header.at("nr_class"), "nr_class 1 with total_sv 0 and nr_sv 0", "others"
+        )
     if nr_sv and (min(nr_sv) < 0 or sum(nr_sv) != total_sv):
         raise header.error(
             header.at("nr_sv"), f"counts with the sum {total_sv} (total_sv)", f"{nr_sv}"
@@ -207,7 +212,7 @@ def _total_sv(header: Header) -> int:
 
 def _nr_class(header: Header, svm_type: str) -> int:
     classes = header.integers("nr_class", 1)[0]
-    if classes < 2 or (classes > 2 and svm_type not in CLASSIFIERS):
+    if classes < 1 or (classes != 2 and svm_type not in CLASSIFIERS):
         raise header.error(header.at("nr_class"), "nr_class 2", f"{classes}")
     return classes
 
@@ -239,7 +244,7 @@ def _parse_rows(header: Header) -> dict[str, Any]:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
         raise header.error(header.rows_at + blank, "a support vector", "a blank line")
     return {
-        "coefficients": np.column_stack([*others, np.asarray(block.y, np.float64)]),
+        "coefficients": np.column_stack([*others, np.asarray(block.y, np.float64)])[:, :columns],
         "indptr": np.asarray(block.indptr, np.int64),
         "indices": np.asarray(block.indices, np.int32),
         "values": np.asarray(block.values, np.float32),
@@ -251,7 +256,7 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
 
     Blanks take their place, so that errors in the rest name the right column.
     """
-    if count == 0:
+    if count <= 0:
         return [], text
     # One pattern for the line: a check of each word takes three times as long.
     pattern = re.compile(rb"(?:[ \t]*" + NUMBER.pattern + rb"(?=[ \t])){%d}" % count)

@@ -54,7 +54,7 @@ def _kernel_model(body: LibsvmModel, facts: Facts) -> KernelModel:
     if body.kernel_type == "precomputed":
         # Rows begin with 0:number.
         fields["zero_based"] = True
-    if body.nr_class > 2 and body.nr_sv is not None:
+    if body.nr_class != 2 and body.nr_sv is not None:
         return PairwiseModel(nr_sv=body.nr_sv, **fields)
     return KernelModel(**fields)
 

@@ -64,7 +64,9 @@ COST = Option(
 )
 PROBABILITY = Option(
     ("-b", "--probability"),
-    "Fit probabilities (Platt's sigmoid) to cross-validated decision values.  [default: 0]",
+    "Fit probabilities: of classes by Platt's sigmoid and of regressions by the scale of their "
+    "noise, both cross-validated; of -s one-class by the density of rows. sgd: of classes.  "
+    "[default: 0]",
     "switch",
 )
 WEIGHTS = Option(
@@ -86,7 +88,11 @@ def same_label(one: str, other: str) -> bool:
 
 
 def check_probability(task: str, probability: bool) -> None:
-    require(task == "svc" or not probability, f"-b 1: probabilities are for -s svc, not {task}")
+    """Of linear machines."""
+    require(
+        task == "svc" or not probability,
+        f"-b 1: probabilities of linear machines are for -s svc, not {task}",
+    )
 
 
 def check_map(kernel: str, components: int | None, exact: bool) -> None:
@@ -206,7 +212,7 @@ class Params:
             self.task not in NU_TASKS or self.components is None,
             f"--components: random features are not for -s {self.task}",
         )
-        check_probability(self.kind, self.probability)
+        check_probability("svc" if self.components is None else self.kind, self.probability)
         require(
             self.multiclass != "ovo" or self.components is None,
             "--multiclass ovo: --components makes a linear machine, each class against the rest",

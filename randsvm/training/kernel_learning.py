@@ -17,6 +17,7 @@ from randsvm.parameters.svm import Params
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.crew import BrokenOffError, work_off
 from randsvm.training.kind import Ending, Learning, Training
+from randsvm.training.probabilities import marked
 from randsvm.training.rounds import Rounds, Solved, total
 from randsvm.training.several_classes import Subtasks
 from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
@@ -57,6 +58,8 @@ class KernelLearning(Learning[Trained]):
         self.under_way: dict[int, Rounds] = {}
         # Whether any of those that ended has a solution.
         self.found = False
+        # What novelty detection has for probabilities.
+        self.marks: dict[str, Any] = {}
 
     def run(self) -> None:
         if self.at_once == 1:
@@ -66,6 +69,9 @@ class KernelLearning(Learning[Trained]):
             works = [partial(self._beside, number) for number in range(len(self.subtasks))]
             work_off(works, self.at_once, self._hear, "pairs", "pair")
         self._leave_rest(TIME_LIMIT)
+        if self.params.probability and self.params.kind == "one-class":
+            D, seed = self.subtasks.D, self.training.job.run.seed
+            self.marks = marked(D, self._answer.decision, self.clock, self.end - LATE, seed)
 
     def _beside(self, number: int, watch: Watch) -> None:
         """A subtask in a thread of its own, whose clock knows only its own share of the time."""
@@ -184,7 +190,7 @@ class KernelLearning(Learning[Trained]):
 
     def model(self, **common: Any) -> Model:
         features, mapping = self.training.D.summary.features, self.training.map_of(self.params)
-        return model_of(self._answer, features, mapping, **common)
+        return model_of(self._answer, features, mapping, **common, **self.marks)
 
     @cached_property
     def _answer(self) -> Answer:

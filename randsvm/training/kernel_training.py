@@ -53,8 +53,8 @@ class KernelTraining(Training[Params, Trained]):
             algorithm=plan.name,
             words=plan.words,
             notices=[*self.notices, *uncertified, *plan.notices],
-            working_set=subtasks.working_set(plan.choice),
-            solve_bytes=subtasks.solve_bytes(plan.choice),
+            working_set=plan.working_set(subtasks),
+            solve_bytes=plan.solve_bytes(subtasks),
         )
 
     def _subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
@@ -76,11 +76,11 @@ class KernelTraining(Training[Params, Trained]):
         plan = partial(replace(self, old=None)._plan, C=params.cost)
         return decision_of(self._subtasks(D, params, at_once), plan, self.job, clock)
 
-    def fits_sigmoid(self, params: Params) -> bool:
-        return params.probability
+    def holds_out(self, params: Params) -> bool:
+        return params.probability and params.kind != "one-class"
 
     def learning(self, params: Params, clock: Clock, until: float) -> KernelLearning:
         subtasks, plan = self._subtasks(self.D, params), partial(self._plan, C=params.cost)
         largest = self.planner(subtasks.most_rows, subtasks.problem, self.job)
-        at_once = subtasks.side_by_side(largest.choice)
+        at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         return KernelLearning(self, params, subtasks, plan, at_once, clock, until)

@@ -17,7 +17,7 @@ from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
 from randsvm.models.model import Model
 from randsvm.parameters.svm import SCALE
-from randsvm.training import platt
+from randsvm.training import probabilities
 from randsvm.training.clock import Clock, limited
 from randsvm.training.job import Decision, Job, P
 from randsvm.training.subject import Subject
@@ -132,12 +132,12 @@ class Training(ABC, Generic[P, Outcome]):
         there are any."""
 
     @abstractmethod
-    def fits_sigmoid(self, params: P) -> bool:
+    def holds_out(self, params: P) -> bool:
         """Whether probabilities take a cross-validation."""
 
-    def sigmoids(self, params: P) -> platt.Fitting:
-        """How sigmoids are fitted to f of held-out rows and their y, see platt.py."""
-        return platt.pair_sigmoids if params.multiclass == "ovo" else platt.sigmoids
+    def fitting(self, params: P) -> probabilities.Fitting:
+        """What the model has for probabilities, out of f of held-out rows and their y."""
+        return probabilities.fitting(params.kind, params.multiclass)
 
     @abstractmethod
     def learning(self, params: P, clock: Clock, until: float) -> Learning[Outcome]:

@@ -76,7 +76,7 @@ class LinearTraining(Training[SgdParams, Learnt]):
         learning.learn()
         return learning.answer.decision
 
-    def fits_sigmoid(self, params: SgdParams) -> bool:
+    def holds_out(self, params: SgdParams) -> bool:
         """A logistic regression has probabilities by itself."""
         return params.probability and params.loss != "log"
 

@@ -12,8 +12,10 @@ from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.svm.scan import Starter
 from randsvm.svm.start import cold_start
+from randsvm.svm.subproblem import memory_of
 from randsvm.svm.working_set import Choice
 from randsvm.training.job import Job
+from randsvm.training.several_classes import Subtasks
 from randsvm.training.stopping import Rule, support_bound
 
 FORMULA_FOR_K = (
@@ -37,6 +39,17 @@ class Plan:
     rules: list[Rule] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     start: Starter = cold_start
+
+    def working_set(self, subtasks: Subtasks) -> int:
+        """Its rows, at the most."""
+        return min(self.choice.r, subtasks.most_rows)
+
+    def solve_bytes(self, subtasks: Subtasks) -> int:
+        """The memory that a subproblem may take. Raises ParameterError: see memory_of."""
+        rows, D = self.working_set(subtasks), subtasks.D
+        beside = rows < subtasks.most_rows and not self.choice.every_support_vector
+        nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
+        return memory_of(rows, nonzeros, subtasks.problem, beside, memory)
 
 
 # A plan for so many rows and this problem.

@@ -1,78 +1,22 @@
-"""Platt's sigmoid: probabilities out of decision values that cross-validation gave.
+"""Platt's sigmoid: probabilities of classes out of decision values of rows that were held out.
 
 Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of Lin, Lin and Weng,
-"A Note on Platt's Probabilistic Outputs", Machine Learning 68, 2007. Knows no algorithm.
+"A Note on Platt's Probabilistic Outputs", Machine Learning 68, 2007. Plain formulas.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import time
-from collections.abc import Callable
 
 import numpy as np
-
-from randsvm.data.dataset import Dataset, random_subset
-from randsvm.data.sampling import Draws
-from randsvm.events import Notice, tell
-from randsvm.parameters.run import Search
-from randsvm.training.cross_validation import CrossValidation
-from randsvm.training.job import Job, P, TimedFit
 
 MOST_STEPS = 100
 RIDGE = 1e-12  # keeps the Hessian from being singular
 LEAST_GRADIENT = 1e-5
 LEAST_STEP = 1e-10
-# Sigmoids out of f, (n, columns), and y, (n,), of rows that were held out.
-Fitting = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Share of the promised decrease that a step has to make (Armijo).
 DECREASE = 1e-4
-# Of the time for a fold, what it may learn for; the rest is for the decision values.
-FITTING = 0.75
-# The rows that a sigmoid is fitted to before anything is learnt, and what part of the time they may
-# take.
-FEW_ROWS, FEW_TIME = 2000, 0.2
-
-
-def cross_validated(
-    D: Dataset, params: P, fit: TimedFit[P], sigmoids: Fitting, job: Job, until: float
-) -> np.ndarray | None:
-    """The sigmoids of what `fit` learns from D, whose y are class indices, by `sigmoids` or
-    `pair_sigmoids`.
-
-    A sigmoid fitted to rows that were trained on would be far too sure of itself. until: the
-    perf_counter() by which it has to be done, with as many folds as the time allows; None: with
-    none.
-    """
-    folds = min(Search.FOLDS, D.n)
-    waves = math.ceil(folds / job.resources.at_once(D.n))
-    seconds = FITTING * (until - time.perf_counter()) / waves
-    validation: CrossValidation[P] = CrossValidation.of(
-        D, folds, job, lambda D, params: fit(D, params, seconds)
-    )
-    found = validation.decisions(params, until)
-    if found is None:
-        tell(Notice("no time for -b 1: probabilities are from few rows"))
-        return None
-    held, f = found
-    if not held.all():
-        rows = np.count_nonzero(held)
-        tell(Notice(f"little time for -b 1: probabilities are from {rows:,} held-out rows"))
-    return sigmoids(f, D.labels()[held])
-
-
-def of_few(
-    D: Dataset, params: P, fit: TimedFit[P], sigmoids: Fitting, job: Job, until: float
-) -> np.ndarray | None:
-    """The same from few rows of D, in little time: half of them are learnt, the others held out."""
-    S = D.only(D.mask(random_subset(D, FEW_ROWS, Draws(job.run.seed))))
-    seconds = FEW_TIME * (until - time.perf_counter())
-    halves: CrossValidation[P] = CrossValidation.of(
-        S, 2, job, lambda D, params: fit(D, params, seconds)
-    )
-    found = halves.decisions(params, until, folds=[0])
-    return None if found is None else sigmoids(found[1], S.labels()[found[0]])
 
 
 def sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -11,16 +11,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from math import inf, nan
-from typing import Generic
-
-import numpy as np
+from typing import Any, Generic
 
 from randsvm import __version__
 from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import Grid, command_line, idle, options
-from randsvm.training import grid_search, platt, source
+from randsvm.training import grid_search, probabilities, source
 from randsvm.training.clock import LATE, Clock
 from randsvm.training.job import (
     IN_MEMORY,
@@ -208,30 +206,30 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         self.path = path
         self.words = words
         self.searched = searched
-        self.sigmoid: np.ndarray | None = None
-        self.fits_sigmoid = training.fits_sigmoid(params)
-        if self.fits_sigmoid and clock.end < inf:
+        # What the model has for probabilities.
+        self.fitted: dict[str, Any] = {}
+        self.holds_out = training.holds_out(params)
+        if self.holds_out and clock.end < inf:
             # Whenever the limit comes, the model has probabilities.
-            sigmoids = training.sigmoids(params)
-            self.sigmoid = platt.of_few(
-                training.D, params, training.fit, sigmoids, training.job, clock.end
+            fitting = training.fitting(params)
+            self.fitted = probabilities.of_few(
+                training.D, params, training.fit, fitting, training.job, clock.end
             )
-        part = 1 / (1 + PROBABILITY_TIME * self.fits_sigmoid)
+        part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
         self.learning = training.learning(params, clock, clock.share(part))
 
     def learn(self) -> str:
         self.learning.run()
-        if self.fits_sigmoid:
+        if self.holds_out:
             training = self.training
-            found = platt.cross_validated(
+            self.fitted |= probabilities.cross_validated(
                 training.D,
                 self.params,
                 training.fit,
-                training.sigmoids(self.params),
+                training.fitting(self.params),
                 training.job,
                 self.clock.end - LATE,
             )
-            self.sigmoid = self.sigmoid if found is None else found
         return self.learning.reason
 
     @property
@@ -259,8 +257,8 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             zero_based=job.run.zero_based,
             seen=SeenFeatures.of(subject.D.summary.features),
             scaling=subject.D.scaling,
-            sigmoid=self.sigmoid,
             facts=self._facts(outcome),
+            **self.fitted,
         )
         if self.path is not None:
             model.save(self.path)

@@ -22,8 +22,6 @@ from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.svm.running import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
-from randsvm.svm.subproblem import memory_of
-from randsvm.svm.working_set import Choice
 
 EMPTY = np.empty(0)
 
@@ -124,24 +122,14 @@ class Subtasks:
             return self.D.n
         return min(self.D.n, max(self.counts[i] + self.counts[j] for i, j in self.pairs))
 
-    def side_by_side(self, choice: Choice) -> int:
+    def side_by_side(self, solve_bytes: int) -> int:
         """How many are solved at once in threads of their own: pairs, as far as half of the memory
-        allows."""
+        allows. solve_bytes: of a subproblem of each."""
         if not self.pairs:
             return 1
-        each = 17 * self.most_rows + self.solve_bytes(choice)
+        each = 17 * self.most_rows + solve_bytes
         room = self.resources.memory // 2 // max(each, 1)
         return max(1, min(self.resources.workers, room, len(self)))
-
-    def working_set(self, choice: Choice) -> int:
-        """Its rows, at the most."""
-        return min(choice.r, self.most_rows)
-
-    def solve_bytes(self, choice: Choice) -> int:
-        """The memory that a subproblem may take. Raises ParameterError: see memory_of."""
-        rows, nonzeros = self.working_set(choice), self.D.nnz / max(self.D.n, 1)
-        beside = rows < self.most_rows and not choice.every_support_vector
-        return memory_of(rows, nonzeros, self.problem, beside, self.resources.memory)
 
     def __getitem__(self, number: int) -> Subtask:
         D, params = self.D, self.params

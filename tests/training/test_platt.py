@@ -302,9 +302,9 @@ def test_with_little_time_probabilities_are_near_those_of_all_the_time(
 @pytest.mark.parametrize(
     "algorithm, words, expected",
     [
-        ("randsvm", "-b 1 -s svr", "-b 1: probabilities are for -s svc, not svr"),
-        ("osuna", "-b 1 -s one-class", "-b 1: probabilities are for -s svc, not one-class"),
-        ("sgd", "-b 1 -s svr", "-b 1: probabilities are for -s svc, not svr"),
+        ("randsvm", "-b 1 -s svr --components 9", "linear machines are for -s svc, not svr"),
+        ("osuna", "-b 1 -s 2 --components 9", "linear machines are for -s svc, not one-class"),
+        ("sgd", "-b 1 -s svr", "-b 1: probabilities of linear machines are for -s svc, not svr"),
         ("sgd", "-b 1 --update m", "--update fits no probabilities: no -b 1"),
         ("randsvm", "-b 2", "expected 0 or 1, found '2'"),
     ],

@@ -1,0 +1,147 @@
+"""-b 1 of regressions and of novelty detection: LIBSVM's own numbers, and its rules."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import oracle
+import pytest
+from learning import learn
+from libsvm import svmutil
+from scipy import sparse
+
+from randsvm import api
+from randsvm.errors import ModelError
+from randsvm.events import Iteration
+from randsvm.models.load import load
+from randsvm.parameters.rounds import RandsvmParams
+from randsvm.parameters.run import Limits, Resources
+from randsvm.parameters.svm import Params
+from randsvm.training.probabilities import laplace_scale
+
+
+def saved(path, y, X):
+    path.write_text(oracle.svmlight_text([repr(float(t)) for t in y], X))
+    return path
+
+
+def curve(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """A parabola with Laplace noise of scale 0.3, and a target in 50 that is far off."""
+    rng = np.random.default_rng(rows)
+    X = oracle.as_float32(rng.normal(size=(rows, 2)))
+    far = np.where(np.arange(rows) % 50 == 0, 40.0, 0.0)
+    return X[:, 0] ** 2 + X[:, 1] + rng.laplace(scale=0.3, size=rows) + far, X
+
+
+def cloud(rows: int) -> np.ndarray:
+    return oracle.as_float32(np.random.default_rng(rows).normal(size=(rows, 2)))
+
+
+def by_libsvm(y, X, words: str):
+    problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
+    return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -b 1 {words}"))
+
+
+# ---- the noise of a regression ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [(), ("--scale", "standard")])
+@pytest.mark.parametrize("task", [3, 4])
+def test_the_noise_is_libsvms(tmp_path, task, scale):
+    y, X = curve(300)
+    words = ("-s", task, "-c", 2, "-g", 0.5, "-p", 0.1, "-n", 0.5)
+    learnt = learn("randsvm", saved(tmp_path / "d", y, X), tmp_path / "m", "-b", 1, *words, *scale)
+    model = load(str(learnt.model))
+    Z = (X - X.mean(axis=0)) / X.std(axis=0) if scale else X
+    theirs = by_libsvm(y, Z, " ".join(map(str, words))).get_svr_probability()
+    assert theirs < 0.5
+    # Folds are drawn at random.
+    assert model.noise_scale == pytest.approx(theirs, rel=0.1)
+
+
+def test_the_noise_is_the_mean_distance_of_what_is_not_far_off():
+    z = np.array([1.0, -2.0, 3.0, 0.0] * 10)
+    assert laplace_scale(z) == 1.5
+    # 5 sqrt(2) times the mean of all 41, 1.5 + 13.5 / 41 (once 13.8, once 11.9).
+    assert laplace_scale(np.append(z, 15.0)) == 1.5
+    assert laplace_scale(np.append(z, 10.0)) == pytest.approx(70 / 41)
+    assert laplace_scale(np.zeros(3)) == 0.0
+
+
+def test_one_row_has_no_noise(tmp_path):
+    learnt = learn("randsvm", saved(tmp_path / "d", [2.0], np.ones((1, 1))), tmp_path / "m",
+                   "-s", 3, "-b", 1)  # fmt: skip
+    assert "one row is too few for -b 1: no probabilities" in learnt.notices
+    assert not load(str(learnt.model)).has_probabilities
+
+
+# ---- the density of novelty detection -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows, nu", [(300, 0.3), (301, 0.07), (100, 0.9)])
+def test_the_marks_are_libsvms(tmp_path, rows, nu):
+    X, words = cloud(rows), f"-s 2 -n {nu} -g 0.5"
+    path = saved(tmp_path / "d", np.ones(rows), X)
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--gap", 1e-7, *words.split())
+    theirs = by_libsvm(np.ones(rows), X, f"{words} -e 1e-7")
+    svmutil.svm_save_model(str(tmp_path / "theirs"), theirs)
+    expected = load(str(tmp_path / "theirs")).density_marks
+    found = load(str(learnt.model)).density_marks
+    # Which side of 0 the rows at 0 are on is up to the last digits.
+    assert found == pytest.approx(expected, abs=0.02 * np.ptp(expected))
+
+
+def test_rows_are_split_evenly_by_the_marks(tmp_path, predict):
+    """Each bin between marks has a tenth of the probability, and a fifth of a side's rows."""
+    path = saved(tmp_path / "d", np.ones(400), cloud(400))
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-n", 0.5, "-g", 0.5)
+    lines = predict(path, learnt.model, "-b", 1).lines
+    assert lines[0] == "label normal outlier"
+    p = np.array([line.split()[1] for line in lines[1:]], float)
+    values, counts = np.unique(p, return_counts=True)
+    assert values == pytest.approx([0.001, *np.arange(0.1, 0.95, 0.1), 0.999])
+    assert (counts[[0, -1]] < 40).all() and counts.sum() == 400 and counts[1:-1].max() < 80
+
+
+def test_few_rows_on_a_side_have_no_marks(tmp_path, predict):
+    path = saved(tmp_path / "d", np.ones(8), cloud(8))
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-g", 0.5)
+    assert any("too few rows on one side of f = 0" in text for text in learnt.notices)
+    svmutil.svm_save_model(str(tmp_path / "theirs"), by_libsvm(np.ones(8), cloud(8), "-s 2 -g 0.5"))
+    assert not load(str(tmp_path / "theirs")).has_probabilities
+    with pytest.raises(ModelError, match="expected a model with probabilities"):
+        predict(path, learnt.model, "-b", 1)
+
+
+# ---- runs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "task, said", [("svr", "no time for -b 1"), ("one-class", "little time for -b 1")]
+)
+def test_without_time_probabilities_are_near_those_of_all_the_time(
+    tmp_path, monkeypatch, task, said
+):
+    """The limit passes with the first round."""
+    late, events, clock = 0.0, [], time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
+
+    def watch(event: object) -> None:
+        nonlocal late
+        events.append(event)
+        late = 2000.0 if isinstance(event, Iteration) else late
+
+    y, X = curve(700)
+    path = saved(tmp_path / "d", y, X)
+    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
+    params = Params(task=task, gamma=0.5, nu=0.3, probability=True)
+    api.train_randsvm(str(path), str(tmp_path / "m"), params, RandsvmParams(), job, watch)
+    assert any(getattr(event, "text", "").startswith(said) for event in events)
+    whole = learn("randsvm", path, tmp_path / "whole", "-s", task, "-g", 0.5, "-n", 0.3, "-b", 1)
+    found, truth = load(str(tmp_path / "m")), load(str(whole.model))
+    if task == "svr":
+        assert found.noise_scale == pytest.approx(truth.noise_scale, rel=0.25)
+    else:
+        marks = truth.density_marks
+        assert found.density_marks == pytest.approx(marks, abs=0.1 * np.ptp(marks))
