@@ -142,6 +142,8 @@ class Report:
         self.say(f"{objectives}{running}  J = P/(C n) = {outcome.J:.6g}")
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
+        if outcome.bytes_moved:
+            self.say(f"{_size(outcome.bytes_moved)} went to the workers and came from them")
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
             line = (
                 f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "
