@@ -5,10 +5,11 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx or .h means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
 
-.PHONY: help wheel pythons demo test lint fuzz bench bench-quick memory figures mz data clean
+.PHONY: help wheel pythons demo cluster-demo test lint fuzz bench bench-quick memory figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
+	@echo "make cluster-demo  train on a Dask cluster of two workers, of which one is killed"
 	@echo "make test   lint, types, tests"
 	@echo "make lint   ruff and mypy alone"
 	@echo "make fuzz   100,000 made and damaged files against the readers, 500 random small trainings"
@@ -82,6 +83,9 @@ figures: .venv/plot $(WORK)/twonorm.train $(WORK)/growth.json
 
 mz: .venv/ready
 	$(BIN)/python scripts/mz_tables.py
+
+cluster-demo: $(WORK)/checkerboard.train
+	$(BIN)/python scripts/cluster_demo.py $<
 
 # BENCH names works and options, as in BENCH="twonorm --ccat TRAIN TEST".
 bench: .venv/ready

@@ -61,7 +61,7 @@ __all__ = [
     "train_sgd",
 ]
 
-Data = Arrays | str | os.PathLike[str]
+Data = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 # Each class of an algorithm's parameters, and its object or None.
 Groups = dict[type, Any]
 
@@ -77,8 +77,9 @@ def train_randsvm(
 ) -> FittedModel:
     """Train a kernel machine by random sampling of violators.
 
-    data: the name of an svmlight file, or Arrays(X, y). model: a file to write; None: none.
-    watch: called with each record of randsvm.events, Progress among them. given, in place of
+    data: the name of an svmlight file, a pattern of names, several names, or Arrays(X, y). model: a
+    file to write; None: none. watch: called with each record of randsvm.events, Progress among
+    them. given, in place of
     params, algorithm and job: the fields of Params, RandsvmParams, StopParams, Limits, Run, Search
     and Resources by name, as gamma=5, gap=0.001, C=[1, 8] (searched), weights={"spam": 10} or
     "balanced", time_limit=60 (seconds), memory=2**30 (bytes); and warm_start, a model's file.
@@ -150,10 +151,18 @@ def _train(
     job = job or _job(list(groups), common, values)
     kept: list[Any] = []
     data, model = files
-    source = data if isinstance(data, Arrays) else os.fspath(data)
+    source = data if isinstance(data, Arrays) else _paths(data)
     target = None if model is None else os.fspath(model)
     outcome = call(source, target, *params, replace(job, keep=kept.append), watch)
     return FittedModel(kept[0], outcome, job.resources.workers)
+
+
+def _paths(
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> str | tuple[str, ...]:
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data)
+    return tuple(os.fspath(path) for path in data)
 
 
 def _job(groups: list[type], common: tuple[type, ...], values: dict[str, Any]) -> Job:

@@ -115,10 +115,12 @@ class Searched(NamedTuple):
 class Iteration(NamedTuple):
     """One solve and the scan after it.
 
-    frozen: support vectors outside of the working set. changed, scan_seconds: coefficients
-    that the scan brought in, and its time. primal, dual: of this solution for the whole data set;
-    gap: of the best solution so far, nan where nothing is certified. machine: the class that is
-    told from all others, or the two that are told apart; empty where there is only one problem.
+    frozen: support vectors outside of the working set. bytes_read: of the rows, by this process;
+    bytes_moved: to workers of a cluster and from them; both so far. changed, scan_seconds:
+    coefficients that the scan brought in, and its time. primal, dual: of this solution for the
+    whole data set; gap: of the best solution so far, nan where nothing is certified. machine: the
+    class that is told from all others, or the two that are told apart; empty where there is only
+    one problem.
     """
 
     number: int
@@ -133,6 +135,7 @@ class Iteration(NamedTuple):
     scan_seconds: float
     gap: float
     bytes_read: int
+    bytes_moved: int
     machine: str
     primal: float
     dual: float
@@ -145,8 +148,8 @@ class Trained(NamedTuple):
 
     J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
     (after a signal) stems from the running values of the scans. violators None: not counted then.
-    cross_validation: of the parameters that were taken, if there was any. saved: whether the model
-    was written; --require-gap may forbid it.
+    cross_validation: of the parameters that were taken, if there was any. bytes_moved: to and from
+    the workers of a cluster. saved: whether the model was written; --require-gap may forbid it.
     """
 
     model: str
@@ -165,6 +168,7 @@ class Trained(NamedTuple):
     gap: float
     gap_asked: float | None = None
     largest_gap: float | None = None
+    bytes_moved: int = 0
     saved: bool = True
 
 

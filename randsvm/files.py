@@ -7,12 +7,13 @@ not at all. Knows no format.
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
 import os
 import select
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -55,6 +56,25 @@ def display_name(path: str) -> str:
 
 def display_output(path: str) -> str:
     return "<stdout>" if path in STANDARD_OUTPUTS else path
+
+
+def inputs(data: str | Sequence[str]) -> tuple[str, ...]:
+    """The files that names, and patterns such as part-*.svm, stand for: those of a pattern in the
+    order of their names."""
+    found: list[str] = []
+    for word in [data] if isinstance(data, str) else data:
+        there = word == STANDARD or Path(word).exists()
+        matches = [] if there else sorted(glob.glob(word))  # noqa: PTH207 - Path takes no absolute pattern
+        # What there is not is said where it is opened.
+        found += matches or [word]
+    return tuple(found)
+
+
+def name_of(paths: Sequence[str]) -> str:
+    """Of files together, as messages have it."""
+    more = len(paths) - 1
+    others = f" and {more} other file{'s' * (more > 1)}" if more else ""
+    return display_name(paths[0]) + others
 
 
 def encoded(text: str) -> bytes:

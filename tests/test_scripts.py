@@ -49,6 +49,14 @@ def test_peaks_of_memory_stand_beside_what_is_promised(tmp_path):
     assert all(each["peak"] < each["promised"] for each in found["commands"])
 
 
+def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
+    pytest.importorskip("distributed")
+    data = SCRIPTS.parent / "data" / "checkerboard.svm"
+    said = run("cluster_demo.py", data, "--gap", 0.01).stdout.decode()
+    assert "kill -9" in said
+    assert "both models have the same" in said
+
+
 def seconds(own):
     """A process that says that its work took so long."""
     return [sys.executable, "-c", f"print('seconds {own}')"]

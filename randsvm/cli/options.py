@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from randsvm.cli.commands import Typed
 from randsvm.errors import ParameterError
-from randsvm.files import STANDARD
+from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import AUTO, Option, options
 from randsvm.parameters.option import gather as gather
 from randsvm.parameters.option import grid as grid
@@ -268,16 +268,23 @@ def rounds(command: Decorated) -> Decorated:
 
 def files(command: Decorated) -> Decorated:
     """What every algorithm reads and writes."""
-    command = click.argument("model_file", type=click.Path(), required=False)(command)
-    return click.argument("train_file", type=click.Path())(command)
+    more = click.argument(
+        "more_files", type=click.Path(), nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]"
+    )
+    return click.argument("train_file", type=click.Path())(more(command))
 
 
-def model_file(given: dict[str, Any]) -> str:
-    """MODEL_FILE, or its default."""
-    name, data = given["model_file"], given["train_file"]
-    if name is None and data == STANDARD:
+def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
+    """TRAIN_FILE, or several, and MODEL_FILE, the last of two names and more, or its default."""
+    names: list[str] = [given["train_file"], *given["more_files"]]
+    *data, last = names
+    if data:
+        return data[0] if len(data) == 1 else tuple(data), last
+    if last == STANDARD:
         raise ParameterError("training from standard input needs a MODEL_FILE")
-    return name or Path(data).name + ".model"
+    if len(inputs(last)) > 1:
+        raise ParameterError(f"{last} stands for several files: say a MODEL_FILE as well")
+    return last, Path(last).name + ".model"
 
 
 warm_start = click.option(

@@ -97,7 +97,8 @@ def predict(
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
 
-    Rows labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
+    TEST_FILE may be a quoted pattern: its files are predicted in the order of their names. Rows
+    labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
     prints it. MODEL_FILE may come from randsvm-train, from LIBSVM's svm-train or from LIBLINEAR's
     liblinear-train. Files may be gzip, bzip2 or xz; - is standard input or output.
     """

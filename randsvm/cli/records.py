@@ -30,7 +30,9 @@ class Records:
     files: what each file is -> its name. words: options that complete the parameters of a run.
     """
 
-    def __init__(self, command: str, files: Mapping[str, str], words: Sequence[str] = ()) -> None:
+    def __init__(
+        self, command: str, files: Mapping[str, str | tuple[str, ...]], words: Sequence[str] = ()
+    ) -> None:
         self.words = words
         # Tells the lines of two runs that share a log.
         run = os.urandom(4).hex()

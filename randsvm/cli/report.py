@@ -47,12 +47,14 @@ class Report:
         self,
         command: str,
         words: list[str],
-        files: Mapping[str, str],
+        files: Mapping[str, str | tuple[str, ...]],
         given: Mapping[str, Any],
     ) -> None:
         self.command = command
         self.words = words
-        self.files = list(files.values())
+        self.files: list[str] = []
+        for names in files.values():
+            self.files += [names] if isinstance(names, str) else names
         self.records = Records(command, files, words)
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
@@ -141,6 +143,8 @@ class Report:
         self.say(f"{objectives}{running}  J = P/(C n) = {outcome.J:.6g}")
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
+        if outcome.bytes_moved:
+            self.say(f"{_size(outcome.bytes_moved)} went to the workers and came from them")
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
             line = (
                 f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "

@@ -70,10 +70,11 @@ def randsvm(**given: Any) -> None:
     With -k, or --gap none, it is the paper's rule: support vectors + violators, until no
     violator is left or there are k support vectors.
 
-    TRAIN_FILE may be gzip, bzip2 or xz; - is standard input. MODEL_FILE defaults to the base name
-    of TRAIN_FILE + .model in the working folder.
+    TRAIN_FILE may be gzip, bzip2 or xz; - is standard input; several files, or a quoted pattern as
+    'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model in
+    the working folder; after several names it is the last one.
     """
-    from randsvm import api
+    from randsvm import api, files
 
     _train(api.train_randsvm, [Params, RandsvmParams], given)
 
@@ -102,7 +103,7 @@ def osuna(**given: Any) -> None:
     met for rows of the working set, until the --gap is reached or no violator is left. All
     other coefficients are frozen wherever they stand.
     """
-    from randsvm import api
+    from randsvm import api, files
 
     _train(api.train_osuna, [Params, OsunaParams], given)
 
@@ -132,7 +133,7 @@ def osuna_closest(**given: Any) -> None:
 
     On noisy data these are the outliers: expect it to be far slower than osuna there.
     """
-    from randsvm import api
+    from randsvm import api, files
 
     _train(partial(api.train_osuna, closest=True), [Params, OsunaParams], given)
 
@@ -168,7 +169,7 @@ def sgd(**given: Any) -> None:
     With --update MODEL that model is taught the rows of TRAIN_FILE as they arrive (- is standard
     input) and written to MODEL_FILE at the end and at every --checkpoint.
     """
-    from randsvm import api
+    from randsvm import api, files
 
     _train(api.train_sgd, [SgdParams], given)
 
@@ -176,12 +177,11 @@ def sgd(**given: Any) -> None:
 def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any]) -> None:
     """Make objects of the options, call once, report."""
     # What help does not need: without it, it takes half the time.
-    from randsvm import api
+    from randsvm import api, files
     from randsvm.cli.log import tried
     from randsvm.cli.report import Report
-    from randsvm.files import check_apart
 
-    data, model = given["train_file"], options.model_file(given)
+    data, model = options.files_of(given)
     old = given.get("warm_start")
     search = Search(given["folds"], given["subset"], options.grid(groups, given))
     log = given["log"]
@@ -198,13 +198,13 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
     )
     params: list[object] = [options.gather(group, given) for group in groups]
     inputs = {
-        "TRAIN_FILE": data,
         "MODEL_FILE": model,
         "--warm-start": old,
         "--update": given.get("update"),
         "--cache": job.resources.cache,
     }
-    check_apart({"--log": log}, inputs)
+    for path in files.inputs(data):
+        files.check_apart({"--log": log}, {"TRAIN_FILE": path, **inputs})
     extra = ["--warm-start", old] if old else []
     with Report(COMMAND, extra, {"data": data, "model": model}, given) as report:
         call(data, model, *params, job, report)

@@ -64,6 +64,9 @@ class Crew:
             raise
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(f"cannot reach the cluster {address}: {error}") from error
+        # Bytes of messages and of reports.
+        self.moved = 0
+        self._moving = threading.Lock()
         self._there: dict[str, int] = {}
         # Of each worker, the scheduler's time of its last heartbeat, and when that was new here.
         self._beats: dict[str, tuple[float, float]] = {}
@@ -188,6 +191,11 @@ class Crew:
         _, at = self._beats.get(worker, (0.0, 0.0))
         return time.perf_counter() - at > ASLEEP
 
+    def move(self, *words: Any) -> None:
+        """Count what goes to a worker or comes from one."""
+        with self._moving:
+            self.moved += sum(len(word) for word in words if isinstance(word, bytes))
+
     def is_lost(self, reason: str) -> ClusterError:
         """What to raise where the cluster does not go on."""
         self.lost = reason
@@ -233,6 +241,7 @@ class Tasks:
             )
         except Exception as error:  # the scheduler is gone: dask has many errors for that
             raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
+        self.crew.move(*words)
         self.given[future] = worker, token
         future.add_done_callback(self._done)
 
@@ -260,6 +269,7 @@ class Tasks:
             return None
         if isinstance(answer.result, BaseException):
             raise answer.result
+        self.crew.move(answer.result)
         return answer
 
     def _overdue(self) -> Answer | None:

@@ -1,4 +1,4 @@
-"""The first pass over a text, by the workers of a crew: a task learns what a range of it holds.
+"""The first pass over texts, by the workers of a crew: a task learns what a range of it holds.
 
 Knows nothing of what becomes of the rows.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from randsvm.data.reading import ParseOptions, Summary
 from randsvm.data.svmlight import Spelling
 from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.events import Progress, tell
-from randsvm.files import COMPRESSIONS, STANDARD, decoded
+from randsvm.files import COMPRESSIONS, STANDARD, decoded, name_of
 
 # Bytes of text that a task reads.
 RANGE = 32 << 20
@@ -43,50 +44,77 @@ def text_of(path: str, options: ParseOptions) -> Text:
     return Text(str(Path(path).resolve()), status.st_size, options, path)
 
 
-def first_pass(crew: Crew, key: str, text: Text) -> Source:
+@dataclass(frozen=True)
+class Part:
+    """A range of bytes of a text that a task reads. number: among all of them; base: bytes of the
+    texts before this one."""
+
+    number: int
+    text: Text
+    base: int
+    begin: int
+    end: int
+
+    def call(self, key: str, *words: Any) -> tuple[Any, ...]:
+        return (key, self.text, self.number, self.begin, self.end, *words)
+
+
+def _parts(texts: Sequence[Text]) -> list[Part]:
+    found: list[Part] = []
+    base = 0
+    for text in texts:
+        for at in range(0, max(text.size, 1), RANGE):
+            found.append(Part(len(found), text, base, at, min(at + RANGE, text.size)))
+        base += text.size
+    return found
+
+
+def first_pass(crew: Crew, key: str, texts: Sequence[Text]) -> Source:
     """What the rows are, and where the chunks are cut. Raises DataError for the first bad line."""
-    begins = range(0, max(text.size, 1), RANGE)
-    ranges = [(number, at, min(at + RANGE, text.size)) for number, at in enumerate(begins)]
-    learnt = NOTHING
-    table = LabelTable(text.name, any_label=text.options.any_label)
-    calls = [(key, text, *one) for one in ranges]
-    for found, (_, _, end) in zip(_in_order(crew, worker.learn, calls), ranges, strict=True):
-        learnt = learnt + found
-        tell(Progress("reading", end, text.size, "B"))
-        if learnt.fault is not None:
+    parts, size = _parts(texts), sum(text.size for text in texts)
+    table = LabelTable(texts[0].name, any_label=texts[0].options.any_label)
+    every, calls = NOTHING, [part.call(key) for part in parts]
+    learnt = dict.fromkeys(texts, NOTHING)
+    for found, part in zip(_in_order(crew, worker.learn, calls), parts, strict=True):
+        learnt[part.text] = learnt[part.text] + found
+        tell(Progress("reading", part.base + part.end, size, "B"))
+        if found.fault is not None:
             break
-    for token, (line, column) in learnt.spellings.items():
-        table.number(Spelling(decoded(token), line, column))
-    if (fault := learnt.fault) is not None:
-        raise DataError(text.name, fault.line, fault.column, fault.problem)
-    if not learnt.rows:
-        raise DataError(text.name, 1, 1, "expected a row, found an empty file")
-    return _source(text, table, learnt, _cuts(crew, key, text, ranges))
+    for text in texts:
+        table.path = text.name
+        for token, (line, column) in learnt[text].spellings.items():
+            table.number(Spelling(decoded(token), line, column))
+        if (fault := learnt[text].fault) is not None:
+            raise DataError(text.name, fault.line, fault.column, fault.problem)
+        every = every + learnt[text]
+    if not every.rows:
+        name = name_of([text.name for text in texts])
+        raise DataError(name, 1, 1, "expected a row, found an empty file")
+    return _source(texts, table, every, _cuts(crew, key, parts))
 
 
-def _cuts(
-    crew: Crew, key: str, text: Text, ranges: Sequence[tuple[int, int, int]]
-) -> list[tuple[int, int, int]]:
+def _cuts(crew: Crew, key: str, parts: Sequence[Part]) -> list[tuple[int, int, int]]:
     """Where chunks end, and their rows and nonzeros: each range goes on where the one before left
     off."""
     ends: list[tuple[int, int, int]] = []
     last = Cuts([], 0, 0)
-    for one in ranges:
-        call = (key, text, *one, last.rows, last.nonzeros)
+    for part in parts:
+        call = part.call(key, last.rows, last.nonzeros)
         last = next(_in_order(crew, worker.cut, [call]))
-        ends += last.ends
-    return [*ends, (text.size, last.rows, last.nonzeros)] if last.rows else ends
+        ends += [(part.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
+    end = parts[-1].base + parts[-1].end
+    return [*ends, (end, last.rows, last.nonzeros)] if last.rows else ends
 
 
 def _source(
-    text: Text, table: LabelTable, learnt: Learnt, ends: list[tuple[int, int, int]]
+    texts: Sequence[Text], table: LabelTable, learnt: Learnt, ends: list[tuple[int, int, int]]
 ) -> Source:
     counts = np.zeros(len(table), np.int64)
     for token, count in learnt.counts.items():
         counts[int(table.number(Spelling(decoded(token), 0, 0)))] += count
     places, rows, nonzeros = np.array(ends, np.int64).T
     # What follows the last row belongs to its chunk.
-    places = np.concatenate([[0], places[:-1], [text.size]])
+    places = np.concatenate([[0], places[:-1], [sum(text.size for text in texts)]])
     summary = Summary(
         n=learnt.rows,
         nnz=learnt.nonzeros,
@@ -97,7 +125,7 @@ def _source(
         queries=learnt.queries,
         digest="",
     )
-    return Source(text, summary, places, rows, nonzeros)
+    return Source(tuple(texts), summary, places, rows, nonzeros)
 
 
 def _in_order(

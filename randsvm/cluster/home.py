@@ -86,6 +86,10 @@ class ClusterHome:
         self.owners = owners or Owners(crew)
         self.pickled_rows = pickle.dumps(rows)
 
+    @property
+    def moved(self) -> int:
+        return self.crew.moved
+
     def of_chunks(self, numbers: Sequence[int]) -> ClusterHome:
         """Of shards that are some of the chunks."""
         if self.numbers is not None:
@@ -177,7 +181,7 @@ class ClusterHome:
                         if part:
                             give(answer.worker, part, again)
             else:
-                for run in answer.result:
+                for run in pickle.loads(answer.result):
                     # Who was slow may answer after all, when another has done it.
                     if run.first in left:
                         for covered in range(run.first, run.last + 1):

@@ -74,24 +74,24 @@ class ClusterDataset(Dataset):
         super().close()
 
 
-def load(path: str, options: ParseOptions, resources: Resources) -> Dataset:
+def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> Dataset:
     """D, read by the workers of resources.cluster. Raises DataError for bad text (with
     file:line:column), InputError, TransferError, ClusterError, ParameterError."""
     if resources.cache is not None:
         raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
-    text = text_of(path, options)
+    texts = [text_of(path, options) for path in paths]
     assert resources.cluster is not None
     crew = Crew(resources.cluster)
     try:
-        return _loaded(crew, text, resources)
+        return _loaded(crew, texts, resources)
     except BaseException:
         crew.close()
         raise
 
 
-def _loaded(crew: Crew, text: Text, resources: Resources) -> Dataset:
+def _loaded(crew: Crew, texts: Sequence[Text], resources: Resources) -> Dataset:
     key = uuid.uuid4().hex
-    source = first_pass(crew, key, text)
+    source = first_pass(crew, key, texts)
     rows = Rows(key, source, resources.data_bytes, resources.tmpdir)
     # What this process may have to read of the text, once there are no workers, it keeps as well.
     store = source.store(resources.data_bytes, resources.tmpdir)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from randsvm.data.chunks import MadeStore, RawChunk
+from randsvm.data.chunks import MadeStore, RawChunk, joined
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Summary, next_cut, united
 from randsvm.data.svmlight import (
@@ -25,6 +25,7 @@ from randsvm.data.svmlight import (
     parse_piece,
 )
 from randsvm.errors import InputError, TransferError
+from randsvm.files import name_of
 
 # Text is parsed in pieces of about this size.
 PIECE = 4 << 20
@@ -218,10 +219,10 @@ def _is_row(line: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """A text file and its chunks. places : (chunks + 1,) int64, where each begins, and the end of
-    the file; rows, nonzeros : (chunks,) int64."""
+    """Text files, one after the other, and their chunks. places : (chunks + 1,) int64, where each
+    begins, counted in bytes of all files; rows, nonzeros : (chunks,) int64."""
 
-    text: Text
+    texts: tuple[Text, ...]
     summary: Summary
     places: np.ndarray
     rows: np.ndarray
@@ -229,8 +230,19 @@ class Source:
 
     def chunk(self, number: int) -> RawChunk:
         """Raises InputError, and TransferError where the text is not what it was."""
-        text, summary = self.text, self.summary
         begin, end = self.places[number : number + 2].tolist()
+        parts = []
+        for text in self.texts:
+            if begin < text.size and end > 0:
+                parts.append(self._rows(text, max(begin, 0), min(end, text.size)))
+            begin, end = begin - text.size, end - text.size
+        chunk = joined(parts)
+        if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
+            name = name_of([text.path for text in self.texts])
+            raise TransferError(f"reading {name}: it changed while in use")
+        return chunk
+
+    def _rows(self, text: Text, begin: int, end: int) -> RawChunk:
         options = text.options
         block = parse(
             text.parsed(begin, end),
@@ -241,11 +253,9 @@ class Source:
         )
         y = block.y
         if options.labels == "class":
-            names = summary.names
+            names = self.summary.names
             table = LabelTable(text.path, names=names, closed=True, any_label=options.any_label)
             y = table.classes(block)
-        if len(y) != self.rows[number] or len(block.values) != self.nonzeros[number]:
-            raise TransferError(f"reading {text.path}: it changed while in use")
         return RawChunk(y, block.indptr, block.indices, block.values)
 
     def store(self, limit: int, folder: str | None) -> MadeStore:

@@ -160,16 +160,17 @@ def cut(key: str, text: Text, number: int, begin: int, end: int, rows: int, nonz
 
 def work(
     key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
-) -> Missing | list[Run]:
-    """message: a function of a shard, whose reports come one by one."""
+) -> Missing | bytes:
+    """message: a function of a shard, whose reports come one by one, as pickled Runs."""
     if not knows(key, rows):
         return Missing(rows=True)
     do: Callable[[Shard], Any] = pickle.loads(message)
     reports = _pool(threads).map(do, shards)
-    return [
+    runs = [
         Run(shard.number, shard.number, shard.stop - shard.start, report)
         for shard, report in zip(shards, reports, strict=True)
     ]
+    return pickle.dumps(runs)
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,8 @@ class Visit:
 
 def visit(
     key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
-) -> Missing | list[Run]:
-    """message: a Visit. Reports of neighbours are added up."""
+) -> Missing | bytes:
+    """message: a Visit. Reports of neighbours are added up; as pickled Runs."""
     if not knows(key, rows):
         return Missing(rows=True)
     asked: Visit = pickle.loads(message)
@@ -207,7 +208,7 @@ def visit(
             found.append(Run(last.first, shard.number, last.rows + rows_of, last.report + report))
         else:
             found.append(Run(shard.number, shard.number, rows_of, report))
-    return found
+    return pickle.dumps(found)
 
 
 def _is_ready(asked: Visit, shard: Shard) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from randsvm.data.chunks import FileStore, Spilling, Store
 from randsvm.data.reading import ParseOptions, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError
 from randsvm.events import results_of
-from randsvm.files import STANDARD, check_apart, create_output, open_input
+from randsvm.files import STANDARD, check_apart, create_output, name_of, open_input
 from randsvm.parameters.run import Resources
 
 # Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
@@ -34,16 +35,18 @@ def is_cache(head: bytes) -> bool:
     return head.startswith(KIND)
 
 
-def read(path: str, options: ParseOptions, resources: Resources) -> tuple[Summary, Store]:
-    """Parse `path`, or open its cache: what was learnt, and the chunks.
+def read(
+    paths: Sequence[str], options: ParseOptions, resources: Resources
+) -> tuple[Summary, Store]:
+    """Parse the files, or open their cache: what was learnt, and the chunks.
 
     Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
     """
     if resources.cache is not None:
-        return _read_through_cache(path, options, resources.cache, resources.workers)
+        return _read_through_cache(paths, options, resources.cache, resources.workers)
     spilling = Spilling(resources.data_bytes, resources.tmpdir)
     try:
-        summary = first_pass(path, options, spilling.append, resources.workers)
+        summary = first_pass(paths, options, spilling.append, resources.workers)
         spilling.store.finish()
     except BaseException:
         spilling.store.close()
@@ -52,21 +55,27 @@ def read(path: str, options: ParseOptions, resources: Resources) -> tuple[Summar
 
 
 def _read_through_cache(
-    path: str, options: ParseOptions, cache: str, jobs: int
+    paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
 ) -> tuple[Summary, FileStore]:
-    if path == STANDARD:
+    if STANDARD in paths:
         raise ParameterError("--cache needs a named file: standard input cannot be checked")
-    for name in (path, cache):
+    for name in (*paths, cache):
         if name == STANDARD or Path(name).is_fifo() or Path(name).is_char_device():
             raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
-    check_apart({"--cache": cache}, {"TRAIN_FILE": path})
-    with open_input(path):
-        pass  # a source that cannot be opened is refused, even if there is a cache of it
-    return _opened(path, options, cache, jobs) or _written(path, options, cache, jobs)
+    for path in paths:
+        check_apart({"--cache": cache}, {"TRAIN_FILE": path})
+        with open_input(path):
+            pass  # a source that cannot be opened is refused, even if there is a cache of it
+    return _opened(paths, options, cache, jobs) or _written(paths, options, cache, jobs)
 
 
-def _identity(path: str, options: ParseOptions) -> dict[str, Any]:
-    """What must be unchanged for a cache to stand for `path`: size, time, both ends, options."""
+def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
+    """What must be unchanged for a cache to stand for the files, and how they are read."""
+    return {"files": [_file(path) for path in paths], "reading": vars(options)}
+
+
+def _file(path: str) -> dict[str, Any]:
+    """Size, time and both ends."""
     try:
         with Path(path).open("rb") as stream:
             status = os.fstat(stream.fileno())
@@ -75,21 +84,18 @@ def _identity(path: str, options: ParseOptions) -> dict[str, Any]:
             ends = hashlib.sha256(head + stream.read(END)).hexdigest()
     except OSError as error:
         raise InputError(f"cannot open {path}: {error.strerror}") from error
-    return {
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "ends": ends,
-        "reading": vars(options),
-    }
+    return {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": ends}
 
 
-def _written(path: str, options: ParseOptions, cache: str, jobs: int) -> tuple[Summary, FileStore]:
-    """Parse `path` into the cache file, whole or not at all; its content, as `_opened` has it."""
-    identity = _identity(path, options)
+def _written(
+    paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
+) -> tuple[Summary, FileStore]:
+    """Parse the files into a cache, whole or not at all; its content, as `_opened` has it."""
+    identity = _identity(paths, options)
     with create_output(cache) as stream:
         stream.write(MAGIC)
         store = FileStore(stream, cache)
-        summary = first_pass(path, options, store.append, jobs)
+        summary = first_pass(paths, options, store.append, jobs)
         table = np.array(store.entries, np.int64)
         arrays = summary.features.tobytes() + table.tobytes()
         footer = {
@@ -102,17 +108,17 @@ def _written(path: str, options: ParseOptions, cache: str, jobs: int) -> tuple[S
         stream.write(hashlib.sha256(arrays + text).digest())
         for part in (arrays, text):
             stream.write(len(part).to_bytes(LENGTH, "little"))
-        if _identity(path, options) != identity:
-            raise TransferError(f"{path} changed while it was read into {cache}")
+        if _identity(paths, options) != identity:
+            raise TransferError(f"{name_of(paths)} changed while it was read into {cache}")
         # Not opened again by its name: another run may put a cache of its own there.
         written = os.fdopen(os.dup(stream.fileno()), "rb")
     return summary, FileStore(written, cache, table)
 
 
 def _opened(
-    path: str, options: ParseOptions, cache: str, jobs: int
+    paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
 ) -> tuple[Summary, FileStore] | None:
-    """The content of a cache that stands for `path` as it is now; None: missing, stale, damaged."""
+    """The content of a cache that stands for the files as they are; None: stale, or damaged."""
     try:
         stream = Path(cache).open("rb")  # noqa: SIM115 - the store keeps it open
     except OSError:
@@ -120,7 +126,7 @@ def _opened(
     with ExitStack() as stack:
         stack.enter_context(stream)
         found = _footer(stream)
-        if found is None or found[0]["source"] != _identity(path, options):
+        if found is None or found[0]["source"] != _identity(paths, options):
             return None
         footer, arrays = found
         learnt = footer["header"]

@@ -26,6 +26,7 @@ from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.data.scaling import Scaling
+from randsvm.files import inputs
 from randsvm.parameters.run import Resources
 
 Report = TypeVar("Report")
@@ -48,8 +49,8 @@ class Chunk(NamedTuple):
     y: np.ndarray
 
 
-# The rows of a training: the name of a file, or what is in memory.
-Source: TypeAlias = "str | in_memory.Arrays"
+# The rows of a training: the names of files, or what is in memory.
+Source: TypeAlias = "str | tuple[str, ...] | in_memory.Arrays"
 
 # Rows of a stored chunk: its number, the first row and the one after the last, counted in it.
 Piece: TypeAlias = tuple[int, int, int]
@@ -413,4 +414,4 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
     what they raise."""
     if isinstance(data, in_memory.Arrays):
         return Dataset(*in_memory.read(data, options), resources.workers)
-    return Dataset(*cache.read(data, options, resources), resources.workers)
+    return Dataset(*cache.read(inputs(data), options, resources), resources.workers)

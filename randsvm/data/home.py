@@ -60,7 +60,10 @@ class States(Protocol[Taken]):
 
 
 class Home(Protocol):
-    """Where the shards of a data set live."""
+    """Where the shards of a data set live. moved: bytes to and from other processes so far."""
+
+    @property
+    def moved(self) -> int: ...
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """work(shard) of each; reports come in the order of the shards."""
@@ -114,6 +117,8 @@ class Cell(Generic[State]):
 class Threads:
     """The threads of a pool."""
 
+    moved = 0
+
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self.pool = pool
 
@@ -128,6 +133,8 @@ class Threads:
 
 class OneThread:
     """The thread that asks: where many small data sets are worked at side by side, each by one."""
+
+    moved = 0
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """See Home."""

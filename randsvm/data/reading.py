@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from randsvm.data.chunks import RawChunk, joined
 from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
-from randsvm.events import tell
-from randsvm.files import display_name
+from randsvm.events import Progress, Watch, tell
+from randsvm.files import name_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
@@ -142,11 +143,51 @@ class _Classes:
         return y
 
 
+def _blocks(
+    paths: Sequence[str], options: ParseOptions, table: LabelTable, jobs: int
+) -> Iterator[Block]:
+    """Of all files; table: is told which of them they are from."""
+    way = Way(paths, tell)
+    for path in paths:
+        table.path = path
+        yield from read_blocks(
+            path,
+            labels=options.labels,
+            zero_based=options.zero_based,
+            unlabelled=options.any_label,
+            jobs=jobs,
+            watch=way.has_read,
+        )
+        way.next_file()
+
+
+class Way:
+    """Through files: how far reading them is, in all. watch: hears of it."""
+
+    def __init__(self, paths: Sequence[str], watch: Watch) -> None:
+        self.watch = watch
+        sizes = [Path(path).stat().st_size for path in paths if Path(path).is_file()]
+        self.several = len(paths) > 1
+        self.total = sum(sizes) if len(sizes) == len(paths) else None
+        self.before = self.done = 0
+
+    def has_read(self, event: object) -> None:
+        """Of one file."""
+        if isinstance(event, Progress) and self.several and event.stage == "reading":
+            self.done = self.before + event.done
+            event = replace(event, done=self.done, total=self.total)
+        self.watch(event)
+
+    def next_file(self) -> None:
+        self.before = self.done
+
+
 def first_pass(
-    path: str, options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
+    paths: Sequence[str], options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
 ) -> Summary:
-    """Parse and validate everything once; keep: called with each chunk, in order."""
-    classes, digest = _Classes(path, options.any_label), Digest()
+    """Parse and validate everything once, one file after the other; keep: called with each chunk,
+    in order."""
+    classes, digest = _Classes(paths[0], options.any_label), Digest()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
     features = np.empty(0, np.int32)
     n = nnz = queries = 0
@@ -155,15 +196,7 @@ def first_pass(
         digest.add(chunk)
         keep(chunk)
 
-    blocks = read_blocks(
-        path,
-        labels=options.labels,
-        zero_based=options.zero_based,
-        unlabelled=options.any_label,
-        jobs=jobs,
-        watch=tell,
-    )
-    for block in blocks:
+    for block in _blocks(paths, options, classes.table, jobs):
         y = classes.of(block) if options.labels == "class" else block.y
         if not np.array_equal(features, block.features):
             features = united(features, block.features)
@@ -175,7 +208,7 @@ def first_pass(
     if cutter.rows:
         take(cutter.cut())
     if not n:
-        raise DataError(display_name(path), 1, 1, "expected a row, found an empty file")
+        raise DataError(name_of(paths), 1, 1, "expected a row, found an empty file")
     names = classes.table.names
     return Summary(
         n=n,

@@ -6,7 +6,7 @@ Streams the rows block by block, in input order. Never prints.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from randsvm import files
 from randsvm.arrays import slices
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import united
+from randsvm.data.reading import Way, united
 from randsvm.errors import ModelError
 from randsvm.events import (
     ClassificationMetrics,
@@ -39,7 +39,7 @@ from randsvm.parameters.run import Resources
 
 
 def predict(
-    data: str,
+    data: str | Sequence[str],
     model: str,
     output: str,
     *,
@@ -47,7 +47,8 @@ def predict(
     resources: Resources | None = None,
     watch: Watch = silent,
 ) -> Predicted:
-    """Predict the rows of the svmlight file `data` in input order; one line each into `output`.
+    """Predict the rows of the svmlight file `data`, or of several, one after the other, in input
+    order; one line each into `output`.
 
     Labels as they were spelled in training, or what `params` ask for. Memory does not grow with
     the file, but by 9 bytes a row for the metrics of two classes. Raises the errors of
@@ -55,13 +56,15 @@ def predict(
     """
     began = time.perf_counter()
     params = params or PredictParams()
-    files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": data, "MODEL_FILE": model})
-    refuse_as_data(data, "TEST_FILE MODEL_FILE OUTPUT_FILE")
+    paths = files.inputs(data)
+    for path in paths:
+        files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
+        refuse_as_data(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
-    prediction = _Prediction(data, loaded, (resources or Resources()).workers, params)
+    prediction = _Prediction(paths, loaded, (resources or Resources()).workers, params)
     with listening(watch):
         with files.create_output(output) as stream:
             stream.write(files.encoded(prediction.first_line))
@@ -106,12 +109,14 @@ class _PredictedRows(NamedTuple):
 
 
 class _Prediction:
-    """The rows of one file on their way through a model, and what is counted over them."""
+    """The rows of some files on their way through a model, and what is counted over them."""
 
-    def __init__(self, data: str, model: Model, jobs: int, params: PredictParams) -> None:
-        self.data, self.model, self.jobs, self.params = data, model, jobs, params
+    def __init__(
+        self, paths: Sequence[str], model: Model, jobs: int, params: PredictParams
+    ) -> None:
+        self.paths, self.model, self.jobs, self.params = paths, model, jobs, params
         self.table = LabelTable(
-            data, unlabelled=True, names=model.labels, any_label=model.finds_novelties
+            paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
         )
         self.metric: Metric = Accuracy()
         if model.regression:
@@ -126,16 +131,8 @@ class _Prediction:
 
     def blocks(self) -> Iterator[_PredictedRows]:
         """Of consecutive rows."""
-        blocks = svmlight.read_blocks(
-            self.data,
-            labels="number" if self.model.regression else "class",
-            zero_based=self.model.zero_based,
-            unlabelled=True,
-            jobs=self.jobs,
-            watch=self.way.has_read,
-        )
         with ThreadPoolExecutor(self.jobs) as pool:
-            for block in blocks:
+            for block in self._read():
                 y = block.y if self.model.regression else self.table.classes(block)
                 parts = list(slices(len(y), self.model.rows_at_once))
                 found = results_of(pool, partial(self._predict, block), parts)
@@ -147,6 +144,20 @@ class _Prediction:
                     yield rows
                     self.way.tell(part.stop / len(y))
                 self.way.block += 1
+
+    def _read(self) -> Iterator[svmlight.Block]:
+        way = Way(self.paths, self.way.has_read)
+        for path in self.paths:
+            self.table.path = path
+            yield from svmlight.read_blocks(
+                path,
+                labels="number" if self.model.regression else "class",
+                zero_based=self.model.zero_based,
+                unlabelled=True,
+                jobs=self.jobs,
+                watch=way.has_read,
+            )
+            way.next_file()
 
     def _predict(self, block: svmlight.Block, part: slice) -> _PredictedRows:
         model = self.model

@@ -71,19 +71,28 @@ def kernel_job(job: Job, params: Params, bounded: bool) -> Job:
 def check_paths(data: Source, model: str | None, job: Job) -> None:
     """Raise ParameterError or OutputError for files that cannot be or destroy each other, before
     hours of work."""
-    path = data if isinstance(data, str) else None
-    if path is None and job.resources.cache is not None:
+    paths = files.inputs(data) if isinstance(data, str | tuple) else ()
+    if not paths and job.resources.cache is not None:
         raise ParameterError("--cache keeps what was parsed from a file, and there is none")
     cache = {"--cache": job.resources.cache}
-    files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
-    files.check_apart(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
-    if path is not None:
+    for path in paths or (None,):
+        files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
+        files.check_apart(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
+    for path in paths:
         refuse_as_data(path, "TRAIN_FILE MODEL_FILE")
     if model is not None:
         files.check_output(model)
         files.check_kind(model, "a model", lambda head: format_of(head) is not None)
     if job.resources.cache is not None:
         files.check_kind(job.resources.cache, "a cache", is_cache)
+
+
+def the_file(data: str | tuple[str, ...]) -> str:
+    """The only one. Raises ParameterError where there are several."""
+    path, *others = files.inputs(data)
+    if others:
+        raise ParameterError("--update reads one TRAIN_FILE: cat the files into a pipe")
+    return path
 
 
 def check_cluster(job: Job, params: Params | SgdParams) -> None:

@@ -41,7 +41,7 @@ def train_sgd(
     """
     job = job or Job()
     if params.update is not None:
-        if not isinstance(data, str) or model is None:
+        if not isinstance(data, str | tuple) or model is None:
             raise ParameterError("--update goes from a file to a file: name both")
         return online.update(data, model, params, job, watch)
     return run.train(

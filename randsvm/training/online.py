@@ -16,14 +16,17 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
 from randsvm.training.clock import Clock
-from randsvm.training.job import Job, check_gap, check_paths
+from randsvm.training.job import Job, check_gap, check_paths, the_file
 from randsvm.training.stream import Stream, running_of
 
 
-def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> Learnt:
+def update(
+    data: str | tuple[str, ...], model: str, params: SgdParams, job: Job, watch: Watch
+) -> Learnt:
     """Teach the model params.update the rows of `data`; write it to `model`."""
+    path = the_file(data)
     clock = Clock(job.limits.time_limit, watch)
-    check_paths(data, model, job)
+    check_paths(path, model, job)
     check_gap(job, params)
     if job.search.wanted or job.run.scale:
         raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
@@ -50,7 +53,7 @@ def update(data: str, model: str, params: SgdParams, job: Job, watch: Watch) -> 
         nameless = command_line(replace(params, update="MODEL"), names=params.OF_UPDATES)
         running = _running_of(old, params.update)
         return Stream(
-            data, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep
+            path, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep
         ).completed()
 
 

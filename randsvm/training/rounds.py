@@ -241,6 +241,7 @@ class Rounds:
             scan_seconds=V.seconds,
             gap=self.best.certificate.gap,
             bytes_read=self.task.D.bytes_read,
+            bytes_moved=self.task.D.home.moved,
             machine=self.task.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,

@@ -62,8 +62,9 @@ def train(
         clock.before_a_model(model or IN_MEMORY),
         closing(source.load(data, params, job)) as whole,
     ):
-        training = begin(Subject.of(whole, str(data), params.kind), job)
-        training.subject.check_classes(str(data), training.most_classes)
+        name = source.name_of(data)
+        training = begin(Subject.of(whole, name, params.kind), job)
+        training.subject.check_classes(name, training.most_classes)
         # Before what is resolved, which may follow from the features as they are learnt.
         training = replace(training, subject=training.subject.scaled(job.run.scale))
         remarks = [*unused(params), *training.subject.remarks(params)]

@@ -13,9 +13,8 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.data.classes import against_the_rest, one_class
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.grouping import Grouped
-from randsvm.data.home import Shard
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.parameters.problem import Problem

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from randsvm import files
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions, Source
+from randsvm.data.in_memory import Arrays
 from randsvm.errors import ParameterError
+from randsvm.files import inputs
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training.job import Job
@@ -20,8 +23,8 @@ def load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     )
     if job.resources.cluster is None:
         return dataset.load(data, options, job.resources)
-    if not isinstance(data, str):
-        raise ParameterError("--cluster reads a file that all workers see, not arrays")
+    if isinstance(data, Arrays):
+        raise ParameterError("--cluster reads files that all workers see, not arrays")
     # Who does not ask for a cluster need not have dask, nor wait a second for its import.
     try:
         from randsvm.cluster.load import load
@@ -29,4 +32,9 @@ def load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return load(data, options, job.resources)
+    return load(inputs(data), options, job.resources)
+
+
+def name_of(data: Source) -> str:
+    """As messages have it."""
+    return str(data) if isinstance(data, Arrays) else files.name_of(inputs(data))

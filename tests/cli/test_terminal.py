@@ -29,6 +29,7 @@ ROUND = Iteration(
     scan_seconds=0.1,
     gap=0.01,
     bytes_read=1,
+    bytes_moved=0,
     machine="",
     primal=541.447,
     dual=541.18,

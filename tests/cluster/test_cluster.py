@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import oracle
 import pytest
 from farm import PATIENCE, Farm
@@ -118,6 +119,16 @@ def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, wor
     same(two, tmp_path, clouds, *words.split())
 
 
+def test_several_files_are_one_data_set(two, tmp_path, path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, some in enumerate([lines[:70], lines[70:71], lines[71:]]):
+        (tmp_path / f"part-{number}").write_bytes(b"".join(some).rstrip(b"\r\n"))
+    words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
+    run_train(*words, path, tmp_path / "here")
+    run_train(*words, "--cluster", two.file, tmp_path / "part-*", tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_workers_of_this_machine_do_for_a_try(tmp_path, path, count):
     words = ["randsvm", "-g", 5, "--max-iterations", 2, "-q"]
@@ -145,6 +156,10 @@ def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
         run_train("randsvm", "-g", 5, "-q", *words, "--log", log, path, tmp_path / "m")
         rounds = [one for one in read_log(log) if one["event"] == "iteration"]
         logs.append([{k: one[k] for k in NUMBERS} for one in rounds])
+        moved = np.diff([0, *(one["bytes_moved"] for one in rounds)])
+        # What is sent and reported in a round does not grow with the rows of D.
+        assert (moved > 0).all() if words else not moved.any()
+        assert moved[1:].max(initial=0) < 500_000
     assert logs[0] == logs[1]
 
 
@@ -356,6 +371,11 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_starts(tmp_path, pa
         run_train(*command, tmp_path / "m")
 
 
-def test_nothing_of_dask_is_imported_without_the_option():
-    code = "import sys; from randsvm import api; sys.exit('distributed' in sys.modules)"
+def test_nothing_of_dask_is_imported_without_the_option(tmp_path, path):
+    words = ["randsvm", "-q", "--gap", "0.5", str(path), str(tmp_path / "m")]
+    code = (
+        "import sys; from randsvm.cli import train; "
+        f"train.train.main({words!r}, standalone_mode=False); "
+        "sys.exit(any(name.partition('.')[0] in ('dask', 'distributed') for name in sys.modules))"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -49,7 +49,7 @@ class Inline:
 def by_ranges(path: Path, options: ParseOptions) -> text.Source:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(first_pass, "Tasks", Inline)
-        return first_pass.first_pass(Inline(), "key", first_pass.text_of(str(path), options))
+        return first_pass.first_pass(Inline(), "key", [first_pass.text_of(str(path), options)])
 
 
 @settings(max_examples=60, deadline=None)

@@ -37,7 +37,7 @@ def write(path, y, X) -> str:
 def test_arrays_are_cut_counted_and_digested_as_the_file_of_the_same_rows(tmp_path, share, labels):
     X, options = rows(share=share), ParseOptions(labels=labels, **SMALL)
     y = np.array([3, -1, 3, 12, -1] * 10)
-    file, store = cache.read(write(tmp_path / "d", y, X), options, Resources(jobs=1))
+    file, store = cache.read([write(tmp_path / "d", y, X)], options, Resources(jobs=1))
     summary, own = read(Arrays(X, y), options)
     assert {**vars(summary), "features": 0} == {**vars(file), "features": 0}
     assert summary.features.tolist() == file.features.tolist()

@@ -1,0 +1,104 @@
+"""Several files are one data set, in the order of their names or as they are listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from learning import board
+from running import run_predict, run_train
+
+from randsvm import api
+from randsvm.errors import DataError, InputError, ParameterError
+
+ROWS = 600
+WORDS = ("randsvm", "-g", 5, "--gap", 0.1, "-q")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    return board(ROWS).save(tmp_path_factory.mktemp("files") / "whole")
+
+
+@pytest.fixture(scope="module")
+def model(whole, tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("model") / "m"
+    run_train(*WORDS, whole, path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def parts(whole, tmp_path) -> list[Path]:
+    """The same rows: the first part has no end of its last line, the second no rows at all."""
+    lines = whole.read_text().splitlines(keepends=True)
+    texts = ["".join(lines[:100]).rstrip("\n"), "# nothing\n\n", "".join(lines[100:])]
+    paths = [tmp_path / f"part-{number}.svm" for number in range(3)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    return paths
+
+
+@pytest.mark.parametrize("words", [["part-*.svm"], ["part-0.svm", "part-[12].svm"]])
+@pytest.mark.parametrize("extra", [[], ["--memory", "16M", "--jobs", 1]], ids=str)
+def test_parts_make_the_model_of_the_whole(tmp_path, monkeypatch, parts, model, words, extra):
+    monkeypatch.chdir(tmp_path)
+    run_train(*WORDS, *extra, *words, "m")
+    assert (tmp_path / "m").read_bytes() == model
+
+
+def test_so_they_do_for_python(tmp_path, parts, model):
+    api.train_randsvm(parts, tmp_path / "m", gamma=5, gap=0.1)
+    assert (tmp_path / "m").read_bytes() == model
+
+
+def test_a_cache_of_parts_is_built_anew_when_one_of_them_changes(
+    tmp_path, monkeypatch, parts, model
+):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    for _ in range(2):
+        run_train(*WORDS, "--cache", "c", "part-*.svm", "m")
+        assert (tmp_path / "m").read_bytes() == model
+        seen.append((tmp_path / "c").stat().st_ino)
+    parts[1].write_text("+1 1:1\n")
+    run_train(*WORDS, "--cache", "c", "part-*.svm", "m")
+    seen.append((tmp_path / "c").stat().st_ino)
+    assert seen[0] == seen[1] != seen[2]
+    assert (tmp_path / "m").read_bytes() != model
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [("+1 1:x\n", "found 'x'"), ("spam 1:1\n", "found 'spam'")],
+)
+def test_bad_text_is_named_with_its_own_file_and_line(tmp_path, parts, line, problem):
+    parts[1].write_text("# nothing\n" + line)
+    with pytest.raises(DataError, match=problem) as error:
+        run_train(*WORDS, tmp_path / "part-*.svm", tmp_path / "m")
+    assert str(error.value).startswith(f"{parts[1]}:2:")
+
+
+def test_predictions_of_parts_are_those_of_the_whole_in_order(tmp_path, whole, parts, model):
+    (tmp_path / "m").write_bytes(model)
+    run_predict("-q", whole, tmp_path / "m", tmp_path / "expected")
+    run_predict("-q", tmp_path / "part-*.svm", tmp_path / "m", tmp_path / "found")
+    assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["randsvm", "part-*.svm"], "say a MODEL_FILE"),
+        (["randsvm", "part-0.svm", "part-1.svm", "part-0.svm"], "is both TRAIN_FILE"),
+        (["sgd", "--update", "old", "part-*.svm", "m"], "one TRAIN_FILE"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path, monkeypatch, parts, words, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match=message):
+        run_train(*words)
+
+
+def test_a_name_among_others_that_is_no_file_is_said(tmp_path, parts):
+    with pytest.raises(InputError, match="cannot open missing"):
+        run_train(*WORDS, parts[0], "missing", tmp_path / "m")
