@@ -74,7 +74,7 @@ def randsvm(**given: Any) -> None:
     'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model in
     the working folder; after several names it is the last one.
     """
-    from randsvm import api, files
+    from randsvm import api
 
     _train(api.train_randsvm, [Params, RandsvmParams], given)
 
@@ -103,7 +103,7 @@ def osuna(**given: Any) -> None:
     met for rows of the working set, until the --gap is reached or no violator is left. All
     other coefficients are frozen wherever they stand.
     """
-    from randsvm import api, files
+    from randsvm import api
 
     _train(api.train_osuna, [Params, OsunaParams], given)
 
@@ -133,7 +133,7 @@ def osuna_closest(**given: Any) -> None:
 
     On noisy data these are the outliers: expect it to be far slower than osuna there.
     """
-    from randsvm import api, files
+    from randsvm import api
 
     _train(partial(api.train_osuna, closest=True), [Params, OsunaParams], given)
 
@@ -169,7 +169,7 @@ def sgd(**given: Any) -> None:
     With --update MODEL that model is taught the rows of TRAIN_FILE as they arrive (- is standard
     input) and written to MODEL_FILE at the end and at every --checkpoint.
     """
-    from randsvm import api, files
+    from randsvm import api
 
     _train(api.train_sgd, [SgdParams], given)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -175,7 +175,7 @@ class Way:
         """Of one file."""
         if isinstance(event, Progress) and self.several and event.stage == "reading":
             self.done = self.before + event.done
-            event = replace(event, done=self.done, total=self.total)
+            event = event._replace(done=self.done, total=self.total)
         self.watch(event)
 
     def next_file(self) -> None:
