@@ -103,7 +103,7 @@ class RunningValues:
         self.gathered = Gathered(D.d)
         self.few = D.n <= FEW_ROWS
         if self.few:
-            self.audit = self.rows(np.arange(D.n))
+            self.audit = D.points(np.arange(D.n))
         else:
             self.audit = D.points(D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
         self.gram_space = self._space(precise)
@@ -128,9 +128,10 @@ class RunningValues:
         dense = prefers_dense(D.n, D.d, D.nnz)
         centre = None
         if dense and self.kernel.name == "rbf":
-            centre = np.asarray(self.audit.X.mean(axis=0), np.float64).ravel()
+            X = self.audit.X
+            centre = np.bincount(X.indices, X.data, minlength=X.shape[1]) / X.shape[0]
         space = Space(self.kernel, dense, centre, np.float32)
-        norms = space.rows(self.audit.X).norms if self.few else None
+        norms = space.laid_out(self.audit.X)[1] if self.few else None
         largest = _largest_norm(D, space) if norms is None else float(norms.max(initial=0.0))
         rounding = self.kernel.magnitude(largest) * FLOAT32_UNIT
         if precise or rounding >= FLOAT32_LIMIT:
@@ -166,6 +167,8 @@ class RunningValues:
 
     def rows(self, rows: np.ndarray) -> Points:
         """The same without u and beta."""
+        if self.few:
+            return self.audit if len(rows) == self.D.n else self.audit[rows]
         missing = self.gathered.missing(rows)
         if len(missing):
             self.gathered.add(self.D.points(missing))

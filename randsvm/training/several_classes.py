@@ -105,7 +105,7 @@ class Subtasks:
         if self.params.task == "nu-svc" and len(self) == len(names) > 2 and not self.pairs:
             raise ParameterError("-s nu-svc tells two classes apart, not one from the rest")
 
-    @property
+    @cached_property
     def pairs(self) -> list[tuple[int, int]]:
         """The class indices of each pair; none where classes are not paired."""
         if self.params.multiclass != "ovo":
