@@ -84,7 +84,7 @@ class RunningValues:
     here. space: how rows are laid out for kernel values, and their precision; gram_space: the same
     for those that LIBSVM is given, which it keeps as float32. audit: random rows, exact: u of them,
     (m,) float64, from float64 kernel values, off: what the running ones are off by; few: they are
-    all rows, sums are in float64, and nothing is off.
+    all rows, sums are in float64, and nothing is off; fetched: those of them last asked for.
     b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
     layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
     changes the time and no result. precise: float64 from the start.
@@ -106,6 +106,7 @@ class RunningValues:
             self.audit = D.points(np.arange(D.n))
         else:
             self.audit = D.points(D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
+        self.fetched = self.audit
         self.gram_space = self._space(precise)
         self.space = replace(self.gram_space, dtype=np.float64) if self.few else self.gram_space
         self.exact, self.off = np.zeros(len(self.audit)), np.zeros(len(self.audit))
@@ -168,7 +169,9 @@ class RunningValues:
     def rows(self, rows: np.ndarray) -> Points:
         """The same without u and beta."""
         if self.few:
-            return self.audit if len(rows) == self.D.n else self.audit[rows]
+            if not np.array_equal(rows, self.fetched.rows):
+                self.fetched = self.audit[rows]
+            return self.fetched
         missing = self.gathered.missing(rows)
         if len(missing):
             self.gathered.add(self.D.points(missing))

@@ -150,7 +150,7 @@ class Subtasks:
     def _pair(self, first: int, second: int) -> Subtask:
         D, rows = self._grouped.pair(first, second)
         if D.n <= FEW_ROWS:
-            D = D.in_one_thread()
+            D = D.in_one_thread().gathered().in_one_thread()
         weights = self.params.pair_weights(first, second, self.names, self.counts)
         pair = self.names[first], self.names[second]
         return Subtask(D, self._problem(D.n, weights), " / ".join(pair), pair, rows)
