@@ -38,6 +38,11 @@ def slices(count: int, size: int) -> Iterator[slice]:
     return (slice(at, min(at + size, count)) for at in range(0, count, size))
 
 
+def rows_of(X: Matrix, part: slice) -> Matrix:
+    """X[part], which copies sparse rows; not where it is all of X."""
+    return X if part == slice(0, X.shape[0]) else X[part]
+
+
 def csr_of_all(values: np.ndarray, m: int, d: int) -> sparse.csr_matrix:
     """A dense (m, d) array as CSR with every value stored."""
     columns = np.tile(np.arange(d, dtype=np.int32), m)

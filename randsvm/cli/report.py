@@ -81,8 +81,7 @@ class Report:
             if self.bar is not None:
                 self.bar.draw(event)
             return
-        if self.log is not None or self.json:
-            line = self.records.line(event)
+        line = self.records.line(event) if self.json or self.log is not None else ""
         if self.log is not None:
             self.log.write(line)
         if self.bar is not None:

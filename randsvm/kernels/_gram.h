@@ -1,14 +1,16 @@
 /* K(x_i, x_j) of every pair of rows, float32, in the layouts of _rbf.h and _differences.h.
 
-   The values right of the diagonal are computed, 32 columns at a time, and then mirrored. */
+   The values right of the diagonal are computed, 32 columns at a time, and mirrored while those of
+   32 rows are in the cache. */
 
 #include "_differences.h"
 
-/* What lies right of the diagonal, and some more. x : (m, d) float32 and panels augmented. */
+/* What lies right of the diagonal, and some more, of PANEL rows from number `begin` on.
+   x : (m, d) float32 and panels augmented. */
 INLINED void upper_gram(const int vectors, const float *x, long m, long d, const float *panels,
-                        float *K)
+                        float *K, long begin)
 {
-    for (long i = 0; i < m; i += TILE) {
+    for (long i = begin; i < begin + PANEL && i < m; i += TILE) {
         const float *rows[TILE];
         for (int s = 0; s < TILE; s++)
             rows[s] = x + (i + s < m ? i + s : i) * d;
@@ -35,9 +37,9 @@ INLINED void upper_gram(const int vectors, const float *x, long m, long d, const
 
 /* The same by differences. x : (m, w + 1) float64 and panels as in _differences.h. */
 INLINED void upper_gram64(const int vectors, const double *x, long m, long w, double gamma,
-                          const double *panels, float *K)
+                          const double *panels, float *K, long begin)
 {
-    for (long i = 0; i < m; i += TILE) {
+    for (long i = begin; i < begin + PANEL && i < m; i += TILE) {
         const double *rows[TILE];
         for (int s = 0; s < TILE; s++)
             rows[s] = x + (i + s < m ? i + s : i) * (w + 1);
@@ -52,27 +54,48 @@ INLINED void upper_gram64(const int vectors, const double *x, long m, long w, do
     }
 }
 
-/* K_ji = K_ij for j > i, a square of 32 x 32 at a time, and 1 on the diagonal. */
-static void mirror(float *K, long m)
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* to_ji = from_ij of 4 x 4 values in matrices of m columns. */
+INLINED void transpose(const float *from, float *to, long m)
 {
-    for (long i = 0; i < m; i += PANEL)
-        for (long j = i; j < m; j += PANEL)
-            for (long to = j; to < j + PANEL && to < m; to++)
-                for (long row = i; row < i + PANEL && row < to; row++)
-                    K[to * m + row] = K[row * m + to];
-    for (long i = 0; i < m; i++)
-        K[i * m + i] = 1;
+    four a = *(const four *)from, b = *(const four *)(from + m);
+    four c = *(const four *)(from + 2 * m), d = *(const four *)(from + 3 * m);
+    for (int s = 0; s < 4; s++)
+        *(four *)(to + s * m) = (four){a[s], b[s], c[s], d[s]};
+}
+
+/* K_ji = K_ij for j > i, and 1 on the diagonal, of PANEL rows i from number `begin` on. */
+INLINED void mirror(float *K, long m, long begin)
+{
+    long end = begin + PANEL < m ? begin + PANEL : m, fours = end;
+    for (; end - begin == PANEL && fours + 4 <= m; fours += 4)
+        for (long row = begin; row < end; row += 4)
+            transpose(K + row * m + fours, K + fours * m + row, m);
+    for (long row = begin; row < end; row++) {
+        K[row * m + row] = 1;
+        for (long to = row + 1; to < end; to++)
+            K[to * m + row] = K[row * m + to];
+        for (long to = fours; to < m; to++)
+            K[to * m + row] = K[row * m + to];
+    }
 }
 
 #define FOR_GRAM(name, vectors, target)                                                          \
     target static void name(const float *x, long m, long d, const float *panels, float *K)       \
     {                                                                                            \
-        upper_gram(vectors, x, m, d, panels, K);                                                 \
+        for (long i = 0; i < m; i += PANEL) {                                                    \
+            upper_gram(vectors, x, m, d, panels, K, i);                                          \
+            mirror(K, m, i);                                                                     \
+        }                                                                                        \
     }                                                                                            \
-    target static void name##_differences(const double *x, long m, long w, double gamma,                   \
-                                const double *panels, float *K)                                  \
+    target static void name##_differences(const double *x, long m, long w, double gamma,         \
+                                          const double *panels, float *K)                        \
     {                                                                                            \
-        upper_gram64(vectors, x, m, w, gamma, panels, K);                                        \
+        for (long i = 0; i < m; i += PANEL) {                                                    \
+            upper_gram64(vectors, x, m, w, gamma, panels, K, i);                                 \
+            mirror(K, m, i);                                                                     \
+        }                                                                                        \
     }
 
 FOR_GRAM(gram_anywhere, 1, )
@@ -92,7 +115,6 @@ static void rbf_gram(const float *x, long m, long d, const float *panels, float 
     else
 #endif
         gram_anywhere(x, m, d, panels, K);
-    mirror(K, m);
 }
 
 static void difference_gram(const double *x, long m, long w, double gamma, const double *panels,
@@ -106,5 +128,4 @@ static void difference_gram(const double *x, long m, long w, double gamma, const
     else
 #endif
         gram_anywhere_differences(x, m, w, gamma, panels, K);
-    mirror(K, m);
 }

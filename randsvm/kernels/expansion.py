@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import Matrix, csr_parts, slices, sorted_csr, squared_norms
+from randsvm.arrays import Matrix, csr_parts, rows_of, slices, sorted_csr, squared_norms
 from randsvm.errors import ParameterError
 from randsvm.kernels._kernels import (
     PANEL_CENTRES,
@@ -136,7 +136,7 @@ class Space:
         size = max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.compiled(d) else BLOCK_ROWS
         # Many pieces are laid out at a time: for a few centres that costs more than their kernel.
         for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
-            rows, norms = self.laid_out(X[part], None if extra is None else extra[part])
+            rows, norms = self.laid_out(rows_of(X, part), None if extra is None else extra[part])
             for at in slices(len(norms), size):
                 place = slice(part.start + at.start, part.start + at.stop)
                 piece = tuple(each[at] for each in rows) if type(rows) is tuple else rows[at]
@@ -247,7 +247,8 @@ class Expansion:
             return
         with np.errstate(over="ignore"):  # `values` refuses what comes of it
             self.parts = [
-                space.part(space.rows(Z[at]), beta[at]) for at in slices(self.count, BLOCK_CENTRES)
+                space.part(space.rows(rows_of(Z, at)), beta[at])
+                for at in slices(self.count, BLOCK_CENTRES)
             ]
 
     @staticmethod

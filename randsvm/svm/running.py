@@ -84,7 +84,7 @@ class RunningValues:
     here. space: how rows are laid out for kernel values, and their precision; gram_space: the same
     for those that LIBSVM is given, which it keeps as float32. audit: random rows, exact: u of them,
     (m,) float64, from float64 kernel values, off: what the running ones are off by; few: they are
-    all rows, sums are in float64, and nothing is off.
+    all rows, sums are in float64, and nothing is off; fetched: those of them last asked for.
     b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
     layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
     changes the time and no result. precise: float64 from the start.
@@ -103,9 +103,10 @@ class RunningValues:
         self.gathered = Gathered(D.d)
         self.few = D.n <= FEW_ROWS
         if self.few:
-            self.audit = self.rows(np.arange(D.n))
+            self.audit = D.points(np.arange(D.n))
         else:
             self.audit = D.points(D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
+        self.fetched = self.audit
         self.gram_space = self._space(precise)
         self.space = replace(self.gram_space, dtype=np.float64) if self.few else self.gram_space
         self.exact, self.off = np.zeros(len(self.audit)), np.zeros(len(self.audit))
@@ -128,9 +129,10 @@ class RunningValues:
         dense = prefers_dense(D.n, D.d, D.nnz)
         centre = None
         if dense and self.kernel.name == "rbf":
-            centre = np.asarray(self.audit.X.mean(axis=0), np.float64).ravel()
+            X = self.audit.X
+            centre = np.bincount(X.indices, X.data, minlength=X.shape[1]) / X.shape[0]
         space = Space(self.kernel, dense, centre, np.float32)
-        norms = space.rows(self.audit.X).norms if self.few else None
+        norms = space.laid_out(self.audit.X)[1] if self.few else None
         largest = _largest_norm(D, space) if norms is None else float(norms.max(initial=0.0))
         rounding = self.kernel.magnitude(largest) * FLOAT32_UNIT
         if precise or rounding >= FLOAT32_LIMIT:
@@ -166,6 +168,10 @@ class RunningValues:
 
     def rows(self, rows: np.ndarray) -> Points:
         """The same without u and beta."""
+        if self.few:
+            if not np.array_equal(rows, self.fetched.rows):
+                self.fetched = self.audit[rows]
+            return self.fetched
         missing = self.gathered.missing(rows)
         if len(missing):
             self.gathered.add(self.D.points(missing))

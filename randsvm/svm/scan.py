@@ -66,7 +66,12 @@ class Violators:
 
 
 class Scan(RunningValues):
-    """Passes over D, and the running values that they advance. One for each problem over D."""
+    """Passes over D, and the running values that they advance. One for each problem over D.
+
+    latest: what the newest look found, and to which tolerance.
+    """
+
+    latest: tuple[SV, Violators, float] | None = None
 
     def after(
         self, step: Step, collector: Collector, tolerance: float | None = None
@@ -125,7 +130,9 @@ class Scan(RunningValues):
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified)
         SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube)
-        return SV_, Violators(V, certificate, lift=self.lift())
+        violators = Violators(V, certificate, lift=self.lift())
+        self.latest = SV_, violators, tolerance
+        return SV_, violators
 
     def _level(self, group: Task, window: Window) -> tuple[Totals, float]:
         """Sums of all rows, and the offset of least P of a group."""
@@ -144,7 +151,8 @@ class Scan(RunningValues):
 
         In float64 where the rounding of float32 would show in P or D. Rows that the running values
         have FAR beyond the margin are left as they are: they have no loss, nor would they with 25
-        times the error that the audit of every scan allows.
+        times the error that the audit of every scan allows. Of few rows all that was looked at in
+        the last round already.
         """
         began = time.perf_counter()
         points = self.completed(solution).points
@@ -152,16 +160,26 @@ class Scan(RunningValues):
         same = np.array_equal(solution.rows, self.coefficients.rows) and np.array_equal(
             solution.beta, self.coefficients.beta
         )
-        near = same and solution.unbounded.any()
-        self.task = replace(self.task, tube=solution.tube)
-        far = Far(self.task, solution.b, FAR * self.problem.tolerance) if near else None
-        known = same and self.brought * FEW_BROUGHT <= len(solution)
-        self.b = solution.b
-        self.start_from(points, solution.beta, far, known=known)
-        found, V = self.look(Steepest(0, Draw(0, 0)))
+        if same and (latest := self._looked_at(solution)):
+            found, V = latest
+        else:
+            near = same and solution.unbounded.any()
+            self.task = replace(self.task, tube=solution.tube)
+            far = Far(self.task, solution.b, FAR * self.problem.tolerance) if near else None
+            known = same and self.brought * FEW_BROUGHT <= len(solution)
+            self.b = solution.b
+            self.start_from(points, solution.beta, far, known=known)
+            found, V = self.look(Steepest(0, Draw(0, 0)))
         seconds = time.perf_counter() - began
         V = replace(V, changed=len(solution), seconds=seconds, full_scan_seconds=seconds)
         return replace(found, points=points), V
+
+    def _looked_at(self, solution: SV) -> tuple[SV, Violators] | None:
+        """The newest look, if it was at this solution from scratch, to the problem's tolerance."""
+        if not self.few or self.brought or self.latest is None:
+            return None
+        found, V, tolerance = self.latest
+        return (found, V) if found is solution and tolerance == self.problem.tolerance else None
 
     def completed(self, SV: SV) -> SV:
         """The same with the rows of its support vectors."""

@@ -29,8 +29,9 @@ GRAM_MOST = 4096
 # A solve ends at this share of what the rows violate the KKT conditions by: what would be gained
 # further is lost again in the next round. Measured: covtype, twonorm and checkerboard change as
 # many coefficients with 0.03 as with 0.1, and a quarter more with 0.3. So tolerances become tighter
-# by themselves as a run goes on. TIGHT: where there is no next round.
-LOOSE, TIGHT = 0.1, 2e-4
+# by themselves as a run goes on. TIGHT: where there is no next round. Measured: of the 325 pairs of
+# 26 classes (C = 4) 47 miss a gap of 0.1% with 2e-4 and none with 1e-4.
+LOOSE, TIGHT = 0.1, 1e-4
 # Rounding of gradients in LIBSVM, relative to what they are sums of.
 ROUNDING = 1e-12
 # How far the dual objective may fall behind in one solve, relative to its parts, and how often

@@ -104,7 +104,7 @@ class Subtasks:
         if self.params.task == "nu-svc" and len(self) == len(names) > 2 and not self.pairs:
             raise ParameterError("-s nu-svc tells two classes apart, not one from the rest")
 
-    @property
+    @cached_property
     def pairs(self) -> list[tuple[int, int]]:
         """The class indices of each pair; none where classes are not paired."""
         if self.params.multiclass != "ovo":
@@ -149,7 +149,7 @@ class Subtasks:
     def _pair(self, first: int, second: int) -> Subtask:
         D, rows = self._grouped.pair(first, second)
         if D.n <= FEW_ROWS:
-            D = D.in_one_thread()
+            D = D.in_one_thread().gathered().in_one_thread()
         weights = self.params.pair_weights(first, second, self.names, self.counts)
         pair = self.names[first], self.names[second]
         return Subtask(D, self._problem(D.n, weights), " / ".join(pair), pair, rows)
