@@ -110,7 +110,7 @@ bench-quick: fetched
 	$(BIN)/python scripts/bench.py --quick $(BENCH)
 
 results: .venv/plot
-	$(BIN)/python scripts/results_page.py
+	$(BIN)/python scripts/results_page.py $(RESULTS)
 
 memory: .venv/ready
 	$(BIN)/python scripts/memory.py

@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("-n", type=float, default=0.5)
     parser.add_argument("-w", nargs=2, action="append", default=[], metavar=("LABEL", "WEIGHT"))
     parser.add_argument("--test")
-    parser.add_argument("--most", type=float, default=3e9)
+    parser.add_argument("--most", type=float, default=7e9)
     for name, number in evaluate(parser.parse_args()).items():
         print(name, number)
 

@@ -130,7 +130,7 @@ def libsvm(train: str, model: str, *words: str) -> None:
 
     The bindings' own reader takes longer than the fit. Prints the seconds of that as `fit S`.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
+    os.environ["OMP_NUM_THREADS"] = str(os.cpu_count())
     from libsvm import svmutil
     from scipy import sparse
 

@@ -66,7 +66,8 @@ class Bench:
         return first(train, rows, self.results), first(test, most, self.results)
 
     def model(self, train: Path, program: str) -> Path:
-        kept = "".join(letter for letter in program if letter not in " ,")
+        """Of a command's words, those that name no file tell one model from another."""
+        kept = "".join(word.strip(",") for word in program.split() if "/" not in word)
         return self.results / f"{train.name}.{kept}.model"
 
 
@@ -74,7 +75,8 @@ class Bench:
 class Training:
     """A set, its rows in a run of full size, LIBSVM's options, the peers, what is to be reached.
 
-    rules: KBH07's own rules beside --gap. points: POINTS of this one.
+    rules: KBH07's own rules beside --gap. points: POINTS of this one. gap: which one is to be
+    reached: the certificate's, or the one that ours says itself where that cannot be evaluated.
     """
 
     set: str
@@ -85,6 +87,7 @@ class Training:
     seconds: float = inf
     rules: bool = False
     points: float = POINTS
+    gap: str = "gap"
 
     def goal(self) -> Goal:
         gates = (
@@ -92,7 +95,7 @@ class Training:
             Gate("mse", above=SQUARES, relative=True),
         )
         fit = {"intelex": 1.0} if "intelex" in self.times else {}
-        return Goal(gates, self.times, fit, self.seconds, most={"gap": 0.001})
+        return Goal(gates, self.times, fit, self.seconds, most={self.gap: 0.001})
 
 
 SVM_TRAIN, ALL_CORES, SVC, TENTH = "svm-train", "LIBSVM, all cores", "SVC", "svm-train, a tenth"
@@ -112,7 +115,7 @@ twonorm, ringnorm, checkerboard = (f"-c 1 -g {GAMMA[name]}" for name in GAMMA)
 TRAININGS = {
     "covtype-30000": Training("covtype", 30_000, covtype, (*EXACT, SVC), FASTEST, 4),
     "covtype-100000": Training("covtype", 100_000, covtype, ("intelex", TENTH), FASTEST, 25),
-    "covtype-all": Training("covtype", 522_911, covtype, (TENTH,), {}, 300),
+    "covtype-all": Training("covtype", 522_911, covtype, (TENTH,), {}, 300, gap="said"),
     "census": Training("census", 50_000, census, EXACT, FASTEST),
     "flights": Training("flights", 30_000, flights, EXACT, FASTEST),
     "a9a": Training("a9a", 32_561, "-c 1 -g 0.00813", (*EXACT, SVC), CLASSIC),
