@@ -258,12 +258,17 @@ def write(made: Made, part: str, into: Path) -> None:
 @results_option
 def main(names: tuple[str, ...], results: Path) -> None:
     """Fetch and make the sets of the sources NAMES (all)."""
-    into = results / REAL_FOLDER
+    into, faults = results / REAL_FOLDER, []
     for name in names or SOURCES:
-        for made in MAKERS[name](fetch(name, into / "downloads")):
-            click.echo(f"making {into / made.name}", err=True)
-            for part in ("train", "test"):
-                write(made, part, into)
+        try:
+            for made in MAKERS[name](fetch(name, into / "downloads")):
+                click.echo(f"making {into / made.name}", err=True)
+                for part in ("train", "test"):
+                    write(made, part, into)
+        except click.ClickException as fault:
+            faults.append(fault.message)
+    if faults:
+        raise click.ClickException("\n".join(faults))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import click
 import numpy as np
 import oracle
 import pytest
+from click.testing import CliRunner
 from libsvm import svm as bindings
 from libsvm import svmutil
 from scipy import sparse
@@ -137,14 +138,6 @@ def test_what_is_missing_or_fails_is_named_and_the_rest_is_measured(harness, tmp
     (ours,) = found["comparisons"][0]["commands"]
     assert (len(ours["runs"]), ours["missed"]) == (2, None)
     assert "Skipped: peer is not installed" in (tmp_path / "title.md").read_text()
-
-
-def test_the_benchmarks_run(tmp_path):
-    run("bench.py", "--rows", 1000, "--rounds", 1, "--results", tmp_path, "reading-twonorm")
-    found = json.loads((tmp_path / "benchmarks.json").read_text())
-    ours, theirs = found["comparisons"][0]["commands"]
-    assert ours["quality"]["nonzeros"] == theirs["quality"]["nonzeros"] == 5000 * 20
-    assert "## Physical limits" in (tmp_path / "benchmarks.md").read_text()
 
 
 # ---- what a model file is worth ---------------------------------------------------------------
@@ -278,17 +271,27 @@ def test_words_become_features_and_numbers_go_to_one(script):
     np.testing.assert_allclose(X, expected, atol=1e-7)
 
 
-def test_the_page_shows_time_beside_gap_and_accuracy(tmp_path):
+def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
-    words = ["--rows", 1000, "--rounds", 1, "--results", tmp_path]
-    run("bench.py", *words, "checkerboard", "growth-10000", "growth-100000")
-    found = json.loads((tmp_path / "benchmarks.json").read_text())
-    run("results_page.py", "--results", tmp_path, "--output", tmp_path)
-    page = (tmp_path / "RESULTS.md").read_text()
-    ours = found["comparisons"][0]["commands"][0]
-    assert ours["quality"]["gap"] == pytest.approx(ours["quality"]["said"], rel=1e-3)
-    assert f"{ours['quality']['gap']:.4%}" in page
-    assert f"{ours['quality']['accuracy']:.2f}%" in page
+    works = ["reading-twonorm", "one-class", "growth-10000"]
+    run("bench.py", "--quick", "--rows", 1000, "--results", tmp_path, *works)
+    found = json.loads((tmp_path / "benchmarks-quick.json").read_text())
+    reading, training, _ = (each["commands"] for each in found["comparisons"])
+    ours, theirs = reading
+    assert ours["quality"]["nonzeros"] == theirs["quality"]["nonzeros"] == 5000 * 20
+    assert "## Physical limits" in (tmp_path / "benchmarks-quick.md").read_text()
+    page = script("results_page")
+    monkeypatch.setattr(page, "DRAWN", ["one-class"])
+    words = ["--title", "benchmarks-quick", "--results", tmp_path, "--output", tmp_path]
+    assert (
+        CliRunner().invoke(page.main, list(map(str, words)), catch_exceptions=False).exit_code == 0
+    )
+    text = (tmp_path / "RESULTS.md").read_text()
+    for record in training:
+        quality = record["quality"]
+        assert f"{quality['gap']:.4%} | {quality['inliers']:.1f}% inside" in text
+    worth = training[0]["quality"]
+    assert worth["gap"] == pytest.approx(worth["said"], rel=1e-2)
     for picture in ("RESULTS-gap.png", "RESULTS-growth.png"):
-        assert picture in page
+        assert picture in text
         assert 0 < (tmp_path / picture).stat().st_size < 100_000
