@@ -149,10 +149,10 @@ FRIEDMAN[60:80] = FRIEDMAN[:20]
 
 TRAININGS = {
     "two classes": (*oracle.checkerboard(200), "-c 1 -g 2"),
-    "weights": (*oracle.two_gaussians(200), "-c 1 -g 0.5 -w1 5"),
+    "weights": (*oracle.two_gaussians(200), "-c 1 -g 0.5 -w1 5 -w-1 2"),
     "linear kernel": (*oracle.two_gaussians(200), "-t 0 -c 1"),
     "sparse rows": (*oracle.sparse_rows(150), "-c 1 -g 0.5"),
-    "several classes": (*oracle.clouds(160), "-c 2 -g 0.3 -w2 3"),
+    "several classes": (*oracle.clouds(160), "-c 2 -g 0.3 -w1 2 -w2 3"),
     "regression": (TARGETS, FRIEDMAN, "-s 3 -c 1 -g 2 -p 0.1"),
     "novelty detection": (*oracle.two_gaussians(200), "-s 2 -n 0.2 -g 0.5"),
 }
