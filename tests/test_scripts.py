@@ -17,8 +17,10 @@ from libsvm import svmutil
 from scipy import sparse
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-DENSE_SETS = ("twonorm", "ringnorm", "checkerboard", "unbalanced", "letters", "waveform")
-SETS = (*DENSE_SETS, "sparse", "sinc", "friedman")
+SETS = (
+    *("twonorm", "ringnorm", "checkerboard", "unbalanced", "letters", "sparse", "waveform"),
+    *("sinc", "friedman"),
+)
 
 
 @pytest.fixture
