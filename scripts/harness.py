@@ -1,6 +1,6 @@
 """Compare whole processes, ours and its peers in turn: quality first, then time and memory.
 
-Knows no set and no algorithm: bench.py and growth.py say what runs, and what is to be reached.
+Knows no set and no algorithm: bench.py says what runs, and what is to be reached.
 Imports little, because a child's peak memory is never seen below that of the process it began in.
 """
 
@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -30,8 +30,9 @@ from randsvm import files
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
 SHOWN = 500  # bytes of what a failed process said
 
-# A number of the process's own: what it measures around the work alone, without its start.
-CLOCK = re.compile(rb"^seconds ([0-9.e+-]+)$", re.M)
+# Numbers of the process's own: what it measures around the work alone, without its start, and of
+# a library around the training, without reading.
+CLOCK, FIT = (re.compile(rb"^%s ([0-9.e+-]+)$" % name, re.M) for name in (b"seconds", b"fit"))
 
 
 # ---- processes --------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def run(words: Sequence[str]) -> dict[str, float]:
     """Seconds and peak resident MB of one process, as the system tells.
 
     wall: the seconds that the process says it took where it prints `seconds S`, else all of them.
-    Raises ClickException when it fails.
+    fit: where it prints `fit S`. Raises ClickException when it fails.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         began = time.perf_counter()
@@ -54,8 +55,10 @@ def run(words: Sequence[str]) -> dict[str, float]:
             tail = said.read()[-SHOWN:].decode(errors="replace")
             raise click.ClickException(f"{shlex.join(words)}: exit {process.returncode}\n{tail}")
         out.seek(0)
-        own = CLOCK.search(out.read())
+        printed = out.read()
+    own, fit = CLOCK.search(printed), FIT.search(printed)
     return {
+        **({"fit": float(fit[1])} if fit else {}),
         "wall": float(own[1]) if own else wall,
         "cpu": used.ru_utime + used.ru_stime,
         "peak": used.ru_maxrss / PEAK_UNIT,
@@ -97,35 +100,50 @@ class Gate:
 class Goal:
     """What a command of ours is to reach; one without conditions is only reported.
 
-    times: as many times faster than each of `against`, peers by name. seconds, peak (MB): at most.
-    most: quality -> at most. near: quality -> share that it may be above the lowest of all.
-    gates: hold against every peer.
+    times: peer -> as many times faster. fit: the same of our whole process and the peer's training
+    alone. seconds, peak (MB): at most. most: quality -> at most. near: quality -> share that it may
+    be above the lowest of all. gates: hold against every peer. A peer that is not there is not
+    compared with.
     """
 
     gates: tuple[Gate, ...] = ()
-    times: float = 0
-    against: tuple[str, ...] = ()
+    times: dict[str, float] = field(default_factory=dict)
+    fit: dict[str, float] = field(default_factory=dict)
     seconds: float = inf
     peak: float = inf
     most: dict[str, float] = field(default_factory=dict)
     near: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [f"{self.times:g} times {' and '.join(self.against)}"] if self.against else []
+        parts = [f"{times:g} times {name}" for name, times in self.times.items()]
+        parts += [f"{times:g} times {name}'s fit alone" for name, times in self.fit.items()]
         parts += [f"{self.seconds:g} s"] if self.seconds < inf else []
         parts += [f"{self.peak:.0f} MB"] if self.peak < inf else []
         parts += [f"{name} <= {value:g}" for name, value in self.most.items()]
         parts += [f"{name} within {share:.0%} of the lowest" for name, share in self.near.items()]
         return ", ".join(parts)
 
+    def within(self, there: Collection[str]) -> Goal:
+        """Without what is to be compared with others than the peers `there`."""
+        kept = [
+            {name: times for name, times in goal.items() if name in there}
+            for goal in (self.times, self.fit)
+        ]
+        return replace(self, times=kept[0], fit=kept[1])
+
     def missed(self, record: dict, lowest: dict[str, float]) -> list[str]:
         """What `record` does not reach, in words. lowest: of each quality, among the peers."""
         quality, typical, peers = record["quality"], record["median"], record["peers"]
         faults = [
-            *(f"times {name}" for name in self.against if not self._beats(peers[name]["times"])),
+            *(
+                f"{of} {name}"
+                for of in ("times", "fit")
+                for name, times in getattr(self, of).items()
+                if not (peers[name][of] and peers[name][of]["median"] >= times)
+            ),
             "seconds" * (typical["wall"] > self.seconds),
             "memory" * (typical["peak"] > self.peak),
-            *(name for name, value in self.most.items() if not quality[name] <= value),
+            *(name for name, most in self.most.items() if not quality.get(name, inf) <= most),
             *(
                 f"{name} {quality[name] / lowest[name] - 1:.1%} above"
                 for name, share in self.near.items()
@@ -133,9 +151,6 @@ class Goal:
             ),
         ]
         return [fault for fault in faults if fault]
-
-    def _beats(self, times: dict | None) -> bool:
-        return times is not None and times["median"] >= self.times
 
 
 @dataclass(frozen=True)
@@ -166,39 +181,44 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Effort:
-    """Rounds of runs that are counted; seconds after which a comparison begins no other; seconds
-    of the first round from which on it counts as well, as nothing that it warms up is felt."""
+    """Rounds of runs that are counted; seconds after which a comparison begins no other; seconds of
+    a command's first run from which on that counts as well, as nothing that it warms up is felt,
+    and from which on a peer is run but once."""
 
     rounds: int = 3
     seconds: float = inf
-    long: float = 30.0
+    long: float = 10.0
+    once: float = 30.0
 
 
 # ---- comparisons ------------------------------------------------------------------------------
 
 
 def measure(comparison: Comparison, effort: Effort) -> dict:
-    """A B A B ... after one round that is not counted unless it is long; it gives the quality."""
+    """A B A B ... after one round, which gives the quality and counts only where it was long."""
     began = time.perf_counter()
     present = [command for command in comparison.commands if not command.missing]
     records = [{"name": command.name, "words": list(command.words)} for command in present]
-    for command, record in zip(present, records, strict=True):
+    pairs = list(zip(present, records, strict=True))
+    again = []
+    for command, record in pairs:
         record["runs"] = [run(command.words)]
         record["quality"] = command.quality()
-    timed = [pair for pair in zip(present, records, strict=True) if pair[0].timed]
-    if sum(record["runs"][0]["wall"] for _, record in timed) < effort.long:
-        for _, record in timed:
-            record["runs"] = []
-    while len(timed[0][1]["runs"]) < effort.rounds:
-        if timed[0][1]["runs"] and time.perf_counter() - began > effort.seconds:
-            break
-        for command, record in timed:
-            record["runs"].append(run(command.words))
+        seconds = record["runs"][0]["wall"]
+        if command.timed and (command.goal or seconds < effort.once):
+            again.append(record)
+            if seconds < effort.long:
+                record["runs"] = []
+    for number in range(effort.rounds):
+        late = time.perf_counter() - began > effort.seconds
+        for record in again:
+            if len(record["runs"]) <= number and not (late and record["runs"]):
+                record["runs"].append(run(record["words"]))
     for record in records:
         for name, statistic in (("best", min), ("median", median)):
-            record[name] = {of: statistic(_all(record, of)) for of in ("wall", "cpu", "peak")}
-    peers = [pair for pair in zip(present, records, strict=True) if pair[0].goal is None]
-    for command, record in zip(present, records, strict=True):
+            record[name] = {of: statistic(_all(record, of)) for of in record["runs"][0]}
+    peers = [pair for pair in pairs if pair[0].goal is None]
+    for command, record in pairs:
         if command.goal:
             _judge(command.goal, record, peers)
     return {"name": comparison.name, "rows": comparison.rows, "commands": records}
@@ -210,8 +230,9 @@ def _judge(goal: Goal, record: dict, peers: Sequence[tuple[Command, dict]]) -> N
         peer.name: against(record, theirs, goal.gates, peer.timed) for peer, theirs in peers
     }
     record["short"] = [fault for found in record["peers"].values() for fault in found["short"]]
+    goal = goal.within(record["peers"].keys())
     record |= {"goal": str(goal), "missed": None}
-    if str(goal) and set(goal.against) <= record["peers"].keys():
+    if str(goal):
         worth = [theirs["quality"] for _, theirs in peers]
         lowest = {
             name: min(quality[name] for quality in worth if name in quality)
@@ -222,7 +243,8 @@ def _judge(goal: Goal, record: dict, peers: Sequence[tuple[Command, dict]]) -> N
 
 
 def against(ours: dict, peer: dict, gates: Sequence[Gate], timed: bool = True) -> dict:
-    """Where ours is short in quality; if nowhere, how many times the time of ours the peer took."""
+    """Where ours is short in quality; if nowhere, how many times the time of ours the peer took,
+    and its training alone, where it says that."""
     both = ours["quality"].keys() & peer["quality"].keys()
     faults = [
         gate.fault(ours["quality"][gate.quality], peer["quality"][gate.quality])
@@ -230,11 +252,19 @@ def against(ours: dict, peer: dict, gates: Sequence[Gate], timed: bool = True) -
         if gate.quality in both
     ]
     short = [f"{fault} of {peer['name']}" for fault in faults if fault]
-    if short or not timed:
-        return {"short": short, "times": None}
-    pairs = [b / a for a, b in zip(_all(ours, "wall"), _all(peer, "wall"), strict=True)]
-    best = peer["best"]["wall"] / ours["best"]["wall"]
-    return {"short": [], "times": {"best": best, "median": median(pairs), "pairs": pairs}}
+    compared = timed and not short
+    return {
+        "short": short,
+        "times": _ratios(ours, peer, "wall") if compared else None,
+        "fit": _ratios(ours, peer, "fit") if compared and "fit" in peer["best"] else None,
+    }
+
+
+def _ratios(ours: dict, peer: dict, of: str) -> dict:
+    """Of runs of one round; a peer that ran less often stands against all of ours with its last."""
+    own, theirs = _all(ours, "wall"), _all(peer, of)
+    pairs = [theirs[min(place, len(theirs) - 1)] / a for place, a in enumerate(own)]
+    return {"best": min(theirs) / min(own), "median": median(pairs), "pairs": pairs}
 
 
 def _all(record: dict, of: str) -> list[float]:
@@ -257,8 +287,7 @@ def compare(
     """
     found = {
         "title": title,
-        "machine": f"{os.cpu_count()} cores, {platform.platform()}, Python "
-        f"{platform.python_version()}",
+        "machine": machine(),
         "load": [os.getloadavg()[0]],
         "unseen": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / PEAK_UNIT,
         **facts,
@@ -283,6 +312,17 @@ def compare(
     ours = [record for each in found["comparisons"] for record in each["commands"]]
     if short := [fault for record in ours for fault in record.get("short", [])]:
         raise click.ClickException(f"ours was short in quality: {'; '.join(short)}")
+
+
+def machine() -> str:
+    """Processor, cores, memory, system and Python in words."""
+    try:
+        names = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        names = []
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    parts = [*names[:1], f"{os.cpu_count()} cores", f"{memory:.0f} GB", platform.platform()]
+    return ", ".join([*parts, f"Python {platform.python_version()}"])
 
 
 def _skip(found: dict, reasons: Iterable[str | None]) -> None:

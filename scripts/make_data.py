@@ -1,5 +1,6 @@
-"""Make synthetic sets as svmlight files: KBH07's twonorm, ringnorm, checkerboard; sparse text;
-waveform (three classes) and sinc (a regression).
+"""Make synthetic sets as svmlight files: KBH07's twonorm, ringnorm, checkerboard; unbalanced (one
+row in six positive); sparse text; waveform and letters (3 and 26 classes); sinc and friedman
+(regressions).
 
 Row i of a set depends on the seed and i alone, so a set of 100,000 rows is the beginning of the
 set of 1,000,000 rows. Values are float32.
@@ -64,6 +65,12 @@ def checkerboard(rng: np.random.Generator, m: int) -> Rows:
     return Rows.dense(np.where(parity[:, 0] != parity[:, 1], -1, 1), X)
 
 
+def unbalanced(rng: np.random.Generator, m: int) -> Rows:
+    """Twonorm with one positive row in six, its means a little nearer to each other."""
+    y = np.where(rng.random(m) < 1 / 6, 1, -1)
+    return Rows.dense(y, rng.normal(size=(m, DIMENSIONS)) + 0.92 * SHIFT * y[:, None])
+
+
 def letters(rng: np.random.Generator, m: int) -> Rows:
     """26 classes of three clouds each in 16 features of 16 values each, as in Statlog's letter: of
     15,000 rows 9,700 are support vectors at C = 4, gamma = 1, and 92% of others are told."""
@@ -112,15 +119,26 @@ def sinc(rng: np.random.Generator, m: int) -> Rows:
     return Rows.dense(np.sinc(x / np.pi) + rng.normal(scale=SINC_NOISE, size=m), x[:, None])
 
 
+def friedman(rng: np.random.Generator, m: int) -> Rows:
+    """Friedman's first function (1991) of 5 of 8 features in [0, 1], plus N(0, 1), scaled by its
+    own mean 14.4 and standard deviation 5."""
+    X = rng.random((m, 8))
+    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2
+    y += 10 * X[:, 3] + 5 * X[:, 4] + rng.normal(size=m)
+    return Rows.dense((y - 14.4) / 5, X)
+
+
 # The sets, and how each spells its labels.
 SETS = {
     "twonorm": (twonorm, "{:+d}"),
     "ringnorm": (ringnorm, "{:+d}"),
     "checkerboard": (checkerboard, "{:+d}"),
+    "unbalanced": (unbalanced, "{:+d}"),
     "letters": (letters, "{:d}"),
     "sparse": (sparse, "{:+d}"),
     "waveform": (waveform, "{:d}"),
     "sinc": (sinc, "{:.4f}"),
+    "friedman": (friedman, "{:.4f}"),
 }
 
 

@@ -7,15 +7,13 @@ Writes results/memory.json and results/memory.md.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from harness import run
+from harness import machine, run
 from quality import PREDICT, TRAIN
 from sets import made, results_option
 from tables import table
@@ -81,8 +79,7 @@ def main(rows: int, memory: int, time_limit: str, results: Path) -> None:
     rounds = ["-g", "0.05", "--gap", "0.01", "--time-limit", time_limit]
     models = {name: results / f"memory.{name}.model" for name in ("sgd", "randsvm", "osuna")}
     found = {
-        "machine": f"{os.cpu_count()} cores, {platform.platform()}, Python "
-        f"{platform.python_version()}",
+        "machine": machine(),
         "rows": rows,
         "bytes": Path(data).stat().st_size,
         "commands": [],

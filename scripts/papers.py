@@ -59,8 +59,12 @@ def log(record: dict) -> dict[str, dict]:
 
 def events(record: dict) -> list[dict]:
     """All of its last run."""
-    lines = Path(record["words"][record["words"].index("--log") + 1]).read_text().splitlines()
-    found = list(map(json.loads, lines))
+    return read_log(Path(record["words"][record["words"].index("--log") + 1]))
+
+
+def read_log(path: Path) -> list[dict]:
+    """The events of the last run that a log holds."""
+    found = list(map(json.loads, path.read_text().splitlines()))
     return [event for event in found if event["run"] == found[-1]["run"]]
 
 
@@ -90,7 +94,9 @@ def kbh07(found: dict) -> list[str]:
 def _cell(record: dict | None) -> str:
     if record is None:
         return ""
-    return f"{record['median']['wall']:.4g} s, {record['quality']['accuracy']:.2f}"
+    worth = record["quality"].get("accuracy")
+    seconds = f"{record['median']['wall']:.4g} s"
+    return seconds if worth is None else f"{seconds}, {worth:.2f}"
 
 
 def cs246(found: dict) -> list[str]:

@@ -1,14 +1,26 @@
-"""Libraries as processes, where the harness finds no program: readers, scikit-learn, objectives.
+"""Libraries as processes, where the harness finds no program: readers, scikit-learn's machines and
+those that take their place, LIBSVM on all cores, objectives.
 
-Run as `peers.py FUNCTION ARGUMENT ...`, each function's own; imports what that function needs.
+Run as `peers.py FUNCTION ARGUMENT ...`, each function's own; imports what that function needs, and
+nothing of randsvm but for `read`, as scikit-learn-intelex is in an environment of its own.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def clocked(name: str):
+    """Print the seconds of the block as `NAME S`, which the harness reads."""
+    began = time.perf_counter()
+    yield
+    print(f"{name} {time.perf_counter() - began}")
 
 
 def read(path: str) -> None:
@@ -16,9 +28,8 @@ def read(path: str) -> None:
     from randsvm.data.dataset import ParseOptions, load
     from randsvm.parameters.run import Resources
 
-    began = time.perf_counter()
-    D = load(path, ParseOptions(), Resources(jobs=1))
-    print(f"seconds {time.perf_counter() - began}")
+    with clocked("seconds"):
+        D = load(path, ParseOptions(), Resources(jobs=1))
     values = [chunk.X.data for shard in D.shards for chunk in D.chunks(shard)]
     print(f"rows {D.n}\nnonzeros {sum(map(len, values))}")
     print(f"sum {sum(part.sum(dtype='float64') for part in values)}")
@@ -29,9 +40,8 @@ def load_svmlight_file(path: str) -> None:
     import numpy as np
     from sklearn import datasets
 
-    began = time.perf_counter()
-    X, y = datasets.load_svmlight_file(path, dtype=np.float32)
-    print(f"seconds {time.perf_counter() - began}")
+    with clocked("seconds"):
+        X, y = datasets.load_svmlight_file(path, dtype=np.float32)
     print(f"rows {len(y)}\nnonzeros {X.nnz}\nsum {X.data.sum(dtype='float64')}")
 
 
@@ -46,51 +56,90 @@ def _load(path: str, features: int | None = None):
     return (X.toarray() if 2 * X.nnz > X.shape[0] * X.shape[1] else X), y
 
 
-def _save(machine: object, path: str) -> None:
-    Path(path).write_bytes(pickle.dumps(machine))
+# LIBSVM's numbers of the tasks -> its words for them.
+SVM_TYPES = {"0": "c_svc", "2": "one_class", "3": "epsilon_svr"}
 
 
-def svc(train: str, model: str, C: str, gamma: str) -> None:
-    from sklearn.svm import SVC
+def _options(words: tuple[str, ...]) -> tuple[dict[str, str], dict[float, float]]:
+    """Options in LIBSVM's letters, and class weights: label -> weight."""
+    pairs = dict(zip(words[::2], words[1::2], strict=True))
+    weights = {float(name[2:]): float(pairs.pop(name)) for name in list(pairs) if name[1] == "w"}
+    return {"-s": "0", "-c": "1", "-n": "0.5", "-p": "0.1"} | pairs, weights
 
+
+def machine(library: str, train: str, model: str, *words: str) -> None:
+    """SVC, SVR or OneClassSVM of `library`, sklearn or sklearnex, with LIBSVM's options `words`
+    and 2 GB of cache, as a model file of LIBSVM's. Prints the seconds of the fit as `fit S`."""
+    from importlib import import_module
+
+    options, weights = _options(words)
+    svm = import_module(f"{library}.svm")
     X, y = _load(train)
-    _save(SVC(C=float(C), gamma=float(gamma)).fit(X, y), model)
+    if library == "sklearnex" and hasattr(X, "toarray"):
+        X = X.toarray()  # it is faster on arrays, also where most of them is 0
+    common = {"gamma": float(options["-g"]), "cache_size": 2000}
+    C, task = float(options["-c"]), SVM_TYPES[options["-s"]]
+    if task == "c_svc":
+        learner = svm.SVC(C=C, class_weight=weights or None, **common)
+    elif task == "epsilon_svr":
+        learner = svm.SVR(C=C, epsilon=float(options["-p"]), **common)
+    else:
+        learner = svm.OneClassSVM(nu=float(options["-n"]), **common)
+    with clocked("fit"):
+        learner.fit(X, y)
+    _write(learner, task, options["-g"], model)
 
 
-def intelex(task: str, train: str, model: str, C: str, gamma: str, weight: str = "1") -> None:
-    """scikit-learn-intelex's SVC, SVR or OneClassSVM (C is then nu), as a model file of LIBSVM's.
+def _write(learner, task: str, gamma: str, path: str) -> None:
+    """A machine of scikit-learn's as LIBSVM's text.
 
-    weight: of the first class. Prints the seconds of the fit alone as `fit S`.
+    Its support vectors are grouped by class as there; of two classes the second is the one that is
+    told at f > 0, of more the first of a pair, as in LIBSVM.
     """
+    import io
+
     import numpy as np
     from sklearn.datasets import dump_svmlight_file
-    from sklearnex import svm
+
+    beta, Z = learner.dual_coef_, learner.support_vectors_
+    beta = np.atleast_2d(beta.toarray() if hasattr(beta, "toarray") else beta)
+    order = np.arange(Z.shape[0])
+    lines = [f"svm_type {task}", "kernel_type rbf", f"gamma {gamma}"]
+    labels = list(learner.classes_) if task == "c_svc" else []
+    counts = list(learner.n_support_)
+    if len(labels) == 2:
+        labels.reverse()
+        order = np.argsort(beta[0] < 0, kind="stable")
+        counts = [(beta[0] > 0).sum(), (beta[0] < 0).sum()]
+    rho = " ".join(repr(-float(value)) for value in np.ravel(learner.intercept_))
+    lines += [f"nr_class {len(labels) or 2}", f"total_sv {len(order)}", f"rho {rho}"]
+    if labels:
+        lines += [f"label {' '.join(f'{label:g}' for label in labels)}"]
+        lines += [f"nr_sv {' '.join(str(count) for count in counts)}"]
+    text = io.BytesIO()
+    dump_svmlight_file(Z[order], np.zeros(len(order)), text, zero_based=False)
+    with Path(path).open("w") as out:
+        out.write("\n".join([*lines, "SV", ""]))
+        for own, row in zip(beta[:, order].T, text.getvalue().decode().splitlines(), strict=True):
+            words = " ".join(repr(float(value)) for value in own)
+            out.write(f"{words} {row.partition(' ')[2]}\n")
+
+
+def libsvm(train: str, model: str, *words: str) -> None:
+    """LIBSVM through libsvm-official's own bindings, OpenMP on all cores, scikit-learn's reader.
+
+    The bindings' own reader takes longer than the fit. Prints the seconds of that as `fit S`.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(os.cpu_count())
+    from libsvm import svmutil
+    from scipy import sparse
 
     X, y = _load(train)
-    # It is faster on arrays, also where most of them is 0.
-    X = X.toarray() if hasattr(X, "toarray") else X
-    common = {"gamma": float(gamma), "cache_size": 2000}
-    if task == "svc":
-        weights = {max(y): float(weight)}
-        machine = svm.SVC(C=float(C), class_weight=weights, **common)
-    elif task == "svr":
-        machine = svm.SVR(C=float(C), epsilon=0.1, **common)
-    else:
-        machine = svm.OneClassSVM(nu=float(C), **common)
-    began = time.perf_counter()
-    machine.fit(X, y)
-    print(f"fit {time.perf_counter() - began}")
-    beta, Z = np.ravel(machine.dual_coef_), machine.support_vectors_
-    order = np.argsort(beta < 0, kind="stable")
-    svm_type = {"svc": "c_svc", "svr": "epsilon_svr", "one-class": "one_class"}[task]
-    lines = [f"svm_type {svm_type}", "kernel_type rbf", f"gamma {gamma}", "nr_class 2"]
-    lines += [f"total_sv {len(beta)}", f"rho {-float(machine.intercept_[0])!r}"]
-    if task == "svc":
-        lines += [f"label {machine.classes_[1]:g} {machine.classes_[0]:g}"]
-        lines += [f"nr_sv {(beta > 0).sum()} {(beta < 0).sum()}"]
-    with Path(model).open("wb") as out:
-        out.write("\n".join([*lines, "SV", ""]).encode())
-        dump_svmlight_file(Z[order], beta[order], out, zero_based=False)
+    problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
+    options = svmutil.svm_parameter(" ".join([*words, "-q", "-m", "2000"]))
+    with clocked("fit"):
+        found = svmutil.svm_train(problem, options)
+    svmutil.svm_save_model(model, found)
 
 
 def sgd(train: str, model: str, lambda_: str) -> None:
@@ -98,15 +147,15 @@ def sgd(train: str, model: str, lambda_: str) -> None:
     from sklearn.linear_model import SGDClassifier
 
     X, y = _load(train)
-    machine = SGDClassifier(loss="hinge", alpha=float(lambda_), random_state=0)
-    _save(machine.fit(X, y), model)
+    learner = SGDClassifier(loss="hinge", alpha=float(lambda_), random_state=0)
+    Path(model).write_bytes(pickle.dumps(learner.fit(X, y)))
 
 
 def score(test: str, model: str) -> None:
-    """Accuracy, as LIBSVM's svm-predict prints it."""
-    machine = pickle.loads(Path(model).read_bytes())
-    X, y = _load(test, machine.n_features_in_)
-    print(f"Accuracy = {100 * machine.score(X, y)}%")
+    """Accuracy of what `sgd` wrote, as LIBLINEAR's programs print it."""
+    learner = pickle.loads(Path(model).read_bytes())
+    X, y = _load(test, learner.n_features_in_)
+    print(f"Accuracy = {100 * learner.score(X, y)}%")
 
 
 def objective(train: str, model: str, lambda_: str) -> None:
@@ -124,15 +173,16 @@ def objective(train: str, model: str, lambda_: str) -> None:
         w, b = w[: int(facts[b"nr_feature"])], w[-1] * float(facts[b"bias"])
         first = float(facts[b"label"].split()[0])
     else:
-        machine = pickle.loads(content)
-        w, b, first = machine.coef_[0], machine.intercept_[0], machine.classes_[1]
+        learner = pickle.loads(content)
+        w, b, first = learner.coef_[0], learner.intercept_[0], learner.classes_[1]
     X, y = _load(train, len(w))
     margin = np.where(y == first, 1, -1) * (X @ w + b)
     print(f"J {float(lambda_) / 2 * w @ w + np.maximum(0, 1 - margin).mean()}")
 
 
 FUNCTIONS = {
-    each.__name__: each for each in (read, load_svmlight_file, svc, intelex, sgd, score, objective)
+    each.__name__: each
+    for each in (read, load_svmlight_file, machine, libsvm, sgd, score, objective)
 }
 
 if __name__ == "__main__":

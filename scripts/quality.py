@@ -5,41 +5,85 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 from harness import output
-from sets import HERE
+from sets import HERE, RESULTS
 
 TRAIN, PREDICT = (str(Path(sys.executable).with_name(f"randsvm-{w}")) for w in ("train", "predict"))
 PEERS = [sys.executable, str(HERE / "peers.py")]
+# `make peers` makes this environment; a link to another one does as well.
+INTELEX = [str(RESULTS / "peers/bin/python"), str(HERE / "peers.py")]
 
 NO_LIBSVM, NO_LIBLINEAR = (
     None if shutil.which(f"{peer}-train") else f"{peer}-train (Debian's {package}) is not installed"
     for peer, package in (("svm", "libsvm-tools"), ("liblinear", "liblinear-tools"))
 )
 NO_SKLEARN = None if importlib.util.find_spec("sklearn") else "scikit-learn is not installed"
+NO_INTELEX = None if Path(INTELEX[0]).exists() else "scikit-learn-intelex: `make peers` installs it"
+
+
+def versions() -> list[str]:
+    """What runs, in words."""
+    packages = ("randsvm", "numpy", "scipy", "libsvm-official", "scikit-learn")
+    ours = ", ".join(f"{name} {metadata.version(name)}" for name in packages if there(name))
+    found = [f"{ours}."]
+    if not NO_INTELEX:
+        query = "from importlib import metadata as m; print(m.version('scikit-learn-intelex'))"
+        found.append(f"scikit-learn-intelex {output(INTELEX[0], '-c', query).strip()}.")
+    if shutil.which("dpkg-query"):
+        asked = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n"]
+        done = subprocess.run(
+            [*asked, "libsvm-tools", "liblinear-tools"], capture_output=True, text=True
+        )
+        found += [f"Debian's {', '.join(done.stdout.split(chr(10))[:-1])}."] if done.stdout else []
+    return found
+
+
+def there(package: str) -> bool:
+    try:
+        return bool(metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def numbers(*words: object) -> dict[str, float]:
     """What a process prints as `name number` lines."""
-    found = re.findall(r"^(\w+) ([0-9.e+-]+)$", output(*words), re.M)
+    found = re.findall(r"^(\w+) ([-0-9.e+]+|nan)$", output(*words), re.M)
     return {name: float(number) for name, number in found if name != "seconds"}
 
 
 def accuracy(*words: object) -> dict[str, float]:
-    """Per cent, as LIBSVM's and LIBLINEAR's programs print it."""
+    """Per cent, as LIBLINEAR's programs print it."""
     return {"accuracy": float(re.search(r"Accuracy = ([0-9.]+)%", output(*words))[1])}
 
 
-def of_kernel(model: Path, test: Path) -> dict[str, float]:
-    """Accuracy and size of our model, and its certified gap."""
-    gap = float(re.search(r"^# randsvm gap (.+)$", model.read_text(), re.M)[1])
-    return accuracy(PREDICT, "-q", test, model, "/dev/null") | {"SV": size(model), "gap": gap}
+def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> dict[str, float]:
+    """A kernel machine's gap, accuracy or mse, and size, by certificate.py: the same for all.
+
+    options: LIBSVM's, in pairs. said: the gap that the model says itself, of ours. The gap is left
+    out where it would cost too many kernel values.
+    """
+    if NO_SKLEARN:
+        return {"SV": size(model)} | said(model)
+    words = []
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        if name.startswith("-w"):
+            words += ["-w", name[2:], value]
+        elif name in ("-c", "-p", "-n"):
+            words += [name, value]
+    found = numbers(sys.executable, HERE / "certificate.py", train, model, "--test", test, *words)
+    shown = ("gap", "accuracy", "mse", "inliers", "SV")
+    return {name: found[name] for name in shown if name in found} | said(model)
 
 
-def of_libsvm(model: Path, test: Path) -> dict[str, float]:
-    return accuracy("svm-predict", test, model, "/dev/null") | {"SV": size(model)}
+def said(model: Path) -> dict[str, float]:
+    found = re.search(r"^# randsvm gap (.+)$", model.read_text(), re.M)
+    return {"said": float(found[1])} if found else {}
 
 
 def size(model: Path) -> int:

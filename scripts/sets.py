@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from randsvm import files
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results"
 REAL_DATA = HERE.parents[1] / "shared/data"
+REAL_FOLDER = "real"  # below results: what real_data.py makes
 
 # Real set -> its files for training and test.
 REAL = {
@@ -80,6 +82,14 @@ def real(name: str, data: Path, into: Path) -> tuple[Path, Path]:
     return train, test
 
 
+def fetched(name: str, into: Path) -> tuple[Path, Path]:
+    """The same of a set of real_data.py. Raises MissingError."""
+    train, test = (into / REAL_FOLDER / f"{name}.{part}" for part in ("train", "test"))
+    if not (train.exists() and test.exists()):
+        raise MissingError(f"{name}: `make data-real` fetches it")
+    return train, test
+
+
 def first(path: Path, rows: int, into: Path) -> Path:
     """The first `rows` rows of a set; itself where it has no more."""
     with path.open("rb") as lines:
@@ -88,6 +98,16 @@ def first(path: Path, rows: int, into: Path) -> Path:
         return path
     target = into / f"{path.name}.{rows}"
     target.write_bytes(b"".join(head[:rows]))
+    return target
+
+
+def sample(path: Path, share: float, into: Path) -> Path:
+    """A random share of the rows of a set, in their order."""
+    with path.open("rb") as lines:
+        rows = list(lines)
+    chosen = sorted(random.Random(0).sample(range(len(rows)), round(share * len(rows))))
+    target = into / f"{path.name}.{share:g}"
+    target.write_bytes(b"".join(rows[row] for row in chosen))
     return target
 
 

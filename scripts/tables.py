@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 HEADER = [
-    *("work", "rows", "command", "quality", "runs", "best", "median", "CPU", "peak"),
+    *("work", "rows", "command", "quality", "runs", "best", "median", "fit", "CPU", "peak"),
     *("times faster than", "goal", "reached"),
 ]
 
@@ -21,9 +21,10 @@ def markdown(found: dict) -> list[str]:
         f"# {found['title']}",
         "",
         f"{found['machine']}; load {' '.join(f'{load:.1f}' for load in found['load'])}. Whole "
-        "processes in turn: best and median wall seconds, medians of user + system seconds and of "
-        f"peak resident MB (never seen below {found['unseen']:.0f}). Times faster: median of the "
-        "pairs, least and most; not compared where quality is short.",
+        "processes in turn: best and median wall seconds, medians of the training alone where a "
+        "library says it, of user + system seconds and of peak resident MB (never seen below "
+        f"{found['unseen']:.0f}). Times faster: median of the pairs, least and most; not compared "
+        "where quality is short.",
         "",
         *table(HEADER, rows),
         *(f"\nSkipped: {what}" for what in found["skipped"]),
@@ -36,22 +37,28 @@ def _cells(record: dict) -> list[str]:
         record["name"],
         ", ".join(f"{name} {value:.6g}" for name, value in record["quality"].items()),
         str(len(record["runs"])),
-        *(f"{seconds:.3f}" for seconds in (best["wall"], middle["wall"], middle["cpu"])),
+        *(f"{seconds:.3f}" for seconds in (best["wall"], middle["wall"])),
+        f"{middle['fit']:.3f}" if "fit" in middle else "",
+        f"{middle['cpu']:.3f}",
         f"{middle['peak']:.0f}",
         "; ".join(part for peer in record.get("peers", {}).items() for part in _standing(*peer)),
         record.get("goal", ""),
-        _verdict(record.get("missed")),
+        verdict(record.get("missed")),
     ]
 
 
 def _standing(name: str, peer: dict) -> list[str]:
-    if not peer["times"]:
-        return peer["short"]
-    pairs = peer["times"]["pairs"]
-    return [f"{name}: {peer['times']['median']:.2f} ({min(pairs):.2f}-{max(pairs):.2f})"]
+    ratios = [(title, peer[of]) for title, of in ((name, "times"), (f"{name}'s fit", "fit"))]
+    return peer["short"] or [f"{title}: {spread(found)}" for title, found in ratios if found]
 
 
-def _verdict(missed: list[str] | None) -> str:
+def spread(ratios: dict) -> str:
+    """The median of some ratios, the least and the most."""
+    pairs = ratios["pairs"]
+    return f"{ratios['median']:.3g} ({min(pairs):.3g}-{max(pairs):.3g})"
+
+
+def verdict(missed: list[str] | None) -> str:
     if missed is None:
         return ""
     return f"no: {', '.join(missed)}" if missed else "yes"

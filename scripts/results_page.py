@@ -1,0 +1,323 @@
+"""The page of results: scripts/RESULTS.md and its pictures from results/benchmarks.json.
+
+Measures nothing. The pictures need matplotlib (extra plot), and the course of ours needs the logs
+that the benchmarks left beside the JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from math import log10
+from pathlib import Path
+
+import click
+import papers
+from sets import HERE, results_option
+from tables import spread, table, verdict
+from trainings import ALL_CORES, TENTH, TRAININGS
+from works import MOST_ROWS
+
+from randsvm import files
+
+REAL_SETS = ("covtype", "covtype7", "census", "flights", "delay", "a9a", "satimage", "reuters_r8")
+# Works whose gap is drawn against time, where they were measured.
+DRAWN = ("covtype-30000", "a9a", "checkerboard", "twonorm")
+
+INTRODUCTION = f"""\
+Every line is one whole process, reading the file and writing the model included, run in turn with
+the others of its table; seconds are the median of its runs, the least and the most in brackets. A
+peer that takes more than half a minute is run once. "Fit alone" is the training without start and
+reading, as the library's own call takes it.
+
+Gap and accuracy are those that `scripts/certificate.py` finds in each model file, ours and
+theirs: it computes P and D in double precision with numpy and knows nothing of randsvm. The gap is
+(P - D) / max(|P|, |D|), so it bounds how far an answer is from the optimum; of several classes it
+is the largest of a pair. Where that would cost more than 7e9 kernel values it was not evaluated,
+and ours is what our model says itself. Accuracy is on rows that were not trained on, 10,000 at the
+most; a regression has its mean squared error there. Time is not compared where ours is less
+accurate than the peer by more than 0.2 points (0.3 of several classes; 1% of the squared error).
+
+Peers: `svm-train -m 2000` (one core, the cache as large as our --memory); "{ALL_CORES}", as
+libsvm-official builds it with OpenMP, through its own Python bindings; scikit-learn's SVC, and
+scikit-learn-intelex's in its place ("intelex", all cores, no novelty detection), each with 2 GB of
+cache and scikit-learn's reader; "{TENTH}" of the rows, drawn at random: what one gets
+by leaving rows out."""
+
+
+# ---- cells ------------------------------------------------------------------------------------
+
+
+def _name(record: dict) -> str:
+    """Of the command, without the path of the model that it starts from."""
+    return record["name"].partition(" --warm-start ")[0] + (
+        " --warm-start" if "--warm-start" in record["name"] else ""
+    )
+
+
+def _seconds(record: dict, of: str = "wall") -> str:
+    runs = [run[of] for run in record["runs"] if of in run]
+    if not runs:
+        return ""
+    middle = f"{record['median'][of]:.3g}"
+    return middle if len(runs) == 1 else f"{middle} ({min(runs):.3g}-{max(runs):.3g})"
+
+
+def _gap(record: dict) -> str:
+    quality = record["quality"]
+    if "gap" in quality:
+        return f"{quality['gap']:.2%}" if quality["gap"] >= 0.01 else f"{quality['gap']:.4%}"
+    if "said" in quality:
+        return f"says {quality['said']:.2%}"
+    return "not evaluated" if "SV" in quality else ""
+
+
+def _accuracy(record: dict) -> str:
+    spelling = {"accuracy": "{:.2f}%", "mse": "mse {:.4f}", "inliers": "{:.1f}% inside"}
+    quality = record["quality"]
+    return ", ".join(spelling[of].format(quality[of]) for of in spelling if of in quality)
+
+
+def _size(record: dict) -> str:
+    return f"{record['quality']['SV']:,.0f}" if "SV" in record["quality"] else ""
+
+
+def _other(record: dict) -> str:
+    own = {name: value for name, value in record["quality"].items() if name not in ("SV", "said")}
+    return ", ".join(f"{name} {value:.6g}" for name, value in own.items())
+
+
+Column = tuple[str, Callable[[dict], str]]
+ENDS: list[Column] = [("peak MB", lambda record: f"{record['median']['peak']:.0f}")]
+KERNEL: list[Column] = [
+    ("fit alone", lambda record: _seconds(record, "fit")),
+    ("gap", _gap),
+    ("on other rows", _accuracy),
+    ("SV", _size),
+    *ENDS,
+]
+GENERAL: list[Column] = [("quality", _other), *ENDS]
+
+
+def _times(ours: dict, peer: dict) -> str:
+    """How many times the time of ours a peer took, and its fit."""
+    found = ours["peers"].get(peer["name"])
+    if found is None or not found["times"]:
+        return "not compared" if found and found["short"] else ""
+    fit = f"; fit {found['fit']['median']:.3g}" if found["fit"] else ""
+    return spread(found["times"]) + fit
+
+
+def _table(comparisons: Sequence[dict], columns: Sequence[Column]) -> list[str]:
+    header = ["work", "program", "seconds", *(title for title, _ in columns), "times ours"]
+    rows = []
+    for each in comparisons:
+        first = each["commands"][0]
+        for place, record in enumerate(each["commands"]):
+            title = "" if place else f"{each['name']}, {each['rows']:,} rows"
+            faster = _times(first, record) if place and "peers" in first else ""
+            cells = [cell(record) for _, cell in columns]
+            rows.append([title, _name(record), _seconds(record), *cells, faster])
+    return table(header, rows)
+
+
+# ---- sections ---------------------------------------------------------------------------------
+
+
+def _is_large(each: dict) -> bool:
+    names = {record["name"] for record in each["commands"]}
+    return papers.LARGE_GAP in names or each["name"].startswith("warm start")
+
+
+def sections(found: dict) -> list[str]:
+    rest = list(found["comparisons"])
+
+    def those(test: Callable[[dict], bool]) -> list[dict]:
+        chosen = [each for each in rest if test(each)]
+        rest[:] = [each for each in rest if not test(each)]
+        return chosen
+
+    growth = those(lambda each: each["name"] == "growth")
+    large = those(_is_large)
+    groups = [
+        ("Real data", KERNEL, those(lambda each: _set(each) in REAL_SETS)),
+        ("Made data", KERNEL, those(lambda each: _set(each) is not None)),
+        ("A million rows, and warm starts", KERNEL, large),
+        ("Linear machines", GENERAL, those(lambda each: each["name"].startswith("linear"))),
+        ("Prediction, reading, start-up, memory", GENERAL, rest),
+    ]
+    lines = []
+    for title, columns, chosen in groups:
+        if chosen:
+            lines += ["", f"## {title}", "", *_table(chosen, columns)]
+    return lines + (_growth(growth) if growth else [])
+
+
+def _set(each: dict) -> str | None:
+    """The set of a training; None of other works."""
+    return TRAININGS[each["name"]].set if each["name"] in TRAININGS else None
+
+
+def _growth(comparisons: Sequence[dict]) -> list[str]:
+    rows = []
+    for name in MOST_ROWS:
+        points = _points(comparisons, name, "wall")
+        (n, t), (most, last) = points[0], points[-1]
+        if most > n:
+            slope = log10(last / t) / log10(most / n)
+            changed = [
+                record["quality"]["changed"]
+                for each in comparisons
+                for record in each["commands"]
+                if record["name"] == name and "changed" in record["quality"]
+            ]
+            grown = f"{log10(changed[-1] / changed[0]) / log10(most / n):.2f}" if changed else ""
+            cells = [f"{n:,} rows {t:.3g} s", f"{most:,} rows {last:.3g} s", f"{slope:.2f}", grown]
+            rows.append([name, *cells])
+    header = ["program", "from", "to", "exponent of time", "of coefficients changed"]
+    return [
+        *("", "## Growth", ""),
+        "Checkerboard, C = 1, gamma = 5, `--gap 0.01` (svm-train at its own tolerance): "
+        "time grows with rows to the power of",
+        *("", *table(header, rows)),
+    ]
+
+
+def _points(comparisons: Sequence[dict], name: str, of: str) -> list[tuple[int, float]]:
+    return [
+        (each["rows"], record["median"][of])
+        for each in comparisons
+        for record in each["commands"]
+        if record["name"] == name
+    ]
+
+
+def goals(found: dict) -> list[str]:
+    rows = [
+        [
+            f"{each['name']}, {each['rows']:,} rows",
+            _name(record),
+            record["goal"],
+            verdict(record["missed"]),
+        ]
+        for each in found["comparisons"]
+        for record in each["commands"]
+        if record.get("goal")
+    ]
+    return ["", "## Goals", "", *table(["work", "ours", "goal", "reached"], rows)]
+
+
+def commands(found: dict) -> list[str]:
+    """Each command line, without the folders."""
+    lines = [
+        f"{each['name']}: {shlex.join(Path(w).name if '/' in w else w for w in record['words'])}"
+        for each in found["comparisons"]
+        for record in each["commands"]
+    ]
+    return ["", "## Commands", "", "```", *lines, "```"]
+
+
+# ---- pictures ---------------------------------------------------------------------------------
+
+
+def draw_gaps(found: dict, path: Path) -> bool:
+    """Gap against seconds: the course of ours from its log, and where everyone ended."""
+    by_name = {each["name"]: each for each in found["comparisons"] if not _is_large(each)}
+    drawn = [by_name[name] for name in DRAWN if name in by_name]
+    if not drawn:
+        return False
+    figure, grid = _figure(-(-len(drawn) // 2), min(2, len(drawn)))
+    for axis, each in zip(grid.flat, drawn, strict=False):
+        ours, *peers = each["commands"]
+        rounds = [event for event in papers.events(ours) if event["event"] == "iteration"]
+        course = [(event["seconds"], event["gap"]) for event in rounds if event["gap"]]
+        axis.plot(*zip(*course, strict=True), marker=".", color="black", label=ours["name"])
+        ends = [record for record in peers if record["quality"].get("gap")]
+        for number, record in enumerate([ours, *ends]):
+            color = "black" if record is ours else f"C{number}"
+            end = (record["median"]["wall"], record["quality"].get("gap"))
+            label = None if record is ours else record["name"]
+            axis.plot(*end, "s", color=color, label=label)
+            if "fit" in record["median"]:
+                fit = (record["median"]["fit"], end[1])
+                axis.plot(*fit, "s", color=color, markerfacecolor="none")
+        axis.set(title=f"{each['name']}, {each['rows']:,} rows", xlabel="seconds", ylabel="gap")
+        axis.set(xscale="log", yscale="log")
+        axis.grid(which="major", alpha=0.3)
+        axis.legend(fontsize="x-small")
+    _save(figure, path)
+    return True
+
+
+def draw_growth(found: dict, path: Path) -> bool:
+    """Seconds and peak memory against rows, one line for each command."""
+    comparisons = [each for each in found["comparisons"] if each["name"] == "growth"]
+    if not comparisons:
+        return False
+    figure, grid = _figure(1, 2)
+    for axis, of, title in zip(grid.flat, ("wall", "peak"), ("seconds", "peak MB"), strict=True):
+        for name in MOST_ROWS:
+            points = _points(comparisons, name, of)
+            if points:
+                axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
+        axis.set(xscale="log", yscale="log", xlabel="rows of checkerboard", ylabel=title)
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.grid(which="both", alpha=0.3)
+    grid.flat[0].legend(fontsize="x-small")
+    _save(figure, path)
+    return True
+
+
+def _figure(rows: int, columns: int):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt.subplots(rows, columns, figsize=(4.5 * columns, 3.5 * rows), squeeze=False)
+
+
+def _save(figure, path: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(path, dpi=80)
+    click.echo(path)
+
+
+@click.command()
+@click.option("--title", default="benchmarks", show_default=True, help="TITLE.json is read.")
+@click.option("--output", default=HERE, type=click.Path(path_type=Path), help="Folder of the page.")
+@results_option
+def main(title: str, output: Path, results: Path) -> None:
+    """Write RESULTS.md and RESULTS-*.png of what the benchmarks measured."""
+    found = json.loads((results / f"{title}.json").read_text())
+    pictures = []
+    for name, words, draw in (
+        ("gap", "time to a gap; filled: whole processes, open: fit alone", draw_gaps),
+        ("growth", "time and memory against rows", draw_growth),
+    ):
+        path = output / f"RESULTS-{name}.png"
+        if draw(found, path):
+            pictures += ["", f"![{words}]({path.name})", "", f"{words[0].upper()}{words[1:]}."]
+    facts = [f"{found['machine']}; {found['date']}.", *found["versions"]]
+    lines = [
+        "# Results of the benchmarks",
+        "",
+        *facts,
+        "Made by `make bench` and `make results`.",
+        *([] if found["scale"] == 1 else ["", f"**Sets of {found['scale']:g} times the size.**"]),
+        "",
+        INTRODUCTION,
+        *pictures,
+        *goals(found),
+        *sections(found),
+        *(f"\nSkipped: {what}" for what in found["skipped"]),
+        *commands(found),
+    ]
+    with files.create_output(str(output / "RESULTS.md")) as stream:
+        stream.write(("\n".join(lines) + "\n").encode())
+    click.echo(output / "RESULTS.md")
+
+
+if __name__ == "__main__":
+    main()

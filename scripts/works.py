@@ -1,0 +1,192 @@
+"""The works of the benchmarks that are no training of a kernel machine: start-up, reading,
+prediction, linear machines, memory, growth."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import papers
+from harness import Command, Comparison, Gate, Goal, output
+from quality import (
+    NO_LIBLINEAR,
+    NO_LIBSVM,
+    NO_SKLEARN,
+    PEERS,
+    PREDICT,
+    TRAIN,
+    accuracy,
+    agreement,
+    count,
+    labels,
+    numbers,
+    objective,
+    size,
+)
+from sets import made
+from trainings import GAMMA, MEMORY, POINTS, SAMPLED, Bench, ours
+
+SMALL_ROWS = 100
+BOUND = 100  # MB, of the run that may use no more
+# Options of the model that is predicted with, and rows of its training: about 7,000 support
+# vectors, at 2 and 20 features, and of 26 classes.
+PREDICTIONS = {
+    "checkerboard": (f"-c 1 -g {GAMMA['checkerboard']}", 80_000),
+    "twonorm": (f"-c 1 -g {GAMMA['twonorm']}", 100_000),
+    "letters": ("-c 4 -g 1", 15_000),
+}
+MANY_CLASSES = {"reuters_r8": 0.5, "satimage": 0.5}  # POINTS of linear machines
+GROWING = "checkerboard"
+# Command -> rows that it is measured at, at the most, in a run of full size.
+MOST_ROWS = {"svm-train": 100_000, "randsvm": 1_000_000, "sgd": 1_000_000, "predict": 1_000_000}
+
+
+def start_up(bench: Bench) -> Comparison:
+    train, test = (made("twonorm", SMALL_ROWS, seed, bench.results) for seed in (0, 1))
+    model = str(bench.model(train, "start-up"))
+    shown, small = Goal(seconds=0.06), Goal(seconds=0.25)
+    commands = [
+        Command("randsvm-train --help", [TRAIN, "--help"], goal=shown),
+        Command("randsvm-train randsvm --help", [TRAIN, "randsvm", "--help"], goal=shown),
+        Command("randsvm-predict --help", [PREDICT, "--help"], goal=shown),
+        Command("randsvm-train randsvm", [TRAIN, "randsvm", str(train), model], goal=small),
+        Command("randsvm-train sgd", [TRAIN, "sgd", str(train), model], goal=small),
+        Command("randsvm-predict", [PREDICT, str(test), model, "/dev/null"], goal=small),
+    ]
+    return Comparison("start-up", SMALL_ROWS, commands)
+
+
+def reading(name: str, bench: Bench) -> Comparison:
+    """Seconds of the reading alone, without Python's start and imports. Ours parses in one thread
+    beside the main one."""
+    path = made(name, bench.rows * 5, 0, bench.results)
+    same = (Gate("rows", 0, 0), Gate("nonzeros", 0, 0), Gate("sum", 1e-6, 1e-6, relative=True))
+    ours, theirs = ([*PEERS, function, str(path)] for function in ("read", "load_svmlight_file"))
+    goal = Goal(same, {"load_svmlight_file": 15})
+    commands = [
+        Command("randsvm's reader, --jobs 1", ours, partial(numbers, *ours), goal=goal),
+        Command("load_svmlight_file", theirs, partial(numbers, *theirs), NO_SKLEARN),
+    ]
+    return Comparison(f"reading {name}", bench.rows * 5, commands)
+
+
+def prediction(name: str, bench: Bench) -> Comparison:
+    """The same model by both programs; as many rows as it was trained on."""
+    options, rows = PREDICTIONS[name]
+    rows = bench.scaled(rows)
+    train, test = (made(name, rows, seed, bench.results) for seed in (0, 1))
+    model = bench.model(train, "prediction")
+    output(TRAIN, "randsvm", "-q", "--gap", 0.001, *options.split(), train, model)
+    mine, theirs = (bench.results / f"prediction.{name}.{whose}" for whose in ("ours", "theirs"))
+    goal = Goal((Gate("agreement", 0.01),), {"svm-predict": 20})
+    commands = [
+        Command(
+            "randsvm-predict",
+            [PREDICT, "-q", str(test), str(model), str(mine)],
+            lambda: agreement(mine, mine) | {"SV": size(model)},
+            goal=goal,
+        ),
+        Command(
+            "svm-predict",
+            ["svm-predict", str(test), str(model), str(theirs)],
+            lambda: agreement(theirs, mine) | {"SV": size(model)},
+            NO_LIBSVM,
+        ),
+    ]
+    return Comparison(f"prediction {name}", rows, commands)
+
+
+def linear(name: str, bench: Bench) -> Comparison:
+    """Hinge loss, C = 1 (RCV1: Bottou's lambda), each program otherwise at its defaults; all of
+    them only train."""
+    train, test = bench.sets(name, bench.rows * 5)
+    rows, classes = count(train), len(labels(train))
+    lambda_ = papers.LAMBDA if name in bench.texts else 1 / rows
+    model = {of: bench.model(train, of) for of in ("sgd", "liblinear", "tight", "sklearn")}
+    J = {of: partial(objective, train, model[of], lambda_, classes) for of in model}
+    quality = {
+        "sgd": lambda: accuracy(PREDICT, "-q", test, model["sgd"], "/dev/null") | J["sgd"](),
+        "sklearn": lambda: accuracy(*PEERS, "score", test, model["sklearn"]) | J["sklearn"](),
+    } | {
+        of: lambda of=of: accuracy("liblinear-predict", test, model[of], "/dev/null") | J[of]()
+        for of in ("liblinear", "tight")
+    }
+    C, log = f"{1 / (lambda_ * rows):.10g}", str(model["sgd"].with_suffix(".jsonl"))
+    dual = ["liblinear-train", "-q", "-s", "3", "-B", "1", "-c", C]
+    goal = Goal(
+        (Gate("accuracy", MANY_CLASSES.get(name, POINTS)),),
+        {papers.LIBLINEAR: 1, "SGDClassifier": 1},
+        near={"J": 0.01} if classes == 2 else {},
+    )
+    words = [TRAIN, "sgd", "-q", "-c", C, "--log", log, str(train), str(model["sgd"])]
+    sklearn = [*PEERS, "sgd", str(train), str(model["sklearn"]), str(lambda_)]
+    commands = [
+        Command(papers.SGD, words, quality["sgd"], goal=goal),
+        Command(
+            papers.LIBLINEAR,
+            [*dual, str(train), str(model["liblinear"])],
+            quality["liblinear"],
+            NO_LIBLINEAR,
+        ),
+        Command("SGDClassifier", sklearn, quality["sklearn"], NO_SKLEARN),
+        Command(
+            papers.OPTIMUM,
+            [*dual, "-e", "0.001", str(train), str(model["tight"])],
+            quality["tight"],
+            NO_LIBLINEAR,
+            timed=False,
+        ),
+    ]
+    if name in papers.TEXTS:
+        options = ["-c", C]
+        goals = {papers.LINEAR_GAP: POINTS, papers.LINEAR_RULE: SAMPLED}
+        commands += [
+            ours(bench, train, test, options, label, Goal((Gate("accuracy", points),)))
+            for label, points in goals.items()
+        ]
+    return Comparison(f"linear {name}", rows, commands)
+
+
+def memory(bench: Bench) -> Comparison:
+    """--memory far below what the rows take."""
+    rows = bench.rows * 100
+    path = made("checkerboard", rows, 0, bench.results)
+    most = Goal(peak=BOUND + 16 * rows / 2**20 + 300)
+    words = [TRAIN, "sgd", "-q", "--memory", f"{BOUND}M", str(path), str(bench.model(path, "sgd"))]
+    return Comparison("memory", rows, [Command(f"sgd --memory {BOUND}M", words, goal=most)])
+
+
+def growth(rows: int, bench: Bench) -> Comparison:
+    """Time and memory of all commands at so many rows; predict has a model of a tenth of ROWS."""
+    least, own = bench.scaled(10_000), bench.scaled(rows)
+    train, first = made(GROWING, own, 0, bench.results), made(GROWING, least, 0, bench.results)
+    options = ["-c", "1", "-g", str(GAMMA[GROWING])]
+    model = {name: str(bench.model(train, f"growth {name}")) for name in MOST_ROWS}
+    predicted = str(bench.model(first, "growth randsvm"))
+    if not Path(predicted).exists():
+        output(TRAIN, "randsvm", "-q", "--gap", 0.01, *options, first, predicted)
+    log = Path(model["randsvm"]).with_suffix(".jsonl")
+    solve = ["-q", *options]
+    words = {
+        "randsvm": [TRAIN, "randsvm", "--gap", "0.01", *solve, "--log", str(log)],
+        "sgd": [TRAIN, "sgd", "-q"],
+        "svm-train": ["svm-train", "-m", str(MEMORY), *solve],
+    }
+    commands = [
+        Command(
+            name,
+            [*program, str(train), model[name]],
+            partial(changed, log) if name == "randsvm" else dict,
+            NO_LIBSVM if name == "svm-train" else None,
+        )
+        for name, program in words.items()
+    ]
+    commands.append(Command("predict", [PREDICT, "-q", str(train), predicted, "/dev/null"]))
+    commands = [each for each in commands if rows <= MOST_ROWS[each.name]]
+    return Comparison("growth", own, commands)
+
+
+def changed(log: Path) -> dict[str, float]:
+    """Coefficients that all scans of the last run brought in."""
+    rounds = [each for each in papers.read_log(log) if each["event"] == "iteration"]
+    return {"changed": sum(each["changed"] for each in rounds)}
