@@ -276,13 +276,21 @@ def test_a_model_says_its_kernel(tmp_path, capsys):
 # ---- kernels that are none --------------------------------------------------------------------
 
 
-def test_a_singular_kernel_is_certified(tmp_path):
-    """Of rank 2, but for rounding to float32."""
+def in_seven_digits(K: np.ndarray) -> np.ndarray:
+    return oracle.as_float32(np.char.mod("%.7g", K).astype(float))
+
+
+@pytest.mark.parametrize("rounded", [oracle.as_float32, in_seven_digits])
+def test_a_singular_kernel_is_certified(tmp_path, rounded):
+    """Of rank 2, but for rounding; the optimum is that of the kernel without."""
     D = all_rows()
-    linear = D._replace(K=oracle.as_float32(D.X @ D.X.T))
+    linear = D._replace(K=rounded(D.X @ D.X.T))
     assert np.linalg.eigvalsh(linear.K)[0] < 0
-    learnt = learn("randsvm", linear.save(tmp_path / "d"), tmp_path / "m", "-t", 4)
+    learnt = learn("randsvm", linear.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-c", 10)
     assert learnt.outcome["gap"] <= 1e-3
+    best = optimum(D._replace(K=D.X @ D.X.T), "svc", C=10.0)
+    assert learnt.outcome["dual"] <= best.most * (1 + 1e-5)
+    assert learnt.outcome["primal"] >= best.least * (1 - 1e-5)
 
 
 def test_nothing_is_certified_of_an_indefinite_kernel(tmp_path):
