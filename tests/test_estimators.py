@@ -173,8 +173,9 @@ def test_a_sigmoid_has_no_gap():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"kernel": "precomputed"}, "kernel must be linear, poly, rbf or sigmoid"),
-        ({"kernel": lambda X, Z: X @ Z.T}, "kernel must be linear, poly, rbf or sigmoid"),
+        ({"kernel": "precomputed"}, "expected kernel values of each row with each"),
+        ({"kernel": "cosine"}, "kernel must be one of linear, poly, rbf, sigmoid, precomputed"),
+        ({"kernel": lambda X, Z: X @ Z.T}, "kernel must be linear, poly, rbf, sigmoid or precom"),
         ({"C": 0}, "must be > 0"),
         ({"gamma": "median"}, "gamma must be a number, 'scale' or 'auto'"),
         ({"decision_function_shape": "all"}, "must be 'ovr' or 'ovo'"),

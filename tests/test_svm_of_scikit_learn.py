@@ -2,8 +2,9 @@
 
 Names are as there; where a part needs what we do not have, the rest is here. What is not here:
 
-- a kernel that is precomputed or a function: test_precomputed, test_svr_errors,
-  test_sparse_precomputed, test_custom_kernel_not_array_input
+- a kernel that is a function: a part of test_precomputed, test_svr_errors,
+  test_custom_kernel_not_array_input
+- sparse kernel values, which ours takes: test_sparse_precomputed
 - weights of single rows: test_svm_classifier_sided_sample_weight,
   test_svm_regressor_sided_sample_weight, test_svm_equivalence_sample_weight_C,
   test_negative_sample_weights_mask_all_samples, test_negative_weights_svc_leave_just_one_label,
@@ -32,10 +33,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_almost_equal, assert_array_equal
 from scipy import sparse
-from sklearn import base, datasets, metrics
+from sklearn import base, datasets, metrics, svm
 from sklearn.datasets import make_blobs, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import check_random_state
 
@@ -71,6 +73,67 @@ def test_libsvm_iris(iris, kernel):
     assert np.mean(machine.predict(iris.data) == iris.target) > 0.9
     assert hasattr(machine, "coef_") == (kernel == "linear")
     assert_array_equal(machine.classes_, np.sort(machine.classes_))
+
+
+def test_precomputed(iris):
+    clf = SVC(kernel="precomputed")
+    # Kernel values of the training rows with each other, and of others with them.
+    K = np.dot(X, np.array(X).T)
+    clf.fit(K, Y)
+    KT = np.dot(T, np.array(X).T)
+    with pytest.raises(ValueError):
+        clf.predict(KT.T)
+    assert_array_equal(clf.dual_coef_, [[-0.25, 0.25]])
+    assert_array_equal(clf.support_, [1, 3])
+    assert_array_equal(clf.intercept_, [0])
+    assert_array_equal(clf.predict(KT), TRUE_RESULT)
+    # The values with support vectors are all that counts.
+    only = np.zeros_like(KT)
+    only[:, clf.support_] = KT[:, clf.support_]
+    assert_array_equal(clf.predict(only), TRUE_RESULT)
+
+    clf, clf2 = SVC(kernel="precomputed", gap=1e-6), SVC(kernel="linear", gap=1e-6)
+    K = np.dot(iris.data, iris.data.T)
+    clf.fit(K, iris.target)
+    clf2.fit(iris.data, iris.target)
+    assert_array_equal(clf.support_, clf2.support_)
+    assert_allclose(clf.dual_coef_, clf2.dual_coef_, atol=1e-2)
+    assert_allclose(clf.intercept_, clf2.intercept_, rtol=1e-2, atol=1e-2)
+    assert np.mean(clf.predict(K) == iris.target) == pytest.approx(0.99, abs=0.005)
+    only = np.zeros_like(K)
+    only[:, clf.support_] = K[:, clf.support_]
+    assert np.mean(clf.predict(only) == iris.target) == pytest.approx(0.99, abs=0.005)
+
+
+def test_sparse_precomputed():
+    clf = SVC(kernel="precomputed").fit(sparse.csr_matrix([[1, 0], [0, 1]]), [0, 1])
+    assert_array_equal(clf.predict(sparse.csr_matrix([[0.5, 0], [0, 0.5]])), [0, 1])
+
+
+def test_pairwise_is_told(iris):
+    """As of a grid search over a precomputed kernel: rows and columns are cut alike."""
+    K = np.dot(iris.data, iris.data.T)
+    found = [
+        cross_val_score(machine(kernel="precomputed"), K, iris.target).tolist()
+        for machine in (SVC, svm.SVC)
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["SVR", "OneClassSVM"])
+def test_precomputed_without_classes(iris, name):
+    theirs, ours = getattr(svm, name), {"SVR": SVR, "OneClassSVM": OneClassSVM}[name]
+    K, y = rbf_kernel(iris.data[:, :3], gamma=1), iris.data[:, 3]
+    expected = theirs(kernel="precomputed", tol=1e-8).fit(K, y)
+    found = ours(kernel="precomputed", gap=1e-7).fit(K, y)
+    assert found.gap_ <= 1e-7 and found.support_vectors_.shape == (0, 150)
+    if name == "SVR":
+        assert_allclose(found.predict(K), expected.predict(K), atol=1e-3)
+    else:
+        scale = np.abs(expected.decision_function(K)).max()
+        assert_allclose(
+            found.decision_function(K), expected.decision_function(K), atol=1e-3 * scale
+        )
 
 
 def test_svr():

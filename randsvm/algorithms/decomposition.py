@@ -33,7 +33,7 @@ def decompose(
         W = choice.next(W, SV, V.candidates)
         beside = not (W.whole or choice.every_support_vector)
         step = svmlearn(
-            scan.points(W.rows), scan.problem, scan.gram_space, W.whole, scan.slack, beside=beside
+            scan.points(W.rows), scan.problem, scan.gram, W.whole, scan.slack, beside=beside
         )
         SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
         watch(SV, V)

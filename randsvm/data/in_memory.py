@@ -116,11 +116,18 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     n, d = X.shape
     if not n:
         raise ContentError("X: expected a row, found none")
+    if options.numbered:
+        if n != d:
+            raise ContentError(
+                f"X: expected kernel values of each row with each, found {n} rows and {d} columns"
+            )
+        X, d = with_numbers(X), d + 1
     y, names, values = _labels(arrays, n, options)
     if isinstance(X, np.ndarray):
         indptr, columns = np.arange(n + 1) * d, np.arange(d)
     else:
-        indptr, columns = X.indptr.astype(np.int64, copy=False), _occurring(X)
+        indptr = X.indptr.astype(np.int64, copy=False)
+        columns = np.arange(d) if options.numbered else _occurring(X)
     store = ArrayStore(X, y, base, _starts(indptr, options))
     digest = Digest()
     for number in range(len(store.sizes)):
@@ -134,7 +141,17 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         counts=tuple(np.bincount(y.astype(np.int64)).tolist()) if names else (),
         queries=0,
         digest=digest.hexdigest(names),
+        numbered=options.numbered,
     ), store
+
+
+def with_numbers(X: Matrix) -> Matrix:
+    """Kernel values as files have them: in front of each row its number, from 1 on. X: see
+    rows_of."""
+    numbers = np.arange(1, X.shape[0] + 1, dtype=np.float32)[:, None]
+    if isinstance(X, np.ndarray):
+        return np.hstack([numbers, X])
+    return rows_of(sparse.hstack([sparse.csr_matrix(numbers), X], format="csr"))
 
 
 def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:

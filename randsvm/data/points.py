@@ -17,7 +17,8 @@ class Points:
     """Rows of a data set, in ascending order of `rows`.
 
     rows : (m,) int64, row numbers in D
-    X : (m, d) CSR float32, columns are positions in D's sorted feature indices
+    X : (m, d) CSR float32, columns are positions in D's sorted feature indices; of a precomputed
+    kernel, see precomputed.centres
     y : (m,) float64, labels as the task sees them (-1/+1 for classification)
     u, beta : (m,) float64, decision values without b and coefficients, where a scan has filled
     them in

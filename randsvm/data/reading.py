@@ -16,10 +16,11 @@ import numpy as np
 
 from randsvm.data.chunks import RawChunk, joined
 from randsvm.data.labels import LabelTable
+from randsvm.data.row_numbers import Place
 from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import Progress, Watch, tell
-from randsvm.files import name_of
+from randsvm.files import display_name, name_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
@@ -66,7 +67,8 @@ class Summary:
 
     features : (d,) int32, the distinct indices, sorted, as written in the file.
     names, values, counts: labels as first spelled, in order of appearance (classification), what
-    they stand for, and how many rows have them. queries: rows with a qid:.
+    they stand for, and how many rows have them. queries: rows with a qid:. numbered: see
+    ParseOptions.
     """
 
     n: int
@@ -77,16 +79,19 @@ class Summary:
     counts: tuple[int, ...]
     queries: int
     digest: str
+    numbered: bool = False
 
 
 @dataclass(frozen=True)
 class ParseOptions:
     """The options that change what is parsed, and how D is cut. `labels`: class or number;
-    any_label: as in LabelTable."""
+    any_label: as in LabelTable. numbered: rows are those of a precomputed kernel and begin with
+    0:number, which takes zero_based."""
 
     labels: Labels = "class"
     zero_based: bool = False
     any_label: bool = False
+    numbered: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
 
@@ -143,18 +148,58 @@ class _Classes:
         return y
 
 
+class _Features:
+    """The distinct indices of a file. numbered: those of its rows' numbers are among them, as a
+    column of zeros need not be written."""
+
+    def __init__(self) -> None:
+        # Of the file that is read.
+        self.path = ""
+        self.indices = np.empty(0, np.int32)
+        # The largest index that is written; the largest number of a row that no index of its block
+        # reaches, and where it stands.
+        self.written, self.number = 0, 0
+        self.place: tuple[str, Place] | None = None
+
+    def add(self, block: Block) -> None:
+        if not np.array_equal(self.indices, block.features):
+            self.indices = united(self.indices, block.features)
+        if block.numbers is None or not len(block):
+            return
+        self.indices = united(self.indices, block.numbers.rows.astype(np.int32))
+        self.written = max(self.written, int(block.features[-1]))
+        most = int(block.numbers.rows.max())
+        if block.numbers.beyond is not None and most > self.number:
+            self.number, self.place = most, (self.path, block.numbers.beyond)
+
+    def check(self) -> None:
+        """Raise DataError where a row has a number without a column."""
+        if self.place is not None and self.number > self.written:
+            problem = (
+                f"expected a number of a row up to {self.written}, the last column of kernel "
+                f"values, found {self.number}"
+            )
+            path, place = self.place
+            raise DataError(display_name(path), place.line, place.column, problem)
+
+
 def _blocks(
-    paths: Sequence[str], options: ParseOptions, table: LabelTable, jobs: int
+    paths: Sequence[str],
+    options: ParseOptions,
+    table: LabelTable,
+    features: _Features,
+    jobs: int,
 ) -> Iterator[Block]:
-    """Of all files; table: is told which of them they are from."""
+    """Of all files; table, features: are told which of them they are from."""
     way = Way(paths, tell)
     for path in paths:
-        table.path = path
+        table.path = features.path = path
         yield from read_blocks(
             path,
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
+            numbered=options.numbered,
             jobs=jobs,
             watch=way.has_read,
         )
@@ -189,17 +234,16 @@ def first_pass(
     in order."""
     classes, digest = _Classes(paths[0], options.any_label), Digest()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
-    features = np.empty(0, np.int32)
+    features = _Features()
     n = nnz = queries = 0
 
     def take(chunk: RawChunk) -> None:
         digest.add(chunk)
         keep(chunk)
 
-    for block in _blocks(paths, options, classes.table, jobs):
+    for block in _blocks(paths, options, classes.table, features, jobs):
         y = classes.of(block) if options.labels == "class" else block.y
-        if not np.array_equal(features, block.features):
-            features = united(features, block.features)
+        features.add(block)
         n += len(block)
         nnz += len(block.values)
         queries += block.queries
@@ -209,14 +253,16 @@ def first_pass(
         take(cutter.cut())
     if not n:
         raise DataError(name_of(paths), 1, 1, "expected a row, found an empty file")
+    features.check()
     names = classes.table.names
     return Summary(
         n=n,
         nnz=nnz,
-        features=features,
+        features=features.indices,
         names=tuple(names),
         values=tuple(classes.table.values),
         counts=tuple(classes.counts.tolist()),
         queries=queries,
         digest=digest.hexdigest(names),
+        numbered=options.numbered,
     )

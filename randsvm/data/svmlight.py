@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from typing import BinaryIO, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
+from randsvm.data.row_numbers import Numbers
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Progress, Watch, result_of, silent
 
@@ -60,6 +61,7 @@ class Block:
     indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float32
     features : the distinct indices, ascending, int32
     queries : rows with a qid:
+    numbers : of rows that are to begin with 0:number; of others None
     """
 
     codes: np.ndarray
@@ -70,6 +72,7 @@ class Block:
     values: np.ndarray
     features: np.ndarray
     queries: int
+    numbers: Numbers | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -81,6 +84,7 @@ class Dialect(NamedTuple):
     labels: Labels
     zero_based: bool
     unlabelled: bool
+    numbered: bool = False
 
 
 class Fault(NamedTuple):
@@ -106,6 +110,7 @@ def read_blocks(
     labels: Labels,
     zero_based: bool = False,
     unlabelled: bool = False,
+    numbered: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
@@ -117,9 +122,10 @@ def read_blocks(
     longer block. Raises DataError for the first bad line in file order, after the rows before
     it were yielded: whoever maps labels meets an earlier bad label first. The last block
     before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
-    are handed on as they arrive, by this thread alone, not when a block is full.
+    are handed on as they arrive, by this thread alone, not when a block is full. numbered: every
+    row begins with 0:number, which takes zero_based.
     """
-    dialect = Dialect(labels, zero_based, unlabelled)
+    dialect = Dialect(labels, zero_based, unlabelled, numbered)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
@@ -277,7 +283,8 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
         features=_distinct(rows, indices),
         queries=rows.queries,
     )
-    return ParsedPiece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
+    piece = ParsedPiece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
+    return _numbered(piece, text) if dialect.numbered else piece
 
 
 def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
@@ -289,13 +296,30 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
     return features
 
 
+def _numbered(piece: ParsedPiece, text: bytes) -> ParsedPiece:
+    """The piece with the numbers of its rows, up to the first row that has none."""
+    block = piece.block
+    numbers = Numbers.of(text, block.indptr, block.indices, block.values)
+    m, missing = len(numbers.rows), numbers.missing
+    block = replace(
+        block, codes=block.codes[:m], y=block.y[:m], indptr=block.indptr[: m + 1], numbers=numbers
+    )
+    if missing is None:
+        return piece._replace(block=block)
+    before = [spelling for spelling in piece.spellings if spelling[1] <= missing.line]
+    fault = Fault(missing.line, missing.column, missing.problem)
+    return ParsedPiece(block, before, piece.lines, fault)
+
+
 def _placed(piece: ParsedPiece, first_line: int) -> Block:
-    """The piece's block, its spellings with their lines in the file."""
+    """The piece's block, what it tells places of with their lines in the file."""
     piece.block.spellings.extend(
         Spelling(files.decoded(token), first_line + line - 1, column)
         for token, line, column in piece.spellings
     )
-    return piece.block
+    if piece.block.numbers is None:
+        return piece.block
+    return replace(piece.block, numbers=piece.block.numbers.below(first_line - 1))
 
 
 # ---- what is wrong with a token ---------------------------------------------------------------

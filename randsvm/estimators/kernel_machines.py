@@ -26,10 +26,22 @@ class KernelMachine(Machine):
 
     _task: ClassVar[str]
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._precomputed
+        return tags
+
+    @property
+    def _precomputed(self) -> bool:
+        """Whether X has kernel values: of each row with each in fit, else with those of fit."""
+        return bool(self.kernel == "precomputed")
+
     def _fit(self, X: Matrix, arrays: Arrays, **own: Any) -> None:
         """Train; sets what scikit-learn's machines have after fit."""
-        if not isinstance(self.kernel, str) or self.kernel == "precomputed":
-            raise ValueError(f"kernel must be linear, poly, rbf or sigmoid, got {self.kernel!r}")
+        if not isinstance(self.kernel, str):
+            raise ValueError(
+                f"kernel must be linear, poly, rbf, sigmoid or precomputed, got {self.kernel!r}"
+            )
         self._gamma = self._gamma_of(X)
         given = {
             "task": self._task,
@@ -60,7 +72,9 @@ class KernelMachine(Machine):
                 stacklevel=3,
             )
 
-    def _gamma_of(self, X: Matrix) -> float:
+    def _gamma_of(self, X: Matrix) -> float | None:
+        if self._precomputed:
+            return None
         if self.gamma == "scale":
             variance = _variance(X)
             return 1.0 / (X.shape[1] * variance) if variance else 1.0
@@ -77,7 +91,7 @@ class KernelMachine(Machine):
         """support_, dual_coef_ and intercept_ of one function."""
         model: Any = self.model_.model
         self.support_ = model.support.astype(np.int32)
-        self.support_vectors_ = X[self.support_]
+        self.support_vectors_ = X[self.support_[:0] if self._precomputed else self.support_]
         self.dual_coef_ = model.beta.T.copy()
         self.intercept_ = model.b.copy()
         self.n_support_ = np.array([len(self.support_)], np.int32)
@@ -124,7 +138,9 @@ class KernelClassifier(KernelMachine, Classifier):
             self.intercept_ *= self._sign
         # Grouped by class, as in LIBSVM.
         order = np.argsort(codes, kind="stable")
-        self.support_, self.support_vectors_ = self.support_[order], self.support_vectors_[order]
+        self.support_ = self.support_[order]
+        if not self._precomputed:
+            self.support_vectors_ = self.support_vectors_[order]
         self.dual_coef_ = self.dual_coef_[:, order]
         self.n_support_ = np.bincount(codes, minlength=len(self.classes_)).astype(np.int32)
 
@@ -170,9 +186,13 @@ class SVC(KernelClassifier):
     solve and scan, -1: no limit. n_jobs: threads, None: all cores. random_state None is 0: equal
     calls give equal models.
 
-    After fit: classes_, support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_
-    (linear kernel), n_iter_, n_features_in_ as there; gap_, the certified gap (nan for kernels that
-    are not positive semidefinite); model_, the model with how its training ended.
+    kernel="precomputed": X of fit has the kernel values of each row with each, dense or sparse, and
+    X of predict those of its rows with the rows of fit, a column for each.
+
+    After fit: classes_, support_, support_vectors_ (none where the kernel is precomputed),
+    n_support_, dual_coef_, intercept_, coef_ (linear kernel), n_iter_, n_features_in_ as there;
+    gap_, the certified gap (nan for kernels that are not positive semidefinite); model_, the model
+    with how its training ended.
     """
 
     _task = "svc"

@@ -39,8 +39,8 @@ class FittedModel:
     def decision_function(self, X: Any) -> np.ndarray:
         """f of each row, (m,) float64, or (m, columns) of several classes, in the order of the
         model's labels. X : (m, d) array, scipy sparse matrix or data frame, whose column j is the
-        feature j + 1 (j in a model whose features begin at 0). Raises ContentError for values
-        that are not finite."""
+        feature j + 1 (j in a model whose features begin at 0), and of a precomputed kernel the
+        value with row j of the training. Raises ContentError for values that are not finite."""
         return decision_values(self.model, X, self.jobs)
 
     def predict(self, X: Any) -> np.ndarray:

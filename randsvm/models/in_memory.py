@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.data.chunks import RawChunk
-from randsvm.data.in_memory import chunks_of
+from randsvm.data.in_memory import chunks_of, rows_of, with_numbers
 from randsvm.events import results_of
 from randsvm.models.model import Model
 
@@ -17,7 +17,8 @@ ROWS_AT_ONCE = 1024
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
-    """f of each row of X, an array, a sparse matrix or a data frame, as Model.decision has it.
+    """f of each row of X, an array, a sparse matrix or a data frame, as Model.decision has it; of
+    a precomputed kernel, column j of X is the value with row j of the training.
 
     Raises ContentError for values that are not finite.
     """
@@ -26,6 +27,8 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
         return model.decision(rows, labels_only)
 
+    if model.numbered:
+        X = with_numbers(rows_of(X))
     chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE))
     if len(chunks) == 1:
         return decided(chunks[0])

@@ -98,7 +98,7 @@ class KernelModel(Model):
         return super().probabilities(f)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
-        if self.kernel.name == "precomputed" and (
+        if self.numbered and (
             (indptr[1:] == indptr[:-1]).any() or (indices[indptr[:-1]] != 0).any()
         ):
             raise ContentError(
@@ -106,6 +106,10 @@ class KernelModel(Model):
                 "..', of which each begins with 0:, found others"
             )
         return super().rows(indptr, indices, values)
+
+    @property
+    def numbered(self) -> bool:
+        return self.kernel.name == "precomputed"
 
     @property
     def rows_at_once(self) -> int:
@@ -211,7 +215,7 @@ class KernelModel(Model):
         one_vs_rest = len(self.b) > 1 and nr_sv is None
         beyond_libsvm = (self.task == "svc" and not label) or one_vs_rest or self.scaling
         indices, values = self.features[Z.indices], Z.data
-        if kernel.name == "precomputed":
+        if self.numbered:
             indices, values = np.zeros_like(indices), indices.astype(np.float32)
         return LibsvmModel(
             svm_type=(NU_TYPES if self.nu else SVM_TYPES)[self.task],

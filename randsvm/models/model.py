@@ -104,6 +104,11 @@ class Model:
         return False
 
     @property
+    def numbered(self) -> bool:
+        """Whether rows are kernel values and begin with 0:number."""
+        return False
+
+    @property
     def counts_unseen(self) -> bool:
         """Whether features that training never saw change f."""
         return False

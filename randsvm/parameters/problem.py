@@ -13,7 +13,8 @@ class Problem:
     y = -1; 1 for one-class and nu-SVC, LIBSVM's scale). epsilon: half
     width of the tube of an epsilon-SVR. total: sum beta of every solution, nu n for one-class and
     else 0. size: sum |beta| of nu-SVC and nu-SVR, else 0. tolerance: of the KKT conditions.
-    kernel_cache: size of LIBSVM's, in MB; changes no result, only the time.
+    kernel_cache: size of LIBSVM's, in MB; changes no result, only the time. doubtful: whether a
+    precomputed kernel may not be positive semidefinite.
     """
 
     task: str
@@ -28,6 +29,7 @@ class Problem:
     shrinking: bool
     kernel_cache: float = 100.0
     size: float = 0.0
+    doubtful: bool = False
 
     @property
     def kind(self) -> str:
@@ -37,7 +39,7 @@ class Problem:
     @property
     def positive_semidefinite(self) -> bool:
         """Whether the kernel is: only then D <= optimum <= P holds."""
-        return positive_semidefinite(self.kernel, self.coef0)
+        return not self.doubtful and positive_semidefinite(self.kernel, self.coef0)
 
 
 def kind_of(task: str) -> str:
@@ -46,4 +48,6 @@ def kind_of(task: str) -> str:
 
 
 def positive_semidefinite(kernel: str, coef0: float) -> bool:
-    return kernel in ("linear", "rbf") or (kernel == "poly" and coef0 >= 0)
+    """Whether a kernel is, or, of a precomputed one, may be: nobody knows before it is read."""
+    definite = kernel in ("linear", "rbf", "precomputed")
+    return definite or (kernel == "poly" and coef0 >= 0)

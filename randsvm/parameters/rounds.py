@@ -180,7 +180,8 @@ class StopParams:
         """--gap promises a certificate; not every kernel has one."""
         require(
             self.wanted_gap is None or params.positive_semidefinite,
-            "--gap needs a positive semidefinite kernel: linear, rbf, or poly with -r >= 0",
+            "--gap needs a positive semidefinite kernel: linear, rbf, precomputed, or poly with "
+            "-r >= 0",
         )
 
     def resolved(self, params: Params, bounded: bool, required: float | None) -> StopParams:

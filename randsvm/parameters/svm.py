@@ -16,7 +16,7 @@ from randsvm.parameters.option import BALANCED, Option, check_bounds, option, re
 from randsvm.parameters.problem import Problem, kind_of, positive_semidefinite
 
 # LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
-KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid")
+KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
 NU_TASKS = ("nu-svc", "nu-svr")
 WITHOUT_COST = ("one-class", "nu-svc")
@@ -111,7 +111,7 @@ def uses_field(params: Any, name: str) -> bool:
     needs = {
         "nu": params.task in ("one-class", *NU_TASKS),
         "epsilon": params.task == "svr",
-        "gamma": params.kernel != "linear",
+        "gamma": params.kernel in ("poly", "rbf", "sigmoid"),
         "degree": params.kernel == "poly",
         "coef0": params.kernel in ("poly", "sigmoid"),
         "multiclass": params.task in ("svc", "nu-svc"),

@@ -13,36 +13,25 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import slices
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
 from randsvm.data.points import Gathered, Points
+from randsvm.data.precomputed import centres
 from randsvm.data.sampling import Draw
 from randsvm.events import Progress, tell
-from randsvm.kernels.expansion import (
-    BLOCK_ROWS,
-    Expansion,
-    Space,
-    prefers_dense,
-    profits_from_cells,
-)
-from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.expansion import Expansion, Space
 from randsvm.parameters.problem import Problem
 from randsvm.svm.offset import Window
 from randsvm.svm.questions import Values
 from randsvm.svm.shard_values import Far, Pass, Put, Room, ShardValues
+from randsvm.svm.space import gram_of, space_of
 from randsvm.svm.tasks import task_of
 
 Report = TypeVar("Report", bound=Any)
 
 # Rows whose running decision value is kept in float64 as well, and compared after every scan.
 AUDIT_ROWS = 512
-# float32 arguments of this size carry a rounding error that no audit needs to find.
-FLOAT32_UNIT = 2.0**-24
-FLOAT32_LIMIT = 1e-5
 # What rounding may move P and D by, relatively, before they are computed in float64.
 SHOWS = 1e-6
-# Kernel values of RBF below exp(-CUT) are left out of sums in float32: its rounding is larger.
-CUT = 20.0
 # Up to so many kernel values are computed in float64 in any case.
 SMALL = 50_000_000
 # Rounding may move u by a share of the tolerance, or of the steepest violation while that is
@@ -99,15 +88,15 @@ class RunningValues:
         precise: bool = False,
     ) -> None:
         self.D, self.problem = D, problem
-        self.task, self.kernel = task_of(problem), Kernel.of(problem)
+        self.task = task_of(problem)
         self.gathered = Gathered(D.d)
         self.few = D.n <= FEW_ROWS
         if self.few:
-            self.audit = D.points(np.arange(D.n))
+            self.audit = centres(D, np.arange(D.n))
         else:
-            self.audit = D.points(D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
+            self.audit = centres(D, D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
         self.fetched = self.audit
-        self.gram_space = self._space(precise)
+        self.gram_space = space_of(D, problem, self.audit, precise=precise, few=self.few)
         self.space = replace(self.gram_space, dtype=np.float64) if self.few else self.gram_space
         self.exact, self.off = np.zeros(len(self.audit)), np.zeros(len(self.audit))
         self.values = D.states(partial(ShardValues, D, Room(layout_bytes)))
@@ -122,30 +111,6 @@ class RunningValues:
         self.brought = 0
         # Whether any pass was in float32.
         self.coarse = self.space.dtype is np.float32
-
-    def _space(self, precise: bool) -> Space:
-        """How rows are laid out: in float32 where its rounding is small from the start."""
-        D = self.D
-        dense = prefers_dense(D.n, D.d, D.nnz)
-        centre = None
-        if dense and self.kernel.name == "rbf":
-            X = self.audit.X
-            centre = np.bincount(X.indices, X.data, minlength=X.shape[1]) / X.shape[0]
-        space = Space(self.kernel, dense, centre, np.float32)
-        norms = space.laid_out(self.audit.X)[1] if self.few else None
-        largest = _largest_norm(D, space) if norms is None else float(norms.max(initial=0.0))
-        rounding = self.kernel.magnitude(largest) * FLOAT32_UNIT
-        if precise or rounding >= FLOAT32_LIMIT:
-            return replace(space, dtype=np.float64)
-        if self.few:
-            return space
-        in_cells = replace(space, cut=CUT)
-        audit = self.audit.X
-
-        def profits(shard: Shard) -> bool:
-            return profits_from_cells(in_cells, D.chunk_matrix(shard), audit)
-
-        return in_cells if next(D.home.map(profits, D.shards[:1])) else space
 
     # --- what is known of rows -------------------------------------------------------------
 
@@ -174,8 +139,12 @@ class RunningValues:
             return self.fetched
         missing = self.gathered.missing(rows)
         if len(missing):
-            self.gathered.add(self.D.points(missing))
+            self.gathered.add(centres(self.D, missing))
         return self.gathered.points(rows)
+
+    def gram(self, points: Points) -> np.ndarray:
+        """K of every pair of some points, (m, m) float32."""
+        return gram_of(self.D, self.gram_space, points)
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """The reports of all shards, added up; stage: what is told to be done to their rows."""
@@ -284,17 +253,3 @@ class RunningValues:
         """Give back the memory; nothing can be asked any more."""
         self.values.close()
         self.gathered = Gathered(0)
-
-
-def _largest_norm(D: Dataset, space: Space) -> float:
-    """max |x|^2 over D, after centring."""
-
-    def of(shard: Shard) -> float:
-        norms = [
-            space.rows(chunk.X[at]).norms.max()
-            for chunk in D.chunks(shard)
-            for at in slices(len(chunk.y), BLOCK_ROWS)
-        ]
-        return float(max(norms, default=0.0))
-
-    return max(D.map(of))

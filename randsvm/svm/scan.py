@@ -86,7 +86,7 @@ class Scan(RunningValues):
         advanced = full = time.perf_counter() - began
         SV, V = self.look(collector, tolerance)
         seconds = time.perf_counter() - began
-        if self.kernel.name != "linear":  # which is one vector, however many support vectors it has
+        if not self.space.kernel.linear:  # which is one vector, however many support vectors it has
             full *= len(SV) / max(changed, FEW_CHANGES)
         full += seconds - advanced
         return SV, replace(

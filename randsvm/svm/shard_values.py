@@ -70,7 +70,7 @@ class ShardValues:
     def add(self, expansion: Expansion, *, keep: bool) -> None:
         """u += the expansion. keep: over rows that stay laid out if there is room."""
         u, D = self.u, self.D
-        if expansion.space.kernel.name == "linear" or D.mapping is not None:
+        if expansion.space.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
                 at = chunk.start - self.shard.start
                 u[at : at + len(chunk.y)] += expansion.values(chunk.X)

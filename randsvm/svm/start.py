@@ -12,7 +12,6 @@ import numpy as np
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
-from randsvm.kernels.gram import gram
 from randsvm.svm import libsvm
 from randsvm.svm.encodings import solve
 from randsvm.svm.feasible import outermost
@@ -29,7 +28,7 @@ NOTHING = 1e-8
 def least_norm(scan: Scan) -> float:
     """|w|^2 of nu-SVC below which nothing but rounding separates the classes: this share of what
     it would be were all coefficients on rows that are one spread apart."""
-    K = gram(scan.gram_space, scan.audit.X).astype(np.float64)
+    K = scan.gram(scan.audit).astype(np.float64)
     return NOTHING * scan.task.size**2 * float(K.diagonal().mean() - K.mean())
 
 
@@ -38,7 +37,7 @@ def cold_start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet
     S = WorkingSet.of(random_subset(scan.D, choice.r, rng), scan.D.n)
     if scan.task.total or scan.task.size:
         return _start_with_sums(scan, S), S
-    step = svmlearn(scan.points(S.rows), scan.problem, scan.gram_space, S.whole)
+    step = svmlearn(scan.points(S.rows), scan.problem, scan.gram, S.whole)
     return step, S
 
 
@@ -67,7 +66,7 @@ def _alone(scan: Scan, points: Points) -> np.ndarray:
     task, y, m = scan.task, points.y, len(points)
     lower, upper = task.box(y)
     call = libsvm.in_daemon_thread
-    K, h = gram(scan.gram_space, points.X), y - task.epsilon * np.sign(y) * task.one_sided
+    K, h = scan.gram(points), y - task.epsilon * np.sign(y) * task.one_sided
     if not task.size:
         return solve(K, h, lower, upper, task.total * m / scan.D.n, call=call).beta
     share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))

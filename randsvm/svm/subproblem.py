@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
-from randsvm.kernels.expansion import Space
-from randsvm.kernels.gram import gram
 from randsvm.parameters.option import require, word_of_size
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
@@ -39,13 +38,16 @@ ROUNDING = 1e-12
 SLACK = 1e-12
 TRIES = 3
 
+# K of every pair of some points, (m, m) float32.
+Gram = Callable[[Points], np.ndarray]
+
 NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 
 
 def svmlearn(
     points: Points,
     problem: Problem,
-    space: Space,
+    gram: Gram,
     whole: bool,
     slack: float = 0.0,
     *,
@@ -55,13 +57,13 @@ def svmlearn(
     whole: whether these are all rows of D, so that there is no next round. slack: see
     RunningValues. beside: whether other coefficients may differ from 0.
 
-    Where none does, more than GRAM_MOST rows are solved from 0 on, by LIBSVM's own kernel; not so
-    for the nu tasks.
+    Where none does, more than GRAM_MOST rows are solved from 0 on, by LIBSVM's own kernel if it has
+    one; not so for the nu tasks.
     """
     began = time.perf_counter()
     libsvm.check_values(points, problem)
     if laid_out(len(points), problem, beside):
-        beta, ended = _improved(points, problem, space, TIGHT if whole else LOOSE, slack)
+        beta, ended = _improved(points, problem, gram, TIGHT if whole else LOOSE, slack)
     else:
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     if not ended:
@@ -70,7 +72,7 @@ def svmlearn(
 
 
 def _improved(
-    points: Points, problem: Problem, space: Space, share: float, slack: float
+    points: Points, problem: Problem, gram: Gram, share: float, slack: float
 ) -> tuple[np.ndarray, bool]:
     """The coefficients that are best beside all others, and whether LIBSVM came to an end. share:
     of the violation, at which the solve ends."""
@@ -80,7 +82,7 @@ def _improved(
     violation = float(np.ptp(y - u)) if slack else task.violation(y, u, beta)
     if violation <= 0:
         return beta, True
-    K = gram(space, points.X)
+    K = gram(points)
     products = product(K, beta)
     h = y - (u - products)
     # Below this LIBSVM's own sums do not tell one gradient from another.
@@ -128,7 +130,7 @@ def _dual(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> 
 
 def laid_out(rows: int, problem: Problem, beside: bool) -> bool:
     """Whether LIBSVM is given kernel values ready made; beside: see svmlearn."""
-    return rows <= GRAM_MOST or beside or problem.size > 0
+    return rows <= GRAM_MOST or beside or problem.size > 0 or problem.kernel == "precomputed"
 
 
 def memory_of(

@@ -65,7 +65,28 @@ def kernel_job(job: Job, params: Params, bounded: bool) -> Job:
     job.stop.check(params)
     if job.warm_start and params.components:
         raise ParameterError("--warm-start goes with a kernel, not with --components")
+    if params.kernel == "precomputed":
+        _check_precomputed(job)
     return replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
+
+
+def without_gap(job: Job) -> Job:
+    """The job where nothing is certified: a gap that was filled in is left open."""
+    gap = job.stop.gap if isinstance(job.stop.gap, str) else None
+    return replace(job, stop=replace(job.stop, gap=gap))
+
+
+def _check_precomputed(job: Job) -> None:
+    """Raise ParameterError for what rows of kernel values do not go with."""
+    against = {
+        "--scale": (job.run.scale, "kernel values, which scaled are those of no kernel"),
+        "--zero-based": (job.run.zero_based, "rows that begin with 0:number in any case"),
+        "--cluster": (job.resources.cluster, "numbers of rows, which its workers do not look at"),
+        "--warm-start": (job.warm_start, "no features to find the old model's rows by"),
+    }
+    for option, (given, reason) in against.items():
+        if given:
+            raise ParameterError(f"{option}: -t precomputed has {reason}")
 
 
 def check_paths(data: Source, model: str | None, job: Job) -> None:

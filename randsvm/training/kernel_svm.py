@@ -5,17 +5,24 @@ Never prints.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from randsvm.data.dataset import Source
+from randsvm.errors import ContentError
 from randsvm.events import Trained, Watch, silent
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
+from randsvm.svm.definite import doubt
 from randsvm.training import run
-from randsvm.training.job import Job, kernel_job
+from randsvm.training.job import Job, kernel_job, without_gap
 from randsvm.training.kernel_training import KernelTraining
 from randsvm.training.plans import Planner, plan_osuna, plan_randsvm
+from randsvm.training.subject import Subject
 from randsvm.training.warm_start import WarmStart
+
+Begin = Callable[[Subject, Job], KernelTraining]
 
 
 def train_randsvm(
@@ -58,6 +65,17 @@ def train_osuna(
     return _train(data, model, params, planner, job or Job(), watch)
 
 
+def _in_doubt(begin: Begin, asked: float | None, subject: Subject, job: Job) -> KernelTraining:
+    """The training with a precomputed kernel, which may not be positive semidefinite: then no gap
+    ends it. Raises ContentError where one was asked for."""
+    training, why = begin(subject, job), doubt(subject.D)
+    if why is None:
+        return training
+    if asked is not None:
+        raise ContentError(f"{why}: no gap can be certified, and {asked:g} was asked for")
+    return replace(training, job=without_gap(job), doubt=why)
+
+
 def _train(
     data: Source,
     model: str | None,
@@ -70,12 +88,15 @@ def _train(
 ) -> Trained:
     """bounded: whether k was asked for, which ends the run where no gap was."""
 
-    def prepare(params: Params, job: Job) -> tuple[partial[KernelTraining], Params, Job]:
-        old, notices = None, list[str]()
+    def prepare(params: Params, job: Job) -> tuple[Begin, Params, Job]:
+        old, notices, asked = None, list[str](), job.stop.wanted_gap or job.limits.require_gap
         if job.warm_start:
             old = WarmStart.read(job.warm_start)
             params, notices = old.params(params, job.left_open)
         job = kernel_job(job, params, bounded)
-        return partial(KernelTraining, planner=planner, old=old, notices=notices), params, job
+        begin: Begin = partial(KernelTraining, planner=planner, old=old, notices=notices)
+        if params.kernel == "precomputed":
+            begin = partial(_in_doubt, begin, asked)
+        return begin, params, job
 
     return run.train(data, model, params, prepare, job, watch)

@@ -17,19 +17,20 @@ from randsvm.training.several_classes import Subtask, Subtasks
 from randsvm.training.together import decision_of
 from randsvm.training.warm_start import WarmStart
 
-NOT_CERTIFIED = (
-    "this kernel is not positive semidefinite: P and D certify nothing, no gap can end the run"
-)
+INDEFINITE = "this kernel is not positive semidefinite"
+NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
 
 @dataclass(frozen=True)
 class KernelTraining(Training[Params, Trained]):
     """Parameters become subtasks, each with a plan of the algorithm. old: where to start;
-    notices: what the user should know of it."""
+    notices: what the user should know of it. doubt: why a precomputed kernel may not be positive
+    semidefinite; None: it is."""
 
     planner: Planner
     old: WarmStart | None
     notices: list[str]
+    doubt: str | None = None
 
     @property
     def most_classes(self) -> int:
@@ -48,7 +49,8 @@ class KernelTraining(Training[Params, Trained]):
     def outline(self, params: Params) -> Outline:
         subtasks = self._subtasks(self.D, params)
         plan = self.planner(subtasks.most_rows, subtasks.problem, self.job)
-        uncertified = [] if params.positive_semidefinite else [NOT_CERTIFIED]
+        why = self.doubt if params.positive_semidefinite else INDEFINITE
+        uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return Outline(
             algorithm=plan.name,
             words=plan.words,
@@ -64,7 +66,8 @@ class KernelTraining(Training[Params, Trained]):
         if mapping is not None:
             D = D.mapped(mapping.over(D.summary.features))
             params = replace(params, kernel="linear", components=None)
-        return Subtasks(D, params, self.job.resources, at_once)
+        doubtful = self.doubt is not None
+        return Subtasks(D, params, self.job.resources, at_once, doubtful=doubtful)
 
     def _plan(self, task: Subtask, C: float) -> Plan:
         plan = self.planner(task.D.n, task.problem, self.job)

@@ -29,6 +29,7 @@ KERNEL_FIELDS = {
     "poly": ("degree", "gamma", "coef0"),
     "rbf": ("gamma",),
     "sigmoid": ("gamma", "coef0"),
+    "precomputed": (),
 }
 
 

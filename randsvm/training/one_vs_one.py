@@ -11,6 +11,7 @@ import numpy as np
 
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset
+from randsvm.data.precomputed import centres
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.decisions import pairs
@@ -34,7 +35,7 @@ class OneVsOne(Expansions):
     def of(D: Dataset, classes: int, solutions: Sequence[SV]) -> OneVsOne:
         """D: whose y are class indices. solutions: of the pairs, over the rows of D."""
         rows = np.unique(np.concatenate([one.rows for one in solutions]))
-        points = D.points(rows)
+        points = centres(D, rows)
         beta = np.zeros((len(rows), classes - 1))
         for i, j, one in zip(*pairs(classes), solutions, strict=True):
             at = np.searchsorted(rows, one.rows)

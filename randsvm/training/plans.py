@@ -63,8 +63,10 @@ def rows_of(n: int, problem: Problem) -> int:
 
 def plan_randsvm(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -> Plan:
     """Algorithm 1 until |SV| >= k; with --gap, and where coefficients have a sum that does not
-    leave them at 0 outside of the working set, without that bound."""
-    if job.stop.wanted_gap is None and not (problem.total or problem.size):
+    leave them at 0 outside of the working set, without that bound. Nor has a precomputed kernel it
+    where the gap was left open and nothing is certified: k rows take k^2 values in memory."""
+    left_open = problem.doubtful and job.stop.gap is None and not algorithm.about_k
+    if job.stop.wanted_gap is None and not (problem.total or problem.size or left_open):
         own = algorithm.resolved(n)
         assert own.support_bound and own.sample_size
         choice, rules = kbh07(own.sample_size), [support_bound(own.support_bound)]

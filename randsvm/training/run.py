@@ -256,7 +256,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         model = self.learning.model(
             labels=subject.labels,
             values=subject.values,
-            zero_based=job.run.zero_based,
+            zero_based=job.run.zero_based or subject.D.summary.numbered,
             seen=SeenFeatures.of(subject.D.summary.features),
             scaling=subject.D.scaling,
             facts=self._facts(outcome),

@@ -82,10 +82,19 @@ class Subtasks:
     detection anything. Each is made when it is asked for, as each view of D takes memory.
 
     resources: what they may use together. at_once: how many such sets of subtasks share it.
+    doubtful: see Problem.
     """
 
-    def __init__(self, D: Dataset, params: Params, resources: Resources, at_once: int = 1) -> None:
-        self.D, self.params = D, params
+    def __init__(
+        self,
+        D: Dataset,
+        params: Params,
+        resources: Resources,
+        at_once: int = 1,
+        *,
+        doubtful: bool = False,
+    ) -> None:
+        self.D, self.params, self.doubtful = D, params, doubtful
         self.resources, self.at_once = resources, at_once
         self.names: list[str] = []
         self.counts: list[int] = []
@@ -160,7 +169,8 @@ class Subtasks:
         return self._problem(self.D.n)
 
     def _problem(self, n: int, weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
-        return self.params.problem(n, weights, self.resources.libsvm_megabytes / self.at_once)
+        cache = self.resources.libsvm_megabytes / self.at_once
+        return replace(self.params.problem(n, weights, cache), doubtful=self.doubtful)
 
     @cached_property
     def _grouped(self) -> Grouped:

@@ -16,10 +16,12 @@ from randsvm.training.job import Job
 def load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     """D, with the labels as the task has them. Raises DataError for bad text, and the errors of
     opening and reading a file."""
+    numbered = params.kernel == "precomputed"
     options = ParseOptions(
         labels="number" if params.kind == "svr" else "class",
         any_label=params.task == "one-class",
-        zero_based=job.run.zero_based,
+        zero_based=job.run.zero_based or numbered,
+        numbered=numbered,
     )
     if job.resources.cluster is None:
         return dataset.load(data, options, job.resources)

@@ -106,4 +106,4 @@ def _first_round(scan: Scan, choice: Choice, step: Step, rng: Draws) -> tuple[St
     W = WorkingSet.of(step.points.rows, scan.D.n)
     SV, V = scan.after(step, choice.collector(W, rng.next()))
     W = choice.next(W, SV, V.candidates)
-    return svmlearn(scan.points(W.rows), scan.problem, scan.gram_space, W.whole, scan.slack), W
+    return svmlearn(scan.points(W.rows), scan.problem, scan.gram, W.whole, scan.slack), W

@@ -19,7 +19,7 @@ from randsvm.data.dataset import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.data.statistics import scaling_of
 from randsvm.parameters.run import Resources
-from randsvm.svm import running
+from randsvm.svm import running, space
 from randsvm.svm.collectors import UniformSample
 from randsvm.svm.scan import Scan
 from randsvm.svm.subproblem import svmlearn
@@ -89,10 +89,10 @@ def test_the_certificate_encloses_the_optimum(made, problem):
     """Of the subsets' solutions, which are feasible, and of the solution over all rows."""
     with case(*made("two_gaussians", 450), problem) as one:
         best = one.scan.points(np.arange(450))
-        optimum = one.dual(svmlearn(best, problem, one.scan.space, True).beta)
+        optimum = one.dual(svmlearn(best, problem, one.scan.gram, True).beta)
         for m in (30, 100, 300, 450):
             points = one.scan.points(np.arange(m))
-            step = svmlearn(points, problem, one.scan.space, True)
+            step = svmlearn(points, problem, one.scan.gram, True)
             _, V = one.scan.after(step, EVERYONE)
             assert V.certificate.dual <= optimum * (1 + 1e-6)
             assert optimum <= V.certificate.primal * (1 + 1e-6)
@@ -106,7 +106,7 @@ def test_rows_of_the_last_working_set_are_offered_again_where_they_violate(made)
     """With the b of all rows even those that were just solved may."""
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         working = np.arange(0, 450, 3)
-        step = svmlearn(one.scan.points(working), one.problem, one.scan.space, True)
+        step = svmlearn(one.scan.points(working), one.problem, one.scan.gram, True)
         SV, V = one.scan.after(step, EVERYONE)
         dense = one.standing
         sure = one.violators(dense, SV.b, 2e-3)
@@ -226,7 +226,7 @@ def test_where_float32_is_too_coarse_the_run_goes_on_in_float64(made):
     """C = 1e5: the coefficients blow up the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
-            step = svmlearn(one.scan.points(rows), one.problem, one.scan.space, True)
+            step = svmlearn(one.scan.points(rows), one.problem, one.scan.gram, True)
             one.scan.after(step, EVERYONE)
             assert one.scan.space.dtype is np.float64
             assert error_of_u(one) <= one.problem.tolerance / 4
@@ -237,7 +237,7 @@ def test_rounding_is_small_against_the_tolerance_or_the_steepest_violation(made,
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=C)) as one:
         steepest, tolerance = 2.0, one.problem.tolerance
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3), np.arange(0, 2000, 5)):
-            step = svmlearn(one.scan.points(rows), one.problem, one.scan.space, True)
+            step = svmlearn(one.scan.points(rows), one.problem, one.scan.gram, True)
             _, V = one.scan.after(step, EVERYONE)
             # Of the audited rows; the others may be somewhat worse.
             allowed = 2 * max(tolerance / 4, min(steepest / 100, 2 * tolerance))
@@ -288,7 +288,7 @@ def test_a_sparse_layout_and_a_dense_one_agree(made, monkeypatch):
     for which in KERNELS.values():
         seen = []
         for dense in (True, False):
-            monkeypatch.setattr(running, "prefers_dense", lambda *_, dense=dense: dense)
+            monkeypatch.setattr(space, "prefers_dense", lambda *_, dense=dense: dense)
             with case(path, y, X, which) as one:
                 _, V = one.scan.after(one.step(one.some(0)), EVERYONE)
                 assert one.scan.space.dense == dense
@@ -341,7 +341,7 @@ def test_a_part_of_the_rows_may_leave_a_chunk_without_any(tmp_path, scaling):
         if scaling:
             D = D.scaled(scaling_of(D, scaling))
         scan = Scan(D, problem(gamma=0.5), 0)
-        step = svmlearn(scan.points(np.arange(100)), scan.problem, scan.space, True)
+        step = svmlearn(scan.points(np.arange(100)), scan.problem, scan.gram, True)
         _, V = scan.after(step, EVERYONE)
         assert V.certificate.gap < 1e-2
         assert sparse.issparse(step.points.X)

@@ -48,7 +48,7 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_
         for size in (2, 3, 10, 50, 200, 450) * 4:
             W = np.sort(rng.permutation(450)[:size])
             outside = np.delete(one.standing, W)
-            one.scan.after(svmlearn(one.scan.points(W), asked, one.scan.space, False), COLLECTOR)
+            one.scan.after(svmlearn(one.scan.points(W), asked, one.scan.gram, False), COLLECTOR)
             beta = one.standing
             assert (np.delete(beta, W) == outside).all()
             assert (lower <= beta).all() and (beta <= upper).all()
@@ -68,7 +68,7 @@ def test_a_step_is_the_quadratic_program_that_it_stands_for(tmp_path, task, C):
         one.scan.after(one.step(feasible(one, 2)), COLLECTOR)
         before, (lower, upper) = one.standing, one.box
         W = np.sort(np.random.default_rng(3).permutation(450)[:60])
-        step = svmlearn(one.scan.points(W), asked, one.scan.space, True)
+        step = svmlearn(one.scan.points(W), asked, one.scan.gram, True)
         K = one.K[np.ix_(W, W)]
         h = one.y[W] - (one.K @ before)[W] + K @ before[W]
         best, doubt = qp.minimum(K, h, lower[W], upper[W], before[W].sum(), asked.epsilon)
@@ -87,7 +87,7 @@ def test_a_step_is_the_quadratic_program_that_it_stands_for(tmp_path, task, C):
 def test_all_rows_from_nothing_are_libsvms_whole_answer(made, words, asked):
     path, y, X = made("two_gaussians", 450)
     with case(path, y, X, asked) as one:
-        step = svmlearn(one.scan.points(np.arange(450)), asked, one.scan.space, True)
+        step = svmlearn(one.scan.points(np.arange(450)), asked, one.scan.gram, True)
         expected = oracle.libsvm_train(y, X, f"{words} -e 1e-6").dense(450)
         assert one.dual(step.beta) == pytest.approx(one.dual(expected), rel=1e-6)
 
@@ -97,7 +97,7 @@ def test_a_working_set_of_one_class_cannot_move(made, side):
     """Where its coefficients are 0: their sum is, and none may have the other sign."""
     with case(*made("two_gaussians", 450), problem()) as one:
         rows = np.flatnonzero(one.y == side)[:20]
-        assert not svmlearn(one.scan.points(rows), one.problem, one.scan.space, False).beta.any()
+        assert not svmlearn(one.scan.points(rows), one.problem, one.scan.gram, False).beta.any()
 
 
 def test_a_working_set_without_a_violating_pair_is_left_as_it_is(made, monkeypatch):
@@ -105,7 +105,7 @@ def test_a_working_set_without_a_violating_pair_is_left_as_it_is(made, monkeypat
     monkeypatch.setattr(subproblem, "solve", None)
     with case(*made("two_gaussians", 450), problem()) as one:
         points = one.scan.points(np.flatnonzero(one.y > 0)[:9])
-        step = svmlearn(points, one.problem, one.scan.space, False)
+        step = svmlearn(points, one.problem, one.scan.gram, False)
         assert step.beta.tolist() == [0.0] * 9 and step.ended
 
 
@@ -122,7 +122,7 @@ def test_a_solve_that_loses_is_repeated_and_then_not_taken(made, monkeypatch):
 
         monkeypatch.setattr(subproblem, "solve", worse)
         points = one.scan.points(np.arange(40))
-        step = svmlearn(points, one.problem, one.scan.space, False)
+        step = svmlearn(points, one.problem, one.scan.gram, False)
         assert not step.beta.any()
         assert len(tolerances) == subproblem.TRIES
         assert (np.diff(tolerances) < 0).all()
@@ -134,6 +134,6 @@ def test_kernel_values_that_are_not_laid_out_give_the_same_answer(made, monkeypa
     for most in (subproblem.GRAM_MOST, 0):
         monkeypatch.setattr(subproblem, "GRAM_MOST", most)
         with case(*made("two_gaussians", 450), problem(tolerance=1e-5)) as one:
-            step = svmlearn(one.scan.points(np.arange(450)), one.problem, one.scan.space, True)
+            step = svmlearn(one.scan.points(np.arange(450)), one.problem, one.scan.gram, True)
             found.append(one.dual(step.beta))
     assert found[0] == pytest.approx(found[1], rel=1e-6)

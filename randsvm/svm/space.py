@@ -1,0 +1,76 @@
+"""How the rows of D are laid out for kernel values, and the values of every pair of some of them.
+
+Knows nothing of coefficients, solvers or files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from randsvm.arrays import slices
+from randsvm.data import precomputed
+from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.points import Points
+from randsvm.kernels import gram
+from randsvm.kernels.expansion import BLOCK_ROWS, Space, prefers_dense, profits_from_cells
+from randsvm.kernels.kernel import Kernel
+from randsvm.parameters.problem import Problem
+
+# float32 arguments of this size carry a rounding error that no audit needs to find.
+FLOAT32_UNIT = 2.0**-24
+FLOAT32_LIMIT = 1e-5
+# Kernel values of RBF below exp(-CUT) are left out of sums in float32: its rounding is larger.
+CUT = 20.0
+
+
+def space_of(D: Dataset, problem: Problem, some: Points, *, precise: bool, few: bool) -> Space:
+    """In float32 where its rounding is small from the start, and else, or `precise`, in float64.
+
+    some: of all over D; few: they are all rows. Of a precomputed kernel sums are products with
+    what was read, and always in float64.
+    """
+    kernel = Kernel.of(problem)
+    if kernel.name == "precomputed":
+        return Space(kernel, dense=False, centre=None, dtype=np.float64)
+    dense = prefers_dense(D.n, D.d, D.nnz)
+    centre = None
+    if dense and kernel.name == "rbf":
+        centre = np.bincount(some.X.indices, some.X.data, minlength=D.d) / len(some)
+    space = Space(kernel, dense, centre, np.float32)
+    norms = space.laid_out(some.X)[1] if few else None
+    largest = _largest_norm(D, space) if norms is None else float(norms.max(initial=0.0))
+    rounding = kernel.magnitude(largest) * FLOAT32_UNIT
+    if precise or rounding >= FLOAT32_LIMIT:
+        return replace(space, dtype=np.float64)
+    if few:
+        return space
+    in_cells = replace(space, cut=CUT)
+
+    def profits(shard: Shard) -> bool:
+        return profits_from_cells(in_cells, D.chunk_matrix(shard), some.X)
+
+    return in_cells if next(D.home.map(profits, D.shards[:1])) else space
+
+
+def _largest_norm(D: Dataset, space: Space) -> float:
+    """max |x|^2 over D, after centring."""
+
+    def of(shard: Shard) -> float:
+        norms = [
+            space.rows(chunk.X[at]).norms.max()
+            for chunk in D.chunks(shard)
+            for at in slices(len(chunk.y), BLOCK_ROWS)
+        ]
+        return float(max(norms, default=0.0))
+
+    return max(D.map(of))
+
+
+def gram_of(D: Dataset, space: Space, points: Points) -> np.ndarray:
+    """K of every pair of rows of D, (m, m) float32. points: rows as `precomputed.centres` has
+    them."""
+    if space.kernel.name == "precomputed":
+        return precomputed.kernel_values(D, points)
+    return gram.gram(space, points.X)

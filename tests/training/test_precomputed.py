@@ -1,0 +1,406 @@
+"""Training with a precomputed kernel: LIBSVM's -t 4, exact optima, the same kernel from features,
+and what is refused."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import optima
+import oracle
+import pytest
+from learning import learn
+from libsvm import svmutil
+from running import run_predict
+
+from randsvm import api
+from randsvm.data import reading, svmlight
+from randsvm.data.in_memory import Arrays
+from randsvm.data.reading import ParseOptions
+from randsvm.errors import ContentError, DataError, ParameterError
+from randsvm.models.load import load
+from randsvm.svm import definite, running
+from randsvm.training import source
+
+GAMMA = 0.5
+
+
+class Rows(NamedTuple):
+    """Rows of kernel values, some of more and in any order; numbers: their own, from 1."""
+
+    y: np.ndarray
+    X: np.ndarray
+    K: np.ndarray
+    numbers: np.ndarray
+
+    @property
+    def written(self) -> np.ndarray:
+        return np.column_stack([self.numbers, self.K])
+
+    @property
+    def square(self) -> np.ndarray:
+        """K of these rows alone."""
+        return self.K[:, self.numbers - 1]
+
+    def save(self, path):
+        labels = [f"{label:g}" if label % 1 == 0 else repr(float(label)) for label in self.y]
+        path.write_text(oracle.svmlight_text(labels, self.written, base=0))
+        return path
+
+    def nodes(self):
+        return [dict(enumerate(row)) for row in self.written.tolist()]
+
+    def libsvm(self, words):
+        problem = svmutil.svm_problem(self.y.tolist(), self.nodes(), isKernel=True)
+        return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -t 4 -e 1e-6 {words}"))
+
+
+def some_rows(targets: str = "classes", seed: int = 0, rows: int = 90, of: int = 120) -> Rows:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(of, 2))
+    noisy = X[:, 0] + X[:, 1] ** 2 - 1 + rng.normal(size=of) / 2
+    y = {
+        "classes": np.where(noisy > 0, 1.0, -1.0),
+        "three": np.digitize(noisy, [-0.7, 0.7]) + 1.0,
+        "numbers": oracle.as_float32(noisy),
+    }[targets]
+    K = oracle.as_float32(oracle.kernel_matrix("rbf", X, X, GAMMA))
+    order = rng.permutation(of)[:rows]
+    return Rows(y[order], X[order], K[order], order + 1)
+
+
+@pytest.fixture(autouse=True)
+def many_chunks(monkeypatch):
+    """Small as these sets are, they are several shards."""
+    monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=20))
+
+
+# ---- LIBSVM -----------------------------------------------------------------------------------
+
+KINDS = {
+    "two classes": ("classes", "-s 0 -c 2", ""),
+    "weighted": ("classes", "-s 0 -w1 5 -w-1 0.5", ""),
+    "a small working set": ("classes", "-s 0 -c 100", "--working-set 12"),
+    "nu-svc": ("classes", "-s 1 -n 0.4", ""),
+    "one-class": ("classes", "-s 2 -n 0.3", "--working-set 30"),
+    "regression": ("numbers", "-s 3 -c 3 -p 0.2", ""),
+    "nu-svr": ("numbers", "-s 4 -c 3 -n 0.4", "--working-set 30"),
+    "three classes": ("three", "-s 0 -c 2 -w3 4", ""),
+    "three of nu-svc": ("three", "-s 1 -n 0.2", ""),
+}
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_the_model_is_libsvms(tmp_path, monkeypatch, kind, few):
+    """As LIBSVM reads it, and as we do."""
+    if not few:
+        monkeypatch.setattr(running, "FEW_ROWS", 0)
+    targets, words, own = kind
+    D = some_rows(targets)
+    path = D.save(tmp_path / "d")
+    learnt = learn(
+        "osuna", path, tmp_path / "m", "-t", 4, "--gap", 1e-6, *words.split(), *own.split()
+    )
+    assert learnt.outcome["gap"] <= 1e-6
+    _, expected = oracle.libsvm_predictions(D.libsvm(words), D.nodes())
+    ours = svmutil.svm_load_model(str(learnt.model))
+    _, f = oracle.libsvm_predictions(ours, D.nodes())
+    assert f == pytest.approx(expected, abs=5e-3 * np.abs(expected).max())
+    assert {int(nodes[0]) for nodes in ours.get_SV()} <= set(D.numbers.tolist())
+    found = api.load(str(learnt.model)).decision_function(D.K)
+    assert found.reshape(f.shape) == pytest.approx(f, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("targets", ["classes", "three"])
+def test_predictions_of_a_file_are_libsvms_probabilities_too(tmp_path, targets):
+    D = some_rows(targets)
+    path = D.save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-t", "precomputed", "-b", 1)
+    run_predict("-q", "-b", 1, path, learnt.model, tmp_path / "o")
+    rows = [line.split() for line in (tmp_path / "o").read_text().splitlines()[1:]]
+    ours = svmutil.svm_load_model(str(learnt.model))
+    labels, p = oracle.libsvm_predictions(ours, D.nodes(), probabilities=True)
+    assert np.array(rows, float)[:, 0].tolist() == labels.tolist()
+    assert np.array(rows, float)[:, 1:] == pytest.approx(p, abs=1e-6)
+
+
+# ---- optima -----------------------------------------------------------------------------------
+
+
+def optimum(D: Rows, task: str, C: float = 1.0, epsilon: float = 0.0, share: float = 0.5):
+    case = optima.Case(
+        D.y, D.X, "randsvm", task, "precomputed", GAMMA, 0.0, 3, (C, C), epsilon, share, 0, 0, ()
+    )
+    return optima.optimum(case, D.square.astype(optima.exact))
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
+@pytest.mark.parametrize(
+    ("task", "targets", "own"),
+    [
+        ("svc", "classes", {"C": 20.0}),
+        ("svr", "numbers", {"C": 5.0, "epsilon": 0.1}),
+        ("one-class", "classes", {"share": 0.25}),
+    ],
+)
+def test_the_optimum_lies_between_d_and_p(tmp_path, algorithm, task, targets, own):
+    D = some_rows(targets, seed=1)
+    letters = {"C": "-c", "epsilon": "-p", "share": "-n"}
+    words = [word for name, value in own.items() for word in (letters[name], value)]
+    size = "--sample-size" if algorithm == "randsvm" else "--working-set"
+    learnt = learn(
+        algorithm, D.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-s", task, *words, size, 25
+    )
+    best = optimum(D, task, **own)
+    P, d = learnt.outcome["primal"], learnt.outcome["dual"]
+    assert d - 1e-6 * abs(d) <= best.least and best.most <= P + 1e-6 * abs(P)
+    assert learnt.outcome["gap"] == pytest.approx((P - d) / max(abs(P), abs(d)))
+    assert learnt.outcome["gap"] <= 1e-3
+
+
+def test_kbh07s_own_rule_bounds_the_support_vectors(tmp_path):
+    D = some_rows()
+    words = "-t", 4, "-k", 20, "--sample-size", 40
+    learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", *words)
+    assert learnt.outcome["stopped"].endswith("support vectors >= k = 20")
+    assert learnt.outcome["dual"] <= optimum(D, "svc").most <= learnt.outcome["primal"] * (1 + 1e-6)
+
+
+# ---- the same kernel from features ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("targets", ["classes", "three", "numbers"])
+def test_cross_validation_and_probabilities_are_those_of_the_same_kernel(tmp_path, targets):
+    """Folds are drawn by the place of a row, of which a file of features has the same."""
+    D = some_rows(targets)
+    words = ["-v", 4, "-e", 1e-6, "--gap", 1e-7]
+    words += ["-s", "svr"] if targets == "numbers" else ["-b", 1]
+    labels = [f"{label:g}" if label % 1 == 0 else repr(float(label)) for label in D.y]
+    features = tmp_path / "features"
+    features.write_text(oracle.svmlight_text(labels, D.X))
+    one = learn("randsvm", features, tmp_path / "one", "-g", GAMMA, *words)
+    two = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "two", "-t", 4, *words)
+    scores = [each.outcome["cross_validation"]["score"] for each in (one, two)]
+    assert scores[1] == pytest.approx(scores[0], rel=1e-3)
+    assert two.outcome["primal"] == pytest.approx(one.outcome["primal"], rel=1e-5)
+    if targets != "numbers":
+        found, expected = (load(str(each.model)).sigmoid for each in (two, one))
+        assert found == pytest.approx(expected, rel=1e-2, abs=1e-2)
+
+
+def test_costs_are_searched(tmp_path):
+    D = some_rows()
+    learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-c", "0.1,1,10")
+    assert {float(one["values"]["C"]) for one in learnt.of("tried")} == {0.1, 1.0, 10.0}
+
+
+# ---- rows -------------------------------------------------------------------------------------
+
+
+def all_rows(seed: int = 2) -> Rows:
+    D = some_rows(seed=seed, rows=60, of=60)
+    order = np.argsort(D.numbers)
+    return Rows(D.y[order], D.X[order], D.K[order], D.numbers[order])
+
+
+def body(path) -> list[str]:
+    return path.read_text().partition("# randsvm")[0].splitlines()
+
+
+def test_arrays_make_the_model_of_a_file(tmp_path):
+    D = all_rows()
+    learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4)
+    for X in (D.K, D.K.astype(np.float32), oracle.sparse.csr_matrix(D.K)):
+        api.train_randsvm(Arrays(X, D.y.astype(int)), tmp_path / "n", kernel="precomputed")
+        assert body(tmp_path / "n") == body(tmp_path / "m")
+
+
+def test_zeros_need_not_be_written(tmp_path):
+    """Even of a whole column: a row of zeros in the features has none else."""
+    D = all_rows()
+    X = D.X.copy()
+    X[::7] = 0
+    K = oracle.as_float32(X @ X.T)
+    some = D._replace(K=K)
+    path = some.save(tmp_path / "sparse")
+    assert " 8:" not in path.read_text()
+    whole = tmp_path / "whole"
+    lines = [
+        " ".join([f"{y:g}", *(f"{j}:{value!r}" for j, value in enumerate(row))])
+        for y, row in zip(some.y, some.written.tolist(), strict=True)
+    ]
+    whole.write_text("\n".join(lines) + "\n")
+    models = [
+        learn("randsvm", each, tmp_path / f"{each.name}.m", "-t", 4) for each in (path, whole)
+    ]
+    assert body(models[0].model) == body(models[1].model)
+    arrays = Arrays(oracle.sparse.csr_matrix(K), some.y.astype(int))
+    api.train_randsvm(arrays, tmp_path / "arrays", kernel="precomputed")
+    assert body(tmp_path / "arrays") == body(models[0].model)
+    expected = oracle.libsvm_predictions(some.libsvm(""), some.nodes())[1][:, 0]
+    f = api.load(str(models[0].model)).decision_function(K)
+    assert f == pytest.approx(expected, abs=2e-2 * np.abs(expected).max())
+
+
+def test_rows_may_be_there_more_than_once(tmp_path):
+    D = some_rows(rows=60)
+    twice = Rows(*(np.concatenate([each, each[:30]]) for each in D))
+    learnt = learn("randsvm", twice.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "--gap", 1e-6)
+    best = optimum(twice, "svc")
+    assert learnt.outcome["dual"] <= best.most * (1 + 1e-6)
+    assert learnt.outcome["primal"] >= best.least * (1 - 1e-6)
+    assert learnt.outcome["gap"] <= 1e-6
+
+
+def test_a_cache_holds_them_and_stands_for_no_other_reading(tmp_path):
+    D = some_rows()
+    path, cache = D.save(tmp_path / "d"), tmp_path / "c"
+    plain = learn("randsvm", path, tmp_path / "m", "-t", 4)
+    learn("randsvm", path, tmp_path / "l", "--zero-based", "--cache", cache)
+    for _ in range(2):
+        cached = learn("randsvm", path, tmp_path / "n", "-t", 4, "--cache", cache)
+        assert cached.model.read_bytes() == plain.model.read_bytes()
+
+
+def test_a_model_says_its_kernel(tmp_path, capsys):
+    learnt = learn("randsvm", some_rows().save(tmp_path / "d"), tmp_path / "m", "-t", 4)
+    run_predict("--info", learnt.model, "--report", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kernel"], found["index_base"], found["n"]) == ("precomputed", 0, 90)
+    assert "gamma" not in found and " -t precomputed " in found["configuration"]
+
+
+# ---- kernels that are none --------------------------------------------------------------------
+
+
+def in_seven_digits(K: np.ndarray) -> np.ndarray:
+    return oracle.as_float32(np.char.mod("%.7g", K).astype(float))
+
+
+@pytest.mark.parametrize("rounded", [oracle.as_float32, in_seven_digits])
+def test_a_singular_kernel_is_certified(tmp_path, rounded):
+    """Of rank 2, but for rounding; the optimum is that of the kernel without."""
+    D = all_rows()
+    linear = D._replace(K=rounded(D.X @ D.X.T))
+    assert np.linalg.eigvalsh(linear.K)[0] < 0
+    learnt = learn("randsvm", linear.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-c", 10)
+    assert learnt.outcome["gap"] <= 1e-3
+    best = optimum(D._replace(K=D.X @ D.X.T), "svc", C=10.0)
+    assert learnt.outcome["dual"] <= best.most * (1 + 1e-5)
+    assert learnt.outcome["primal"] >= best.least * (1 - 1e-5)
+
+
+def test_nothing_is_certified_of_an_indefinite_kernel(tmp_path):
+    D = all_rows()
+    K = oracle.as_float32(oracle.kernel_matrix("sigmoid", D.X, D.X, 0.5, -1.0))
+    assert np.linalg.eigvalsh(K)[0] < -0.1
+    path = D._replace(K=K).save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-t", 4)
+    assert learnt.outcome["gap"] is None and learnt.facts["gap"] == "nan"
+    assert any("is not positive semidefinite" in text for text in learnt.notices)
+    assert "--gap" not in learnt.facts["configuration"]
+    for asked in ("--gap", "--require-gap"):
+        with pytest.raises(ContentError, match=r"no gap can be certified, and 0\.01 was asked for"):
+            learn("randsvm", path, tmp_path / "n", "-t", 4, asked, 0.01)
+    assert not (tmp_path / "n").exists()
+
+
+def test_a_matrix_that_is_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkeypatch):
+    monkeypatch.setattr(definite, "MOST_ROWS", 80)
+    D = some_rows()
+    path = D.save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-t", 4, "--sample-size", 30)
+    assert " -k " not in learnt.facts["configuration"]
+    assert learnt.outcome["gap"] is None
+    assert any("is not checked" in text for text in learnt.notices)
+    assert (learnt.outcome["stopped"], learnt.outcome["violators"]) == ("no violators", 0)
+    assert learnt.outcome["dual"] == pytest.approx(optimum(D, "svc").most, rel=1e-3)
+
+
+def test_memory_and_jobs_change_no_byte(tmp_path):
+    D = some_rows("three")
+    path = D.save(tmp_path / "d")
+    found = [
+        learn("randsvm", path, tmp_path / "m", "-t", 4, *words).model.read_bytes()
+        for words in ((), ("--memory", "16M", "--jobs", 1))
+    ]
+    assert found[0] == found[1]
+
+
+def test_asymmetric_values_are_refused(tmp_path):
+    D = some_rows()
+    i, j = D.numbers[[3, 8]]
+    D.K[3, j - 1] = 0.75
+    path = D.save(tmp_path / "d")
+    expected = (
+        rf"symmetric, found row number ({i} with {j}:0\.75|.* and row number {i} with {j}:0\.75)"
+    )
+    with pytest.raises(ContentError, match=expected):
+        learn("randsvm", path, tmp_path / "m", "-t", 4)
+
+
+# ---- what is refused --------------------------------------------------------------------------
+
+GOOD = b"1 0:1 1:1 2:0.5\n-1 0:2 1:0.5 2:1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"1 1:1 2:0.5\n", r"d:1:3: expected 0:number .*found '1:1'"),
+        (GOOD + b"\n# 1\n1 qid:3 0:1.5 1:1\n", r"d:5:9: .*found '0:1.5'"),
+        (GOOD + b"1 0:0 1:1\n", r"d:3:3: .*found '0:0'"),
+        (GOOD + b"1 0:-1 1:1\n", r"d:3:3: .*found '0:-1'"),
+        (GOOD + b"1 0:16777218 1:1\n", r"d:3:3: .*found '0:16777218'"),
+        (GOOD + b"1 # nothing\r\n", r"d:3:3: .*found the end of the row"),
+        (GOOD + b"x:y 1:1\n", r"d:3:1: expected a label"),
+        (b"1 1:1\n" + b"x:y 1:1\n", r"d:1:3: expected 0:number"),
+        (b"1 1:1\n" + b"spam 0:1\n", r"d:1:3: expected 0:number"),
+        (GOOD + b"1 0:9 1:1\n1 0:7 2:3\n", r"d:3:3: .*a row up to 2, the last .*, found 9"),
+    ],
+)
+@pytest.mark.parametrize("block_size", [svmlight.BLOCK_SIZE, 20])
+def test_rows_without_a_number_are_refused_where_they_stand(
+    tmp_path, monkeypatch, block_size, text, message
+):
+    monkeypatch.setattr(
+        reading, "read_blocks", partial(svmlight.read_blocks, block_size=block_size)
+    )
+    path = tmp_path / "d"
+    path.write_bytes(text)
+    with pytest.raises(DataError, match=message):
+        learn("randsvm", path, tmp_path / "m", "-t", 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--scale", "minmax"], "--scale: -t precomputed has kernel values"),
+        (["--zero-based"], "--zero-based: -t precomputed has rows that begin with 0:number"),
+        (
+            ["--cluster", "local:1"],
+            "--cluster: -t precomputed has numbers of rows, which its workers",
+        ),
+        (["--components", 20], "--components: random features are for -t rbf and -t poly"),
+        (["-g", "1,2"], "several values of -g, which this kind of machine does not use"),
+    ],
+)
+def test_options_that_need_features_are_refused(tmp_path, words, message):
+    path = some_rows().save(tmp_path / "d")
+    with pytest.raises(ParameterError, match=message):
+        learn("randsvm", path, tmp_path / "m", "-t", 4, *words)
+
+
+def test_a_warm_start_is_refused(tmp_path):
+    path = some_rows().save(tmp_path / "d")
+    old = learn("randsvm", path, tmp_path / "m", "-t", 4).model
+    with pytest.raises(ParameterError, match="--warm-start: -t precomputed has no features"):
+        learn("randsvm", path, tmp_path / "n", "--warm-start", old)
+
+
+def test_arrays_are_square():
+    with pytest.raises(ContentError, match="each row with each, found 3 rows and 4 columns"):
+        api.train_randsvm(Arrays(np.ones((3, 4)), [1, 2, 1]), kernel="precomputed")
