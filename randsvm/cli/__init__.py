@@ -1,8 +1,16 @@
 """The commands. The only rooms with click, tqdm, stdout, stderr, signals and exit codes."""
 
 import os
+import signal
+import sys
 
 # The scan runs one worker per core; a BLAS that starts threads of its own would fight them. Read
 # by the libraries when numpy is imported, which no module does before this one.
 for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_variable] = "1"
+
+# Ctrl-C while a command imports its libraries ends it without a traceback of theirs; door.py
+# listens later. A process that is no command (python -m has this name for now) keeps what it has.
+_is_command = sys.argv[0].endswith(("randsvm-train", "randsvm-predict")) or sys.argv[0] == "-m"
+if _is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -29,12 +29,14 @@ def wanted() -> bool:
 class Bar:
     """The bar of the stage of work that is under way.
 
-    note: what stands behind the name of the stage.
+    note: what stands behind the name of the stage. closed, done, began: the stage whose bar was
+    taken away last, how far it was and when it began: a bar may go on after a line.
     """
 
     def __init__(self) -> None:
         self.bar: Any = None
         self.stage = ""
+        self.closed, self.done, self.began = "", 0, 0.0
         self.left = TimeLeft()
         self.note: Callable[[], str] = str
 
@@ -58,11 +60,17 @@ class Bar:
                 total=event.total,
                 leave=False,
                 bar_format=_layout(event),
-                # Each event may be drawn, as long as there are 0.1 s between two drawings.
-                miniters=1,
+                ncols=_width(sys.stderr),
+                # Each event may be drawn, also one that only says that time goes by, as long as
+                # there are 0.1 s between two drawings.
+                miniters=0,
+                # The time left is told by the mean speed: a drawing without progress is no speed.
+                smoothing=0,
                 **UNITS.get(event.unit, {}),
             )
-            self.bar.dynamic_ncols = lambda stream: (min(_columns(stream) - 1, WIDEST), None)
+            self.bar.dynamic_ncols = lambda stream: (_width(stream), None)
+            if event.stage == self.closed and event.done >= self.done > 0:
+                self.bar.start_t = self.began
             self.stage = event.stage
         self.bar.set_description_str(event.stage + self.note(), refresh=False)
         self.bar.update(event.done - self.bar.n)
@@ -70,6 +78,7 @@ class Bar:
     def close(self) -> None:
         """Take the bar away, so that a line can be printed."""
         if self.bar is not None:
+            self.closed, self.done, self.began = self.stage, self.bar.n, self.bar.start_t
             self.bar.close()
             self.bar, self.stage = None, ""
 
@@ -89,6 +98,11 @@ def _columns(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except OSError:
         return 80
+
+
+def _width(stream: TextIO) -> int:
+    """Of a bar."""
+    return min(_columns(stream) - 1, WIDEST)
 
 
 @functools.cache

@@ -85,7 +85,9 @@ class Report:
         if self.log is not None:
             self.log.write(line)
         if self.bar is not None:
-            self.bar.close()
+            # Short epochs leave no other moment at which their bar can be seen.
+            if not isinstance(event, Epoch):
+                self.bar.close()
             self.bar.hear(event)
         if self.json and isinstance(event, Trained | Learnt | Predicted):
             click.echo(line, nl=False, err=isinstance(event, Predicted) and event.to_stdout)
@@ -131,7 +133,6 @@ class Report:
     def _(self, outcome: Trained) -> None:
         self.say(_stopped(outcome.stopped, f"{outcome.iterations} iterations", outcome.seconds))
         violators = "" if outcome.violators is None else f", {outcome.violators:,} violators"
-        running = "" if outcome.evaluated else " (from running values)"
         certified = not math.isnan(outcome.gap)
         objectives = _objectives(outcome.primal, outcome.dual, certified, fraction=True)
         name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
@@ -139,7 +140,9 @@ class Report:
             f"{name}: {outcome.support_vectors:,} support vectors "
             f"({outcome.bounded:,} at C){violators}"
         )
-        self.say(f"{objectives}{running}  J = P/(C n) = {outcome.J:.6g}")
+        self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
+        if not outcome.evaluated:
+            self.say("P, D and gap are from running values: not computed anew at the end")
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
         if outcome.bytes_moved:
@@ -155,10 +158,10 @@ class Report:
     @_show.register
     def _(self, event: Tried) -> None:
         known = "  (from the log)" if event.resumed else ""
-        each = " ".join(f"{score:g}" for score in event.scores)
+        span = f"{min(event.scores):.4g} to {max(event.scores):.4g}"
         self.say(
             f"{event.number:4d} of {event.of}  {_values(event.values)}{event.score_name} "
-            f"{event.score:g}  in {len(event.scores)} parts of {event.rows:,} rows: {each}{known}"
+            f"{event.score:.6g} ({span}), {event.rows:,} rows{known}"
         )
 
     @_show.register

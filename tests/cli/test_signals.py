@@ -336,6 +336,24 @@ os.kill(os.getpid(), signal.SIGTERM)
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGTERM
 
 
+@pytest.mark.parametrize("name", ["-m", "/usr/bin/randsvm-train", "randsvm-predict"])
+def test_ctrl_c_while_libraries_are_imported_shows_no_traceback(name):
+    code = f"""
+import os, signal, sys
+sys.argv = [{name!r}]
+import randsvm.cli
+os.kill(os.getpid(), signal.SIGINT)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
+
+
+def test_what_is_no_command_keeps_its_handler():
+    code = "import randsvm.cli, signal; signal.raise_signal(signal.SIGINT)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert b"KeyboardInterrupt" in ended.stderr
+
+
 @pytest.mark.parametrize("kill", range(6))
 def test_killed_while_it_starts(tmp_path, path, kill):
     """While libraries are imported and threads started."""

@@ -14,7 +14,7 @@ from running import run_train
 from randsvm.cli import bars, report
 from randsvm.cli.time_left import LEAST_ROUNDS, TimeLeft, remaining
 from randsvm.errors import Interrupted
-from randsvm.events import Epoch, Iteration, Progress, Started
+from randsvm.events import Epoch, Iteration, Progress, Started, Tried
 
 ROUND = Iteration(
     number=3,
@@ -215,9 +215,56 @@ def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened):
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("scanning", 1, 1000))
+    assert bar.bar.ncols == bars.WIDEST  # from the first drawing: what is typed has room
     terminal.write("^C")
     bar.close()
     assert terminal.seen == []
+
+
+def test_a_bar_moves_while_nothing_is_done_yet(opened):
+    terminal = opened()
+    bar = bars.Bar()
+    bar.draw(Progress("cross-validation", 0, 5, "fit"))
+    bar.bar.mininterval, bar.bar.start_t = 0.0, bar.bar.start_t - 3
+    bar.draw(Progress("cross-validation", 0, 5, "fit"))
+    assert "00:03, ? left" in terminal.seen[0]
+
+
+def test_a_bar_goes_on_after_a_line(opened):
+    """With the time since its stage began, not since the line."""
+    terminal = opened()
+    bar = bars.Bar()
+    bar.draw(Progress("cross-validation", 0, 12, "fit"))
+    bar.bar.mininterval, bar.bar.start_t = 0.0, bar.bar.start_t - 60
+    bar.draw(Progress("cross-validation", 3, 12, "fit"))
+    assert "01:00, 03:00 left" in terminal.seen[0]
+    bar.close()
+    bar.draw(Progress("cross-validation", 3, 12, "fit"))
+    bar.bar.refresh()
+    assert "01:00, 03:00 left" in terminal.seen[0]
+    bar.close()
+    bar.draw(Progress("cross-validation", 0, 12, "fit"))
+    assert "00:00, ? left" in terminal.seen[0]
+
+
+def test_the_bar_of_an_epoch_stays_until_the_next(opened):
+    terminal = opened()
+    told = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
+    told(Progress("epoch 3", 9, 9))
+    told(Epoch(3, 1.0, 9, 0.25, 0.1, None))
+    assert terminal.seen[0].startswith("epoch 3")
+    told(Progress("epoch 4", 9, 9))
+    assert [row[:20] for row in terminal.seen] == ["epoch 4, loss 0.25: "]
+
+
+def test_a_search_says_a_line_of_80_columns_for_each_combination(capsys):
+    told = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
+    scores = [98.123456 + fold for fold in range(10)]
+    values = {"gamma": 0.03125, "C": 8.0}
+    told(Tried(values, "", "", scores, 98.6543219, "accuracy", 100_000, 12, 110, False, {}))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "98.12 to 107.1" in line
+    assert len(line) <= 80, line
 
 
 def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(opened):
