@@ -84,7 +84,7 @@ RUNS = {
     "printed rule": "randsvm -g 5 -k 200 --sample-size 300 --scale minmax",
     "float64": "randsvm -g 5 --gap 0.00002 --max-iterations 3",
     "random features": "randsvm -g 5 --components 20 --gap 0.3 --max-iterations 3",
-    "one-class": "randsvm -s one-class -n 0.1 -g 5 --sample-size 100 --gap 0.01",
+    "one-class": "randsvm -s one-class -n 0.1 -g 5 -b 1 --sample-size 100 --gap 0.01",
     "nu-svc": "randsvm -s nu-svc -n 0.4 -g 5 --sample-size 100 --gap 0.01",
     "nu-svr": "randsvm -s nu-svr -n 0.5 -g 5 --sample-size 100 --gap 0.01",
     "regression": "osuna -s svr -p 0.5 -g 5 --working-set 100 --max-iterations 4",
