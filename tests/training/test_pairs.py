@@ -23,6 +23,7 @@ from randsvm.events import Iteration, Trained
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
+from randsvm.training import several_classes
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -34,6 +35,12 @@ ALGORITHMS = {
     "osuna": ("osuna", "--working-set", 60, "-e", 1e-4),
     "osuna-closest": ("osuna-closest", "--working-set", 60, "-e", 1e-4),
 }
+
+
+@pytest.fixture(autouse=True)
+def _side_by_side(monkeypatch):
+    """Small pairs as well."""
+    monkeypatch.setattr(several_classes, "SIDE_BY_SIDE_ROWS", 0)
 
 
 @pytest.fixture(scope="module")
