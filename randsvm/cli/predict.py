@@ -83,6 +83,11 @@ class OfFilesOrInfo(Command):
     "JSON object.",
 )
 @click.option("--jobs", type=int, help="Worker threads.  [default: all cores]")
+@click.option(
+    "--cluster",
+    help="Predict on the workers of a Dask cluster, which see the files: host:port, a scheduler "
+    "file, or local:N for N processes of this machine.  [default: none]",
+)
 @options.report
 @options.quiet
 @click.version_option(__version__, message="%(prog)s %(version)s")
@@ -96,6 +101,7 @@ def predict(
     metrics: bool,
     info: str | None,
     jobs: int | None,
+    cluster: str | None,
     **given: Any,
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
@@ -114,7 +120,7 @@ def predict(
         lines = [json.dumps(as_json(found))] if json_wanted else description.lines(found)
         click.echo("\n".join(lines))
         return
-    resources = Resources(jobs=jobs)
+    resources = Resources(jobs=jobs, cluster=cluster)
     params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:

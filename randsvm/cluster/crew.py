@@ -55,7 +55,10 @@ class Crew:
     lost: str | None = None
 
     def __init__(self, address: str) -> None:
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in list(logging.root.manager.loggerDict):
+            # What is lost is made good, or said, here.
+            if name.partition(".")[0] == "distributed":
+                logging.getLogger(name).setLevel(logging.CRITICAL)
         self.local: LocalCluster | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
         try:

@@ -129,7 +129,7 @@ def read_blocks(
         with closing(parsed) as pieces:
             try:
                 for piece in pieces:
-                    block = _placed(piece, line)
+                    block = placed(piece, line)
                     if len(block) or block.spellings:
                         yield block
                     if piece.fault:
@@ -152,7 +152,7 @@ def parse(
     piece = parse_piece(text + PADDING, Dialect(labels, zero_based, unlabelled))
     if piece.fault:
         raise error_of(name, piece.fault, first_line)
-    return _placed(piece, first_line)
+    return placed(piece, first_line)
 
 
 def error_of(name: str, fault: Fault, first_line: int) -> DataError:
@@ -290,7 +290,7 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
     return features
 
 
-def _placed(piece: ParsedPiece, first_line: int) -> Block:
+def placed(piece: ParsedPiece, first_line: int) -> Block:
     """The piece's block, its spellings with their lines in the file."""
     piece.block.spellings.extend(
         Spelling(files.decoded(token), first_line + line - 1, column)
