@@ -106,19 +106,19 @@ def knows(key: str, rows: bytes | None) -> bool:
     """Whether the rows are known, after what was sent of them."""
     with _here.lock:
         if rows is not None:
-            _learn(pickle.loads(rows))
+            _remember(pickle.loads(rows))
         return key in _here.data
 
 
-def _learn(rows: Rows) -> None:
-    """Know these rows, and those that they are put together from."""
+def _remember(rows: Rows) -> None:
+    """These rows, and those that they are put together from."""
     source, limit, folder = rows.source, rows.memory, rows.folder
     if rows.key in _here.data:
         return
     if isinstance(source, Source):
         _here.data[rows.key] = Dataset(source.summary, source.store(limit, folder), 1)
         return
-    _learn(source.rows)
+    _remember(source.rows)
     D: Dataset = pickle.loads(source.view)
     limit = max(0, limit - D.store.resident_bytes)
     _here.data[rows.key] = D.regrouped(source.made, source.sizes, source.counts, limit, folder)
