@@ -80,6 +80,11 @@ class OfFilesOrInfo(Command):
     "JSON object.",
 )
 @options.parameters(Resources, only=["jobs"])
+@click.option(
+    "--cluster",
+    help="Predict on the workers of a Dask cluster, which see the files: host:port, a scheduler "
+    "file, or local:N for N processes of this machine.  [default: none]",
+)
 @options.report
 @options.quiet
 @click.version_option(__version__, message="%(prog)s %(version)s")
@@ -93,6 +98,7 @@ def predict(
     metrics: bool,
     info: str | None,
     jobs: int | None,
+    cluster: str | None,
     **given: Any,
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
@@ -108,7 +114,7 @@ def predict(
     if info is not None:
         _print_description(info, given["report"] == "json")
         return
-    resources = Resources(jobs=jobs)
+    resources = Resources(jobs=jobs, cluster=cluster)
     params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:

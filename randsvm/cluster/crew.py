@@ -55,7 +55,10 @@ class Crew:
     lost: str | None = None
 
     def __init__(self, address: str) -> None:
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in list(logging.root.manager.loggerDict):
+            # What is lost is made good, or said, here.
+            if name.partition(".")[0] == "distributed":
+                logging.getLogger(name).setLevel(logging.CRITICAL)
         self.local: LocalCluster | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
         try:
@@ -101,7 +104,7 @@ class Crew:
             n_workers=0,
             protocol="tcp://",
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=logging.CRITICAL,
         )
         address = self.local.scheduler_address
@@ -181,7 +184,7 @@ class Crew:
             raise self.is_lost("the scheduler is gone")
         if now - self._seen > SILENCE:
             raise self.is_lost(f"the scheduler has not answered for {SILENCE:.0f} s")
-        if now - self._somebody > SILENCE:
+        if self._seen - self._somebody > SILENCE:
             raise self.is_lost(f"no worker of the cluster has answered for {SILENCE:.0f} s")
         found = {worker: n for worker, n in there.items() if worker in self._ready}
         awake = {worker: n for worker, n in found.items() if not self._is_asleep(worker)}

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from randsvm.cluster.crew import Crew
-from randsvm.cluster.first_pass import first_pass, text_of
+from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.home import ClusterHome
-from randsvm.cluster.text import Text
+from randsvm.cluster.ranges import Text, text_of
 from randsvm.cluster.worker import Regrouping, Rows
 from randsvm.data.chunks import RamStore, RawChunk
 from randsvm.data.dataset import Dataset

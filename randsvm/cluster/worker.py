@@ -23,6 +23,7 @@ from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
 from randsvm.data.chunks import RawChunk
 from randsvm.data.dataset import Dataset
 from randsvm.data.home import Cell, Change, Shard
+from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
 
 # The fields of a view that are its own; the others follow from the file.
 OWN = ("targets", "scaling", "mapping", "d", "nnz")
@@ -105,19 +106,19 @@ def knows(key: str, rows: bytes | None) -> bool:
     """Whether the rows are known, after what was sent of them."""
     with _here.lock:
         if rows is not None:
-            _learn(pickle.loads(rows))
+            _remember(pickle.loads(rows))
         return key in _here.data
 
 
-def _learn(rows: Rows) -> None:
-    """Know these rows, and those that they are put together from."""
+def _remember(rows: Rows) -> None:
+    """These rows, and those that they are put together from."""
     source, limit, folder = rows.source, rows.memory, rows.folder
     if rows.key in _here.data:
         return
     if isinstance(source, Source):
         _here.data[rows.key] = Dataset(source.summary, source.store(limit, folder), 1)
         return
-    _learn(source.rows)
+    _remember(source.rows)
     D: Dataset = pickle.loads(source.view)
     limit = max(0, limit - D.store.resident_bytes)
     _here.data[rows.key] = D.regrouped(source.made, source.sizes, source.counts, limit, folder)
@@ -153,6 +154,13 @@ def cut(key: str, text: Text, number: int, begin: int, end: int, rows: int, nonz
     """The chunks that end in a range; see Range.cuts."""
     found = _here.ranges.pop((key, number), None) or Range(text, begin, end)
     return found.cuts(rows, nonzeros)
+
+
+def of_lines(work: bytes, text: Text, begin: int, end: int) -> Any:
+    """work: a pickled function of the lines that begin in a range of the text."""
+    do: Callable[[ParsedPiece], Any] = pickle.loads(work)
+    lines = text.parsed(text.line_from(begin), text.line_from(end))
+    return do(parse_piece(lines + PADDING, text.dialect))
 
 
 # --- work over shards ----------------------------------------------------------------------

@@ -134,7 +134,7 @@ def read_blocks(
         with closing(parsed) as pieces:
             try:
                 for piece in pieces:
-                    block = _placed(piece, line)
+                    block = placed(piece, line)
                     if len(block) or block.spellings:
                         yield block
                     if piece.fault:
@@ -157,7 +157,7 @@ def parse(
     piece = parse_piece(text + PADDING, Dialect(labels, zero_based, unlabelled))
     if piece.fault:
         raise error_of(name, piece.fault, first_line)
-    return _placed(piece, first_line)
+    return placed(piece, first_line)
 
 
 def error_of(name: str, fault: Fault, first_line: int) -> DataError:
@@ -311,7 +311,7 @@ def _numbered(piece: ParsedPiece, text: bytes) -> ParsedPiece:
     return ParsedPiece(block, before, piece.lines, fault)
 
 
-def _placed(piece: ParsedPiece, first_line: int) -> Block:
+def placed(piece: ParsedPiece, first_line: int) -> Block:
     """The piece's block, what it tells places of with their lines in the file."""
     piece.block.spellings.extend(
         Spelling(files.decoded(token), first_line + line - 1, column)

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import slices
-from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import Way, united
+from randsvm.data.reading import united
 from randsvm.errors import ModelError
 from randsvm.events import (
     ClassificationMetrics,
@@ -27,13 +22,13 @@ from randsvm.events import (
     RegressionMetrics,
     Watch,
     listening,
-    results_of,
     silent,
     tell,
 )
 from randsvm.models.load import load, refuse_as_data
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
+from randsvm.models.predictor import PredictedBlocks, PredictedRows, Predictor, here, there
 from randsvm.parameters.prediction import PredictParams
 from randsvm.parameters.run import Resources
 
@@ -64,7 +59,7 @@ def predict(
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
-    prediction = _Prediction(paths, loaded, (resources or Resources()).workers, params)
+    prediction = _Prediction(paths, model, loaded, resources or Resources(), params)
     with listening(watch):
         with files.create_output(output) as stream:
             stream.write(files.encoded(prediction.first_line))
@@ -98,23 +93,20 @@ class _Way:
         tell(end._replace(done=int(begin.done + share * (end.done - begin.done))))
 
 
-class _PredictedRows(NamedTuple):
-    """f : decision values; predicted : (m,) class indices (of a regression f itself);
-    probabilities : (m, classes) or None; unseen : as in ModelRows."""
-
-    f: np.ndarray
-    predicted: np.ndarray
-    probabilities: np.ndarray | None
-    unseen: np.ndarray
-
-
 class _Prediction:
     """The rows of some files on their way through a model, and what is counted over them."""
 
     def __init__(
-        self, paths: Sequence[str], model: Model, jobs: int, params: PredictParams
+        self,
+        paths: Sequence[str],
+        path: str,
+        model: Model,
+        resources: Resources,
+        params: PredictParams,
     ) -> None:
-        self.paths, self.model, self.jobs, self.params = paths, model, jobs, params
+        """path: of the model."""
+        self.paths, self.path, self.model = paths, path, model
+        self.resources, self.params = resources, params
         self.table = LabelTable(
             paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
         )
@@ -125,52 +117,31 @@ class _Prediction:
             self.metric = ConfusionMatrix(len(model.labels))
         self.way = _Way()
         self.names = _spelled(model, params.labels)
-        self.labels_only = not (params.scores or params.probabilities or params.metrics)
         self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
 
-    def blocks(self) -> Iterator[_PredictedRows]:
+    def blocks(self) -> Iterator[PredictedRows]:
         """Of consecutive rows."""
-        with ThreadPoolExecutor(self.jobs) as pool:
-            for block in self._read():
-                y = block.y if self.model.regression else self.table.classes(block)
-                parts = list(slices(len(y), self.model.rows_at_once))
-                found = results_of(pool, partial(self._predict, block), parts)
-                for part, rows in zip(parts, found, strict=True):
-                    self.metric.add(y[part], rows.f, rows.predicted)
-                    if len(rows.unseen):
-                        self.unseen_values += len(rows.unseen)
-                        self.unseen = united(self.unseen, rows.unseen)
-                    yield rows
-                    self.way.tell(part.stop / len(y))
-                self.way.block += 1
+        for block, found in self._predicted():
+            y = block.y if self.model.regression else self.table.classes(block)
+            end = 0
+            for rows in found:
+                begin, end = end, end + len(rows.f)
+                self.metric.add(y[begin:end], rows.f, rows.predicted)
+                if len(rows.unseen):
+                    self.unseen_values += len(rows.unseen)
+                    self.unseen = united(self.unseen, rows.unseen)
+                yield rows
+                self.way.tell(end / len(y))
+            self.way.block += 1
 
-    def _read(self) -> Iterator[svmlight.Block]:
-        way = Way(self.paths, self.way.has_read)
-        for path in self.paths:
-            self.table.path = path
-            yield from svmlight.read_blocks(
-                path,
-                labels="number" if self.model.regression else "class",
-                zero_based=self.model.zero_based,
-                unlabelled=True,
-                jobs=self.jobs,
-                watch=way.has_read,
-            )
-            way.next_file()
-
-    def _predict(self, block: svmlight.Block, part: slice) -> _PredictedRows:
-        model = self.model
-        indptr = block.indptr[part.start : part.stop + 1]
-        values = slice(indptr[0], indptr[-1])
-        rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
-        f = model.decision(rows, self.labels_only)
-        if not self.params.probabilities or model.regression:
-            return _PredictedRows(f, model.predicted(f), None, rows.unseen)
-        probabilities = model.probabilities(f)
-        # A label never contradicts the probabilities beside it; those of a novelty are too coarse.
-        predicted = model.predicted(f) if model.finds_novelties else probabilities.argmax(axis=1)
-        return _PredictedRows(f, predicted, probabilities, rows.unseen)
+    def _predicted(self) -> PredictedBlocks:
+        params, resources, watch = self.params, self.resources, self.way.has_read
+        labels_only = not (params.scores or params.probabilities or params.metrics)
+        predictor = Predictor(self.model, params.probabilities, labels_only)
+        if resources.cluster is None:
+            return here(predictor, self.paths, resources.workers, self.table, watch)
+        return there(predictor, self.path, self.paths, resources.cluster, self.table, watch)
 
     def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
         metric = self.metric
@@ -207,7 +178,7 @@ class _Prediction:
             return "label normal outlier\n"
         return " ".join(["labels", *self.names]) + "\n"
 
-    def lines(self, rows: _PredictedRows) -> bytes:
+    def lines(self, rows: PredictedRows) -> bytes:
         if self.params.scores or self.model.regression:
             values = rows.f.reshape(len(rows.f), -1).tolist()
             return "".join(" ".join(map(repr, row)) + "\n" for row in values).encode()

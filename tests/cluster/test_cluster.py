@@ -17,7 +17,7 @@ import oracle
 import pytest
 from farm import PATIENCE, Farm
 from learning import Data, board, read_log
-from running import run_train
+from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
@@ -161,6 +161,43 @@ def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
         assert (moved > 0).all() if words else not moved.any()
         assert moved[1:].max(initial=0) < 500_000
     assert logs[0] == logs[1]
+
+
+PREDICTIONS = {
+    "labels": ([], []),
+    "scores": ([], ["--scores"]),
+    "probabilities": (["-b", 1], ["-b", 1]),
+    "regression": (["-s", "svr"], []),
+}
+
+
+@pytest.mark.parametrize("asked", PREDICTIONS.values(), ids=PREDICTIONS)
+def test_workers_predict_in_the_order_of_the_rows(two, tmp_path, path, monkeypatch, capsys, asked):
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    (tmp_path / "z").write_bytes(path.read_bytes()[3:] + b"\n? 2:0.5 7:1\n")
+    (tmp_path / "y").write_bytes(path.read_bytes()[:9000])
+    run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", *asked[0], path, tmp_path / "m")
+    said = []
+    for words in ([], ["--cluster", two.file]):
+        out = tmp_path / f"out{len(words)}"
+        run_predict(*asked[1], *words, tmp_path / "[yz]", tmp_path / "m", out)
+        said.append((capsys.readouterr(), np.loadtxt(out, ndmin=2, skiprows=int("-b" in asked[1]))))
+    assert said[0][0].out == said[1][0].out
+    assert np.allclose(said[0][1], said[1][1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", ["+1 1:x\n", "? 0:1\n"])
+def test_bad_text_to_predict_is_found_at_its_place(two, tmp_path, path, monkeypatch, bad):
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    (tmp_path / "d").write_text("# first\n" + path.read_text("utf-8-sig") + "\n" + bad)
+    run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", path, tmp_path / "m")
+    said = []
+    for words in ([], ["--cluster", two.file]):
+        with pytest.raises(DataError) as error:
+            run_predict("-q", *words, tmp_path / "d", tmp_path / "m", tmp_path / "out")
+        said.append(str(error.value))
+        assert not (tmp_path / "out").exists()
+    assert said[0] == said[1]
 
 
 # ---- loss -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from randsvm.errors import DataError
 from randsvm.parameters.run import Resources
 
 pytest.importorskip("distributed")
-from randsvm.cluster import crew, first_pass, text
+from randsvm.cluster import crew, first_pass, ranges, text
 
 WIDE = " ".join(["-1", *(f"{i}:1" for i in range(1, 40))])
 LINES = [
@@ -48,8 +48,8 @@ class Inline:
 
 def by_ranges(path: Path, options: ParseOptions) -> text.Source:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(first_pass, "Tasks", Inline)
-        return first_pass.first_pass(Inline(), "key", [first_pass.text_of(str(path), options)])
+        patch.setattr(ranges, "Tasks", Inline)
+        return first_pass.first_pass(Inline(), "key", [ranges.text_of(str(path), options)])
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,7 +66,7 @@ def test_ranges_of_any_size_learn_the_same(
     path.write_text(content.rstrip("\n") if cut else content, newline="")
     options = ParseOptions(labels=labels, chunk_rows=rows, chunk_nonzeros=nonzeros)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(first_pass, "RANGE", size)
+        patch.setattr(ranges, "RANGE", size)
         patch.setattr(text, "PIECE", piece)
         try:
             whole = dataset.load(str(path), options, Resources())
@@ -96,7 +96,7 @@ def assert_same(source: text.Source, whole: dataset.Dataset) -> None:
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("size", [10, 33, 1000])
 def test_the_first_bad_line_is_the_one_that_is_named(tmp_path, monkeypatch, bad, size):
-    monkeypatch.setattr(first_pass, "RANGE", size)
+    monkeypatch.setattr(ranges, "RANGE", size)
     path = tmp_path / "data"
     path.write_text("".join([*LINES, bad, *LINES, "-1 1:y\n"]), newline="")
     with pytest.raises(DataError) as expected:
