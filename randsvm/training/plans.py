@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, kbh07
-from randsvm.parameters.option import command_line
+from randsvm.parameters.option import command_line, require
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.svm.scan import Starter
@@ -52,6 +52,9 @@ class Plan:
         return memory_of(rows, nonzeros, subtasks.problem, beside, memory)
 
 
+# Rows of a working set of a nu task: two of either side.
+NU_LEAST = 4
+
 # A plan for so many rows and this problem.
 Planner = Callable[[int, Problem, Job], Plan]
 
@@ -77,12 +80,22 @@ def plan_randsvm(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     unused, own = " ".join(algorithm.about_k), algorithm.without_k()
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
-    choice = certified(own.sample_size or rows_of(n, problem))
+    choice = certified(_enough("--sample-size", own.sample_size, n, problem))
     return Plan("randsvm", choice, command_line(own, job.stop), notices=notices)
+
+
+def _enough(option: str, rows: int | None, n: int, problem: Problem) -> int:
+    """The rows of a working set. Raises ParameterError where the user leaves a nu task no room for
+    a step, which moves two rows of the same side."""
+    if rows is None:
+        return rows_of(n, problem)
+    least = min(NU_LEAST, n) if problem.size else 1
+    require(rows >= least, f"{option} must be {least} or more with -s {problem.task}, got {rows}")
+    return rows
 
 
 def plan_osuna(algorithm: OsunaParams, closest: bool, n: int, problem: Problem, job: Job) -> Plan:
     """OFG97's decomposition; closest: with MZ's choice of the closest points."""
     name, choose = ("osuna-closest", osuna_closest) if closest else ("osuna", osuna)
-    size = algorithm.working_set or rows_of(n, problem)
+    size = _enough("--working-set", algorithm.working_set, n, problem)
     return Plan(name, choose(size, algorithm.swap), command_line(algorithm, job.stop))

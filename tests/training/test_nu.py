@@ -153,3 +153,16 @@ def test_a_tube_of_no_width(tmp_path, nu):
     beta[np.array(exact.get_sv_indices()) - 1] = np.array(exact.get_sv_coef())[:, 0]
     K = oracle.kernel_matrix("rbf", X, X, 0.1)
     assert learnt.outcome["dual"] == pytest.approx(y @ beta - beta @ K @ beta / 2, rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    "words", [("osuna", "--working-set"), ("randsvm", "--sample-size")], ids=lambda words: words[0]
+)
+def test_a_working_set_without_room_for_a_step_is_refused(tmp_path, words):
+    """With two rows of either side there is room: from there on LIBSVM's optimum is reached."""
+    algorithm, option = words
+    path = save(tmp_path / "d", "nu-svc", *gaussians(60))
+    run = ("-s", "nu-svc", "-n", 0.5, "-g", 1, option)
+    with pytest.raises(ParameterError, match=f"{option} must be 4 or more with -s nu-svc, got 3"):
+        learn(algorithm, path, tmp_path / "m", *run, 3)
+    assert learn(algorithm, path, tmp_path / "m", *run, 4).outcome["gap"] <= 1e-3
