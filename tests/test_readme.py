@@ -29,7 +29,16 @@ README = (ROOT / "README.md").read_text()
 OURS = {"randsvm-train": run_train, "randsvm-predict": run_predict}
 # What sets a machine up, takes minutes, or needs a network: it begins with one of these words.
 NOT_HERE = {".", "apt-get", "dask", "make", "pip", "sudo", "systemctl"}
-OTHERS = {"--ccat", "--c11", "--rows", "--nthreads", "--no-nanny", "--scheduler-file", "--help"}
+OTHERS = {
+    "--ccat",
+    "--c11",
+    "--rows",
+    "--nthreads",
+    "--no-nanny",
+    "--scheduler-file",
+    "--hostfile",
+    "--help",
+}
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
 
 
