@@ -15,7 +15,7 @@ from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.home import ClusterHome
 from randsvm.cluster.ranges import Text, text_of
 from randsvm.cluster.worker import Regrouping, Rows
-from randsvm.data.chunks import RamStore, RawChunk
+from randsvm.data.chunks import RamStore, RawChunk, joined
 from randsvm.data.dataset import Dataset
 from randsvm.data.home import OneThread, Shard
 from randsvm.data.reading import ParseOptions, digest_of, hexdigest
@@ -54,7 +54,8 @@ class ClusterDataset(Dataset):
         """See Dataset: its rows come here."""
 
         def of(shard: Shard) -> RawChunk:
-            return self.raw(shard)[0]
+            # A copy: reports are sent when all are made, and a file's buffer has but the last.
+            return joined([self.raw(shard)[0]])
 
         store = RamStore()
         for chunk in self.map(of):

@@ -119,6 +119,12 @@ def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, wor
     same(two, tmp_path, clouds, *words.split())
 
 
+def test_small_pairs_come_here_from_spill_files(two, tmp_path, monkeypatch, clouds):
+    monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
+    monkeypatch.setattr("randsvm.data.grouping.CHUNK_ROWS", 30)
+    same(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
+
+
 def test_several_files_are_one_data_set(two, tmp_path, path):
     lines = path.read_bytes().splitlines(keepends=True)
     for number, some in enumerate([lines[:70], lines[70:71], lines[71:]]):
