@@ -374,7 +374,10 @@ class MadeStore:
         return self._made(number).y if place is None else self.kept.store.labels(place)
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
-        return self.read(number).part(begin, end)
+        place = self.found.get(number)
+        if place is None:
+            return self._made(number).part(begin, end)
+        return self.kept.store.part(place, begin, end)
 
     def close(self) -> None:
         self.kept.store.close()

@@ -16,6 +16,7 @@ from learning import two_classes
 
 from randsvm.data import batches, dataset, reading, svmlight
 from randsvm.data.batches import shuffled
+from randsvm.data.chunks import RawChunk, joined
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import ParseOptions, random_subset
 from randsvm.data.sampling import Draw, Draws
@@ -466,6 +467,20 @@ def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_lie(
             D = D.only(np.arange(900) % 2 == 0) if some else D
             orders.append(passed(D, Draw(5, 6)))
     assert all(order == orders[0] for order in orders)
+
+
+def test_chunks_that_were_put_together_are_passed_as_those_of_a_file(numbered, pieces):
+    with load(numbered) as whole:
+        D, _ = labelled_classes(whole, str(numbered))
+
+        def made(D, number: int) -> RawChunk:
+            return joined([D.raw(D.shards[number])[0]])
+
+        counts = [D.store.nonzeros(shard.number) for shard in D.shards]
+        with closing(D.regrouped(made, D.store.sizes, np.array(counts), 0, None)) as again:
+            # The second time they come from its spill file.
+            for _ in range(2):
+                assert passed(again, Draw(3, 1)) == passed(D, Draw(3, 1))
 
 
 def test_dense_rows_of_a_spill_file_are_passed_as_those_in_memory(tmp_path, pieces):
