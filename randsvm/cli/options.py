@@ -282,9 +282,10 @@ def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
         return data[0] if len(data) == 1 else tuple(data), last
     if last == STANDARD:
         raise ParameterError("training from standard input needs a MODEL_FILE")
-    if len(inputs(last)) > 1:
+    first, *others = inputs(last)
+    if others:
         raise ParameterError(f"{last} stands for several files: say a MODEL_FILE as well")
-    return last, Path(last).name + ".model"
+    return last, Path(first).name + ".model"
 
 
 warm_start = click.option(
