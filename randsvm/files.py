@@ -63,11 +63,26 @@ def inputs(data: str | Sequence[str]) -> tuple[str, ...]:
     order of their names."""
     found: list[str] = []
     for word in [data] if isinstance(data, str) else data:
-        there = word == STANDARD or Path(word).exists()
+        there = word == STANDARD or is_there(word)
         matches = [] if there else sorted(glob.glob(word))  # noqa: PTH207 - Path takes no absolute pattern
         # What there is not is said where it is opened.
         found += matches or [word]
     return tuple(found)
+
+
+def is_there(path: str) -> bool:
+    """Whether there is such a file; False too where the system does not say, as of a name that is
+    too long."""
+    return os.path.exists(path)  # noqa: PTH110 - Path raises for what is not said
+
+
+def size_of(path: str) -> int | None:
+    """Bytes of a regular file; None of anything else."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def name_of(paths: Sequence[str]) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from randsvm.files import is_there
 from randsvm.parameters.option import BALANCED, Option
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Commands(click.Group):
         """Raises UsageError for a word that is neither a command nor a file, but near a command."""
         if word in self.commands or word in ("--help", "--version"):
             return True
-        if re.search("^-|[./]", word) or ctx.resilient_parsing or Path(word).exists():
+        if re.search("^-|[./]", word) or ctx.resilient_parsing or is_there(word):
             return False
         near = _near(word, self.commands)
         if near:

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from randsvm.data.row_numbers import Place
 from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import Progress, Watch, tell
-from randsvm.files import display_name, name_of
+from randsvm.files import display_name, name_of, size_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
@@ -211,7 +210,7 @@ class Way:
 
     def __init__(self, paths: Sequence[str], watch: Watch) -> None:
         self.watch = watch
-        sizes = [Path(path).stat().st_size for path in paths if Path(path).is_file()]
+        sizes = [size for path in paths if (size := size_of(path)) is not None]
         self.several = len(paths) > 1
         self.total = sum(sizes) if len(sizes) == len(paths) else None
         self.before = self.done = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from randsvm import files
 from randsvm.errors import ParameterError
 from randsvm.models import header
@@ -10,7 +12,10 @@ from randsvm.models.model import Model
 
 def refuse_as_data(path: str, order: str) -> None:
     """Raise ParameterError if what was given as data is a model; order: of the files."""
-    if path != files.STANDARD and header.format_of(files.head_of(path)) is not None:
+    head = b""
+    with contextlib.suppress(OSError):  # what cannot be opened is said by who reads it
+        head = files.head_of(path)
+    if path != files.STANDARD and header.format_of(head) is not None:
         raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 

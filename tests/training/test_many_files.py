@@ -51,6 +51,13 @@ def test_so_they_do_for_python(tmp_path, parts, model):
     assert (tmp_path / "m").read_bytes() == model
 
 
+def test_a_pattern_of_one_file_writes_the_model_of_that_file(tmp_path, monkeypatch, whole):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part-1.svm").write_bytes(whole.read_bytes())
+    run_train(*WORDS, "part-1*.svm")
+    assert {path.name for path in tmp_path.iterdir()} == {"part-1.svm", "part-1.svm.model"}
+
+
 def test_a_cache_of_parts_is_built_anew_when_one_of_them_changes(
     tmp_path, monkeypatch, parts, model
 ):
@@ -99,6 +106,13 @@ def test_what_cannot_be_meant_is_refused(tmp_path, monkeypatch, parts, words, me
         run_train(*words)
 
 
-def test_a_name_among_others_that_is_no_file_is_said(tmp_path, parts):
-    with pytest.raises(InputError, match="cannot open missing"):
-        run_train(*WORDS, parts[0], "missing", tmp_path / "m")
+@pytest.mark.parametrize("name", ["missing", "a" * 300])
+def test_a_name_that_is_no_file_is_said(tmp_path, parts, model, name):
+    (tmp_path / "m").write_bytes(model)
+    said = pytest.raises(InputError, match=f"cannot open {name}: ")
+    with said:
+        run_train(*WORDS, parts[0], name, tmp_path / "m")
+    with said:
+        run_train(name, tmp_path / "m")
+    with said:
+        run_predict(name, tmp_path / "m", tmp_path / "out")
