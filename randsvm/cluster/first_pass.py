@@ -26,19 +26,19 @@ def first_pass(crew: Crew, key: str, texts: Sequence[Text]) -> Source:
     parts = parts_of(texts)
     table = LabelTable(texts[0].name, any_label=texts[0].options.any_label)
     every, calls = NOTHING, [part.call(key) for part in parts]
-    learnt = dict.fromkeys(texts, NOTHING)
+    learnt = [NOTHING] * len(texts)
     for found, part in zip(in_order(crew, worker.learn, calls), parts, strict=True):
-        learnt[part.text] = learnt[part.text] + found
+        learnt[part.of] += found
         tell(Progress("reading", part.base + part.end, part.total, "B"))
         if found.fault is not None:
             break
-    for text in texts:
+    for text, those in zip(texts, learnt, strict=True):
         table.path = text.name
-        for token, (line, column) in learnt[text].spellings.items():
+        for token, (line, column) in those.spellings.items():
             table.number(Spelling(decoded(token), line, column))
-        if (fault := learnt[text].fault) is not None:
+        if (fault := those.fault) is not None:
             raise DataError(text.name, fault.line, fault.column, fault.problem)
-        every = every + learnt[text]
+        every += those
     if not every.rows:
         name = name_of([text.name for text in texts])
         raise DataError(name, 1, 1, "expected a row, found an empty file")

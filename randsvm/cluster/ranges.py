@@ -45,10 +45,11 @@ def text_of(path: str, options: ParseOptions) -> Text:
 
 @dataclass(frozen=True)
 class Part:
-    """A range of bytes of a text that a task reads. number: among all of them; base: bytes of the
-    texts before this one; total: of all of them."""
+    """A range of bytes of a text that a task reads. number: among all of them; of: the number of
+    its text; base: bytes of the texts before this one; total: of all of them."""
 
     number: int
+    of: int
     text: Text
     base: int
     begin: int
@@ -62,10 +63,10 @@ class Part:
 def parts_of(texts: Sequence[Text]) -> list[Part]:
     found: list[Part] = []
     base, total = 0, sum(text.size for text in texts)
-    for text in texts:
+    for of, text in enumerate(texts):
         for at in range(0, max(text.size, 1), RANGE):
             end = min(at + RANGE, text.size)
-            found.append(Part(len(found), text, base, at, end, total))
+            found.append(Part(len(found), of, text, base, at, end, total))
         base += text.size
     return found
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
-from randsvm.events import Iteration, Progress
+from randsvm.events import Iteration, Progress, listening
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources
@@ -29,6 +31,10 @@ from randsvm.parameters.svm import Params
 from randsvm.training import source
 
 pytest.importorskip("distributed")
+
+from randsvm.cluster.crew import Crew
+from randsvm.cluster.first_pass import first_pass
+from randsvm.cluster.ranges import in_order, text_of
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -132,6 +138,14 @@ def test_several_files_are_one_data_set(two, tmp_path, path):
     words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
     run_train(*words, path, tmp_path / "here")
     run_train(*words, "--cluster", two.file, tmp_path / "part-*", tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+def test_a_file_that_is_named_twice_has_its_rows_twice(two, tmp_path, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 9000)
+    words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
+    run_train(*words, path, path, tmp_path / "here")
+    run_train(*words, "--cluster", two.file, path, path, tmp_path / "there")
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
