@@ -364,6 +364,26 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
     return future.result()
 
 
+def in_daemon_thread(work: Callable[[], Result], stage: str, memory: object = None) -> Result:
+    """work() in a thread of its own, while this one tells that it waits and hears signals.
+
+    A process that ends waits for the threads of a pool, but not for a daemon. memory: what the work
+    reads, kept alive even if this thread leaves before the end.
+    """
+    from concurrent.futures import Future
+
+    future: Future[Result] = Future()
+
+    def run(memory: object) -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, args=[memory], daemon=True, name=stage).start()
+    return result_of(future, stage)
+
+
 def results_of(
     pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:

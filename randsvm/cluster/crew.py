@@ -23,7 +23,7 @@ from distributed import Client, Future, LocalCluster, fire_and_forget
 
 from randsvm.cluster.worker import versions
 from randsvm.errors import ClusterError, ParameterError, RandsvmError
-from randsvm.events import HEARTBEAT, Notice, Progress, check, tell, tell_once
+from randsvm.events import HEARTBEAT, Notice, Progress, check, in_daemon_thread, tell, tell_once
 
 # Seconds that the scheduler, and then the first worker, may take to be there.
 CONNECTING = 60.0
@@ -34,6 +34,8 @@ LOOK = 0.5
 # Seconds without a heartbeat after which others do the work of a worker, if there are any. However
 # long its tasks take, a worker has one every few seconds.
 ASLEEP = 30.0
+# The stage in which a run waits for workers.
+WAITING = "waiting for workers"
 # Seconds that closing may take.
 CLOSING = 1.0
 
@@ -63,10 +65,13 @@ class Crew:
         self.processes: list[subprocess.Popen[bytes]] = []
         try:
             self.client = self._connected(address)
-        except ParameterError:
+        except RandsvmError:
             raise
-        except (OSError, TimeoutError, ValueError) as error:
-            raise ClusterError(f"cannot reach the cluster {address}: {error}") from error
+        except Exception as error:  # what answers may say anything
+            # The first bytes of another protocol are a length for dask.
+            stranger = isinstance(error, MemoryError)
+            reason = "what answers is no scheduler" if stranger else error
+            raise ClusterError(f"cannot reach the cluster {address}: {reason}") from error
         # Bytes of messages and of reports.
         self.moved = 0
         self._moving = threading.Lock()
@@ -90,13 +95,16 @@ class Crew:
     def _connected(self, address: str) -> Client:
         if found := re.fullmatch(r"local:([1-9]\d{0,3})", address):
             return Client(self._local_scheduler(int(found[1])), set_as_default=False)
-        if Path(address).is_file():
-            return Client(scheduler_file=address, set_as_default=False, timeout=CONNECTING)
-        if not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):
+        where = "scheduler_file" if Path(address).is_file() else "address"
+        if where == "address" and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):
             raise ParameterError(
                 f"--cluster: expected host:port, a scheduler file or local:N, found {address!r}"
             )
-        return Client(address, set_as_default=False, timeout=CONNECTING)
+
+        def connected() -> Client:
+            return Client(**{where: address}, set_as_default=False, timeout=CONNECTING)
+
+        return in_daemon_thread(connected, WAITING)
 
     def _local_scheduler(self, count: int) -> str:
         """The address of a scheduler in this process, for workers that end with it."""
@@ -169,7 +177,7 @@ class Crew:
         while not self.members():
             if time.perf_counter() > end:
                 raise ClusterError(f"the cluster has had no workers for {CONNECTING:.0f} s")
-            tell(Progress("waiting for workers", 0, None, "beat"))
+            tell(Progress(WAITING, 0, None, "beat"))
             time.sleep(HEARTBEAT)
 
     def members(self) -> dict[str, int]:
@@ -266,7 +274,7 @@ class Tasks:
         try:
             future, answer = self.answers.get(timeout=HEARTBEAT)
         except queue.Empty:
-            tell(Progress("waiting for workers", 0, None, "beat"))
+            tell(Progress(WAITING, 0, None, "beat"))
             return self._overdue()
         if self.given.pop(future, None) is None:
             return None

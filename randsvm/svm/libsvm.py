@@ -6,19 +6,17 @@ Calls the C library that the libsvm-official bindings load. Knows LIBSVM's own p
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import randsvm.svm._solver as _solver
+from randsvm import events
 from randsvm.arrays import squared_norms
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError
-from randsvm.events import result_of
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.svm import KERNEL_NAMES
@@ -358,18 +356,5 @@ def check_values(points: Points, problem: Problem) -> None:
 
 
 def in_daemon_thread(work: Callable[[], Outcome], memory: object = None) -> Outcome:
-    """work() in a thread of its own, while this one tells that it waits and hears signals.
-
-    ctypes releases the GIL. A process that ends waits for the threads of a pool, but not for a
-    daemon. memory: what the library reads, kept alive even if this thread leaves before the end.
-    """
-    future: Future[Any] = Future()
-
-    def run(memory: object) -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            future.set_exception(error)
-
-    threading.Thread(target=run, args=[memory], daemon=True, name="libsvm").start()
-    return result_of(future, "solving")
+    """work() of the library, as events.in_daemon_thread does it: ctypes releases the GIL."""
+    return events.in_daemon_thread(work, "solving", memory)

@@ -414,6 +414,39 @@ def test_bad_text_is_found_at_its_line_and_column(two, tmp_path, path):
     assert str(bad) in said[0]
 
 
+@pytest.fixture
+def stranger() -> Iterator[Callable[[bytes], str]]:
+    """The address of a server that says the same to everybody who connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
+
+        def serve(words: bytes) -> None:
+            with suppress(OSError):
+                while True:
+                    stack.enter_context(server.accept()[0]).sendall(words)
+
+        def at(words: bytes) -> str:
+            threading.Thread(target=serve, args=[words], daemon=True).start()
+            return f"127.0.0.1:{server.getsockname()[1]}"
+
+        yield at
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_address_of_something_else_is_no_cluster(stranger):
+    with pytest.raises(ClusterError, match=r"cannot reach .*: what answers is no scheduler"):
+        Crew(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
+
+
+def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.CONNECTING", 2.0)
+
+    def interrupted(event: object) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    with listening(interrupted), pytest.raises(Interrupted):
+        Crew(stranger(b""))
+
+
 @pytest.mark.parametrize(
     "words",
     [
