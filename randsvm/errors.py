@@ -41,6 +41,11 @@ class DataError(RandsvmError, ValueError):
 
     def __init__(self, file: str, line: int, column: int, problem: str) -> None:
         super().__init__(f"{file}:{line}:{column}: {problem}")
+        self.parts = (file, line, column, problem)
+
+    def __reduce__(self) -> tuple[type[DataError], tuple[str, int, int, str]]:
+        """It is also raised in other processes."""
+        return type(self), self.parts
 
 
 class ContentError(RandsvmError, ValueError):

@@ -36,6 +36,8 @@ LOOK = 0.5
 ASLEEP = 30.0
 # The stage in which a run waits for workers.
 WAITING = "waiting for workers"
+# So many answers more than there are tasks may be lost one after the other: then it is no accident.
+LOST = 50
 # Seconds that closing may take.
 CLOSING = 1.0
 
@@ -243,6 +245,8 @@ class Tasks:
         self.crew = crew
         self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
         self.given: dict[Future, tuple[str, Any]] = {}
+        # Answers that were lost one after the other.
+        self.lost = 0
 
     def give(self, worker: str, token: Any, function: Callable[..., Any], *words: Any) -> None:
         """A task for a worker; token: comes back with its answer."""
@@ -264,7 +268,8 @@ class Tasks:
         except RandsvmError as error:
             answer = Answer(worker, token, error)
         except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
-            bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+            ours = isinstance(error, MemoryError | ArithmeticError | ValueError)  # numpy's have these
+            bug = (ours or type(error).__module__ == "builtins") and not isinstance(error, OSError)
             answer = Answer(worker, token, error if bug else None, lost=not bug)
         self.answers.put((future, answer))
 
@@ -292,6 +297,13 @@ class Tasks:
                 del self.given[future]
                 return Answer(worker, token, lost=True)
         return None
+
+    def count(self, lost: bool, tasks: int) -> None:
+        """Whether an answer was lost; tasks: how many there are. Raises ClusterError where it is
+        no accident any more."""
+        self.lost = self.lost + 1 if lost else 0
+        if self.lost > LOST + tasks:
+            raise self.crew.is_lost("the workers lose what they are given again and again")
 
     def drop(self) -> None:
         """Nobody wants the tasks that are given any more."""

@@ -25,10 +25,6 @@ from randsvm.data.home import Change, Log, OneThread, Shard, States
 Report = TypeVar("Report")
 State = TypeVar("State")
 
-# So many answers more than there are shards may be lost one after the other: then it is no
-# accident.
-LOST = 50
-
 # A message to some shards; whole: to those that have missed something.
 Message = Callable[[bool], bytes]
 
@@ -144,7 +140,7 @@ class ClusterHome:
         self, tasks: Tasks, task: Callable[..., Any], message: Message, shards: Sequence[Shard]
     ) -> Iterator[Run]:
         """The same as they come."""
-        left, lost = {shard.number: shard for shard in shards}, 0
+        left = {shard.number: shard for shard in shards}
         ordinary = message(False)
 
         def give(name: str, some: list[Shard], text: bytes, rows: bytes | None = None) -> None:
@@ -166,9 +162,7 @@ class ClusterHome:
             if answer is None:
                 continue
             some, text = answer.token
-            lost = lost + 1 if answer.lost or isinstance(answer.result, Missing) else 0
-            if lost > LOST + len(shards):
-                raise self.crew.is_lost("the workers lose what they are given again and again")
+            tasks.count(answer.lost or isinstance(answer.result, Missing), len(shards))
             if answer.lost:
                 homeless += [shard for shard in some if shard.number in left]
             elif isinstance(answer.result, Missing):

@@ -108,6 +108,7 @@ def in_order(
             answer = tasks.answer()
             if answer is None:
                 continue
+            tasks.count(answer.lost, len(calls))
             if answer.lost:
                 todo = sorted([*todo, answer.token], reverse=True)
             else:

@@ -398,6 +398,17 @@ def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, mo
         farm.close()
 
 
+@pytest.mark.parametrize(
+    ("task", "word", "error"),
+    [(np.empty, 1 << 55, MemoryError), (os.listdir, "/missing", ClusterError)],
+    ids=["of a task", "of a worker"],
+)
+def test_what_is_lost_again_and_again_ends_a_run(two, monkeypatch, task, word, error):
+    monkeypatch.setattr("randsvm.cluster.crew.LOST", 3)
+    with closing(Crew(str(two.file))) as crew, pytest.raises(error):
+        list(in_order(crew, task, [(word,)]))
+
+
 # ---- what is refused --------------------------------------------------------------------------
 
 

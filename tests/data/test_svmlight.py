@@ -8,6 +8,7 @@ import io
 import lzma
 import math
 import os
+import pickle
 import sys
 import threading
 from decimal import Decimal, localcontext
@@ -279,6 +280,12 @@ def test_parse_counts_lines_from_first_line():
     with pytest.raises(DataError, match=r"^a\.svm:12:3: expected index:value, found 'x'$"):
         parse(b"1 1:1\n\n1 x\n", first_line=10)
     assert parse(b"\n7 1:1\n", first_line=10).spellings == [Spelling("7", 11, 1)]
+
+
+def test_an_error_is_the_same_in_another_process():
+    error = DataError("a.svm", 12, 3, "expected a row, found nothing")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.exit_code) == (DataError, str(error), 65)
 
 
 BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
