@@ -27,8 +27,11 @@ def first_pass(crew: Crew, key: str, texts: Sequence[Text]) -> Source:
     table = LabelTable(texts[0].name, any_label=texts[0].options.any_label)
     every, calls = NOTHING, [part.call(key) for part in parts]
     learnt = [NOTHING] * len(texts)
-    for found, part in zip(in_order(crew, worker.learn, calls), parts, strict=True):
+    workers: list[str] = []
+    for answer, part in zip(in_order(crew, worker.learn, calls), parts, strict=True):
+        found: Learnt = answer.result
         learnt[part.of] += found
+        workers.append(answer.worker)
         tell(Progress("reading", part.base + part.end, part.total, "B"))
         if found.fault is not None:
             break
@@ -42,17 +45,19 @@ def first_pass(crew: Crew, key: str, texts: Sequence[Text]) -> Source:
     if not every.rows:
         name = name_of([text.name for text in texts])
         raise DataError(name, 1, 1, "expected a row, found an empty file")
-    return _source(texts, table, every, _cuts(crew, key, parts))
+    return _source(texts, table, every, _cuts(crew, key, parts, workers))
 
 
-def _cuts(crew: Crew, key: str, parts: Sequence[Part]) -> list[tuple[int, int, int]]:
+def _cuts(
+    crew: Crew, key: str, parts: Sequence[Part], workers: Sequence[str]
+) -> list[tuple[int, int, int]]:
     """Where chunks end, and their rows and nonzeros: each range goes on where the one before left
-    off."""
+    off. workers: who has learnt each range, and still has it."""
     ends: list[tuple[int, int, int]] = []
     last = Cuts([], 0, 0)
-    for part in parts:
+    for part, name in zip(parts, workers, strict=True):
         call = part.call(key, last.rows, last.nonzeros)
-        last = next(in_order(crew, worker.cut, [call]))
+        last = next(in_order(crew, worker.cut, [call], name)).result
         ends += [(part.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
     end = parts[-1].base + parts[-1].end
     return [*ends, (end, last.rows, last.nonzeros)] if last.rows else ends

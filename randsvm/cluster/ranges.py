@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import Crew, Tasks
+from randsvm.cluster.crew import Answer, Crew, Tasks
 from randsvm.cluster.text import Text
 from randsvm.data.reading import ParseOptions
 from randsvm.data.svmlight import ParsedPiece
@@ -80,22 +80,25 @@ def over_lines(
     crew, pickled = Crew(address), pickle.dumps(work)
     try:
         calls = [(pickled, part.text, part.begin, part.end) for part in parts]
-        yield from zip(parts, in_order(crew, worker.of_lines, calls), strict=True)
+        for part, answer in zip(parts, in_order(crew, worker.of_lines, calls), strict=True):
+            yield part, answer.result
     finally:
         crew.close()
 
 
 def in_order(
-    crew: Crew, task: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
-) -> Iterator[Any]:
-    """task(*call) of each call, on whatever worker; the results in order. None is begun long before
-    those that it has to wait for."""
-    found: dict[int, Any] = {}
+    crew: Crew, task: Callable[..., Any], calls: Sequence[tuple[Any, ...]], where: str | None = None
+) -> Iterator[Answer]:
+    """task(*call) of each call, on whatever worker, or on one while it is there; the answers in
+    order. None is begun long before those that it has to wait for."""
+    found: dict[int, Answer] = {}
     tasks = Tasks(crew)
     todo, following = list(range(len(calls)))[::-1], 0
     try:
         while following < len(calls):
             members = crew.members()
+            if where in members:
+                members = {where: members[where]}
             busy = dict.fromkeys(members, 0)
             for name, _ in tasks.given.values():
                 busy[name] = busy.get(name, 0) + 1
@@ -112,7 +115,7 @@ def in_order(
             if answer.lost:
                 todo = sorted([*todo, answer.token], reverse=True)
             else:
-                found[answer.token] = answer.result
+                found[answer.token] = answer
             while following in found:
                 yield found.pop(following)
                 following += 1

@@ -398,6 +398,24 @@ def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, mo
         farm.close()
 
 
+def kept(crew: Crew) -> set[str]:
+    """The keys of what workers have: rows, ranges of texts, states."""
+
+    def keys() -> set[str]:
+        from randsvm.cluster.worker import _here
+
+        return {*_here.data, *(key for key, _ in [*_here.ranges, *_here.cells])}
+
+    return set().union(*crew.client.run(keys).values())
+
+
+def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    with closing(Crew(str(two.file))) as crew:
+        first_pass(crew, "a key", [text_of(str(path), source.ParseOptions("class"))])
+        assert "a key" not in kept(crew)
+
+
 @pytest.mark.parametrize(
     ("task", "word", "error"),
     [(np.empty, 1 << 55, MemoryError), (os.listdir, "/missing", ClusterError)],
