@@ -268,8 +268,9 @@ class Tasks:
         except RandsvmError as error:
             answer = Answer(worker, token, error)
         except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
-            ours = isinstance(error, MemoryError | ArithmeticError | ValueError)  # numpy's have these
-            bug = (ours or type(error).__module__ == "builtins") and not isinstance(error, OSError)
+            # Errors of numpy's own are among these.
+            known = isinstance(error, MemoryError | ArithmeticError | ValueError)
+            bug = (known or type(error).__module__ == "builtins") and not isinstance(error, OSError)
             answer = Answer(worker, token, error if bug else None, lost=not bug)
         self.answers.put((future, answer))
 

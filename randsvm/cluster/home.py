@@ -112,7 +112,7 @@ class ClusterHome:
         return worker.view, (self.rows.key, own, chosen, self.numbers)
 
     def leave(self) -> None:
-        """Nobody asks for these rows any more."""
+        """See Home."""
         self.crew.tell_all(worker.leave, self.rows.key)
 
     def runs(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from randsvm.cluster import worker
 from randsvm.cluster.crew import Crew
 from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.home import ClusterHome
@@ -82,16 +83,16 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
         raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
     texts = [text_of(path, options) for path in paths]
     assert resources.cluster is not None
-    crew = Crew(resources.cluster)
+    crew, key = Crew(resources.cluster), uuid.uuid4().hex
     try:
-        return _loaded(crew, texts, resources)
+        return _loaded(crew, key, texts, resources)
     except BaseException:
+        crew.tell_all(worker.leave, key)
         crew.close()
         raise
 
 
-def _loaded(crew: Crew, texts: Sequence[Text], resources: Resources) -> Dataset:
-    key = uuid.uuid4().hex
+def _loaded(crew: Crew, key: str, texts: Sequence[Text], resources: Resources) -> Dataset:
     source = first_pass(crew, key, texts)
     rows = Rows(key, source, resources.data_bytes, resources.tmpdir)
     # What this process may have to read of the text, once there are no workers, it keeps as well.

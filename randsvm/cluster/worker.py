@@ -146,13 +146,16 @@ def view(
 def learn(key: str, text: Text, number: int, begin: int, end: int) -> Learnt:
     """What a range of the text holds; where its rows end is kept for `cut`."""
     found = Range(text, begin, end)
-    _here.ranges[key, number] = found
+    with _here.lock:
+        _here.ranges[key, number] = found
     return found.learnt
 
 
 def cut(key: str, text: Text, number: int, begin: int, end: int, rows: int, nonzeros: int) -> Cuts:
     """The chunks that end in a range; see Range.cuts."""
-    found = _here.ranges.pop((key, number), None) or Range(text, begin, end)
+    with _here.lock:
+        found = _here.ranges.pop((key, number), None)
+    found = found or Range(text, begin, end)
     return found.cuts(rows, nonzeros)
 
 
@@ -243,5 +246,7 @@ def leave(key: str) -> None:
     """The master is done with these rows."""
     with _here.lock:
         D = _here.data.pop(key, None)
+        for place in [place for place in _here.ranges if place[0] == key]:
+            del _here.ranges[place]
     if D is not None:
         D.store.close()

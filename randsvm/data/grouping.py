@@ -96,4 +96,5 @@ class Grouped:
         return view.relabel(targets), rows
 
     def close(self) -> None:
+        self.D.home.leave()
         self.D.store.close()

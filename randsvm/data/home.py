@@ -71,6 +71,9 @@ class Home(Protocol):
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
         """New states, each made by `make`."""
 
+    def leave(self) -> None:
+        """Nobody asks for these rows any more."""
+
 
 class Log(Generic[State]):
     """Changes in order, numbered from the beginning; `first` is the number of the oldest that is
@@ -130,6 +133,9 @@ class Threads:
         """See Home."""
         return _StatesHere(self, make, shards)
 
+    def leave(self) -> None:
+        """See Home; the rows are not here but in a store."""
+
 
 class OneThread:
     """The thread that asks: where many small data sets are worked at side by side, each by one."""
@@ -145,6 +151,9 @@ class OneThread:
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
         """See Home."""
         return _StatesHere(self, make, shards)
+
+    def leave(self) -> None:
+        """See Home; the rows are not here but in a store."""
 
 
 class _StatesHere(Generic[State]):

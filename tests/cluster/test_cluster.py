@@ -409,6 +409,21 @@ def kept(crew: Crew) -> set[str]:
     return set().union(*crew.client.run(keys).values())
 
 
+@pytest.mark.parametrize("bad", [b"", b"+1 1:x\n"], ids=["a model", "bad text"])
+def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monkeypatch, bad):
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+    (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
+    with closing(Crew(str(two.file))) as crew:
+        before, end = kept(crew), time.monotonic() + 5
+        words = ["randsvm", "-q", "--gap", 0.1, "--cluster", two.file]
+        with pytest.raises(DataError) if bad else nullcontext():
+            run_train(*words, tmp_path / "d", tmp_path / "m")
+        while (left := kept(crew) - before) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert not left
+
+
 def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
     with closing(Crew(str(two.file))) as crew:

@@ -42,6 +42,9 @@ class Inline:
     def answer(self):
         return self.done.popleft()
 
+    def count(self, lost: bool, tasks: int) -> None:
+        pass
+
     def drop(self) -> None:
         pass
 
