@@ -58,11 +58,15 @@ def display_output(path: str) -> str:
     return "<stdout>" if path in STANDARD_OUTPUTS else path
 
 
-def inputs(data: str | Sequence[str]) -> tuple[str, ...]:
+def inputs(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """The files that names, and patterns such as part-*.svm, stand for: those of a pattern in the
-    order of their names."""
+    order of their names. Raises ParameterError for no name at all."""
     found: list[str] = []
-    for word in [data] if isinstance(data, str) else data:
+    words = [data] if isinstance(data, str | os.PathLike) else data
+    if not words:
+        raise ParameterError("expected the name of a file, found none")
+    for name in words:
+        word = os.fspath(name)
         there = word == STANDARD or is_there(word)
         matches = [] if there else sorted(glob.glob(word))  # noqa: PTH207 - Path takes no absolute pattern
         # What there is not is said where it is opened.
@@ -358,8 +362,8 @@ def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> Non
         head = head_of(path)
     if head and not recognised(head):
         raise OutputError(
-            f"cannot create {path}: there is a file of that name, which is not {kind}; "
-            f"remove it or choose another name"
+            f"cannot create {path}: there is a file of that name, which is not {kind} and "
+            f"stays: choose another name (of several names the last is written)"
         )
 
 

@@ -11,8 +11,9 @@ from scipy.linalg import lapack
 from randsvm.data.dataset import Dataset
 from randsvm.data.precomputed import centres, kernel_values
 
-# Of so many rows Cholesky's decomposition takes a second or two, and no more memory than the
-# subproblem that follows, whatever --memory says: that must not decide what is certified.
+# Of so many rows Cholesky's decomposition takes a second or two, and 16 bytes a pair, 268 MB, as
+# much as the largest subproblem that has room under any --memory: that must not decide what is
+# certified.
 MOST_ROWS = 4096
 # Rounding of values, as a share of the largest: it moves the eigenvalues of n rows by so much times
 # sqrt(n). Measured in units of 2^-24 sqrt(n): 0.1 for values of float64 kept in float32, up to 3

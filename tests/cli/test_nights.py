@@ -163,7 +163,7 @@ def test_a_file_of_another_kind_is_not_replaced(command, tmp_path, content, othe
     assert (ended.returncode, ended.stdout) == (73, "")
     assert ended.stderr == (
         f"randsvm-train: cannot create precious: there is a file of that name, which is not "
-        f"{KINDS[other]}; remove it or choose another name\n"
+        f"{KINDS[other]} and stays: choose another name (of several names the last is written)\n"
     )
     assert (tmp_path / "precious").read_bytes() == content
 
