@@ -163,14 +163,19 @@ def ours(
     bench: Bench, train: Path, test: Path, options: list[str], label: str, goal: Goal | None
 ) -> Command:
     """One training by the command `label` with LIBSVM's options; its log beside its model."""
-    model = bench.model(train, label)
+    model = bench.model(train, label + task(options))
     log = model.with_suffix(".jsonl")
     words = [TRAIN, *label.split(), "-q", *options, "--log", str(log), str(train), str(model)]
     return Command(label, words, partial(certified, train, model, test, options), goal=goal)
 
 
+def task(options: list[str]) -> str:
+    """Of a training's options: works on the same rows have models and logs of their own."""
+    return " " + "".join(options[:2]) if options[0] == "-s" else ""
+
+
 def peer(name: str, bench: Bench, train: Path, test: Path, options: list[str]) -> Command:
-    model = bench.model(train, name)
+    model = bench.model(train, name + task(options))
     rows = sample(train, 0.1, bench.results) if name == TENTH else train
     files = [str(rows), str(model)]
     program = ["svm-train", "-q", "-m", str(MEMORY), *options, *files]
