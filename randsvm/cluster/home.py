@@ -11,7 +11,7 @@ import pickle
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import cloudpickle
 import numpy as np
@@ -20,7 +20,7 @@ from randsvm.cluster import worker
 from randsvm.cluster.crew import Crew, Tasks
 from randsvm.cluster.worker import OWN, Missing, Rows, Run, Visit
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Change, Log, OneThread, Shard, States
+from randsvm.data.home import Logged, OneThread, Shard, States
 
 Report = TypeVar("Report")
 State = TypeVar("State")
@@ -183,24 +183,17 @@ class ClusterHome:
                         yield run
 
 
-class _StatesThere(Generic[State]):
+class _StatesThere(Logged[State]):
     """See States. The changes since the last restart are kept, for states that are lost."""
 
     def __init__(
         self, home: ClusterHome, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
+        super().__init__()
         self.home, self.shards = home, shards
         self.run, self.make = uuid.uuid4().hex, cloudpickle.dumps(make)
-        self.log = Log[State]()
         # How many changes every state has seen.
         self.done = 0
-
-    def change(self, *changes: Change[State]) -> None:
-        self.log.changes += changes
-
-    def restart(self, *changes: Change[State]) -> None:
-        self.log.forget()
-        self.change(*changes)
 
     @property
     def settled(self) -> bool:

@@ -95,6 +95,20 @@ class Log(Generic[State]):
         self.first, self.changes = self.end, []
 
 
+class Logged(Generic[State]):
+    """What States have in common: changes wait in a log for the next visit."""
+
+    def __init__(self) -> None:
+        self.log = Log[State]()
+
+    def change(self, *changes: Change[State]) -> None:
+        self.log.changes += changes
+
+    def restart(self, *changes: Change[State]) -> None:
+        self.log.forget()
+        self.change(*changes)
+
+
 class Cell(Generic[State]):
     """The state of one shard and how many changes it has seen. A visit that was broken off may
     still be at work in another thread: the next one waits for its end."""
@@ -156,20 +170,13 @@ class OneThread:
         """See Home; the rows are not here but in a store."""
 
 
-class _StatesHere(Generic[State]):
+class _StatesHere(Logged[State]):
     """See States. No state is ever lost: what all have done is forgotten."""
 
     def __init__(self, home: Home, make: Callable[[Shard], State], shards: Sequence[Shard]) -> None:
+        super().__init__()
         self.home, self.shards = home, shards
         self.cells = {shard.number: Cell(make(shard)) for shard in shards}
-        self.log = Log[State]()
-
-    def change(self, *changes: Change[State]) -> None:
-        self.log.changes += changes
-
-    def restart(self, *changes: Change[State]) -> None:
-        self.log.forget()
-        self.change(*changes)
 
     @property
     def settled(self) -> bool:
