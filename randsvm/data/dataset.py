@@ -67,9 +67,6 @@ class FeatureMap(Protocol):
         """X : (m, d); returns (m, width) float32, C-contiguous."""
 
 
-# --- D -------------------------------------------------------------------------------------
-
-
 @dataclass
 class _Traffic:
     """Bytes of chunks read so far, over all threads and views."""
@@ -155,14 +152,19 @@ class Dataset:
         return self.stored_in(MadeStore(make, sizes, counts, limit, folder, self.store.place))
 
     def of_chunks(self, numbers: Sequence[int]) -> Dataset:
-        """A view of some of the chunks, as a data set of its own."""
-        return self.stored_in(ChosenChunks(self.store, numbers))
+        """A view of the rows of some of the chunks, as a data set of its own."""
+        view = self.stored_in(ChosenChunks(self.store, numbers))
+        if self.chosen is None:
+            return view
+        masks = np.split(self.chosen, self.stored[1:-1])
+        return view.only(np.concatenate([masks[number] for number in numbers]))
 
     def stored_in(self, store: Store) -> Dataset:
         """A view of the rows of another store, all of them, read as this view reads its own."""
         nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
         n = int(store.sizes.sum())
-        dense = self.scaling is not None and self.scaling.shift is not None
+        shifted = self.scaling is not None and self.scaling.shift is not None
+        dense = shifted or self.mapping is not None
         view = self._view(store=store, chosen=None, n=n, nnz=n * self.d if dense else nonzeros)
         view.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         view._count_from(view.stored)

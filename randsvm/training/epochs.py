@@ -60,6 +60,12 @@ class LinearLearning(Learning[Learnt]):
         until: float,
     ) -> None:
         self.training = training
+        # Groups of rows that are learnt side by side on a cluster.
+        self.groups = 1
+        if training.job.resources.cluster is not None:
+            self.groups = sgd.group_count(D)
+            if self.groups == 1:
+                D = D.in_one_thread()
         self.D = D
         self.objective = objective
         self.params = params
@@ -105,11 +111,14 @@ class LinearLearning(Learning[Learnt]):
         horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
         steps = replace(self.steps, horizon=horizon)
         self.learner = Learner.new(steps, self.D.d, self.start)
-        batches = sgd.from_dataset(rows, self.rng)
+        if self.groups > 1:
+            one_pass = sgd.averaged(rows, self.rng, self.groups)
+        else:
+            one_pass = sgd.from_dataset(rows, self.rng)
         self._begun = time.perf_counter()
         try:
             with self.clock.until(lambda: (self.until if self.begun else self.clock.end) - LATE):
-                sgd.sgd(batches, rows.n, self.learner, epochs, self._stop, self._epoch)
+                sgd.sgd(one_pass, rows.n, self.learner, epochs, self._stop, self._epoch)
                 share = self.objective.share
                 if share is not None:
                     self.shared = with_share_outside(self.D, self.answer, share)
@@ -182,6 +191,7 @@ class LinearLearning(Learning[Learnt]):
         return {
             "primal": "unknown" if outcome.primal is None else repr(outcome.primal),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
+            **({} if self.groups == 1 else {"averaged": str(self.groups)}),
             "stopped": outcome.stopped,
             # An update counts a row once, however often it was learnt: its steps are the larger.
             # Measured on three sets cut in two: 0.1 to 0.3 points better than with all steps.

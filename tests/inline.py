@@ -1,0 +1,39 @@
+"""A cluster whose workers are this process: what is sent and when, without the wait for others."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any
+
+from randsvm.cluster.crew import Crew
+
+
+class InlineCrew(Crew):
+    """Of as many workers as its address says, which do a task as soon as it is given. loses: numbers
+    of tasks, from 0, whose worker is gone before it answers."""
+
+    loses: frozenset[int] = frozenset()
+
+    def __init__(self, address: str) -> None:
+        self.names = [f"worker {number}" for number in range(int(address))]
+        self.client, self.moved, self.given = self, 0, 0
+        self._moving = Lock()
+
+    def members(self) -> dict[str, int]:
+        return dict.fromkeys(self.names, 1)
+
+    def submit(self, function: Any, *words: Any, **options: Any) -> Future:
+        future: Future = Future()
+        self.given += 1
+        if self.given - 1 in self.loses:
+            future.set_exception(ConnectionError())
+        else:
+            future.set_result(function(*words))
+        return future
+
+    def tell_all(self, function: Any, *words: Any) -> None:
+        function(*words)
+
+    def close(self) -> None:
+        pass
