@@ -10,8 +10,8 @@ from randsvm.cluster.crew import Crew
 
 
 class InlineCrew(Crew):
-    """Of as many workers as its address says, which do a task as soon as it is given. loses: numbers
-    of tasks, from 0, whose worker is gone before it answers."""
+    """Of as many workers as its address says, which do a task as soon as it is given. loses: which
+    tasks, counted from 0, are given to a worker that is gone."""
 
     loses: frozenset[int] = frozenset()
 
@@ -28,8 +28,11 @@ class InlineCrew(Crew):
         self.given += 1
         if self.given - 1 in self.loses:
             future.set_exception(ConnectionError())
-        else:
+            return future
+        try:
             future.set_result(function(*words))
+        except BaseException as error:
+            future.set_exception(error)
         return future
 
     def tell_all(self, function: Any, *words: Any) -> None:

@@ -141,6 +141,7 @@ class LinearLearning(Learning[Learnt]):
                 loss=last.loss,
                 errors=None if self.objective.regression else last.errors,
                 held_out=held_out,
+                bytes_moved=self.D.home.moved,
             )
         )
         self._begun = time.perf_counter()
@@ -185,6 +186,7 @@ class LinearLearning(Learning[Learnt]):
             stopped=ending.stopped,
             solve_seconds=self.seconds,
             seconds=ending.seconds,
+            bytes_moved=self.D.home.moved,
         )
 
     def facts(self, outcome: Learnt) -> dict[str, str]:

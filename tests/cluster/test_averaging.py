@@ -22,13 +22,11 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.dealing import dealt
 from randsvm.data.sampling import Draws
-from randsvm.errors import ParameterError
-from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 from randsvm.training import source
 
 pytest.importorskip("distributed")
-from inline import InlineCrew  # noqa: E402
+from inline import InlineCrew
 
 # Rows of a file, and of a shard: with 3 chunks in a group there are 4 groups.
 ROWS, SHARD, GROUPS = 600, 50, 4
