@@ -31,7 +31,7 @@ class InlineCrew(Crew):
             return future
         try:
             future.set_result(function(*words))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - as a future has it
             future.set_exception(error)
         return future
 
