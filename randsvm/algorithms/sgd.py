@@ -215,9 +215,11 @@ class Learner:
         return Progressive(rows, float(loss), float(errors))
 
 
-class Part(NamedTuple):
-    """What was learnt of some rows. last: the weights after them; total: their sum over the steps,
-    w : (0, K) without a mean; loss, errors: sums over the rows, each before it was learnt."""
+@dataclass(frozen=True)
+class Part:
+    """What was learnt of some rows; those of several groups add up. last: the weights after them;
+    total: their sum over the steps, w : (0, K) without a mean; loss, errors: sums over the rows,
+    each before it was learnt."""
 
     rows: int
     last: Linear
@@ -233,7 +235,7 @@ class Part(NamedTuple):
         return Part(learner.learnt, learner.last, total, loss, errors)
 
     def __add__(self, other: Part) -> Part:
-        """Of the rows of both; the last weights are those of either side, by their rows."""
+        """Of the rows of both; the last weights are the mean of those of each side, by its rows."""
         rows = self.rows + other.rows
         share = other.rows / rows
         return Part(

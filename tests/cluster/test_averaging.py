@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +12,11 @@ import numpy as np
 import oracle
 import pytest
 import sgd_reference
-from learning import Data
+from learning import Data, read_log
 from running import run_train
 from scipy import sparse
 
+from randsvm import api
 from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
@@ -22,7 +25,10 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.dealing import dealt
 from randsvm.data.sampling import Draws
+from randsvm.errors import ClusterError, Interrupted, ParameterError
+from randsvm.events import Epoch, Learnt, Progress
 from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import LOSS_NAMES, SgdParams
 from randsvm.training import source
 
 pytest.importorskip("distributed")
@@ -40,19 +46,25 @@ def small_groups(monkeypatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def clouds(tmp_path_factory) -> Path:
-    """Three classes, one after the other."""
-    y, X = oracle.clouds(ROWS, classes=3)
-    by_class = np.argsort(y, kind="stable")
-    return Data(y[by_class], X[by_class]).save(tmp_path_factory.mktemp("averaging") / "clouds")
+def sorted_clouds(tmp_path_factory) -> dict[int, Path]:
+    """Files of two and of three classes, one after the other."""
+    folder = tmp_path_factory.mktemp("averaging")
+    files = {}
+    for classes in (2, 3):
+        y, X = oracle.clouds(ROWS, classes=classes)
+        by_class = np.argsort(y, kind="stable")
+        files[classes] = Data(y[by_class], X[by_class]).save(folder / str(classes))
+    return files
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory) -> Path:
-    """Two classes, one after the other."""
-    y, X = oracle.clouds(ROWS, classes=2)
-    by_class = np.argsort(y, kind="stable")
-    return Data(y[by_class], X[by_class]).save(tmp_path_factory.mktemp("averaging") / "two")
+@pytest.fixture
+def two(sorted_clouds) -> Path:
+    return sorted_clouds[2]
+
+
+@pytest.fixture
+def three(sorted_clouds) -> Path:
+    return sorted_clouds[3]
 
 
 def opened(path: Path) -> closing[Dataset]:
@@ -65,16 +77,16 @@ def opened(path: Path) -> closing[Dataset]:
 
 @pytest.mark.parametrize("averages", [False, True], ids=["last", "mean"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "some rows"])
-def test_weights_are_the_mean_of_the_twins_weights_by_their_rows(clouds, averages, part):
+def test_weights_are_the_mean_of_the_twins_weights_by_their_rows(three, averages, part):
     steps = Steps(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3), averages=averages,
         horizon=0 if averages else 2 * ROWS,
     )  # fmt: skip
-    with opened(clouds) as whole:
+    with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
         if part:
             view = view.only(np.arange(view.n) % 7 > 0)
-            steps = Steps(**{**vars(steps), "horizon": 0 if averages else 2 * view.n})
+            steps = replace(steps, horizon=0 if averages else 2 * view.n)
         learner = Learner.new(steps, view.d)
         one_pass = sgd.averaged(view, Draws(5), GROUPS)
         expected = epochs_of_twins(view, steps, Draws(5), 2)
@@ -93,7 +105,7 @@ def epochs_of_twins(D: Dataset, steps: Steps, rng: Draws, epochs: int):
         found = []
         for group in dealt(D, GROUPS):
             horizon = steps.horizon * group.rows / D.n
-            twin = sgd_reference.Plain(D.d, 3, Steps(**{**vars(steps), "horizon": horizon}))
+            twin = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
             twin.w, twin.b, twin.t = w, b, epoch * group.rows
             for x, label in rows_of(D.of_chunks(group.chunks), rng):
                 twin.learn(x, label)
@@ -113,8 +125,8 @@ def rows_of(D: Dataset, rng: Draws):
         yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
 
 
-def test_groups_are_of_all_rows_and_of_all_classes_though_the_file_is_sorted(clouds):
-    with opened(clouds) as whole:
+def test_groups_are_of_all_rows_and_of_all_classes_though_the_file_is_sorted(three):
+    with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
         groups = dealt(view, GROUPS)
         chunks = sorted(chunk for group in groups for chunk in group.chunks)
@@ -131,36 +143,99 @@ def test_groups_are_of_all_rows_and_of_all_classes_though_the_file_is_sorted(clo
 # ---- the whole run ----------------------------------------------------------------------------
 
 RUNS = {
-    "two": "FILE",
-    "three": "CLOUDS --scale standard",
-    "crammer-singer": "CLOUDS --multiclass crammer-singer",
-    "log": "FILE --loss log",
-    "squared hinge": "FILE --loss squared-hinge --average -w1 3",
-    "auto": "FILE --epochs auto",
-    "early": "CLOUDS --early-stopping 0.2",
-    "one epoch": "FILE --epochs 1",
-    "regression": "FILE -s svr -p 0.2",
-    "one-class": "FILE -s one-class",
-    "share": "FILE -s one-class -n 0.1",
-    "random features": "FILE -t rbf -g 0.5 --components 20",
-    "probabilities": "FILE -b 1",
-    "search": "FILE -v 3 -c 0.1,1",
+    "two": (2, "--epochs 4"),
+    "three": (3, "--epochs 4 --scale standard"),
+    "crammer-singer": (3, "--epochs 4 --multiclass crammer-singer"),
+    "log": (2, "--epochs 4 --loss log"),
+    "squared hinge": (2, "--epochs 4 --loss squared-hinge --average -w1 3"),
+    "auto": (2, "--epochs auto"),
+    "early": (3, "--early-stopping 0.2"),
+    "one epoch": (2, "--epochs 1"),
+    "regression": (2, "--epochs 4 -s svr -p 0.2"),
+    "one-class": (2, "--epochs 4 -s one-class"),
+    "share": (2, "--epochs 4 -s one-class -n 0.1"),
+    "random features": (2, "--epochs 4 -t rbf -g 0.5 --components 20"),
+    "probabilities": (2, "--epochs 2 -b 1"),
+    "search": (2, "--epochs 3 -v 3 -c 0.1,1"),
 }
 
 
-@pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
 def test_a_model_has_the_same_bytes_however_many_workers_there_are(
-    tmp_path, monkeypatch, clouds, two, words
+    tmp_path, monkeypatch, sorted_clouds, classes, words
 ):
-    file = clouds if "CLOUDS" in words else two
-    command = ["sgd", "-q", "--epochs", 4, *words.split()[1:], file]
-    if "epochs" in words or "early" in words:
-        command[2:4] = []
+    command = ["sgd", "-q", *words.split(), sorted_clouds[classes]]
     for workers in (1, 3):
         run_train(*command, "--cluster", workers, tmp_path / str(workers))
     model = (tmp_path / "1").read_bytes()
-    assert (tmp_path / "3").read_bytes() == model
     assert oracle.trailer(tmp_path / "1")["averaged"] == str(GROUPS)
+    assert (tmp_path / "3").read_bytes() == model
     monkeypatch.setattr(InlineCrew, "loses", frozenset(range(4, 400, 3)))
     run_train(*command, "--cluster", 2, tmp_path / "2")
     assert (tmp_path / "2").read_bytes() == model
+
+
+@pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
+def test_few_rows_give_the_bytes_of_one_process(
+    tmp_path, monkeypatch, sorted_clouds, classes, words
+):
+    monkeypatch.setattr(sgd, "GROUP_CHUNKS", 7)
+    command = ["sgd", "-q", *words.split(), sorted_clouds[classes]]
+    run_train(*command, tmp_path / "here")
+    run_train(*command, "--cluster", 2, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(tmp_path, two, loss):
+    """Each of the four groups has 150 rows. At the start P is 600."""
+    primal = []
+    for words in ([], ["--cluster", 2]):
+        run_train("sgd", "-q", "--loss", loss, *words, two, tmp_path / "m")
+        primal.append(float(oracle.trailer(tmp_path / "m")["primal"]))
+    assert primal[1] == pytest.approx(primal[0], rel=0.05)
+
+
+# ---- ends -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["signal", "lost"])
+def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
+    tmp_path, monkeypatch, two, how
+):
+    told = []
+
+    def lost(*words: object, **options: object) -> None:
+        raise OSError("the scheduler is gone")
+
+    def watch(event: object) -> None:
+        told.append(event)
+        if isinstance(event, Progress) and event.stage == "epoch 3" and how == "signal":
+            raise Interrupted(signal.SIGTERM)
+        if isinstance(event, Epoch) and event.number == 2 and how == "lost":
+            monkeypatch.setattr(InlineCrew, "submit", lost)
+
+    job = api.Job(resources=Resources(cluster="2"))
+    with pytest.raises(Interrupted if how == "signal" else ClusterError):
+        api.train_sgd(str(two), str(tmp_path / "m"), SgdParams(), job, watch)
+    (learnt,) = (event for event in told if isinstance(event, Learnt))
+    assert learnt.steps == 2 * ROWS
+    stopped = oracle.trailer(tmp_path / "m")["stopped"]
+    assert stopped == learnt.stopped
+    assert ("signal 15" if how == "signal" else "scheduler") in stopped
+    assert np.abs(oracle.read_linear(tmp_path / "m", 5).w).max() > 0
+
+
+def test_what_is_sent_in_an_epoch_is_weights_for_each_worker_and_from_each_group(tmp_path, two):
+    run_train("sgd", "-q", "--epochs", 5, "--cluster", 2, "--log", tmp_path / "log", two,
+              tmp_path / "m")  # fmt: skip
+    moved = [one["bytes_moved"] for one in read_log(tmp_path / "log") if one["event"] == "epoch"]
+    assert (np.diff(moved) > 0).all()
+    # Five weights and what is said around them.
+    assert np.diff(moved).max() < 20_000
+
+
+def test_an_update_is_not_for_a_cluster(tmp_path, two):
+    run_train("sgd", "-q", two, tmp_path / "m")
+    with pytest.raises(ParameterError, match=r"--update .* no --cluster"):
+        run_train("sgd", "-q", "--update", tmp_path / "m", "--cluster", 2, two, tmp_path / "n")

@@ -132,10 +132,6 @@ def test_small_pairs_come_here_from_spill_files(two, tmp_path, monkeypatch, clou
     same(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
 
 
-def test_so_it_does_with_sgd_where_the_rows_are_few(two, tmp_path, path):
-    same(two, tmp_path, path, "sgd", "--early-stopping", 0.2, "--epochs", 5)
-
-
 def test_averaged_weights_are_the_same_whoever_is_killed(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.algorithms.sgd.GROUP_CHUNKS", 2)
     models = []
@@ -514,7 +510,6 @@ def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch):
     "words",
     [
         "randsvm --cluster nonsense FILE",
-        "sgd --update FILE --cluster local:2 FILE",
         "randsvm --cluster local:2 -",
     ],
 )
