@@ -297,7 +297,9 @@ def group_count(D: Dataset) -> int:
 def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
     """All rows of D, dealt out in `count` groups. Each is learnt where its leader lives, from the
     weights that all have in common, with the step sizes that it would have alone; then the weights
-    are averaged, each group's by its rows. Until all groups are there the learner is as it was."""
+    are averaged, each group's by its rows. Until all groups are there the learner is as it was.
+
+    D: not at home in its own pool, whose threads read ahead for those that learn."""
     groups = {group.leader: group for group in dealt(D, count)}
 
     def one_pass(learner: Learner) -> Iterator[int]:

@@ -163,8 +163,7 @@ class Dataset:
         """A view of the rows of another store, all of them, read as this view reads its own."""
         nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
         n = int(store.sizes.sum())
-        shifted = self.scaling is not None and self.scaling.shift is not None
-        dense = shifted or self.mapping is not None
+        dense = self.scaling is not None and self.scaling.shift is not None
         view = self._view(store=store, chosen=None, n=n, nnz=n * self.d if dense else nonzeros)
         view.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         view._count_from(view.stored)

@@ -60,12 +60,8 @@ class LinearLearning(Learning[Learnt]):
         until: float,
     ) -> None:
         self.training = training
-        # Groups of rows that are learnt side by side on a cluster.
-        self.groups = 1
-        if training.job.resources.cluster is not None:
-            self.groups = sgd.group_count(D)
-            if self.groups == 1:
-                D = D.in_one_thread()
+        # Groups of rows that are learnt side by side on a cluster; few rows are learnt here.
+        self.groups = 1 if training.job.resources.cluster is None else sgd.group_count(D)
         self.D = D
         self.objective = objective
         self.params = params
