@@ -177,7 +177,8 @@ class Trained(NamedTuple):
 
 class Epoch(NamedTuple):
     """One pass over the rows. loss, errors: of each row before it was learnt (progressive), their
-    mean. held_out: mean loss of the held-out rows afterwards, None where there are none."""
+    mean. held_out: mean loss of the held-out rows afterwards, None where there are none.
+    bytes_moved: as an Iteration has them."""
 
     number: int
     seconds: float
@@ -185,6 +186,7 @@ class Epoch(NamedTuple):
     loss: float
     errors: float | None
     held_out: float | None
+    bytes_moved: int = 0
 
 
 class Taught(NamedTuple):
@@ -205,8 +207,7 @@ class Learnt(NamedTuple):
     rows before they were learnt, in the last epoch or the whole update. primal P = 1/2 |w|^2 +
     C sum loss, J = P/(C n), violators (y f < 1, or beyond the tube), error (share of rows) and for
     a regression squared_error (mean) are of all rows; None where an update has not kept them, or
-    a signal left no time. cross_validation: of the parameters that were taken, if there was any.
-    saved: as in Trained.
+    a signal left no time. cross_validation, bytes_moved, saved: as in Trained.
     """
 
     model: str
@@ -222,6 +223,7 @@ class Learnt(NamedTuple):
     stopped: str
     solve_seconds: float
     seconds: float
+    bytes_moved: int = 0
     saved: bool = True
 
 

@@ -71,6 +71,23 @@ def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
     assert "both models have the same" in said
 
 
+def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkeypatch, tmp_path):
+    pytest.importorskip("distributed")
+    averaging, inline = script("averaging"), import_module("inline")
+    for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
+        monkeypatch.setattr(averaging.sgd, constant, 1)
+    monkeypatch.setattr(averaging.source, "ParseOptions", None)
+    monkeypatch.setattr("randsvm.cluster.load.Crew", inline.InlineCrew)
+    path = str(oracle.write_svmlight(tmp_path / "rows", *oracle.sparse_rows(500)))
+    words = [path, path, "--groups", "3", "--epochs", "4", "--cluster", "1"]
+    said = CliRunner().invoke(averaging.main, words, catch_exceptions=False)
+    cells = [line.split("|")[2:-1] for line in said.output.splitlines()]
+    assert [cell[0].strip() for cell in cells] == ["plain", "3 groups"]
+    assert cells[0][1].strip() == "+0.00%"
+    assert cells[1][1].strip() != "+0.00%"
+    assert all(60 < float(cell[2].strip(" %")) <= 100 for cell in cells)
+
+
 def seconds(own):
     """A process that says that its work took so long."""
     return [sys.executable, "-c", f"print('seconds {own}')"]

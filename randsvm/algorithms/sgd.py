@@ -7,6 +7,10 @@ Where the number of steps T is known the step size also falls by 1 - t/T and the
 the answer; elsewhere it is the mean of the weights since the last of `RESTARTS` epochs. eta0 =
 1 / R2, R2 the mean of |x|^2, needs no search and is steadier than Bottou's on 1,000 rows; b moves
 0.1 R2 times as far as a weight whose feature is 1, which suits text and small dense data alike.
+
+Where the rows are on many machines, groups of them are learnt side by side, and the weights are
+averaged after each epoch, as MADlib does: Zinkevich, Weimer, Smola, Li, "Parallelized Stochastic
+Gradient Descent", NIPS 2010, with an average an epoch in place of one at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ import numpy as np
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
 from randsvm.data.batches import Batch, shuffled
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
+from randsvm.data.dealing import dealt
+from randsvm.data.home import Shard
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.events import Progress, tell
@@ -31,6 +37,10 @@ from randsvm.svm.linear import OUTSIDE, Linear
 RESTARTS = (2, 3, 5, 9, 17)
 BIAS_RATE = 0.1
 SAMPLE = 2000
+# Groups whose weights are averaged have at least so many chunks, dealt out, so that those of a file
+# sorted by class have rows of all classes.
+GROUP_CHUNKS = 8
+MOST_GROUPS = 64
 
 
 @dataclass(frozen=True)
@@ -154,6 +164,16 @@ class Learner:
         )  # fmt: skip
         self.learnt += len(batch.order)
 
+    def take(self, part: Part) -> None:
+        """Go on from what others have learnt."""
+        self.v, self.b = part.last
+        self.A -= part.total.w
+        self.b_sum += part.total.b
+        self.state[[_sgd.S, _sgd.SIGMA]] = 1.0, 0.0
+        self.state[[_sgd.M, _sgd.T]] += part.rows
+        self.state[[_sgd.LOSS, _sgd.ERRORS]] += part.loss, part.errors
+        self.learnt += part.rows
+
     def restart(self) -> None:
         """The mean of the weights begins here."""
         self.A.fill(0.0)
@@ -168,12 +188,23 @@ class Learner:
             self.A = np.pad(self.A, more)
 
     @property
+    def last(self) -> Linear:
+        """The weights after the last step."""
+        return Linear(self.state[_sgd.S] * self.v, self.b.copy())
+
+    @property
+    def total(self) -> Linear:
+        """The sum of the weights over the steps of their mean."""
+        return Linear(self.state[_sgd.SIGMA] * self.v - self.A, self.b_sum.copy())
+
+    @property
     def linear(self) -> Linear:
         """The answer so far: the mean of the weights, or the last ones."""
-        s, sigma, m = self.state[[_sgd.S, _sgd.SIGMA, _sgd.M]]
+        m = self.state[_sgd.M]
         if self.steps.averages and m:
-            return Linear((sigma * self.v - self.A) / m, self.b_sum / m)
-        return Linear(s * self.v, self.b.copy())
+            total = self.total
+            return Linear(total.w / m, total.b / m)
+        return self.last
 
     def progressive(self) -> Progressive:
         """Of the rows learnt since this was last asked."""
@@ -184,12 +215,44 @@ class Learner:
         return Progressive(rows, float(loss), float(errors))
 
 
-# One pass over rows in random order, as batches.
-Pass = Callable[[], Iterator[Batch]]
+@dataclass(frozen=True)
+class Part:
+    """What was learnt of some rows; those of several groups add up. last: the weights after them;
+    total: their sum over the steps, w : (0, K) without a mean; loss, errors: sums over the rows,
+    each before it was learnt."""
+
+    rows: int
+    last: Linear
+    total: Linear
+    loss: float
+    errors: float
+
+    @staticmethod
+    def of(learner: Learner) -> Part:
+        """What it has learnt since it was made."""
+        total = learner.total if learner.steps.averages else Linear(learner.A, learner.b_sum)
+        loss, errors = learner.state[[_sgd.LOSS, _sgd.ERRORS]].tolist()
+        return Part(learner.learnt, learner.last, total, loss, errors)
+
+    def __add__(self, other: Part) -> Part:
+        """Of the rows of both; the last weights are the mean of those of each side, by its rows."""
+        rows = self.rows + other.rows
+        share = other.rows / rows
+        return Part(
+            rows,
+            Linear(*(a + share * (b - a) for a, b in zip(self.last, other.last, strict=True))),
+            Linear(*(a + b for a, b in zip(self.total, other.total, strict=True))),
+            self.loss + other.loss,
+            self.errors + other.errors,
+        )
+
+
+# One pass over rows: it makes steps of a learner, and says how many as they are made.
+Pass = Callable[[Learner], Iterator[int]]
 
 
 def sgd(
-    batches: Pass,
+    one_pass: Pass,
     n: int,
     learner: Learner,
     epochs: int,
@@ -200,22 +263,70 @@ def sgd(
     for epoch in range(1, epochs + 1):
         if epoch in RESTARTS:
             learner.restart()
-        begun = learner.learnt
-        for batch in batches():
-            learner.learn(batch)
-            tell(Progress(f"epoch {epoch}", learner.learnt - begun, n))
+        done = 0
+        for steps in one_pass(learner):
+            done += steps
+            tell(Progress(f"epoch {epoch}", done, n))
         watch(epoch, learner)
         if stop(learner):
             break
     return learner
 
 
+def over(batches: Callable[[], Iterator[Batch]]) -> Pass:
+    """One step after the other over the rows of all batches."""
+
+    def one_pass(learner: Learner) -> Iterator[int]:
+        for batch in batches():
+            learner.learn(batch)
+            yield len(batch.order)
+
+    return one_pass
+
+
 def from_dataset(D: Dataset, rng: Draws) -> Pass:
-    return lambda: shuffled(D, rng.next())
+    """All rows of D in random order."""
+    return over(lambda: shuffled(D, rng.next()))
+
+
+def group_count(D: Dataset) -> int:
+    """In how many groups the rows of D are learnt side by side; the same for each view of them."""
+    return max(1, min(MOST_GROUPS, len(D.shards) // GROUP_CHUNKS))
+
+
+def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
+    """All rows of D, dealt out in `count` groups. Each is learnt where its leader lives, from the
+    weights that all have in common, with the step sizes that it would have alone; then the weights
+    are averaged, each group's by its rows. Until all groups are there the learner is as it was.
+
+    D: not at home in its own pool, whose threads read ahead for those that learn."""
+    groups = {group.leader: group for group in dealt(D, count)}
+
+    def one_pass(learner: Learner) -> Iterator[int]:
+        steps, common, passes = learner.steps, learner.last, learner.t / D.n
+        draws = {leader: rng.next() for leader in groups}
+
+        def learnt(leader: Shard) -> Part:
+            group = groups[leader]
+            horizon = steps.horizon * group.rows / D.n
+            own = Learner(replace(steps, horizon=horizon), common.w.copy(), common.b.copy())
+            own.start_at(passes * group.rows)
+            for batch in shuffled(D.of_chunks(group.chunks), draws[leader]):
+                own.learn(batch)
+            return Part.of(own)
+
+        whole = None
+        for part in D.home.map(learnt, list(groups)):
+            whole = part if whole is None else whole + part
+            yield part.rows
+        if whole is not None:
+            learner.take(whole)
+
+    return one_pass
 
 
 def from_points(points: Points, rng: Draws) -> Pass:
-    """The rows of a small set, whose y are class numbers."""
+    """The rows of a small set, whose y are class numbers, in random order."""
     X = points.X
     nobody = np.empty(0, np.int32)
     batch = Batch.of(X.indptr, X.indices.astype(np.int32), X.data, points.y, nobody)
@@ -224,7 +335,7 @@ def from_points(points: Points, rng: Draws) -> Pass:
         order = Permuter(rng.next()).permutation(len(points)).astype(np.int32)
         yield replace(batch, order=order)
 
-    return batches
+    return over(batches)
 
 
 def squares(D: Dataset) -> tuple[float, float]:

@@ -145,8 +145,7 @@ class Report:
             self.say("P, D and gap are from running values: not computed anew at the end")
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
-        if outcome.bytes_moved:
-            self.say(f"{_size(outcome.bytes_moved)} went to the workers and came from them")
+        self._show_moved(outcome.bytes_moved)
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
             line = (
                 f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "
@@ -191,6 +190,10 @@ class Report:
         if self.bar is None:
             self._show_last_epoch()
 
+    def _show_moved(self, size: int) -> None:
+        if size:
+            self.say(f"{_size(size)} went to the workers and came from them")
+
     def _show_last_epoch(self) -> None:
         if self.epoch is not None:
             self.say(self.epoch)
@@ -220,6 +223,7 @@ class Report:
                 f"{outcome.violators:,} violators"
             )
         self.say(f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {found}")
+        self._show_moved(outcome.bytes_moved)
 
     @_show.register
     def _(self, outcome: Predicted) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,8 @@ class Crew:
             # What is lost is made good, or said, here.
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL)
+        # Of what is sent once to each worker: weights, or which rows are meant.
+        warnings.filterwarnings("ignore", "Sending large graph")
         self.local: LocalCluster | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
         try:

@@ -63,7 +63,8 @@ def shuffled(D: Dataset, draw: Draw) -> Iterator[Batch]:
     Reads one batch ahead in another thread.
     """
     random = draw.stream()
-    count = math.ceil(max(D.stored[-1] / BATCH_ROWS, D.summary.nnz / BATCH_NONZEROS))
+    nonzeros = sum(map(D.store.nonzeros, range(len(D.shards))))
+    count = math.ceil(max(D.stored[-1] / BATCH_ROWS, nonzeros / BATCH_NONZEROS))
     pieces = _pieces(D) if count > 1 else _whole_chunks(D)
     groups = np.array_split(random.permutation(len(pieces)), count)
     batches = (_batch(D, [pieces[i] for i in group], random) for group in groups)

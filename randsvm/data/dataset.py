@@ -67,9 +67,6 @@ class FeatureMap(Protocol):
         """X : (m, d); returns (m, width) float32, C-contiguous."""
 
 
-# --- D -------------------------------------------------------------------------------------
-
-
 @dataclass
 class _Traffic:
     """Bytes of chunks read so far, over all threads and views."""
@@ -155,8 +152,12 @@ class Dataset:
         return self.stored_in(MadeStore(make, sizes, counts, limit, folder, self.store.place))
 
     def of_chunks(self, numbers: Sequence[int]) -> Dataset:
-        """A view of some of the chunks, as a data set of its own."""
-        return self.stored_in(ChosenChunks(self.store, numbers))
+        """A view of the rows of some of the chunks, as a data set of its own."""
+        view = self.stored_in(ChosenChunks(self.store, numbers))
+        if self.chosen is None:
+            return view
+        masks = np.split(self.chosen, self.stored[1:-1])
+        return view.only(np.concatenate([masks[number] for number in numbers]))
 
     def stored_in(self, store: Store) -> Dataset:
         """A view of the rows of another store, all of them, read as this view reads its own."""

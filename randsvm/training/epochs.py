@@ -60,6 +60,8 @@ class LinearLearning(Learning[Learnt]):
         until: float,
     ) -> None:
         self.training = training
+        # Groups of rows that are learnt side by side on a cluster; few rows are learnt here.
+        self.groups = 1 if training.job.resources.cluster is None else sgd.group_count(D)
         self.D = D
         self.objective = objective
         self.params = params
@@ -105,11 +107,14 @@ class LinearLearning(Learning[Learnt]):
         horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
         steps = replace(self.steps, horizon=horizon)
         self.learner = Learner.new(steps, self.D.d, self.start)
-        batches = sgd.from_dataset(rows, self.rng)
+        if self.groups > 1:
+            one_pass = sgd.averaged(rows, self.rng, self.groups)
+        else:
+            one_pass = sgd.from_dataset(rows, self.rng)
         self._begun = time.perf_counter()
         try:
             with self.clock.until(lambda: (self.until if self.begun else self.clock.end) - LATE):
-                sgd.sgd(batches, rows.n, self.learner, epochs, self._stop, self._epoch)
+                sgd.sgd(one_pass, rows.n, self.learner, epochs, self._stop, self._epoch)
                 share = self.objective.share
                 if share is not None:
                     self.shared = with_share_outside(self.D, self.answer, share)
@@ -132,6 +137,7 @@ class LinearLearning(Learning[Learnt]):
                 loss=last.loss,
                 errors=None if self.objective.regression else last.errors,
                 held_out=held_out,
+                bytes_moved=self.D.home.moved,
             )
         )
         self._begun = time.perf_counter()
@@ -176,12 +182,14 @@ class LinearLearning(Learning[Learnt]):
             stopped=ending.stopped,
             solve_seconds=self.seconds,
             seconds=ending.seconds,
+            bytes_moved=self.D.home.moved,
         )
 
     def facts(self, outcome: Learnt) -> dict[str, str]:
         return {
             "primal": "unknown" if outcome.primal is None else repr(outcome.primal),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
+            **({} if self.groups == 1 else {"averaged": str(self.groups)}),
             "stopped": outcome.stopped,
             # An update counts a row once, however often it was learnt: its steps are the larger.
             # Measured on three sets cut in two: 0.1 to 0.3 points better than with all steps.

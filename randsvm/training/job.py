@@ -116,12 +116,6 @@ def the_file(data: str | tuple[str, ...]) -> str:
     return path
 
 
-def check_cluster(job: Job, params: Params | SgdParams) -> None:
-    """Raise ParameterError for what the workers of a cluster do not do."""
-    if job.resources.cluster is not None and isinstance(params, SgdParams):
-        raise ParameterError("--cluster does not go with sgd yet")
-
-
 def check_gap(job: Job, params: Params | SgdParams) -> None:
     """Raise ParameterError where --require-gap asks for what there is not."""
     certified = isinstance(params, Params) and params.positive_semidefinite

@@ -89,6 +89,13 @@ class LinearTraining(Training[SgdParams, Learnt]):
                     "--scale standard is needed for steps that suit them"
                 )
             )
+        if learning.groups > 1:
+            tell(
+                Notice(
+                    f"the weights of {learning.groups} groups of rows are averaged after each "
+                    "epoch: one process would find slightly other ones"
+                )
+            )
         return learning
 
     def _learning(

@@ -30,6 +30,8 @@ def update(
     check_gap(job, params)
     if job.search.wanted or job.run.scale:
         raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
+    if job.resources.cluster is not None:
+        raise ParameterError("--update learns rows in order, as they arrive: no --cluster")
     with listening(clock):
         assert params.update is not None
         old = _to_go_on_from(params.update)

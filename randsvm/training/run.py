@@ -24,7 +24,6 @@ from randsvm.training.job import (
     IN_MEMORY,
     Job,
     P,
-    check_cluster,
     check_gap,
     check_paths,
     lack_of_gap,
@@ -56,7 +55,6 @@ def train(
     check_paths(data, model, job)
     begin, params, job = prepare(params, job)
     check_gap(job, params)
-    check_cluster(job, params)
     with (
         listening(clock),
         clock.before_a_model(model or IN_MEMORY),

@@ -20,7 +20,6 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.algorithms import _sgd
-from randsvm.algorithms import sgd as algorithm
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import batches, dataset
 from randsvm.data.batches import Batch
@@ -267,10 +266,10 @@ def passes(path: Path, seed: int, epochs: int):
     """The rows of each epoch in the order in which they are learnt: pairs of x (d,) and class."""
     with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=2))) as whole:
         view, _ = labelled_classes(whole, str(path))
-        batches = algorithm.from_dataset(view, Draws(seed))
+        rng = Draws(seed)
         for _ in range(epochs):
             rows = []
-            for batch in batches():
+            for batch in batches.shuffled(view, rng.next()):
                 X = sparse.csr_matrix(
                     (batch.values, batch.columns, batch.starts), (len(batch.classes), view.d)
                 ).toarray()

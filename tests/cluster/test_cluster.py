@@ -23,10 +23,11 @@ from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
-from randsvm.events import Iteration, Progress, listening
+from randsvm.events import Epoch, Iteration, Progress, listening
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources
+from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training import source
 
@@ -129,6 +130,20 @@ def test_small_pairs_come_here_from_spill_files(two, tmp_path, monkeypatch, clou
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     monkeypatch.setattr("randsvm.data.grouping.CHUNK_ROWS", 30)
     same(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
+
+
+def test_averaged_weights_are_the_same_whoever_is_killed(two, tmp_path, path, monkeypatch):
+    monkeypatch.setattr("randsvm.algorithms.sgd.GROUP_CHUNKS", 2)
+    models = []
+    for kill in (False, True):
+        watch = Once(lambda event: isinstance(event, Epoch) and event.number == 2, two.kill)
+        watch.done = not kill
+        job = api.Job(resources=there(two))
+        api.train_sgd(str(path), str(tmp_path / "m"), SgdParams(epochs=4), job, watch)
+        assert watch.done
+        models.append((tmp_path / "m").read_bytes())
+    assert models[0] == models[1]
+    assert oracle.trailer(tmp_path / "m")["averaged"] == "3"
 
 
 def test_several_files_are_one_data_set(two, tmp_path, path):
@@ -495,7 +510,6 @@ def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch):
     "words",
     [
         "randsvm --cluster nonsense FILE",
-        "sgd --cluster local:2 FILE",
         "randsvm --cluster local:2 -",
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from randsvm.errors import DataError
 from randsvm.parameters.run import Resources
 
 pytest.importorskip("distributed")
-from randsvm.cluster import crew, first_pass, ranges, text
+from inline import InlineCrew
+
+from randsvm.cluster import first_pass, ranges, text
 
 WIDE = " ".join(["-1", *(f"{i}:1" for i in range(1, 40))])
 LINES = [
@@ -27,32 +28,8 @@ LINES = [
 BAD = ["+1 1:x\n", "spam 1:1\n", "1.5 1:1\n", "+1 2:1 2:1\n"]
 
 
-class Inline:
-    """A crew of one, and its tasks: does each at once."""
-
-    def __init__(self, crew: object = None) -> None:
-        self.given, self.done = {}, deque()
-
-    def members(self) -> dict[str, int]:
-        return {"here": 1}
-
-    def give(self, worker, token, function, *words) -> None:
-        self.done.append(crew.Answer(worker, token, function(*words)))
-
-    def answer(self):
-        return self.done.popleft()
-
-    def count(self, lost: bool, tasks: int) -> None:
-        pass
-
-    def drop(self) -> None:
-        pass
-
-
 def by_ranges(path: Path, options: ParseOptions) -> text.Source:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "Tasks", Inline)
-        return first_pass.first_pass(Inline(), "key", [ranges.text_of(str(path), options)])
+    return first_pass.first_pass(InlineCrew("1"), "key", [ranges.text_of(str(path), options)])
 
 
 @settings(max_examples=60, deadline=None)

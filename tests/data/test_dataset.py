@@ -483,6 +483,19 @@ def test_chunks_that_were_put_together_are_passed_as_those_of_a_file(numbered, p
                 assert passed(again, Draw(3, 1)) == passed(D, Draw(3, 1))
 
 
+@pytest.mark.parametrize("some", [False, True])
+def test_a_pass_over_some_chunks_has_their_rows(numbered, pieces, some):
+    kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
+    with load(numbered) as whole:
+        D, _ = labelled_classes(whole, str(numbered))
+        D = D.only(D.mask(kept)) if some else D
+        chunks = [5, 1, 3]
+        rows = np.concatenate([kept[slice(*D.shards[number][1:])] for number in chunks])
+        view = D.of_chunks(chunks)
+        assert view.n == len(rows) < 900
+        assert sorted(flat(passed(view, Draw(3, 1)))) == sorted(rows.tolist())
+
+
 def test_dense_rows_of_a_spill_file_are_passed_as_those_in_memory(tmp_path, pieces):
     """Rows that all have the same indices are stored without them."""
     path = oracle.write_svmlight(tmp_path / "a", *oracle.two_gaussians(500))

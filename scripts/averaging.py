@@ -1,0 +1,61 @@
+"""What averaging costs: sgd on a cluster, its rows cut into groups whose weights are averaged after
+each epoch, beside the steps of one process. Prints a table for the README.
+
+Chunks are cut small for it: the groups of a file that is worth a cluster are far larger.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import click
+
+from randsvm.algorithms import sgd
+from randsvm.data.dataset import ParseOptions
+from randsvm.models.prediction import predict
+from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import SgdParams
+from randsvm.training import source
+from randsvm.training.job import Job
+from randsvm.training.linear_svm import train_sgd
+
+# Rows of a chunk.
+CHUNK_ROWS = 64
+
+
+def measured(
+    train: str, test: str, groups: int, params: SgdParams, cluster: str
+) -> tuple[float, float]:
+    """P on the training rows and the accuracy in percent on the others. groups: 1: plain steps."""
+    sgd.GROUP_CHUNKS, sgd.MOST_GROUPS = 1, groups
+    resources = Resources(cluster=None if groups == 1 else cluster)
+    with tempfile.TemporaryDirectory() as folder:
+        model, output = str(Path(folder, "model")), str(Path(folder, "output"))
+        learnt = train_sgd(train, model, params, Job(resources=resources))
+        predicted = predict(test, model, output)
+    assert learnt.primal is not None
+    assert predicted.accuracy is not None
+    return learnt.primal, predicted.accuracy
+
+
+@click.command()
+@click.argument("train")
+@click.argument("test")
+@click.option("--groups", default="2,8,32", show_default=True, help="How many, with commas.")
+@click.option("--epochs", type=int, help="As sgd has it.")
+@click.option("--cluster", default="local:1", show_default=True, help="As sgd has it.")
+def main(train: str, test: str, groups: str, epochs: int | None, cluster: str) -> None:
+    """Train on the file TRAIN, predict TEST."""
+    source.ParseOptions = partial(ParseOptions, chunk_rows=CHUNK_ROWS)
+    params, plain = SgdParams(epochs=epochs), None
+    for count in [1, *map(int, groups.split(","))]:
+        P, accuracy = measured(train, test, count, params, cluster)
+        plain = plain or P
+        words = "plain" if count == 1 else f"{count} groups"
+        print(f"| {Path(train).name} | {words} | {P / plain - 1:+.2%} | {accuracy:.2f}% |")
+
+
+if __name__ == "__main__":
+    main()

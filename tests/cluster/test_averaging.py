@@ -1,0 +1,247 @@
+"""sgd on a cluster: groups of rows side by side, whose weights are averaged after each epoch."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+import sgd_reference
+from learning import Data, read_log
+from running import run_train
+from scipy import sparse
+
+from randsvm import api
+from randsvm.algorithms import sgd
+from randsvm.algorithms.sgd import Learner, Steps
+from randsvm.data import dataset
+from randsvm.data.batches import shuffled
+from randsvm.data.classes import labelled_classes
+from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.data.dealing import dealt
+from randsvm.data.sampling import Draws
+from randsvm.errors import ClusterError, Interrupted, ParameterError
+from randsvm.events import Epoch, Learnt, Progress
+from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import LOSS_NAMES, SgdParams
+from randsvm.training import source
+
+pytest.importorskip("distributed")
+from inline import InlineCrew
+
+# Rows of a file, and of a shard: with 3 chunks in a group there are 4 groups.
+ROWS, SHARD, GROUPS = 600, 50, 4
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch) -> None:
+    monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
+    monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
+    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
+
+
+@pytest.fixture(scope="module")
+def sorted_clouds(tmp_path_factory) -> dict[int, Path]:
+    """Files of two and of three classes, one after the other."""
+    folder = tmp_path_factory.mktemp("averaging")
+    files = {}
+    for classes in (2, 3):
+        y, X = oracle.clouds(ROWS, classes=classes)
+        by_class = np.argsort(y, kind="stable")
+        files[classes] = Data(y[by_class], X[by_class]).save(folder / str(classes))
+    return files
+
+
+@pytest.fixture
+def two(sorted_clouds) -> Path:
+    return sorted_clouds[2]
+
+
+@pytest.fixture
+def three(sorted_clouds) -> Path:
+    return sorted_clouds[3]
+
+
+def opened(path: Path) -> closing[Dataset]:
+    options = ParseOptions(chunk_rows=SHARD)
+    return closing(dataset.load(str(path), options, Resources(jobs=2)))
+
+
+# ---- the steps --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("averages", [False, True], ids=["last", "mean"])
+@pytest.mark.parametrize("part", [False, True], ids=["all rows", "some rows"])
+def test_weights_are_the_mean_of_the_twins_weights_by_their_rows(three, averages, part):
+    steps = Steps(
+        lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3), averages=averages,
+        horizon=0 if averages else 2 * ROWS,
+    )  # fmt: skip
+    with opened(three) as whole:
+        view, _ = labelled_classes(whole, "")
+        if part:
+            view = view.only(np.arange(view.n) % 7 > 0)
+            steps = replace(steps, horizon=0 if averages else 2 * view.n)
+        learner = Learner.new(steps, view.d)
+        one_pass = sgd.averaged(view.in_one_thread(), Draws(5), GROUPS)
+        expected = epochs_of_twins(view, steps, Draws(5), 2)
+        for w, b in expected:
+            assert sum(one_pass(learner)) == view.n
+            assert learner.linear.w == pytest.approx(w, rel=1e-6, abs=1e-9)
+            assert learner.linear.b == pytest.approx(b, rel=1e-6, abs=1e-9)
+        assert (learner.t, learner.learnt) == (2 * view.n, 2 * view.n)
+
+
+def epochs_of_twins(D: Dataset, steps: Steps, rng: Draws, epochs: int):
+    """After each epoch the mean of the last weights, or, of all iterates of all twins so far."""
+    w, b = np.zeros((D.d, 3)), np.zeros(3)
+    iterates = []
+    for epoch in range(epochs):
+        found = []
+        for group in dealt(D, GROUPS):
+            horizon = steps.horizon * group.rows / D.n
+            twin = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
+            twin.w, twin.b, twin.t = w, b, epoch * group.rows
+            for x, label in rows_of(D.of_chunks(group.chunks), rng):
+                twin.learn(x, label)
+            assert len(twin.iterates) == group.rows
+            iterates += twin.iterates
+            found.append((group.rows, twin.w, twin.b))
+        rows = [n for n, _, _ in found]
+        w, b = (np.average([one[i] for one in found], axis=0, weights=rows) for i in (1, 2))
+        yield [np.mean([it[i] for it in iterates], axis=0) if steps.averages else (w, b)[i]
+               for i in (0, 1)]  # fmt: skip
+
+
+def rows_of(D: Dataset, rng: Draws):
+    for batch in shuffled(D, rng.next()):
+        shape = len(batch.classes), D.d
+        X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
+        yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
+
+
+def test_groups_are_of_all_rows_and_of_all_classes_though_the_file_is_sorted(three):
+    with opened(three) as whole:
+        view, _ = labelled_classes(whole, "")
+        groups = dealt(view, GROUPS)
+        chunks = sorted(chunk for group in groups for chunk in group.chunks)
+        assert chunks == list(range(len(view.shards)))
+        assert sum(group.rows for group in groups) == view.n
+        assert all(group.leader.number in group.chunks for group in groups)
+        # A part of the file has as many leaders as any other.
+        parts = [group.leader.number * GROUPS // len(chunks) for group in groups]
+        assert parts == list(range(GROUPS))
+        for group in groups:
+            assert set(view.of_chunks(group.chunks).labels()) == {0, 1, 2}
+
+
+# ---- the whole run ----------------------------------------------------------------------------
+
+RUNS = {
+    "two": (2, "--epochs 4"),
+    "three": (3, "--epochs 4 --scale standard"),
+    "crammer-singer": (3, "--epochs 4 --multiclass crammer-singer"),
+    "log": (2, "--epochs 4 --loss log"),
+    "squared hinge": (2, "--epochs 4 --loss squared-hinge --average -w1 3"),
+    "auto": (2, "--epochs auto"),
+    "early": (3, "--early-stopping 0.2"),
+    "one epoch": (2, "--epochs 1"),
+    "regression": (2, "--epochs 4 -s svr -p 0.2"),
+    "one-class": (2, "--epochs 4 -s one-class"),
+    "share": (2, "--epochs 4 -s one-class -n 0.1"),
+    "random features": (2, "--epochs 4 -t rbf -g 0.5 --components 20"),
+    "probabilities": (2, "--epochs 2 -b 1"),
+    "search": (2, "--epochs 3 -v 3 -c 0.1,1"),
+}
+
+
+@pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
+def test_a_model_has_the_same_bytes_however_many_workers_there_are(
+    tmp_path, monkeypatch, sorted_clouds, classes, words
+):
+    """Those of the same groups in this process; also when every third task is lost."""
+    command = ["sgd", "-q", *words.split(), "--cluster"]
+    data, model = sorted_clouds[classes], tmp_path / "model"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "randsvm.cluster.load.load", lambda *words: dataset.load(*words).in_one_thread()
+        )
+        run_train(*command, "here", data, model)
+    expected = model.read_bytes()
+    assert oracle.trailer(model)["averaged"] == str(GROUPS)
+    run_train(*command, 1, data, model)
+    assert model.read_bytes() == expected
+    monkeypatch.setattr(InlineCrew, "loses", frozenset(range(4, 400, 3)))
+    run_train(*command, 3, data, model)
+    assert model.read_bytes() == expected
+
+
+@pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
+def test_few_rows_give_the_bytes_of_one_process(
+    tmp_path, monkeypatch, sorted_clouds, classes, words
+):
+    monkeypatch.setattr(sgd, "GROUP_CHUNKS", 7)
+    command = ["sgd", "-q", *words.split(), sorted_clouds[classes]]
+    run_train(*command, tmp_path / "here")
+    run_train(*command, "--cluster", 2, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(tmp_path, two, loss):
+    """Each of the four groups has 150 rows. At the start P is 600."""
+    primal = []
+    for words in ([], ["--cluster", 2]):
+        run_train("sgd", "-q", "--loss", loss, *words, two, tmp_path / "m")
+        primal.append(float(oracle.trailer(tmp_path / "m")["primal"]))
+    assert primal[1] == pytest.approx(primal[0], rel=0.05)
+
+
+# ---- ends -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["signal", "lost"])
+def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
+    tmp_path, monkeypatch, two, how
+):
+    told = []
+
+    def lost(*words: object, **options: object) -> None:
+        raise OSError("the scheduler is gone")
+
+    def watch(event: object) -> None:
+        told.append(event)
+        if isinstance(event, Progress) and event.stage == "epoch 3" and how == "signal":
+            raise Interrupted(signal.SIGTERM)
+        if isinstance(event, Epoch) and event.number == 2 and how == "lost":
+            monkeypatch.setattr(InlineCrew, "submit", lost)
+
+    job = api.Job(resources=Resources(cluster="2"))
+    with pytest.raises(Interrupted if how == "signal" else ClusterError):
+        api.train_sgd(str(two), str(tmp_path / "m"), SgdParams(), job, watch)
+    (learnt,) = (event for event in told if isinstance(event, Learnt))
+    assert learnt.steps == 2 * ROWS
+    stopped = oracle.trailer(tmp_path / "m")["stopped"]
+    assert stopped == learnt.stopped
+    assert ("signal 15" if how == "signal" else "scheduler") in stopped
+    assert np.abs(oracle.read_linear(tmp_path / "m", 5).w).max() > 0
+
+
+def test_what_is_sent_in_an_epoch_is_weights_for_each_worker_and_from_each_group(tmp_path, two):
+    run_train("sgd", "-q", "--epochs", 5, "--cluster", 2, "--log", tmp_path / "log", two,
+              tmp_path / "m")  # fmt: skip
+    moved = [one["bytes_moved"] for one in read_log(tmp_path / "log") if one["event"] == "epoch"]
+    assert (np.diff(moved) > 0).all()
+    # Five weights and what is said around them.
+    assert np.diff(moved).max() < 20_000
+
+
+def test_an_update_is_not_for_a_cluster(tmp_path, two):
+    run_train("sgd", "-q", two, tmp_path / "m")
+    with pytest.raises(ParameterError, match=r"--update .* no --cluster"):
+        run_train("sgd", "-q", "--update", tmp_path / "m", "--cluster", 2, two, tmp_path / "n")

@@ -1,0 +1,49 @@
+"""A cluster whose workers are this process: what is sent and when, without the wait for others."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any
+
+from randsvm.cluster.crew import Crew
+
+
+class Done(Future):
+    """As dask has it."""
+
+    def release(self) -> None:
+        pass
+
+
+class InlineCrew(Crew):
+    """Of as many workers as its address says, which do a task as soon as it is given. loses: which
+    tasks, counted from 0, are given to a worker that is gone."""
+
+    loses: frozenset[int] = frozenset()
+
+    def __init__(self, address: str) -> None:
+        self.names = [f"worker {number}" for number in range(int(address))]
+        self.client, self.moved, self.given = self, 0, 0
+        self._moving = Lock()
+
+    def members(self) -> dict[str, int]:
+        return dict.fromkeys(self.names, 1)
+
+    def submit(self, function: Any, *words: Any, **options: Any) -> Done:
+        future = Done()
+        self.given += 1
+        if self.given - 1 in self.loses:
+            future.set_exception(ConnectionError())
+            return future
+        try:
+            future.set_result(function(*words))
+        except BaseException as error:  # noqa: BLE001 - as a future has it
+            future.set_exception(error)
+        return future
+
+    def tell_all(self, function: Any, *words: Any) -> None:
+        function(*words)
+
+    def close(self) -> None:
+        pass
