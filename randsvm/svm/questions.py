@@ -63,7 +63,7 @@ def totals(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray, window: W
     norm, linear, slope, bends = _survey.sums(
         y, u, beta, *box(task), window.left, window.right, at, jump
     )
-    return Totals([norm], [linear], Bends([slope], [at[:bends].copy()], [jump[:bends].copy()]))
+    return Totals([norm], [linear], Bends.of(slope, at[:bends], jump[:bends], window))
 
 
 def box(task: Task) -> tuple[float, float, float, bool]:

@@ -140,10 +140,10 @@ class Scan(RunningValues):
             window = self._first_window(group)
         while True:
             sums = self.ask(Sums(group, window))
-            level = sums.bends.minimum(group.total, window)
-            if level is not None:
-                return sums, level
-            window = window.wider()
+            found = sums.bends.minimum(group.total, window, self.D.n * max(group.bounds))
+            if not isinstance(found, Window):
+                return sums, found
+            window = found
 
     def evaluate(self, solution: SV) -> tuple[SV, Violators]:
         """The solution with the b of least P, V and its certificate from scratch: no rounding of
@@ -193,8 +193,9 @@ class Scan(RunningValues):
         m, whole = len(audit), Window(-np.inf, np.inf)
         u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)
         some = totals(group, audit.y, u, beta, whole).bends
-        b, at = some.minimum(group.total * m / self.D.n, whole), some.at[0]
-        return Window.around(b or 0.0, float(np.ptp(at)) / 16 if len(at) else 1.0)
+        b, at = some.minimum(group.total * m / self.D.n, whole, m * max(group.bounds)), some.at[0]
+        assert not isinstance(b, Window)
+        return Window.around(b, float(np.ptp(at)) / 16 if len(at) else 1.0)
 
     def _filled(self, group: Task, found: Candidates, keep: int) -> Candidates:
         """Where nearly all violators are on one side, the steepest rows of the other besides: what
