@@ -116,8 +116,9 @@ class Iteration(NamedTuple):
     """One solve and the scan after it.
 
     frozen: support vectors outside of the working set. bytes_read: of the rows, by this process;
-    bytes_moved: to workers of a cluster and from them; both so far. changed, scan_seconds:
-    coefficients that the scan brought in, and its time. primal, dual: of this solution for the
+    bytes_moved: to workers of a cluster and from them; both so far. message_seconds,
+    worker_seconds, report_seconds: as Spent has them, so far. changed, scan_seconds: coefficients
+    that the scan brought in, and its time. primal, dual: of this solution for the
     whole data set; gap: of the best solution so far, nan where nothing is certified. machine: the
     class that is told from all others, or the two that are told apart; empty where there is only
     one problem.
@@ -136,6 +137,9 @@ class Iteration(NamedTuple):
     gap: float
     bytes_read: int
     bytes_moved: int
+    message_seconds: float
+    worker_seconds: float
+    report_seconds: float
     machine: str
     primal: float
     dual: float

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import queue
 import re
 import subprocess
@@ -23,6 +24,7 @@ from typing import Any
 from distributed import Client, Future, LocalCluster, fire_and_forget
 
 from randsvm.cluster.worker import versions
+from randsvm.data.home import Spent
 from randsvm.errors import ClusterError, ParameterError, RandsvmError
 from randsvm.events import HEARTBEAT, Notice, Progress, check, in_daemon_thread, tell, tell_once
 
@@ -77,8 +79,8 @@ class Crew:
             stranger = isinstance(error, MemoryError)
             reason = "what answers is no scheduler" if stranger else error
             raise ClusterError(f"cannot reach the cluster {address}: {reason}") from error
-        # Bytes of messages and of reports.
-        self.moved = 0
+        # Bytes of messages and of reports, and seconds.
+        self.moved, self.spent = 0, Spent()
         self._moving = threading.Lock()
         self._there: dict[str, int] = {}
         # Of each worker, the scheduler's time of its last heartbeat, and when that was new here.
@@ -211,6 +213,11 @@ class Crew:
         """Count what goes to a worker or comes from one."""
         with self._moving:
             self.moved += sum(len(word) for word in words if isinstance(word, bytes))
+
+    def spend(self, a_pass: Spent) -> None:
+        """Count what a pass took."""
+        with self._moving:
+            self.spent = Spent(*map(operator.add, self.spent, a_pass))
 
     def is_lost(self, reason: str) -> ClusterError:
         """What to raise where the cluster does not go on."""

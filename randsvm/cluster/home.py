@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
@@ -18,9 +19,9 @@ import numpy as np
 
 from randsvm.cluster import worker
 from randsvm.cluster.crew import Crew, Tasks
-from randsvm.cluster.worker import OWN, Missing, Rows, Run, Visit
+from randsvm.cluster.worker import OWN, Missing, Reports, Rows, Run, Visit
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Logged, OneThread, Shard, States
+from randsvm.data.home import Logged, OneThread, Shard, Spent, States
 
 Report = TypeVar("Report")
 State = TypeVar("State")
@@ -86,6 +87,10 @@ class ClusterHome:
     def moved(self) -> int:
         return self.crew.moved
 
+    @property
+    def spent(self) -> Spent:
+        return self.crew.spent
+
     def of_chunks(self, numbers: Sequence[int]) -> ClusterHome:
         """Of shards that are some of the chunks."""
         if self.numbers is not None:
@@ -141,6 +146,7 @@ class ClusterHome:
     ) -> Iterator[Run]:
         """The same as they come."""
         left = {shard.number: shard for shard in shards}
+        asked, last = time.time(), Spent()
         ordinary = message(False)
 
         def give(name: str, some: list[Shard], text: bytes, rows: bytes | None = None) -> None:
@@ -175,12 +181,17 @@ class ClusterHome:
                         if part:
                             give(answer.worker, part, again)
             else:
-                for run in pickle.loads(answer.result):
+                reports: Reports = answer.result
+                began, ended, now = reports.began, reports.ended, time.time()
+                last = Spent(began - asked, ended - began, now - ended)
+                self.crew.move(reports.runs)
+                for run in pickle.loads(reports.runs):
                     # Who was slow may answer after all, when another has done it.
                     if run.first in left:
                         for covered in range(run.first, run.last + 1):
                             left.pop(covered, None)
                         yield run
+        self.crew.spend(last)
 
 
 class _StatesThere(Logged[State]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import platform
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -68,6 +69,15 @@ class Missing:
 
     rows: bool = False
     shards: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Pickled Runs; began, ended: when the worker was at it, by its clock, in seconds."""
+
+    runs: bytes
+    began: float
+    ended: float
 
 
 @dataclass(frozen=True)
@@ -171,8 +181,9 @@ def of_lines(work: bytes, text: Text, begin: int, end: int) -> Any:
 
 def work(
     key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
-) -> Missing | bytes:
-    """message: a function of a shard, whose reports come one by one, as pickled Runs."""
+) -> Missing | Reports:
+    """message: a function of a shard, whose reports come one by one."""
+    began = time.time()
     if not knows(key, rows):
         return Missing(rows=True)
     do: Callable[[Shard], Any] = pickle.loads(message)
@@ -181,7 +192,7 @@ def work(
         Run(shard.number, shard.number, shard.stop - shard.start, report)
         for shard, report in zip(shards, reports, strict=True)
     ]
-    return pickle.dumps(runs)
+    return Reports(pickle.dumps(runs), began, time.time())
 
 
 @dataclass(frozen=True)
@@ -198,8 +209,9 @@ class Visit:
 
 def visit(
     key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
-) -> Missing | bytes:
-    """message: a Visit. Reports of neighbours are added up; as pickled Runs."""
+) -> Missing | Reports:
+    """message: a Visit. Reports of neighbours are added up."""
+    began = time.time()
     if not knows(key, rows):
         return Missing(rows=True)
     asked: Visit = pickle.loads(message)
@@ -219,7 +231,7 @@ def visit(
             found.append(Run(last.first, shard.number, last.rows + rows_of, last.report + report))
         else:
             found.append(Run(shard.number, shard.number, rows_of, report))
-    return pickle.dumps(found)
+    return Reports(pickle.dumps(found), began, time.time())
 
 
 def _is_ready(asked: Visit, shard: Shard) -> bool:

@@ -59,11 +59,23 @@ class States(Protocol[Taken]):
         """Give back the memory; nothing can be asked any more."""
 
 
+class Spent(NamedTuple):
+    """Seconds that messages, the work of the slowest worker, and its reports took so far. The
+    first and the last are told apart by the clocks of two machines."""
+
+    message_seconds: float = 0.0
+    worker_seconds: float = 0.0
+    report_seconds: float = 0.0
+
+
 class Home(Protocol):
     """Where the shards of a data set live. moved: bytes to and from other processes so far."""
 
     @property
     def moved(self) -> int: ...
+
+    @property
+    def spent(self) -> Spent: ...
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """work(shard) of each; reports come in the order of the shards."""
@@ -134,7 +146,7 @@ class Cell(Generic[State]):
 class Threads:
     """The threads of a pool."""
 
-    moved = 0
+    moved, spent = 0, Spent()
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self.pool = pool
@@ -154,7 +166,7 @@ class Threads:
 class OneThread:
     """The thread that asks: where many small data sets are worked at side by side, each by one."""
 
-    moved = 0
+    moved, spent = 0, Spent()
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """See Home."""

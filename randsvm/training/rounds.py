@@ -242,6 +242,7 @@ class Rounds:
             gap=self.best.certificate.gap,
             bytes_read=self.task.D.bytes_read,
             bytes_moved=self.task.D.home.moved,
+            **self.task.D.home.spent._asdict(),
             machine=self.task.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,

@@ -22,6 +22,7 @@ from learning import Data, board, read_log
 from running import run_predict, run_train
 
 from randsvm import api
+from randsvm.data.home import Spent
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
 from randsvm.events import Epoch, Iteration, Progress, listening
 from randsvm.models.load import load
@@ -195,6 +196,9 @@ def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
         # What is sent and reported in a round does not grow with the rows of D.
         assert (moved > 0).all() if words else not moved.any()
         assert moved[1:].max(initial=0) < 500_000
+        split = np.array([[one[part] for part in Spent._fields] for one in rounds])
+        assert (np.diff(split, axis=0) >= 0).all() and (split[-1] > 0).all() == bool(words)
+        assert split[-1].sum() <= rounds[-1]["seconds"]
     assert logs[0] == logs[1]
 
 
