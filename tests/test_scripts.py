@@ -88,6 +88,25 @@ def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkey
     assert all(60 < float(cell[2].strip(" %")) <= 100 for cell in cells)
 
 
+def test_what_more_cores_take_is_computed_from_how_a_round_splits(script, tmp_path):
+    """Made logs: ten times the rows have twice the rounds, so a hundred times have four times."""
+    many_cores, logs = script("many_cores"), []
+    split = {"message_seconds": 0.1, "worker_seconds": 2.0, "report_seconds": 0.2}
+    for n, rounds in ((1000, 10), (10_000, 20)):
+        made = [{"event": "started", "n": n, "run": 0}]
+        for k in range(rounds):
+            so_far = {name: 50 + k * value for name, value in (split | {"seconds": 3.0}).items()}
+            round_ = {"event": "iteration", "run": 0, "solve_seconds": 0.5, "bytes_moved": k * 2e6}
+            made.append(round_ | so_far)
+        logs.append(tmp_path / f"{n}.jsonl")
+        logs[-1].write_text("".join(json.dumps(one) + "\n" for one in made))
+    words = [*map(str, logs), "--rows", "1e6", "--network", "1e6", "--cores", "100"]
+    said = CliRunner().invoke(many_cores.main, words, catch_exceptions=False).output
+    assert "80 rounds" in said
+    # Work 2 s x 100 x 2/100; 12.5 workers of 1 MB each; what stays 0.1 + 0.2 + 0.5 + 0.2.
+    assert "| 100 | 17.50 |" in said
+
+
 def seconds(own):
     """A process that says that its work took so long."""
     return [sys.executable, "-c", f"print('seconds {own}')"]
