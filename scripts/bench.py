@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from math import inf
 from pathlib import Path
 
 import click
@@ -20,27 +19,31 @@ import papers
 from harness import Comparison, Effort, compare, output
 from quality import versions
 from sets import REAL, data_option, results_option
-from trainings import ROWS, TRAININGS, Bench, large, training, warm
+from trainings import ROWS, TRAININGS, Bench, large, largest, training, warm
 from works import MOST_ROWS, PREDICTIONS, growth, linear, memory, prediction, reading, start_up
 
 QUICK_ROWS = ROWS // 10
+# Seconds of a peer after which it is ended, in a whole run and in a quick one.
+MOST, QUICK_MOST = 120, 20
 # Seconds of --gap 0.01 on the large sets.
-LARGE = {"checkerboard": 75, "twonorm": 150, "ringnorm": inf}
+LARGE = {"checkerboard": 75, "twonorm": 150}
 
+# A run that is stopped has the first of them: what is asked most comes before what takes long.
 WORKS: dict[str, Callable[[Bench], Comparison]] = {
-    "start-up": start_up,
-    **{f"reading-{name}": partial(reading, name) for name in ("twonorm", "sparse")},
-    **{f"prediction-{name}": partial(prediction, name) for name in PREDICTIONS},
     **{name: partial(training, name) for name in TRAININGS},
+    **{f"prediction-{name}": partial(prediction, name) for name in PREDICTIONS},
+    **{f"reading-{name}": partial(reading, name) for name in ("twonorm", "sparse")},
+    "start-up": start_up,
+    **{f"linear-{name}": partial(linear, name) for name in [*REAL, "sparse", *papers.RCV1]},
     "warm-100000": partial(warm, "twonorm", 100_000, 0.001, 2),
     "warm-1000000": partial(warm, "checkerboard", 1_000_000, 0.01, 3),
-    **{f"linear-{name}": partial(linear, name) for name in [*REAL, "sparse", *papers.RCV1]},
     **{f"large-{name}": partial(large, name, seconds) for name, seconds in LARGE.items()},
     **{
         f"growth-{rows}": partial(growth, rows)
         for rows in (10_000, 30_000, 100_000, 300_000, max(MOST_ROWS.values()))
     },
     "memory": memory,
+    "largest-checkerboard": partial(largest, "checkerboard"),
 }
 
 
@@ -49,22 +52,33 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
 @click.option("--quick", is_flag=True, help="A tenth of the rows, each run once.")
 @click.option("--rows", type=click.IntRange(min=1000), help=f"For {ROWS} rows.  [default: {ROWS}]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Counted runs of each.  [default: 3]")
+@click.option(
+    "--most-minutes",
+    type=click.FloatRange(min=0),
+    default=110,
+    show_default=True,
+    help="After which no work begins.",
+)
 @click.option("--ccat", nargs=2, type=click.Path(path_type=Path), help="RCV1's training, test.")
 @click.option("--c11", nargs=2, type=click.Path(path_type=Path), help="The same of class C11.")
 @results_option
 @data_option
-def main(works, quick, rows, rounds, ccat, c11, results: Path, data: Path) -> None:
+def main(works, quick, rows, rounds, most_minutes, ccat, c11, results: Path, data: Path) -> None:
     """Run WORKS (all), ours and the peers in turn; compare quality, time and memory.
 
-    A peer or set that is not there is skipped and named.
+    A peer or set that is not there is skipped and named, and so are works that were not run.
     """
     results.mkdir(parents=True, exist_ok=True)
     rows = rows or (QUICK_ROWS if quick else ROWS)
     texts = {name: files for name, files in (("CCAT", ccat), ("C11", c11)) if files}
     bench = Bench(rows, results, data, texts)
-    effort = Effort(rounds or 1, 10, 0) if quick else Effort(rounds or 3, 600)
+    whole = 60 * most_minutes
+    if quick:
+        effort = Effort(rounds or 1, seconds=10, long=0, most=QUICK_MOST, whole=whole)
+    else:
+        effort = Effort(rounds or 3, seconds=600, most=MOST, whole=whole)
     title = "benchmarks-quick" if quick else "benchmarks"
-    chosen = [partial(WORKS[name], bench) for name in works or WORKS]
+    chosen = {name: partial(WORKS[name], bench) for name in works or WORKS}
     found = json.loads(output(sys.executable, limits.__file__))
     facts = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
     facts["date"] = time.strftime("%Y-%m-%d")

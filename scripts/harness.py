@@ -12,15 +12,17 @@ import platform
 import re
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 from statistics import median
+from threading import Event, Timer
 
 import click
 from tables import markdown
@@ -38,31 +40,49 @@ CLOCK, FIT = (re.compile(rb"^%s ([0-9.e+-]+)$" % name, re.M) for name in (b"seco
 # ---- processes --------------------------------------------------------------------------------
 
 
-def run(words: Sequence[str]) -> dict[str, float]:
-    """Seconds and peak resident MB of one process, as the system tells.
+def run(words: Sequence[str], most: float = inf) -> tuple[dict[str, float], bool]:
+    """Seconds and peak resident MB of one process, as the system tells; whether it was ended.
 
     wall: the seconds that the process says it took where it prints `seconds S`, else all of them.
-    fit: where it prints `fit S`. Raises ClickException when it fails.
+    fit: where it prints `fit S`. most: seconds after which it is ended; then all numbers are those
+    at its end. Raises ClickException when it fails.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         began = time.perf_counter()
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=said)
-        _, status, used = os.wait4(process.pid, 0)
+        status, used, ended = _wait(process.pid, most)
         wall = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+        if process.returncode and not ended:
             said.seek(0)
             tail = said.read()[-SHOWN:].decode(errors="replace")
             raise click.ClickException(f"{shlex.join(words)}: exit {process.returncode}\n{tail}")
         out.seek(0)
         printed = out.read()
     own, fit = CLOCK.search(printed), FIT.search(printed)
-    return {
+    numbers = {
         **({"fit": float(fit[1])} if fit else {}),
         "wall": float(own[1]) if own else wall,
         "cpu": used.ru_utime + used.ru_stime,
         "peak": used.ru_maxrss / PEAK_UNIT,
     }
+    return numbers, ended
+
+
+def _wait(pid: int, most: float) -> tuple[int, resource.struct_rusage, bool]:
+    """Status and use of a child at its end, and whether that came because `most` seconds passed."""
+    late = Event()
+
+    def end() -> None:
+        late.set()
+        os.kill(pid, signal.SIGKILL)
+
+    timer = Timer(most, end)
+    if most < inf:
+        timer.start()
+    _, status, used = os.wait4(pid, 0)
+    timer.cancel()
+    return status, used, late.is_set() and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
 def output(*words: object) -> str:
@@ -123,24 +143,20 @@ class Goal:
         parts += [f"{name} within {share:.0%} of the lowest" for name, share in self.near.items()]
         return ", ".join(parts)
 
-    def within(self, there: Collection[str]) -> Goal:
-        """Without what is to be compared with others than the peers `there`."""
+    def within(self, there: Collection[str], fits: Collection[str]) -> Goal:
+        """Without what is to be compared with others than the peers `there`, or with fits that no
+        peer told."""
         kept = [
-            {name: times for name, times in goal.items() if name in there}
-            for goal in (self.times, self.fit)
+            {name: times for name, times in goal.items() if name in names}
+            for goal, names in ((self.times, there), (self.fit, fits))
         ]
         return replace(self, times=kept[0], fit=kept[1])
 
     def missed(self, record: dict, lowest: dict[str, float]) -> list[str]:
         """What `record` does not reach, in words. lowest: of each quality, among the peers."""
-        quality, typical, peers = record["quality"], record["median"], record["peers"]
+        quality, typical = record["quality"], record["median"]
         faults = [
-            *(
-                f"{of} {name}"
-                for of in ("times", "fit")
-                for name, times in getattr(self, of).items()
-                if not (peers[name][of] and peers[name][of]["median"] >= times)
-            ),
+            *self._slow(record["peers"]),
             "seconds" * (typical["wall"] > self.seconds),
             "memory" * (typical["peak"] > self.peak),
             *(name for name, most in self.most.items() if not quality.get(name, inf) <= most),
@@ -151,6 +167,14 @@ class Goal:
             ),
         ]
         return [fault for fault in faults if fault]
+
+    def _slow(self, peers: dict[str, dict]) -> Iterable[str]:
+        """Ratios that are below what is to be reached; of a peer that was ended the lower bound."""
+        for of in ("times", "fit"):
+            for name, times in getattr(self, of).items():
+                ratio = peers[name][of]
+                if not (ratio and ratio["median"] >= times):
+                    yield f"{of} {name}{', which was ended' if ratio and ratio['ended'] else ''}"
 
 
 @dataclass(frozen=True)
@@ -172,48 +196,60 @@ class Command:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Commands for one piece of work, on so many rows."""
+    """Commands for one piece of work, on so many rows; in so many rounds at the most."""
 
     name: str
     rows: int
     commands: Sequence[Command]
+    rounds: float = inf
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Rounds of runs that are counted; seconds after which a comparison begins no other; seconds of
-    a command's first run from which on that counts as well, as nothing that it warms up is felt,
-    and from which on a peer is run but once."""
+    """How often and how long commands run.
+
+    rounds: of runs that are counted. seconds: after which a comparison begins no other round.
+    long: of a command's first run from which on that counts as well, as nothing that it warms up is
+    felt. once, own_once: from which on a peer, or ours, is run but once. most: after which a peer
+    is ended. whole: after which no comparison begins.
+    """
 
     rounds: int = 3
     seconds: float = inf
     long: float = 10.0
-    once: float = 30.0
+    once: float = 15.0
+    own_once: float = 60.0
+    most: float = inf
+    whole: float = inf
 
 
 # ---- comparisons ------------------------------------------------------------------------------
 
 
 def measure(comparison: Comparison, effort: Effort) -> dict:
-    """A B A B ... after one round, which gives the quality and counts only where it was long."""
+    """A B A B ... after one round, which gives the quality and counts only where it was long.
+
+    ended: whether a peer took longer than it may; what it made, and is worth, is unknown then.
+    """
     began = time.perf_counter()
+    rounds = int(min(effort.rounds, comparison.rounds))
     present = [command for command in comparison.commands if not command.missing]
     records = [{"name": command.name, "words": list(command.words)} for command in present]
     pairs = list(zip(present, records, strict=True))
     again = []
     for command, record in pairs:
-        record["runs"] = [run(command.words)]
-        record["quality"] = command.quality()
-        seconds = record["runs"][0]["wall"]
-        if command.timed and (command.goal or seconds < effort.once):
+        used, ended = run(command.words, inf if command.goal else effort.most)
+        record |= {"runs": [used], "ended": ended, "quality": {} if ended else command.quality()}
+        once = effort.own_once if command.goal else effort.once
+        if command.timed and not ended and used["wall"] < once:
             again.append(record)
-            if seconds < effort.long:
+            if used["wall"] < effort.long:
                 record["runs"] = []
-    for number in range(effort.rounds):
+    for number in range(rounds):
         late = time.perf_counter() - began > effort.seconds
         for record in again:
             if len(record["runs"]) <= number and not (late and record["runs"]):
-                record["runs"].append(run(record["words"]))
+                record["runs"].append(run(record["words"])[0])
     for record in records:
         for name, statistic in (("best", min), ("median", median)):
             record[name] = {of: statistic(_all(record, of)) for of in record["runs"][0]}
@@ -230,7 +266,8 @@ def _judge(goal: Goal, record: dict, peers: Sequence[tuple[Command, dict]]) -> N
         peer.name: against(record, theirs, goal.gates, peer.timed) for peer, theirs in peers
     }
     record["short"] = [fault for found in record["peers"].values() for fault in found["short"]]
-    goal = goal.within(record["peers"].keys())
+    fits = [theirs["name"] for _, theirs in peers if "fit" in theirs["best"]]
+    goal = goal.within(record["peers"].keys(), fits)
     record |= {"goal": str(goal), "missed": None}
     if str(goal):
         worth = [theirs["quality"] for _, theirs in peers]
@@ -261,10 +298,12 @@ def against(ours: dict, peer: dict, gates: Sequence[Gate], timed: bool = True) -
 
 
 def _ratios(ours: dict, peer: dict, of: str) -> dict:
-    """Of runs of one round; a peer that ran less often stands against all of ours with its last."""
+    """Of runs of one round; a peer that ran less often stands against all of ours with its last.
+    ended: the peer was, so these are lower bounds."""
     own, theirs = _all(ours, "wall"), _all(peer, of)
     pairs = [theirs[min(place, len(theirs) - 1)] / a for place, a in enumerate(own)]
-    return {"best": min(theirs) / min(own), "median": median(pairs), "pairs": pairs}
+    ratios = {"best": min(theirs) / min(own), "median": median(pairs), "pairs": pairs}
+    return ratios | {"ended": peer["ended"]}
 
 
 def _all(record: dict, of: str) -> list[float]:
@@ -273,7 +312,7 @@ def _all(record: dict, of: str) -> list[float]:
 
 def compare(
     title: str,
-    works: Iterable[Callable[[], Comparison]],
+    works: Mapping[str, Callable[[], Comparison]],
     effort: Effort,
     into: Path,
     sections: Callable[[dict], list[str]] = lambda found: [],
@@ -281,29 +320,30 @@ def compare(
 ) -> None:
     """Measure, and write TITLE.json and TITLE.md to the folder `into` after each comparison.
 
-    works: make the comparisons; one that cannot be made or fails is named among the skipped.
-    sections: lines of Markdown below the table. facts: what the JSON says besides. Raises
-    ClickException at the end where ours was short in quality.
+    works: name -> what makes the comparison; one that cannot be made or fails is named among the
+    skipped, one that was not begun among those not run. sections: lines of Markdown below the
+    table. facts: what the JSON says besides. Raises ClickException at the end where ours was short
+    in quality.
     """
+    began = time.perf_counter()
     found = {
         "title": title,
         "machine": machine(),
         "load": [os.getloadavg()[0]],
         "unseen": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / PEAK_UNIT,
+        "effort": asdict(effort),
         **facts,
+        "seconds": 0.0,
+        "not_run": list(works),
         "skipped": [],
         "comparisons": [],
     }
     into.mkdir(parents=True, exist_ok=True)
-    for work in works:
-        try:
-            comparison = work()
-            click.echo(f"{comparison.name}, {comparison.rows:,} rows", err=True)
-            found["comparisons"].append(measure(comparison, effort))
-            _skip(found, [command.missing for command in comparison.commands])
-        except click.ClickException as error:
-            _skip(found, [error.message])
-        found["load"].append(os.getloadavg()[0])
+    for name, work in works.items():
+        if found["seconds"] > effort.whole:
+            break
+        _add(found, name, work, effort)
+        found["seconds"] = time.perf_counter() - began
         text = "\n".join([*markdown(found), *sections(found)])
         for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
             with files.create_output(str(into / f"{title}{suffix}")) as stream:
@@ -312,6 +352,21 @@ def compare(
     ours = [record for each in found["comparisons"] for record in each["commands"]]
     if short := [fault for record in ours for fault in record.get("short", [])]:
         raise click.ClickException(f"ours was short in quality: {'; '.join(short)}")
+
+
+def _add(found: dict, name: str, work: Callable[[], Comparison], effort: Effort) -> None:
+    """What one work gave, and the seconds of all of it: sets, runs, qualities."""
+    began = time.perf_counter()
+    try:
+        comparison = work()
+        click.echo(f"{name}: {comparison.name}, {comparison.rows:,} rows", err=True)
+        measured = measure(comparison, effort)
+        found["comparisons"].append(measured | {"seconds": time.perf_counter() - began})
+        _skip(found, [command.missing for command in comparison.commands])
+    except click.ClickException as error:
+        _skip(found, [error.message])
+    found["not_run"].remove(name)
+    found["load"].append(os.getloadavg()[0])
 
 
 def machine() -> str:

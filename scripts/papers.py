@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tables import table
+from tables import bounded, table
 
 GAP, LARGE_GAP = "randsvm --gap 0.001", "randsvm --gap 0.01"
 RULE, FORMULA = "randsvm -k 1000 --sample-size 5000", "randsvm --gap none"
@@ -95,7 +95,7 @@ def _cell(record: dict | None) -> str:
     if record is None:
         return ""
     worth = record["quality"].get("accuracy")
-    seconds = f"{record['median']['wall']:.4g} s"
+    seconds = bounded(record, f"{record['median']['wall']:.4g} s")
     return seconds if worth is None else f"{seconds}, {worth:.2f}"
 
 

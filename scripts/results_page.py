@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import papers
 from sets import HERE, results_option
-from tables import spread, table, verdict
+from tables import bounded, left_out, spread, table, verdict
 from trainings import ALL_CORES, TENTH, TRAININGS
 from works import MOST_ROWS
 
@@ -25,11 +25,17 @@ REAL_SETS = ("covtype", "covtype7", "census", "flights", "delay", "a9a", "satima
 # Works whose gap is drawn against time, where they were measured.
 DRAWN = ("covtype-30000", "a9a", "checkerboard", "twonorm")
 
-INTRODUCTION = f"""\
+
+def introduction(effort: dict) -> str:
+    """How it was measured, and how often and how long commands ran."""
+    once, own, most = (f"{effort[name]:g}" for name in ("once", "own_once", "most"))
+    return f"""\
 Every line is one whole process, reading the file and writing the model included, run in turn with
 the others of its table; seconds are the median of its runs, the least and the most in brackets. A
-peer that takes more than half a minute is run once. "Fit alone" is the training without start and
-reading, as the library's own call takes it.
+peer that takes {once} s and more is run once, ours from {own} s on. A peer that takes more than
+{most} s is ended: "> {most}" stands in its place, nothing is known of its answer, and its ratio is
+a lower bound. "Fit alone" is the training without start and reading, as the library's own call
+takes it.
 
 Gap and accuracy are those that `scripts/certificate.py` finds in each model file, ours and
 theirs: it computes P and D in double precision with numpy and knows nothing of randsvm. The gap is
@@ -60,7 +66,7 @@ def _seconds(record: dict, of: str = "wall") -> str:
     runs = [run[of] for run in record["runs"] if of in run]
     if not runs:
         return ""
-    middle = f"{record['median'][of]:.3g}"
+    middle = bounded(record, f"{record['median'][of]:.3g}")
     return middle if len(runs) == 1 else f"{middle} ({min(runs):.3g}-{max(runs):.3g})"
 
 
@@ -89,7 +95,9 @@ def _other(record: dict) -> str:
 
 
 Column = tuple[str, Callable[[dict], str]]
-ENDS: list[Column] = [("peak MB", lambda record: f"{record['median']['peak']:.0f}")]
+ENDS: list[Column] = [
+    ("peak MB", lambda record: bounded(record, f"{record['median']['peak']:.0f}"))
+]
 KERNEL: list[Column] = [
     ("fit alone", lambda record: _seconds(record, "fit")),
     ("gap", _gap),
@@ -126,8 +134,8 @@ def _table(comparisons: Sequence[dict], columns: Sequence[Column]) -> list[str]:
 
 
 def _is_large(each: dict) -> bool:
-    names = {record["name"] for record in each["commands"]}
-    return papers.LARGE_GAP in names or each["name"].startswith("warm start")
+    first = each["commands"][0]["name"]
+    return first.startswith(papers.LARGE_GAP) or each["name"].startswith("warm start")
 
 
 def sections(found: dict) -> list[str]:
@@ -143,7 +151,7 @@ def sections(found: dict) -> list[str]:
     groups = [
         ("Real data", KERNEL, those(lambda each: _set(each) in REAL_SETS)),
         ("Made data", KERNEL, those(lambda each: _set(each) is not None)),
-        ("A million rows, and warm starts", KERNEL, large),
+        ("A million rows and more, and warm starts", KERNEL, large),
         ("Linear machines", GENERAL, those(lambda each: each["name"].startswith("linear"))),
         ("Prediction, reading, start-up, memory", GENERAL, rest),
     ]
@@ -159,38 +167,46 @@ def _set(each: dict) -> str | None:
     return TRAININGS[each["name"]].set if each["name"] in TRAININGS else None
 
 
+Points = list[tuple[int, float]]
+
+
 def _growth(comparisons: Sequence[dict]) -> list[str]:
     rows = []
     for name in MOST_ROWS:
-        points = _points(comparisons, name, "wall")
-        (n, t), (most, last) = points[0], points[-1]
-        if most > n:
-            slope = log10(last / t) / log10(most / n)
-            changed = [
-                record["quality"]["changed"]
-                for each in comparisons
-                for record in each["commands"]
-                if record["name"] == name and "changed" in record["quality"]
-            ]
-            grown = f"{log10(changed[-1] / changed[0]) / log10(most / n):.2f}" if changed else ""
-            cells = [f"{n:,} rows {t:.3g} s", f"{most:,} rows {last:.3g} s", f"{slope:.2f}", grown]
-            rows.append([name, *cells])
-    header = ["program", "from", "to", "exponent of time", "of coefficients changed"]
+        seconds, peaks, changed = (
+            _points(comparisons, name, of) for of in ("seconds", "peak", "changed")
+        )
+        if len(seconds) > 1:
+            ends = [f"{n:,} rows {t:.3g} s" for n, t in (seconds[0], seconds[-1])]
+            cells = [_exponent(seconds), _exponent(changed), f"{peaks[-1][1]:.0f}"]
+            rows.append([name, *ends, *cells])
+    header = ["program", "from", "to", "exponent of seconds", "of coefficients changed", "peak MB"]
     return [
         *("", "## Growth", ""),
-        "Checkerboard, C = 1, gamma = 5, `--gap 0.01` (svm-train at its own tolerance): "
-        "time grows with rows to the power of",
+        "Checkerboard, C = 1, gamma = 5, `--gap 0.01` (svm-train at its own tolerance): seconds "
+        "grow with rows to the power of the exponent, from the least of them to the most; start-up "
+        "is in them.",
         *("", *table(header, rows)),
     ]
 
 
-def _points(comparisons: Sequence[dict], name: str, of: str) -> list[tuple[int, float]]:
-    return [
-        (each["rows"], record["median"][of])
-        for each in comparisons
-        for record in each["commands"]
-        if record["name"] == name
+def _points(comparisons: Sequence[dict], name: str, of: str) -> Points:
+    """Rows and seconds, peak or coefficients changed of a program, where it tells them."""
+    records = [(each["rows"], record) for each in comparisons for record in each["commands"]]
+    points = [
+        (n, {"seconds": record["median"]["wall"], **record["median"], **record["quality"]})
+        for n, record in records
+        if record["name"] == name and not record["ended"]
     ]
+    return [(n, numbers[of]) for n, numbers in points if of in numbers]
+
+
+def _exponent(points: Points) -> str:
+    """From the first of them to the last."""
+    if len({n for n, _ in points}) < 2:
+        return ""
+    (n, least), (most, last) = points[0], points[-1]
+    return f"{log10(last / least) / log10(most / n):.2f}"
 
 
 def goals(found: dict) -> list[str]:
@@ -251,20 +267,24 @@ def draw_gaps(found: dict, path: Path) -> bool:
 
 
 def draw_growth(found: dict, path: Path) -> bool:
-    """Seconds and peak memory against rows, one line for each command."""
+    """Seconds and coefficients changed against rows, one line for each command, with its exponent
+    in the legend."""
     comparisons = [each for each in found["comparisons"] if each["name"] == "growth"]
     if not comparisons:
         return False
     figure, grid = _figure(1, 2)
-    for axis, of, title in zip(grid.flat, ("wall", "peak"), ("seconds", "peak MB"), strict=True):
-        for name in MOST_ROWS:
-            points = _points(comparisons, name, of)
-            if points:
-                axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
+    titles = {"seconds": "seconds", "changed": "coefficients changed"}
+    for axis, (of, title) in zip(grid.flat, titles.items(), strict=True):
+        for color, name in enumerate(MOST_ROWS):
+            if points := _points(comparisons, name, of):
+                exponent = _exponent(points)
+                label = f"{name}: n^{exponent}" if exponent else name
+                style = {"marker": "o", "markersize": 4, "color": f"C{color}", "label": label}
+                axis.plot(*zip(*points, strict=True), **style)
         axis.set(xscale="log", yscale="log", xlabel="rows of checkerboard", ylabel=title)
-        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_major_formatter("{x:,g}")
         axis.grid(which="both", alpha=0.3)
-    grid.flat[0].legend(fontsize="x-small")
+        axis.legend(fontsize="x-small")
     _save(figure, path)
     return True
 
@@ -294,12 +314,13 @@ def main(title: str, output: Path, results: Path) -> None:
     pictures = []
     for name, words, draw in (
         ("gap", "time to a gap; filled: whole processes, open: fit alone", draw_gaps),
-        ("growth", "time and memory against rows", draw_growth),
+        ("growth", "seconds and coefficients changed against rows", draw_growth),
     ):
         path = output / f"RESULTS-{name}.png"
         if draw(found, path):
             pictures += ["", f"![{words}]({path.name})", "", f"{words[0].upper()}{words[1:]}."]
-    facts = [f"{found['machine']}; {found['date']}.", *found["versions"]]
+    took = f"{found['date']}, {found['seconds'] / 60:.0f} minutes"
+    facts = [f"{found['machine']}; {took}.", *found["versions"]]
     lines = [
         "# Results of the benchmarks",
         "",
@@ -307,11 +328,11 @@ def main(title: str, output: Path, results: Path) -> None:
         "Made by `make bench` and `make results`.",
         *([] if found["scale"] == 1 else ["", f"**Sets of {found['scale']:g} times the size.**"]),
         "",
-        INTRODUCTION,
+        introduction(found["effort"]),
         *pictures,
         *goals(found),
         *sections(found),
-        *(f"\nSkipped: {what}" for what in found["skipped"]),
+        *left_out(found),
         *commands(found),
     ]
     with files.create_output(str(output / "RESULTS.md")) as stream:

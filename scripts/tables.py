@@ -24,11 +24,25 @@ def markdown(found: dict) -> list[str]:
         "processes in turn: best and median wall seconds, medians of the training alone where a "
         "library says it, of user + system seconds and of peak resident MB (never seen below "
         f"{found['unseen']:.0f}). Times faster: median of the pairs, least and most; not compared "
-        "where quality is short.",
+        "where quality is short. >: the peer was ended after that, so its ratio is a lower bound.",
         "",
         *table(HEADER, rows),
-        *(f"\nSkipped: {what}" for what in found["skipped"]),
+        *left_out(found),
     ]
+
+
+def left_out(found: dict) -> list[str]:
+    """What was skipped, works that were not run, peers that were ended."""
+    ended = [
+        f"{record['name']} ({each['name']}, {each['rows']:,} rows)"
+        for each in found["comparisons"]
+        for record in each["commands"]
+        if record["ended"]
+    ]
+    lines = [f"Skipped: {what}" for what in found["skipped"]]
+    lines += [f"Not run: {', '.join(found['not_run'])}"] if found["not_run"] else []
+    lines += [f"Ended after {found['effort']['most']:g} s: {', '.join(ended)}"] if ended else []
+    return [line for text in lines for line in ("", text)]
 
 
 def _cells(record: dict) -> list[str]:
@@ -37,10 +51,10 @@ def _cells(record: dict) -> list[str]:
         record["name"],
         ", ".join(f"{name} {value:.6g}" for name, value in record["quality"].items()),
         str(len(record["runs"])),
-        *(f"{seconds:.3f}" for seconds in (best["wall"], middle["wall"])),
+        *(bounded(record, f"{seconds:.3f}") for seconds in (best["wall"], middle["wall"])),
         f"{middle['fit']:.3f}" if "fit" in middle else "",
-        f"{middle['cpu']:.3f}",
-        f"{middle['peak']:.0f}",
+        bounded(record, f"{middle['cpu']:.3f}"),
+        bounded(record, f"{middle['peak']:.0f}"),
         "; ".join(part for peer in record.get("peers", {}).items() for part in _standing(*peer)),
         record.get("goal", ""),
         verdict(record.get("missed")),
@@ -52,10 +66,15 @@ def _standing(name: str, peer: dict) -> list[str]:
     return peer["short"] or [f"{title}: {spread(found)}" for title, found in ratios if found]
 
 
+def bounded(record: dict, number: str) -> str:
+    """What a command took; of one that was ended a lower bound."""
+    return f"> {number}" if record["ended"] else number
+
+
 def spread(ratios: dict) -> str:
-    """The median of some ratios, the least and the most."""
-    pairs = ratios["pairs"]
-    return f"{ratios['median']:.3g} ({min(pairs):.3g}-{max(pairs):.3g})"
+    """The median of some ratios, the least and the most; of lower bounds the median."""
+    pairs, middle = ratios["pairs"], f"{ratios['median']:.3g}"
+    return f"> {middle}" if ratios["ended"] else f"{middle} ({min(pairs):.3g}-{max(pairs):.3g})"
 
 
 def verdict(missed: list[str] | None) -> str:

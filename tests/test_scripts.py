@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -56,13 +57,6 @@ def test_a_script_finds_what_it_imports(script):
     subprocess.run([sys.executable, "-c", f"import {script}"], cwd=SCRIPTS, check=True)
 
 
-def test_peaks_of_memory_stand_beside_what_is_promised(tmp_path):
-    run("memory.py", "--rows", 1000, "--time-limit", "1s", "--results", tmp_path)
-    found = json.loads((tmp_path / "memory.json").read_text())
-    assert len(found["commands"]) == 5
-    assert all(each["peak"] < each["promised"] for each in found["commands"])
-
-
 def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
     pytest.importorskip("distributed")
     data = SCRIPTS.parent / "data" / "checkerboard.svm"
@@ -112,9 +106,10 @@ def seconds(own):
     return [sys.executable, "-c", f"print('seconds {own}')"]
 
 
-def compared(harness, tmp_path, *works):
+def compared(harness, tmp_path, *works, **effort):
     """The JSON that comparing these writes."""
-    harness.compare("title", works, harness.Effort(rounds=2), tmp_path)
+    named = {str(number): work for number, work in enumerate(works)}
+    harness.compare("title", named, harness.Effort(**{"rounds": 2} | effort), tmp_path)
     return json.loads((tmp_path / "title.json").read_text())
 
 
@@ -155,11 +150,64 @@ def test_a_quality_that_is_not_there_is_missed(harness, tmp_path, most, missed):
 
 def test_a_slow_peer_is_run_once_and_stands_against_all_of_ours(harness, tmp_path):
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
-    harness.compare("title", [work], harness.Effort(rounds=3, once=5), tmp_path)
-    found = json.loads((tmp_path / "title.json").read_text())
+    found = compared(harness, tmp_path, work, rounds=3, once=5)
     ours, peer = found["comparisons"][0]["commands"]
     assert (len(ours["runs"]), len(peer["runs"])) == (3, 1)
     assert ours["peers"]["peer"]["times"]["pairs"] == [3, 3, 3]
+
+
+def test_ours_is_run_once_where_that_takes_long(harness, tmp_path):
+    work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
+    found = compared(harness, tmp_path, work, own_once=1)
+    assert [len(each["runs"]) for each in found["comparisons"][0]["commands"]] == [1, 2]
+
+
+@pytest.mark.parametrize(("own", "missed"), [(0.004, []), (0.4, ["times peer, which was ended"])])
+def test_a_peer_that_takes_too_long_is_ended_and_bounds_the_ratio(harness, tmp_path, own, missed):
+    """It would sleep for a minute and is asked for a model that it did not write."""
+    goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 4}, {"peer": 4})
+    commands = [
+        harness.Command("ours", seconds(own), lambda: {"accuracy": 80.0}, goal=goal),
+        harness.Command("peer", ["sleep", "60"], partial(pytest.fail, "no model")),
+    ]
+    work = partial(harness.Comparison, "work", 100, commands)
+    found = compared(harness, tmp_path, work, most=0.05)
+    ours, peer = found["comparisons"][0]["commands"]
+    assert peer["ended"]
+    assert not ours["ended"]
+    assert (len(peer["runs"]), peer["quality"]) == (1, {})
+    assert ours["peers"]["peer"]["times"]["ended"]
+    assert ours["missed"] == missed
+    text = (tmp_path / "title.md").read_text()
+    assert "> 0.05" in text
+    assert "peer: > " in text
+    assert "Ended after 0.05 s: peer (work, 100 rows)" in text
+
+
+def test_a_peer_that_is_in_time_is_not_ended_and_its_own_failure_is_one(harness, tmp_path):
+    killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    broken = partial(harness.Comparison, "broken", 1, [harness.Command("killed", killed)])
+    work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
+    found = compared(harness, tmp_path, broken, work, most=60)
+    assert "exit -9" in found["skipped"][0]
+    ours, peer = found["comparisons"][0]["commands"]
+    assert not peer["ended"]
+    assert not ours["peers"]["peer"]["times"]["ended"]
+
+
+def test_works_that_would_begin_late_are_named(harness, tmp_path):
+    works = [comparison(harness, 90.0, harness.Goal(times={"peer": 2}))] * 3
+    found = compared(harness, tmp_path, *works, whole=0)
+    assert len(found["comparisons"]) == 1
+    assert found["not_run"] == ["1", "2"]
+    assert "Not run: 1, 2" in (tmp_path / "title.md").read_text()
+
+
+def test_a_comparison_may_ask_for_fewer_rounds(harness, tmp_path):
+    commands = [harness.Command("peer", seconds(20))]
+    work = partial(harness.Comparison, "work", 100, commands, rounds=1)
+    found = compared(harness, tmp_path, work, once=60)
+    assert len(found["comparisons"][0]["commands"][0]["runs"]) == 1
 
 
 def test_time_is_not_compared_where_quality_is_short(harness, tmp_path):
@@ -319,10 +367,10 @@ def test_words_become_features_and_numbers_go_to_one(script):
 
 def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
-    works = ["reading-twonorm", "one-class", "growth-10000"]
+    works = ["reading-twonorm", "one-class", "growth-10000", "growth-300000"]
     run("bench.py", "--quick", "--rows", 1000, "--results", tmp_path, *works)
     found = json.loads((tmp_path / "benchmarks-quick.json").read_text())
-    reading, training, _ = (each["commands"] for each in found["comparisons"])
+    reading, training, *growth = (each["commands"] for each in found["comparisons"])
     ours, theirs = reading
     assert ours["quality"]["nonzeros"] == theirs["quality"]["nonzeros"] == 5000 * 20
     assert "## Physical limits" in (tmp_path / "benchmarks-quick.md").read_text()
@@ -336,6 +384,11 @@ def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypat
     for record in training:
         quality = record["quality"]
         assert f"{quality['gap']:.4%} | {quality['inliers']:.1f}% inside" in text
+    before = {record["name"]: record["median"]["wall"] for record in growth[0]}
+    for record in growth[1]:  # on three times the rows; svm-train is not among them
+        after = record["median"]["wall"]
+        exponent = np.emath.logn(3, after / before[record["name"]])
+        assert f"{after:.3g} s | {exponent:.2f} | " in text
     worth = training[0]["quality"]
     assert worth["gap"] == pytest.approx(worth["said"], rel=1e-2)
     for picture in ("RESULTS-gap.png", "RESULTS-growth.png"):
