@@ -24,6 +24,7 @@ NO_LIBSVM, NO_LIBLINEAR = (
     for peer, package in (("svm", "libsvm-tools"), ("liblinear", "liblinear-tools"))
 )
 NO_SKLEARN = None if importlib.util.find_spec("sklearn") else "scikit-learn is not installed"
+NO_DASK = None if importlib.util.find_spec("distributed") else "dask.distributed is not installed"
 NO_INTELEX = None if Path(INTELEX[0]).exists() else "scikit-learn-intelex: `make peers` installs it"
 
 

@@ -5,7 +5,7 @@ Every answer, ours and theirs, is judged by certificate.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -14,6 +14,7 @@ import papers
 from harness import Command, Comparison, Gate, Goal, output
 from quality import (
     INTELEX,
+    NO_DASK,
     NO_INTELEX,
     NO_LIBSVM,
     NO_SKLEARN,
@@ -195,7 +196,7 @@ def peer(name: str, bench: Bench, train: Path, test: Path, options: list[str]) -
 
 def large(name: str, seconds: float, bench: Bench) -> Comparison:
     """Ten times the rows, --gap 0.01, where svm-train takes hours, beside one scan of all support
-    vectors: predicting the training file."""
+    vectors, predicting the training file, and the same by two workers of a cluster here."""
     rows = bench.rows * 10
     train, test = bench.sets(name, rows)
     options = ["-c", "1", "-g", str(GAMMA[name])]
@@ -205,6 +206,8 @@ def large(name: str, seconds: float, bench: Bench) -> Comparison:
     commands = [ours(bench, train, test, options, words, goal) for words, goal in goals.items()]
     model = str(bench.model(train, papers.LARGE_GAP))
     commands.append(Command(scan, [PREDICT, "-q", str(train), model, "/dev/null"]))
+    there = ours(bench, train, test, options, f"{papers.LARGE_GAP} --cluster local:2", None)
+    commands.append(replace(there, missing=NO_DASK))
     return Comparison(name, rows, commands)
 
 
