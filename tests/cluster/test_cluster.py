@@ -111,8 +111,6 @@ SEVERAL = {
     "one against one": "randsvm -g 1 --sample-size 60 --gap 0.1",
     "small pairs": "randsvm -g 1 --gap 0.01 -w 2 3 --scale standard",
     "one against the rest": "randsvm -g 1 --multiclass ovr --sample-size 100 --gap 0.1",
-    "probabilities": "randsvm -g 1 -b 1 --gap 0.1",
-    "cross-validation": "randsvm -g 0.5,1 -v 3 --gap 0.1",
 }
 
 
