@@ -44,7 +44,7 @@ DOORS = {
     "click": {"cli.train", "cli.predict", "cli.commands", "cli.options", "cli.report", "cli.door"},
     "tqdm": {"cli.bars"},
     "distributed": {"cluster.crew"},
-    "cloudpickle": {"cluster.home"},
+    "cloudpickle": {"cluster.calls", "cluster.home"},
 }
 
 

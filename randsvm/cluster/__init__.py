@@ -4,6 +4,7 @@
     worker.py  what a worker does: plain tasks over what it has cached
     crew.py    the workers as they come and go, and tasks for them with a deadline each
     home.py    the home of the shards: who has which, and what to do where one was lost
+    calls.py   works on all rows of small data sets, such as the cells of a grid search
     ranges.py  texts by ranges of bytes, and work on them in order
     first_pass.py  what the rows are, learnt by ranges;  load.py  D, out of all this
 

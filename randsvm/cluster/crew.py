@@ -230,6 +230,17 @@ class Crew:
             for worker in self._ready & self._there.keys():
                 fire_and_forget(self.client.submit(function, *words, workers=[worker], pure=False))
 
+    def tell_now(self, name: str, function: Callable[..., Any], *words: Any) -> None:
+        """Call a short function on a worker beside its tasks, which may keep all its threads."""
+
+        def call() -> None:
+            with contextlib.suppress(Exception):  # it is gone, and its tasks with it
+                self.client.run(function, *words, workers=[name])
+
+        calling = threading.Thread(target=call, daemon=True)
+        calling.start()
+        calling.join(CLOSING)
+
     def close(self) -> None:
         """Without waiting long: a scheduler that is gone does not answer."""
         self._closed.set()

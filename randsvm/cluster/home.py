@@ -11,17 +11,18 @@ import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, TypeVar
 
 import cloudpickle
-import numpy as np
 
 from randsvm.cluster import worker
+from randsvm.cluster.calls import sent
 from randsvm.cluster.crew import Crew, Tasks
-from randsvm.cluster.worker import OWN, Missing, Reports, Rows, Run, Visit
+from randsvm.cluster.worker import Missing, Reports, Rows, Run, Visit
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Logged, OneThread, Shard, Spent, States
+from randsvm.data.home import Logged, OneThread, Plain, Shard, Spent, States
 
 Report = TypeVar("Report")
 State = TypeVar("State")
@@ -68,7 +69,7 @@ class Owners:
         return {name: some for name, some in found.items() if some}
 
 
-class ClusterHome:
+class ClusterHome(Plain):
     """The workers of a crew; see Home. rows: whose chunks the shards are. owners: of these chunks.
     numbers: of the chunk of each shard; None: its own number."""
 
@@ -112,13 +113,20 @@ class ClusterHome:
 
     def pickled(self, D: Dataset) -> tuple[Any, ...]:
         """A view of the rows as it is sent: what is its own, to be put on the rows there."""
-        own = {name: getattr(D, name) for name in OWN}
-        chosen = None if D.chosen is None else (len(D.chosen), np.packbits(D.chosen))
-        return worker.view, (self.rows.key, own, chosen, self.numbers)
+        return worker.view, (self.rows.key, *worker.own_of(D), self.numbers)
 
     def leave(self) -> None:
         """See Home."""
         self.crew.tell_all(worker.leave, self.rows.key)
+
+    @contextmanager
+    def lent(self, D: Any) -> Iterator[Any]:
+        """See Home."""
+        view = sent(D, self.crew, self.rows)
+        try:
+            yield view
+        finally:
+            view.home.leave()
 
     def runs(
         self, task: Callable[..., Any], message: Message, shards: Sequence[Shard]

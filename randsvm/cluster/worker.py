@@ -14,17 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy
 
 from randsvm import __version__
 from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
-from randsvm.data.chunks import RawChunk
+from randsvm.data.chunks import RamStore, RawChunk
 from randsvm.data.dataset import Dataset
 from randsvm.data.home import Cell, Change, Shard
+from randsvm.data.reading import Summary
 from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
+from randsvm.events import listening
 
 # The fields of a view that are its own; the others follow from the file.
 OWN = ("targets", "scaling", "mapping", "d", "nnz")
@@ -42,11 +44,11 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows on a worker: of a text, or put together from others. memory, folder: as MadeStore has
-    them."""
+    """Rows on a worker: of a text, put together from others, or sent. memory, folder: as MadeStore
+    has them."""
 
     key: str
-    source: Source | Regrouping
+    source: Source | Regrouping | Sent
     memory: int
     folder: str | None
 
@@ -61,6 +63,15 @@ class Regrouping:
     made: Callable[[Dataset, int], RawChunk]
     sizes: np.ndarray
     counts: np.ndarray
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The chunks themselves, of few rows. whole: the rows that they were chosen from."""
+
+    whole: Rows
+    summary: Summary
+    chunks: Sequence[RawChunk]
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,8 @@ class _Cache:
         self.cells: dict[tuple[str, int], Cell] = {}
         self.makers: dict[str, Callable[[Shard], Any]] = {}
         self.ranges: dict[tuple[str, int], Range] = {}
+        # Of calls that nobody waits for any more: the key of their rows, and their number.
+        self.unwanted: set[tuple[str, int]] = set()
 
 
 _here = _Cache()
@@ -128,26 +141,45 @@ def _remember(rows: Rows) -> None:
     if isinstance(source, Source):
         _here.data[rows.key] = Dataset(source.summary, source.store(limit, folder), 1)
         return
+    if isinstance(source, Sent):
+        _remember(source.whole)
+        store = RamStore()
+        for chunk in source.chunks:
+            store.append(chunk)
+        _here.data[rows.key] = Dataset(source.summary, store, 1)
+        return
     _remember(source.rows)
     D: Dataset = pickle.loads(source.view)
     limit = max(0, limit - D.store.resident_bytes)
     _here.data[rows.key] = D.regrouped(source.made, source.sizes, source.counts, limit, folder)
 
 
+# The rows that a view has, as Dataset.chosen has them: how many, and their bits.
+Chosen: TypeAlias = tuple[int, np.ndarray] | None
+
+
+def own_of(D: Dataset) -> tuple[dict[str, Any], Chosen]:
+    """What makes a view of rows of a view of all of them; see `view`."""
+    chosen = None if D.chosen is None else (len(D.chosen), np.packbits(D.chosen))
+    return {name: getattr(D, name) for name in OWN}, chosen
+
+
 def view(
-    key: str,
-    own: dict[str, Any],
-    chosen: tuple[int, np.ndarray] | None,
-    numbers: Sequence[int] | None,
+    key: str, own: dict[str, Any], chosen: Chosen, numbers: Sequence[int] | None = None
 ) -> Dataset:
     """A view of the rows as the master has it; what a Dataset of the cluster is pickled as.
-    chosen: as Dataset has it, how many and their bits; numbers: of its chunks."""
+    numbers: of its chunks."""
     D = _here.data[key]
     if numbers is not None:
         D = D.of_chunks(numbers)
     if chosen is not None:
         D = D.only(np.unpackbits(chosen[1], count=chosen[0]).astype(bool))
     return D._view(**own)
+
+
+def whole_view(key: str, own: dict[str, Any], chosen: Chosen) -> Dataset:
+    """The same for a work on all rows, which takes one thread."""
+    return view(key, own, chosen).in_one_thread()
 
 
 # --- the first pass ------------------------------------------------------------------------
@@ -246,6 +278,39 @@ def _is_ready(asked: Visit, shard: Shard) -> bool:
         return cell is not None and (asked.make is not None or cell.done >= asked.first)
 
 
+# --- work on all rows ----------------------------------------------------------------------
+
+
+class UnwantedError(Exception):
+    """Raised by an event of a work whose result nobody waits for any more."""
+
+
+def call(key: str, rows: bytes | None, message: bytes, number: int) -> Missing | bytes:
+    """message: a function; its result, pickled, or nothing where it was stopped."""
+    if not knows(key, rows):
+        return Missing(rows=True)
+
+    def watch(event: object) -> None:
+        if (key, number) in _here.unwanted:
+            raise UnwantedError
+
+    work: Callable[[], Any] = pickle.loads(message)
+    try:
+        with listening(watch):
+            return pickle.dumps(work())
+    except UnwantedError:
+        return b""
+
+
+def stop(key: str, number: int) -> None:
+    """Nobody waits for this call any more. Called beside the tasks of this worker."""
+    with _here.lock:
+        _here.unwanted.add((key, number))
+
+
+# --- the end -------------------------------------------------------------------------------
+
+
 def forget(run: str) -> None:
     """A run is over."""
     with _here.lock:
@@ -260,5 +325,6 @@ def leave(key: str) -> None:
         D = _here.data.pop(key, None)
         for place in [place for place in _here.ranges if place[0] == key]:
             del _here.ranges[place]
+        _here.unwanted = {one for one in _here.unwanted if one[0] != key}
     if D is not None:
         D.store.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -19,6 +20,8 @@ Report = TypeVar("Report")
 State = TypeVar("State")
 # The same in a protocol whose methods take functions of it.
 Taken = TypeVar("Taken", covariant=True)
+# A data set.
+Rows = TypeVar("Rows")
 
 
 class Shard(NamedTuple):
@@ -86,6 +89,17 @@ class Home(Protocol):
     def leave(self) -> None:
         """Nobody asks for these rows any more."""
 
+    @property
+    def at_once(self) -> int | None:
+        """How many works `call` takes side by side; None: as many as threads call."""
+
+    def call(self, work: Callable[[], Report]) -> Report:
+        """work(), which is about all rows, done by one thread; others may call meanwhile."""
+
+    def lent(self, D: Rows) -> AbstractContextManager[Rows]:
+        """A view of the same rows, which have to be few: within the block, whoever does what the
+        home of that view is called for has all of them."""
+
 
 class Log(Generic[State]):
     """Changes in order, numbered from the beginning; `first` is the number of the oldest that is
@@ -143,10 +157,35 @@ class Cell(Generic[State]):
 # --- this process --------------------------------------------------------------------------
 
 
-class Threads:
-    """The threads of a pool."""
+class Plain:
+    """A home whose callers do what they call for themselves."""
 
-    moved, spent = 0, Spent()
+    at_once: int | None = None
+
+    def call(self, work: Callable[[], Report]) -> Report:
+        """See Home."""
+        return work()
+
+    def lent(self, D: Rows) -> AbstractContextManager[Rows]:
+        """See Home."""
+        return nullcontext(D)
+
+    @property
+    def moved(self) -> int:
+        """See Home."""
+        return 0
+
+    @property
+    def spent(self) -> Spent:
+        """See Home."""
+        return Spent()
+
+    def leave(self) -> None:
+        """See Home; the rows are not here but in a store."""
+
+
+class Threads(Plain):
+    """The threads of a pool."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self.pool = pool
@@ -159,14 +198,9 @@ class Threads:
         """See Home."""
         return _StatesHere(self, make, shards)
 
-    def leave(self) -> None:
-        """See Home; the rows are not here but in a store."""
 
-
-class OneThread:
+class OneThread(Plain):
     """The thread that asks: where many small data sets are worked at side by side, each by one."""
-
-    moved, spent = 0, Spent()
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """See Home."""
@@ -177,9 +211,6 @@ class OneThread:
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
         """See Home."""
         return _StatesHere(self, make, shards)
-
-    def leave(self) -> None:
-        """See Home; the rows are not here but in a store."""
 
 
 class _StatesHere(Logged[State]):

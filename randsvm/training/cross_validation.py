@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Generic, TypeVar
 
@@ -26,7 +27,7 @@ FOLDS_DRAW = 2**63 + 1
 SUBSET_DRAW = 2**63 + 2
 
 
-# A subset of so many nonzeros at the most (16 MB) is copied out of the rows.
+# Rows of so many nonzeros at the most (16 MB) are copied out of others, and sent to each worker.
 COPIED_NONZEROS = 1 << 21
 
 
@@ -38,7 +39,8 @@ class Cancelled(Exception):  # noqa: N818 - no error
 class CrossValidation(Generic[P]):
     """Folds of D, whose y are class indices, or targets.
 
-    fold : (n,) number of the part that each row is held out with. at_once: fits side by side.
+    fold : (n,) number of the part that each row is held out with. at_once: fits side by side, each
+    done where the home of D does what it is called for.
     """
 
     D: Dataset
@@ -52,16 +54,16 @@ class CrossValidation(Generic[P]):
         if folds > D.n:
             raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
         fold = folds_of(D, folds, Draw(job.run.seed, FOLDS_DRAW))
-        return CrossValidation(D, fold, fit, job.resources.at_once(D.n))
+        return CrossValidation(D, fold, fit, at_once(D, job))
 
     @property
     def folds(self) -> range:
         return range(int(self.fold.max()) + 1)
 
-    def fitted(self, params: P, fold: int) -> tuple[Dataset, Decision]:
-        """The rows held out, and what was learnt from all others."""
-        held = self.D.only(self.fold == fold)
-        return held, self.fit(self.D.only(self.fold != fold), params)
+    def done(self, work: Callable[[Held[P]], Result], params: P, fold: int) -> Result:
+        """work(what is held out)."""
+        held, rest = self.D.only(self.fold == fold), self.D.only(self.fold != fold)
+        return self.D.home.call(partial(work, Held(held, rest, self.fit, params)))
 
     def decisions(
         self, params: P, until: float, folds: Sequence[int] | None = None
@@ -69,17 +71,12 @@ class CrossValidation(Generic[P]):
         """Which rows were held out, (n,) bool, and their f as learnt without them, (m, K) float64:
         those of the folds that were done in time; None: none was. folds: None: all."""
 
-        def of(fold: int) -> dict[int, np.ndarray]:
-            try:
-                held, decision = self.fitted(params, fold)
-            except TimeLimitError:
-                return {}
-            return {fold: np.concatenate([f for _, f in decision_values(held, decision)])}
+        def of(fold: int) -> tuple[int, np.ndarray | None]:
+            return fold, self.done(in_time, params, fold)
 
-        tasks = [lambda fold=fold: of(fold) for fold in folds or self.folds]
-        found: dict[int, np.ndarray] = {}
-        for one in side_by_side(tasks, self.at_once, until, "probabilities"):
-            found |= one
+        tasks = [partial(of, fold) for fold in folds or self.folds]
+        done = side_by_side(tasks, self.at_once, until, "probabilities")
+        found = {fold: f for fold, f in done if f is not None}
         if not found:
             return None
         f = np.empty((self.D.n, next(iter(found.values())).shape[1]))
@@ -87,6 +84,33 @@ class CrossValidation(Generic[P]):
             f[self.fold == fold] = part
         held = np.isin(self.fold, list(found))
         return held, f[held]
+
+
+@dataclass(frozen=True)
+class Held(Generic[P]):
+    """A fold. held: the rows that it holds out; rest: all others."""
+
+    held: Dataset
+    rest: Dataset
+    fit: Fit[P]
+    params: P
+
+    def values(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """y and f of the rows held out, shard by shard, as learnt from the others."""
+        return decision_values(self.held, self.fit(self.rest, self.params))
+
+
+def in_time(fold: Held[P]) -> np.ndarray | None:
+    """f of the rows held out; None: there was no time to learn it."""
+    try:
+        return np.concatenate([f for _, f in fold.values()])
+    except TimeLimitError:
+        return None
+
+
+def at_once(D: Dataset, job: Job) -> int:
+    """How many fits on parts of D go side by side."""
+    return D.home.at_once or job.resources.at_once(D.n)
 
 
 def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
@@ -122,7 +146,17 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
         return D
     some = D.only(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
     # What is copied follows from the data alone: a memory bound changes no result.
-    return some.gathered() if max(some.n, some.nnz) <= COPIED_NONZEROS else some
+    return some.gathered() if _is_small(some) else some
+
+
+def lent(D: Dataset, some: Dataset) -> AbstractContextManager[Dataset]:
+    """some: a view of D. Within the block, if it is small, its home does the fits on parts of it;
+    parts of a larger one are learnt here, with D's home for their scans."""
+    return D.home.lent(some) if _is_small(some) else nullcontext(some)
+
+
+def _is_small(D: Dataset) -> bool:
+    return max(D.n, D.nnz) <= COPIED_NONZEROS
 
 
 def side_by_side(

@@ -58,6 +58,10 @@ class Job:
     left_open: frozenset[str] = frozenset()
     keep: Callable[[Model], object] = forget
 
+    def for_parts(self) -> Job:
+        """Without a start from another model, and without what only the whole run needs."""
+        return replace(self, search=Search(), warm_start=None, keep=forget)
+
 
 def kernel_job(job: Job, params: Params, bounded: bool) -> Job:
     """The job with the gap filled in; bounded: whether k was asked for. Raises ParameterError for

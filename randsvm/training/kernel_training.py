@@ -73,10 +73,14 @@ class KernelTraining(Training[Params, Trained]):
         plan = self.planner(task.D.n, task.problem, self.job)
         return plan if self.old is None else replace(plan, start=self.old.on(task, C))
 
+    def for_parts(self) -> KernelTraining:
+        """See Training; nor is there a start from another model."""
+        return replace(super().for_parts(), old=None)
+
     def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
-        """Without a closing evaluation, and without a start from another model."""
-        at_once = self.job.resources.at_once(self.D.n)
-        plan = partial(replace(self, old=None)._plan, C=params.cost)
+        """Without a closing evaluation."""
+        at_once = self.job.resources.at_once(D.n)
+        plan = partial(self._plan, C=params.cost)
         return decision_of(self._subtasks(D, params, at_once), plan, self.job, clock)
 
     def holds_out(self, params: Params) -> bool:

@@ -23,6 +23,7 @@ from randsvm.training.job import Decision, Job, P
 from randsvm.training.subject import Subject
 
 Outcome = TypeVar("Outcome", bound=Trained | Learnt)
+Kind = TypeVar("Kind", bound="Training[Any, Any]")
 
 
 class Outline(NamedTuple):
@@ -84,6 +85,10 @@ class Training(ABC, Generic[P, Outcome]):
             return replace(params, gamma=None)
         spread = len(self.D.summary.features) * statistics_of(self.D).variance
         return replace(params, gamma=1.0 / spread if spread > 0 else 1.0)
+
+    def for_parts(self: Kind) -> Kind:
+        """The same for parts of the rows, which may be learnt elsewhere."""
+        return replace(self, job=self.job.for_parts())
 
     def fit(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
         """What is learnt from a view of the rows in so many seconds, or a little more, with the

@@ -19,7 +19,7 @@ from randsvm.events import Notice, tell
 from randsvm.parameters.run import Search
 from randsvm.training import platt
 from randsvm.training.clock import Clock, TimeLimitError
-from randsvm.training.cross_validation import CrossValidation, decision_values
+from randsvm.training.cross_validation import CrossValidation, at_once, decision_values, lent
 from randsvm.training.job import Decision, Job, P, TimedFit
 
 # What the model has, by its names, out of f, (n, columns), and y, (n,), of rows that were held out.
@@ -60,12 +60,13 @@ def cross_validated(
     if folds < 2:
         tell(Notice("one row is too few for -b 1: no probabilities"))
         return {}
-    waves = math.ceil(folds / job.resources.at_once(D.n))
-    seconds = FITTING * (until - time.perf_counter()) / waves
-    validation: CrossValidation[P] = CrossValidation.of(
-        D, folds, job, lambda D, params: fit(D, params, seconds)
-    )
-    found = validation.decisions(params, until)
+    with lent(D, D) as whole:
+        waves = math.ceil(folds / at_once(whole, job))
+        seconds = FITTING * (until - time.perf_counter()) / waves
+        validation: CrossValidation[P] = CrossValidation.of(
+            whole, folds, job, lambda D, params: fit(D, params, seconds)
+        )
+        found = validation.decisions(params, until)
     if found is None:
         tell(Notice("no time for -b 1: probabilities are from few rows"))
         return {}
@@ -84,10 +85,11 @@ def of_few(
         return {}
     S = D.only(D.mask(random_subset(D, FEW_ROWS, Draws(job.run.seed))))
     seconds = FEW_TIME * (until - time.perf_counter())
-    halves: CrossValidation[P] = CrossValidation.of(
-        S, 2, job, lambda D, params: fit(D, params, seconds)
-    )
-    found = halves.decisions(params, until, folds=[0])
+    with lent(D, S) as few:
+        halves: CrossValidation[P] = CrossValidation.of(
+            few, 2, job, lambda D, params: fit(D, params, seconds)
+        )
+        found = halves.decisions(params, until, folds=[0])
     return {} if found is None else fitting(found[1], S.labels()[found[0]])
 
 

@@ -81,7 +81,7 @@ def train(
         if job.search.wanted:
             until = clock.share(SEARCH)
             searched, params = grid_search.searched(
-                training.D, params, training.scoring, job, configuration, until
+                training.D, params, training.for_parts().scoring, job, configuration, until
             )
         words = configuration(params, job)
         return FromFile(training, params, clock, model, words, searched).completed()
@@ -213,7 +213,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             # Whenever the limit comes, the model has probabilities.
             fitting = training.fitting(params)
             self.fitted = probabilities.of_few(
-                training.D, params, training.fit, fitting, training.job, clock.end
+                training.D, params, training.for_parts().fit, fitting, training.job, clock.end
             )
         part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
         self.learning = training.learning(params, clock, clock.share(part))
@@ -225,7 +225,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             self.fitted |= probabilities.cross_validated(
                 training.D,
                 self.params,
-                training.fit,
+                training.for_parts().fit,
                 training.fitting(self.params),
                 training.job,
                 self.clock.end - LATE,

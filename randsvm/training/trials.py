@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, isnan, nan
 from statistics import median
 from typing import Any, Generic
@@ -18,7 +19,8 @@ from randsvm.models.metrics import Metric
 from randsvm.training.cross_validation import (
     Cancelled,
     CrossValidation,
-    decision_values,
+    Held,
+    lent,
     side_by_side,
     subset_of,
 )
@@ -162,19 +164,24 @@ class Trials(Generic[P]):
     def _computed(self, candidates: Sequence[P], rows: int) -> Iterator[tuple[int, list[Metric]]]:
         """Which candidate it is, and what each fold counted, as soon as all are done."""
         asked = self.asked
-        some = subset_of(asked.D, rows, asked.job.run.seed)
-        validation = CrossValidation.of(some, asked.folds, asked.job, asked.fit)
+        with lent(asked.D, subset_of(asked.D, rows, asked.job.run.seed)) as some:
+            validation = CrossValidation.of(some, asked.folds, asked.job, asked.fit)
+            yield from self._counted(validation, candidates, rows)
+
+    def _counted(
+        self, validation: CrossValidation[P], candidates: Sequence[P], rows: int
+    ) -> Iterator[tuple[int, list[Metric]]]:
+        asked = self.asked
+        count = partial(counted, asked.count)
         broken_off: set[int] = set()
         taken: list[float] = []
 
-        def counted(index: int, fold: int) -> tuple[int, int, Metric]:
+        def cell(index: int, fold: int) -> tuple[int, int, Metric]:
             if index in broken_off:
                 raise Cancelled
-            counts, began = asked.count(), time.perf_counter()
+            began = time.perf_counter()
             try:
-                held, decision = validation.fitted(candidates[index], fold)
-                for y, f in decision_values(held, decision):
-                    counts.add(y, f[:, 0] if f.shape[1] == 1 else f)
+                counts = validation.done(count, candidates[index], fold)
             except Cancelled:
                 broken_off.add(index)
                 raise
@@ -182,7 +189,7 @@ class Trials(Generic[P]):
             return index, fold, counts
 
         tasks = [
-            lambda index=index, fold=fold: counted(index, fold)
+            partial(cell, index, fold)
             for index in range(len(candidates))
             for fold in validation.folds
         ]
@@ -212,6 +219,14 @@ class Trials(Generic[P]):
         if rows < self.asked.D.n:
             job = replace(job, search=replace(job.search, subset=rows))
         return " ".join(self.asked.configuration(one.params, job))
+
+
+def counted(count: Callable[[], Metric], fold: Held[P]) -> Metric:
+    """What `count` makes of a fold."""
+    counts = count()
+    for y, f in fold.values():
+        counts.add(y, f[:, 0] if f.shape[1] == 1 else f)
+    return counts
 
 
 # What a log's line says of a combination besides which it is.

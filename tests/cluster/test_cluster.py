@@ -24,15 +24,18 @@ from running import run_predict, run_train
 from randsvm import api
 from randsvm.data.home import Spent
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
-from randsvm.events import Epoch, Iteration, Progress, listening
+from randsvm.events import Epoch, Iteration, Progress, Tried, Waiting, listening, tell
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
-from randsvm.parameters.run import Limits, Resources
+from randsvm.parameters.run import Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training import source
+from randsvm.training.kernel_training import KernelTraining
+from randsvm.training.linear_svm import LinearTraining
 
 pytest.importorskip("distributed")
+from inline import InlineCrew
 
 from randsvm.cluster.crew import Crew
 from randsvm.cluster.first_pass import first_pass
@@ -108,8 +111,6 @@ SEVERAL = {
     "one against one": "randsvm -g 1 --sample-size 60 --gap 0.1",
     "small pairs": "randsvm -g 1 --gap 0.01 -w 2 3 --scale standard",
     "one against the rest": "randsvm -g 1 --multiclass ovr --sample-size 100 --gap 0.1",
-    "probabilities": "randsvm -g 1 -b 1 --gap 0.1",
-    "cross-validation": "randsvm -g 0.5,1 -v 3 --gap 0.1",
 }
 
 
@@ -131,6 +132,130 @@ def test_small_pairs_come_here_from_spill_files(two, tmp_path, monkeypatch, clou
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     monkeypatch.setattr("randsvm.data.grouping.CHUNK_ROWS", 30)
     same(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
+
+
+# ---- cells of a search --------------------------------------------------------------------------
+
+CELLS = {
+    "one against one": "randsvm -g 0.5,1 -c 1,4 -v 3 --gap 0.1",
+    "one against the rest": "randsvm -g 1 -c 1,4 --multiclass ovr -w balanced -v 2 --gap 0.1",
+    "a subset": "osuna -g 1 -c 1,4 -v 2 --subset 200 --scale standard",
+    "regression": "randsvm -s svr -g 1 -p 0.1,0.5 -v 2 --gap 0.1 --scale minmax",
+    "random features": "randsvm -g 1 -c 1,4 --components 20 -v 2 --gap 0.3",
+    "probabilities": "randsvm -g 1 -b 1 --gap 0.1",
+    "sgd": "sgd --lambda 0.01,0.001 --epochs 2 -v 2",
+}
+
+
+def tried(log: Path) -> list[tuple[str, list[float], dict[str, float]]]:
+    found = [one for one in read_log(log) if one["event"] == "tried"]
+    return sorted((one["configuration"], one["scores"], one["details"]) for one in found)
+
+
+def no_fit(*words: object) -> None:
+    raise AssertionError("fitted in this process")
+
+
+@pytest.mark.parametrize("words", CELLS.values(), ids=CELLS)
+def test_workers_fit_the_folds_with_the_same_results(two, tmp_path, monkeypatch, clouds, words):
+    logs = []
+    for where in ([], ["--cluster", two.file]):
+        if where:
+            monkeypatch.setattr(KernelTraining, "decision", no_fit)
+            monkeypatch.setattr(LinearTraining, "decision", no_fit)
+        logs.append(tmp_path / f"{len(where)}.jsonl")
+        model = logs[-1].with_suffix(".model")
+        run_train(*words.split(), "-q", *where, "--log", logs[-1], clouds, model)
+    assert tried(logs[0]) == tried(logs[1])
+    models = [log.with_suffix(".model").read_bytes() for log in logs]
+    assert models[0] == models[1]
+
+
+SEARCH = Search(3, None, (("C", (0.5, 1.0, 2.0, 4.0)),))
+
+
+def searched(data: Path, model: Path, resources: Resources, watch: Callable[[object], None]) -> str:
+    """The model, and what was tried."""
+    every: list[Tried] = []
+
+    def both(event: object) -> None:
+        if isinstance(event, Tried):
+            every.append(event._replace(number=0))
+        watch(event)
+
+    job = api.Job(stop=StopParams(gap=0.01), search=SEARCH, resources=resources)
+    api.train_randsvm(str(data), str(model), Params(gamma=1.0), RandsvmParams(), job, both)
+    return f"{sorted(map(str, every))}{model.read_text()}"
+
+
+def test_the_cells_of_a_worker_that_is_killed_are_fitted_by_another(two, tmp_path, clouds):
+    expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
+    watch = Once(lambda event: isinstance(event, Tried), two.kill)
+    assert searched(clouds, tmp_path / "m", there(two), watch) == expected
+    assert watch.done
+
+
+def test_cells_may_be_lost_again_and_again(tmp_path, clouds, monkeypatch):
+    expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
+    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
+    monkeypatch.setattr(InlineCrew, "loses", frozenset(range(4, 400, 3)))
+    found = searched(clouds, tmp_path / "m", Resources(cluster="3"), lambda event: None)
+    assert found == expected
+
+
+def test_cells_of_many_rows_stay_with_this_process(two, tmp_path, clouds, monkeypatch):
+    monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
+    monkeypatch.setattr("randsvm.cluster.calls.Callers.call", no_fit)
+    same(two, tmp_path, clouds, "randsvm", "-g", 1, "-v", 2, "--gap", 0.1)
+
+
+class GivenUpError(Exception):
+    pass
+
+
+def after(seconds: float) -> Callable[[object], None]:
+    """Listens so long."""
+    end = time.monotonic() + seconds
+
+    def watch(event: object) -> None:
+        if time.monotonic() > end:
+            raise GivenUpError
+
+    return watch
+
+
+def test_a_work_that_nobody_waits_for_ends(two, path):
+    def endless() -> None:
+        while True:
+            tell(Waiting())
+            time.sleep(0.01)
+
+    with (
+        closing(Crew(str(two.file))) as crew,
+        closing(source.load(str(path), Params(), api.Job(resources=there(two)))) as D,
+    ):
+        with D.home.lent(D) as some:
+            for _ in range(some.home.at_once + 1):
+                with listening(after(0.5)), pytest.raises(GivenUpError):
+                    some.home.call(endless)
+            with listening(after(PATIENCE)):
+                assert some.home.call(lambda: some.n) == ROWS
+            key = some.home.rows.key
+            assert key in kept(crew)
+        assert without(crew, key)
+
+
+def test_a_signal_ends_a_search(two, tmp_path, clouds):
+    def interrupted(event: object) -> None:
+        if isinstance(event, Progress) and event.stage == "cross-validation":
+            raise Interrupted(signal.SIGTERM)
+
+    with closing(Crew(str(two.file))) as crew:
+        before = kept(crew)
+        with pytest.raises(Interrupted):
+            searched(clouds, tmp_path / "m", there(two), interrupted)
+        assert not (tmp_path / "m").exists()
+        assert without(crew, *(kept(crew) - before))
 
 
 def test_averaged_weights_are_the_same_whoever_is_killed(two, tmp_path, path, monkeypatch):
@@ -423,9 +548,18 @@ def kept(crew: Crew) -> set[str]:
     def keys() -> set[str]:
         from randsvm.cluster.worker import _here
 
-        return {*_here.data, *(key for key, _ in [*_here.ranges, *_here.cells])}
+        numbered = [*_here.ranges, *_here.cells, *_here.unwanted]
+        return {*_here.data, *(key for key, _ in numbered)}
 
     return set().union(*crew.client.run(keys).values())
+
+
+def without(crew: Crew, *keys: str) -> bool:
+    """Whether the workers soon have nothing of these."""
+    end = time.monotonic() + 5
+    while (left := kept(crew) & {*keys}) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not left
 
 
 @pytest.mark.parametrize("bad", [b"", b"+1 1:x\n"], ids=["a model", "bad text"])
@@ -434,13 +568,11 @@ def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monke
     monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
     (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
     with closing(Crew(str(two.file))) as crew:
-        before, end = kept(crew), time.monotonic() + 5
+        before = kept(crew)
         words = ["randsvm", "-q", "--gap", 0.1, "--cluster", two.file]
         with pytest.raises(DataError) if bad else nullcontext():
             run_train(*words, tmp_path / "d", tmp_path / "m")
-        while (left := kept(crew) - before) and time.monotonic() < end:
-            time.sleep(0.1)
-        assert not left
+        assert without(crew, *(kept(crew) - before))
 
 
 def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
