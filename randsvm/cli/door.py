@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -18,16 +17,12 @@ from randsvm.errors import DataError, Interrupted, RandsvmError, TransferError
 from randsvm.streams import make_standard_streams_patient
 
 BUG = 70
-# The collector looks for garbage after so many new objects: with its default, 700, it goes through
-# all that was imported while a model's numbers are written, which takes longer than to write them.
-OBJECTS = 100_000
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def run(command: Callable[..., object], name: str) -> NoReturn:
     """Run a click command as a process; signals and errors end it with the codes of errors.py."""
     signals.install()
-    gc.set_threshold(OBJECTS)
     make_standard_streams_patient()
     if sys.stderr is None:  # the caller closed it (2>&-)
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process

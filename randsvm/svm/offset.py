@@ -27,6 +27,8 @@ NOTHING = 1e-13
 
 @dataclass(frozen=True)
 class Window:
+    """Where the scan looks for b: from left to right, or everywhere (-inf, inf)."""
+
     left: float
     right: float
 

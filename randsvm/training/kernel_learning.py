@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Notice, Trained, Watch, listening, tell, tell_once
 from randsvm.models.model import Model
@@ -18,7 +16,7 @@ from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.crew import BrokenOffError, work_off
 from randsvm.training.kind import Ending, Learning, Training
 from randsvm.training.probabilities import marked
-from randsvm.training.rounds import Rounds, Solved, total
+from randsvm.training.rounds import Rounds, Solved, count_bounded, total
 from randsvm.training.several_classes import Subtasks
 from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
 from randsvm.training.together import Answer, Planning, model_of, together
@@ -156,12 +154,11 @@ class KernelLearning(Learning[Trained]):
         every = self._every
         certificate = total([one.certificate for one in every])
         counted = [one.violators for one in every if one.violators is not None]
-        bounded = [one.SV.rows[~one.SV.unbounded] for one in every]
         return Trained(
             model=ending.model,
             iterations=sum(self.counts.values()),
             support_vectors=len(self._answer.points),
-            bounded=len(np.unique(np.concatenate(bounded))),
+            bounded=count_bounded([one.SV for one in every]),
             violators=sum(counted) if len(counted) == len(every) else None,
             J=certificate.primal * self.training.scales(self.params)[1],
             evaluated=all(one.evaluated for one in every),

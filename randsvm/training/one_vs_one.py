@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import Matrix
+from randsvm.arrays import Matrix, distinct
 from randsvm.data.dataset import Dataset
 from randsvm.data.precomputed import centres
 from randsvm.kernels.expansion import Expansion
@@ -34,7 +34,7 @@ class OneVsOne(Expansions):
     @staticmethod
     def of(D: Dataset, classes: int, solutions: Sequence[SV]) -> OneVsOne:
         """D: whose y are class indices. solutions: of the pairs, over the rows of D."""
-        rows = np.unique(np.concatenate([one.rows for one in solutions]))
+        rows = distinct(np.concatenate([one.rows for one in solutions]))
         points = centres(D, rows)
         beta = np.zeros((len(rows), classes - 1))
         for i, j, one in zip(*pairs(classes), solutions, strict=True):

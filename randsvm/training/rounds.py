@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+import numpy as np
+
 from randsvm.algorithms.decomposition import decompose
+from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
 from randsvm.events import Iteration
 from randsvm.svm.scan import Scan, Violators
@@ -104,6 +107,11 @@ def total(certificates: Sequence[Certificate]) -> Certificate:
     """Of several subtasks together."""
     primal, dual = (sum(getattr(one, name) for one in certificates) for name in ("primal", "dual"))
     return Certificate(primal, dual, all(one.certified for one in certificates))
+
+
+def count_bounded(solutions: Sequence[SV]) -> int:
+    """How many rows are at a bound in any of the solutions."""
+    return len(distinct(np.concatenate([one.rows[~one.unbounded] for one in solutions])))
 
 
 @dataclass

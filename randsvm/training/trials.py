@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isnan, nan
-from statistics import median
 from typing import Any, Generic
 
 from randsvm.data.dataset import Dataset
@@ -201,7 +200,7 @@ class Trials(Generic[P]):
             most, fair = LARGEST_PART * time_left, time_left * validation.at_once / left
             usual = self.expected(1, rows) * validation.at_once / asked.folds
             if taken:
-                usual = max(usual, median(taken))
+                usual = max(usual, sorted(taken)[len(taken) // 2])
             return max(GENEROUS * usual, min(GENEROUS * fair, most)) if usual else most
 
         parts: dict[int, dict[int, Metric]] = {}

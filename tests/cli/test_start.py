@@ -1,0 +1,85 @@
+"""What a command imports before it begins, which is most of the time of a small run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROWS = "".join(f"{1 if i % 2 else -1} 1:{i % 7} 2:{i % 2 + i % 3}\n" for i in range(100))
+# What numpy and scipy.sparse bring themselves, whichever their versions.
+BARE = """
+import sys
+import numpy
+found = set(sys.modules)
+import scipy.sparse
+print(*found, *(name for name in sys.modules if name.startswith("scipy")))
+"""
+RUN = """
+import sys
+from randsvm.cli.{0} import {0}
+try:
+    {0}.main({1}, standalone_mode=False)
+finally:
+    print()
+    print(*sys.modules)
+"""
+# How often the collector went through the modules of a command while they were imported.
+COLLECTED = """
+import gc, sys
+sys.argv = ["randsvm-train"]
+import randsvm.cli
+before = [one["collections"] for one in gc.get_stats()]
+import randsvm.cli.train
+print(*(one["collections"] - old for one, old in zip(gc.get_stats(), before)))
+"""
+
+
+def output(code: str, folder: Path) -> list[str]:
+    """The words of the last line."""
+    words = [sys.executable, "-c", code]
+    ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    return ended.stdout.splitlines()[-1].split()
+
+
+def imported(folder: Path, command: str, *words: str) -> set[str]:
+    """The modules of a process that has done so."""
+    return set(output(RUN.format(command, list(words)), folder))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("start")
+    (path / "rows").write_text(ROWS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bare(folder) -> set[str]:
+    return set(output(BARE, folder))
+
+
+@pytest.mark.parametrize("command", ["train", "predict"])
+def test_help_imports_no_library_but_click(folder, command):
+    found = imported(folder, command, "--help")
+    assert "click" in found
+    assert not found & {"numpy", "scipy", "libsvm", "tqdm", "json", "hashlib", "concurrent.futures"}
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
+def test_a_small_run_imports_what_it_works_with(folder, bare, algorithm):
+    """scipy.linalg would take 30 ms of it, numpy.ma 10, statistics 3."""
+    trained = imported(folder, "train", algorithm, "rows", algorithm)
+    predicted = imported(folder, "predict", "rows", algorithm, "labels")
+    assert ("libsvm" in trained, "libsvm" in predicted) == (algorithm == "randsvm", False)
+    for found in (trained - bare, predicted - bare):
+        assert "randsvm.api" in found
+        assert not found & {"numpy.ma", "numpy.testing", "numpy.f2py", "statistics", "tqdm"}
+        assert not found & {"scipy.linalg", "scipy.special", "scipy.stats"}
+
+
+def test_modules_are_imported_without_a_search_for_garbage(folder):
+    """By Python's own threshold there are 30, a tenth of the time of --help."""
+    assert output(COLLECTED, folder) == ["0", "0", "0"]
