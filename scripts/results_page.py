@@ -198,7 +198,7 @@ def _points(comparisons: Sequence[dict], name: str, of: str) -> Points:
         for n, record in records
         if record["name"] == name and not record["ended"]
     ]
-    return [(n, numbers[of]) for n, numbers in points if of in numbers]
+    return sorted((n, numbers[of]) for n, numbers in points if of in numbers)
 
 
 def _exponent(points: Points) -> str:
