@@ -24,7 +24,7 @@ from running import run_predict, run_train
 from randsvm import api
 from randsvm.data.home import Spent
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
-from randsvm.events import Epoch, Iteration, Progress, listening
+from randsvm.events import Epoch, Iteration, Notice, Progress, listening
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources
@@ -34,6 +34,7 @@ from randsvm.training import source
 
 pytest.importorskip("distributed")
 
+from randsvm.cluster.arithmetic import arithmetic
 from randsvm.cluster.crew import Crew
 from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.ranges import in_order, text_of
@@ -386,6 +387,19 @@ def test_a_worker_of_another_version_is_left_out(two, tmp_path, path, monkeypatc
     monkeypatch.setattr("randsvm.cluster.worker.__version__", "0.1")
     with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, here is 0.1"):
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
+
+
+@pytest.mark.parametrize("others", [{}, {"functions": "bits of another processor"}])
+def test_workers_that_compute_other_bits_are_named_once(
+    two, tmp_path, path, monkeypatch, expected, others
+):
+    ours = {**arithmetic(), **others}
+    monkeypatch.setattr("randsvm.cluster.worker.arithmetic", lambda: ours)
+    told: list[object] = []
+    assert trained(path, tmp_path / "m", there(two), told.append) == expected
+    said = [event.text for event in told if isinstance(event, Notice) and "bytes" in event.text]
+    assert len(said) == len(others)
+    assert all("(functions)" in text for text in said)
 
 
 def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
