@@ -187,7 +187,7 @@ class Crew:
 
         future = self.client.submit(greeting, workers=[worker], pure=False)
         self._greetings[worker] = future
-        future.add_done_callback(compare)
+        _when_done(future, compare)
 
     def _gather(self) -> None:
         """Wait for the first worker."""
@@ -262,6 +262,15 @@ class Crew:
         closing.join(CLOSING)
 
 
+def _when_done(future: Future, do: Callable[[Future], object]) -> None:
+    """Call do(future) when it is done, in a thread of its own. What a worker had that is killed
+    just then dask tries to fetch for 30 s; in its one thread for all calls the answers of other
+    workers would wait as long."""
+    future.add_done_callback(
+        lambda future: threading.Thread(target=do, args=[future], daemon=True).start()
+    )
+
+
 def _differing(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
     return [name for name, value in ours.items() if theirs.get(name) != value]
 
@@ -286,10 +295,10 @@ class Tasks:
             raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
         self.crew.move(*words)
         self.given[future] = worker, token
-        future.add_done_callback(self._done)
+        _when_done(future, self._done)
 
     def _done(self, future: Future) -> None:
-        """Fetch an answer; called in a thread of dask."""
+        """Fetch an answer; called in a thread of its own."""
         worker, token = self.given.get(future, ("", None))
         try:
             answer = Answer(worker, token, future.result(timeout=SILENCE))

@@ -34,8 +34,10 @@ from randsvm.training import source
 
 pytest.importorskip("distributed")
 
+from inline import Done, InlineCrew
+
 from randsvm.cluster.arithmetic import arithmetic
-from randsvm.cluster.crew import Crew
+from randsvm.cluster.crew import Crew, Tasks
 from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.ranges import in_order, text_of
 
@@ -462,6 +464,26 @@ def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
     with closing(Crew(str(two.file))) as crew:
         first_pass(crew, "a key", [text_of(str(path), source.ParseOptions("class"))])
         assert "a key" not in kept(crew)
+
+
+def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
+    """Of a worker that is killed when it has just answered."""
+
+    class Unreachable(Done):
+        def result(self, timeout: float | None = None) -> object:
+            time.sleep(1)
+            raise OSError
+
+    crew = InlineCrew("2")
+    tasks = Tasks(crew)
+    with monkeypatch.context() as patch:
+        patch.setattr("inline.Done", Unreachable)
+        tasks.give("worker 0", "lost", int)
+    tasks.give("worker 1", "quick", int)
+    answer = None
+    while answer is None:
+        answer = tasks.answer()
+    assert answer.token == "quick"
 
 
 @pytest.mark.parametrize(
