@@ -22,7 +22,7 @@ def kills(tmp_path_factory) -> Iterator[killing.Kills]:
         yield kills
 
 
-@pytest.mark.parametrize("name", ["randsvm", "one against one"])
+@pytest.mark.parametrize("name", ["randsvm", "sgd"])
 def test_a_worker_killed_at_a_random_moment_changes_no_byte(kills, name):
     whole = kills.run(name, 2)
     assert whole.same
