@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any
 
 from randsvm.cluster.crew import Crew
+from randsvm.data.home import Spent
 
 
 class Done(Future):
@@ -24,7 +25,7 @@ class InlineCrew(Crew):
 
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
-        self.client, self.moved, self.given = self, 0, 0
+        self.client, self.moved, self.spent, self.given = self, 0, Spent(), 0
         self._moving = Lock()
 
     def members(self) -> dict[str, int]:
