@@ -14,7 +14,8 @@ help:
 	@echo "make test   lint, types, tests"
 	@echo "make lint   ruff and mypy alone"
 	@echo "make fuzz   100,000 made and damaged files against the readers, 500 random small trainings"
-	@echo "            beside an exact optimum, 100 processes cut off at random (some minutes)"
+	@echo "            beside an exact optimum, 100 processes cut off at random, 87 trainings on a Dask"
+	@echo "            cluster with and without a worker killed at random (some minutes)"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
 	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
 	@echo "            (RANDSVM_DATA names the folder of more real sets; what is asked most comes"
@@ -54,6 +55,7 @@ fuzz: .venv/ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz.py
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_training.py
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_limits.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_cluster.py
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)

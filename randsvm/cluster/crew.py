@@ -23,7 +23,7 @@ from typing import Any
 
 from distributed import Client, Future, LocalCluster, fire_and_forget
 
-from randsvm.cluster.worker import versions
+from randsvm.cluster.worker import greeting
 from randsvm.data.home import Spent
 from randsvm.errors import ClusterError, ParameterError, RandsvmError
 from randsvm.events import HEARTBEAT, Notice, Progress, check, in_daemon_thread, tell, tell_once
@@ -43,6 +43,11 @@ WAITING = "waiting for workers"
 LOST = 50
 # Seconds that closing may take.
 CLOSING = 1.0
+# What to say of workers on other processors, or with other libraries.
+DIFFERS = (
+    "worker {worker} computes other last digits than this process ({what}): the model may have "
+    "other bytes than that of one machine; the gap that is reported holds"
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class Crew:
         self._greetings: dict[str, Future] = {}
         # Those whose versions are others, and what to say of it.
         self._refused: dict[str, str] = {}
+        # Those that compute other last digits, and in what.
+        self._differing: dict[str, str] = {}
         self._closed = threading.Event()
         threading.Thread(target=self._look, name="randsvm-crew", daemon=True).start()
         try:
@@ -162,21 +169,25 @@ class Crew:
 
         def compare(future: Future) -> None:
             try:
-                theirs = future.result(timeout=SILENCE)
-            except ImportError as error:
+                versions, arithmetic = future.result(timeout=SILENCE)
+            except (ImportError, AttributeError) as error:
                 self._refused[worker] = f"worker {worker} cannot import randsvm: {error}"
                 return
             except BaseException:  # noqa: BLE001 - it is gone again
                 return
-            for name, ours in versions().items():
-                if (other := theirs.get(name)) != ours:
-                    self._refused[worker] = f"worker {worker} has {name} {other}, here is {ours}"
-                    return
+            our_versions, our_arithmetic = greeting()
+            if other := _differing(versions, our_versions):
+                name = other[0]
+                found = f"has {name} {versions.get(name)}, here is {our_versions[name]}"
+                self._refused[worker] = f"worker {worker} {found}"
+                return
+            if other := _differing(arithmetic, our_arithmetic):
+                self._differing[worker] = ", ".join(other)
             self._ready.add(worker)
 
-        future = self.client.submit(versions, workers=[worker], pure=False)
+        future = self.client.submit(greeting, workers=[worker], pure=False)
         self._greetings[worker] = future
-        future.add_done_callback(compare)
+        _when_done(future, compare)
 
     def _gather(self) -> None:
         """Wait for the first worker."""
@@ -195,6 +206,9 @@ class Crew:
             if there and self._refused.keys() >= there.keys():
                 raise self.is_lost(reason)
             tell_once(worker, Notice(f"{reason}: it is left out"))
+        for worker, what in list(self._differing.items()):
+            # Once for all of them: it says the same of each.
+            tell_once("arithmetic", Notice(DIFFERS.format(worker=worker, what=what)))
         if self.client.status in ("closed", "closing"):
             raise self.is_lost("the scheduler is gone")
         if now - self._seen > SILENCE:
@@ -259,6 +273,19 @@ class Crew:
         closing.join(CLOSING)
 
 
+def _when_done(future: Future, do: Callable[[Future], object]) -> None:
+    """Call do(future) when it is done, in a thread of its own. What a worker had that is killed
+    just then dask tries to fetch for 30 s; in its one thread for all calls the answers of other
+    workers would wait as long."""
+    future.add_done_callback(
+        lambda future: threading.Thread(target=do, args=[future], daemon=True).start()
+    )
+
+
+def _differing(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
+    return [name for name, value in ours.items() if theirs.get(name) != value]
+
+
 class Tasks:
     """Tasks that one thread gives to the workers of a crew. given: those that it waits for."""
 
@@ -279,10 +306,10 @@ class Tasks:
             raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
         self.crew.move(*words)
         self.given[future] = worker, token
-        future.add_done_callback(self._done)
+        _when_done(future, self._done)
 
     def _done(self, future: Future) -> None:
-        """Fetch an answer; called in a thread of dask."""
+        """Fetch an answer; called in a thread of its own."""
         worker, token = self.given.get(future, ("", None))
         try:
             answer = Answer(worker, token, future.result(timeout=SILENCE))

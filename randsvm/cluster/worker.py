@@ -20,6 +20,7 @@ import numpy as np
 import scipy
 
 from randsvm import __version__
+from randsvm.cluster.arithmetic import arithmetic
 from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
 from randsvm.data.chunks import RamStore, RawChunk
 from randsvm.data.dataset import Dataset
@@ -40,6 +41,12 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
+
+
+def greeting() -> tuple[dict[str, str], dict[str, str]]:
+    """`versions`, without which a worker is left out, and `arithmetic`, of which it is told where
+    it differs."""
+    return versions(), arithmetic()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from running import run_predict, run_train
 from randsvm import api
 from randsvm.data.home import Spent
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
-from randsvm.events import Epoch, Iteration, Progress, Tried, Waiting, listening, tell
+from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, listening, tell
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Search
@@ -35,9 +35,10 @@ from randsvm.training.kernel_training import KernelTraining
 from randsvm.training.linear_svm import LinearTraining
 
 pytest.importorskip("distributed")
-from inline import InlineCrew
+from inline import Done, InlineCrew
 
-from randsvm.cluster.crew import Crew
+from randsvm.cluster.arithmetic import arithmetic
+from randsvm.cluster.crew import Crew, Tasks
 from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.ranges import in_order, text_of
 
@@ -513,6 +514,19 @@ def test_a_worker_of_another_version_is_left_out(two, tmp_path, path, monkeypatc
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
 
+@pytest.mark.parametrize("others", [{}, {"functions": "bits of another processor"}])
+def test_workers_that_compute_other_bits_are_named_once(
+    two, tmp_path, path, monkeypatch, expected, others
+):
+    ours = {**arithmetic(), **others}
+    monkeypatch.setattr("randsvm.cluster.worker.arithmetic", lambda: ours)
+    told: list[object] = []
+    assert trained(path, tmp_path / "m", there(two), told.append) == expected
+    said = [event.text for event in told if isinstance(event, Notice) and "bytes" in event.text]
+    assert len(said) == len(others)
+    assert all("(functions)" in text for text in said)
+
+
 def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
 
@@ -580,6 +594,26 @@ def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
     with closing(Crew(str(two.file))) as crew:
         first_pass(crew, "a key", [text_of(str(path), source.ParseOptions("class"))])
         assert "a key" not in kept(crew)
+
+
+def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
+    """Of a worker that is killed when it has just answered."""
+
+    class Unreachable(Done):
+        def result(self, timeout: float | None = None) -> object:
+            time.sleep(1)
+            raise OSError
+
+    crew = InlineCrew("2")
+    tasks = Tasks(crew)
+    with monkeypatch.context() as patch:
+        patch.setattr("inline.Done", Unreachable)
+        tasks.give("worker 0", "lost", int)
+    tasks.give("worker 1", "quick", int)
+    answer = None
+    while answer is None:
+        answer = tasks.answer()
+    assert answer.token == "quick"
 
 
 @pytest.mark.parametrize(

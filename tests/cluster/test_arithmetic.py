@@ -1,0 +1,61 @@
+"""Whether two machines compute the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+
+from randsvm.cluster import arithmetic
+
+SAY = """
+import hashlib, json, numpy as np
+from randsvm.cluster.arithmetic import arithmetic
+a = np.random.default_rng(1).random((300, 300))
+print(json.dumps([arithmetic(), hashlib.sha256((a @ a).tobytes()).hexdigest()]))
+"""
+
+
+def found_with(core: str) -> tuple[dict[str, str], str]:
+    """In a process whose BLAS works as for this kind of processor: what it computes, and the digest
+    of a product."""
+    words = {"OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SAY], env={**os.environ, **words}, check=True, capture_output=True
+    )
+    return tuple(json.loads(done.stdout))
+
+
+def test_products_differ_where_those_of_blas_do_and_nothing_else_differs():
+    """Prescott has no product and sum in one instruction, Haswell has."""
+    (ours, our_product), (theirs, their_product) = found_with("Haswell"), found_with("Prescott")
+    differing = {name for name in ours if ours[name] != theirs[name]}
+    assert differing == ({"matrix products"} if our_product != their_product else set())
+
+
+def test_another_last_digit_of_a_function_is_seen(monkeypatch):
+    def other_exp(x: np.ndarray) -> np.ndarray:
+        return np.nextafter(np.exp(x), np.inf, dtype=x.dtype)
+
+    ours = arithmetic.arithmetic()
+    monkeypatch.setattr(arithmetic, "FUNCTIONS", (other_exp, *arithmetic.FUNCTIONS[1:]))
+    theirs = arithmetic.arithmetic.__wrapped__()
+    assert {name for name in ours if ours[name] != theirs[name]} == {"functions"}
+
+
+COMPILED = ("expansion.add_rbf_sums", "expansion.add_difference_sums", "cells.add_sums_of_cells")
+
+
+def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
+    """Of kernel values: so that no width has to be agreed on."""
+    ours = arithmetic.arithmetic()
+    for name in COMPILED:
+        room, _, function = name.partition(".")
+        narrow = partial(getattr(import_module(f"randsvm.kernels.{room}"), function), widest=256)
+        monkeypatch.setattr(f"randsvm.kernels.{name}", narrow)
+    assert arithmetic.arithmetic.__wrapped__() == ours

@@ -1,0 +1,116 @@
+"""Training on a cluster of real processes, of which one is killed at a random moment: the model has
+the bytes of one process all the same.
+
+scripts/fuzz_cluster.py runs many.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from threading import Timer
+from typing import NamedTuple
+from unittest.mock import patch
+
+import oracle
+from farm import PATIENCE, Farm
+from learning import Data, board
+from running import run_train
+
+from randsvm.cluster.crew import Crew
+from randsvm.data.dataset import ParseOptions
+
+# A run of each kind on few rows in many chunks, and its data.
+BOARD = "-g 5 --sample-size 100 --gap 0.01 --max-iterations 5"
+CLOUDS = "-g 1 --sample-size 60 --gap 0.01 --max-iterations 5"
+RUNS = {
+    "randsvm": (f"randsvm {BOARD}", "board"),
+    "osuna": ("osuna -g 5 --working-set 200 --max-iterations 5", "board"),
+    "osuna-closest": ("osuna-closest -g 5 --working-set 200 --max-iterations 5", "board"),
+    "class weights": (f"randsvm {BOARD} -w1 3", "board"),
+    "one against one": (f"randsvm {CLOUDS}", "clouds"),
+    "one against the rest": (f"randsvm {CLOUDS} --multiclass ovr", "clouds"),
+    "regression": (f"randsvm -s svr -p 0.3 {BOARD}", "board"),
+    "one-class": (f"randsvm -s one-class -n 0.1 {BOARD}", "board"),
+    # Before it has the gap it may find no margin.
+    "nu-svc": ("randsvm -s nu-svc -n 0.5 -g 5 --sample-size 100 --gap 0.05", "board"),
+    "scaled random features": (f"randsvm {BOARD} --components 20 --scale minmax", "board"),
+    "sgd": ("sgd --epochs 6 --scale standard", "clouds"),
+}
+# Of groups of rows, whose weights are averaged on a cluster only.
+AVERAGED = {"sgd"}
+# Chunks of a file, and ranges of bytes in which it is read, at the least.
+CHUNKS, RANGES = 12, 5
+
+
+class Ended(NamedTuple):
+    """Whether a model has the bytes that are expected, and how long its run took."""
+
+    same: bool
+    seconds: float
+
+
+class Kills:
+    """Runs on files of so many rows in `folder`. Close it."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self.folder = folder
+        self.expected: dict[str, bytes] = {}
+        board(rows).save(folder / "board")
+        clouds = Data(*oracle.clouds(rows)).save(folder / "clouds")
+        self.small = ExitStack()
+        for name, value in {
+            "training.source.ParseOptions": partial(ParseOptions, chunk_rows=rows // CHUNKS),
+            "training.several_classes.FEW_ROWS": 0,
+            "data.grouping.CHUNK_ROWS": rows // CHUNKS,
+            "cluster.ranges.RANGE": clouds.stat().st_size // RANGES,
+            "algorithms.sgd.GROUP_CHUNKS": 3,
+        }.items():
+            self.small.enter_context(patch(f"randsvm.{name}", value))
+        self.farm = Farm(folder)
+
+    def run(self, name: str, workers: int, kill: float | None = None) -> Ended:
+        """One of RUNS on so many workers. kill: seconds after which one is killed; where it was
+        alone another one takes its place."""
+        if name not in self.expected and name not in AVERAGED:
+            self.expected[name] = self._train(name)
+        self._assemble(workers)
+        timer = Timer(kill or 0.0, self._kill if kill is not None else lambda: None)
+        timer.start()
+        began = time.monotonic()
+        try:
+            model = self._train(name, "--cluster", self.farm.file)
+            seconds = time.monotonic() - began
+        finally:
+            timer.join()
+        return Ended(model == self.expected.setdefault(name, model), seconds)
+
+    def close(self) -> None:
+        self.small.close()
+        self.farm.close()
+
+    def _train(self, name: str, *more: object) -> bytes:
+        words, data = RUNS[name]
+        model = self.folder / "model"
+        model.unlink(missing_ok=True)
+        run_train(*words.split(), "-q", *more, self.folder / data, model)
+        return model.read_bytes()
+
+    def _kill(self) -> None:
+        self.farm.kill(0)
+        if not self.farm.workers:
+            self.farm.add()
+
+    def _assemble(self, workers: int) -> None:
+        """So many workers, all of them there."""
+        while len(self.farm.workers) > workers:
+            self.farm.kill()
+        while len(self.farm.workers) < workers:
+            self.farm.add()
+        end = time.monotonic() + PATIENCE
+        with closing(Crew(str(self.farm.file))) as crew:
+            while len(crew.members()) != workers:
+                assert time.monotonic() < end
+                time.sleep(0.1)
