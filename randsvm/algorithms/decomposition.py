@@ -33,7 +33,13 @@ def decompose(
         W = choice.next(W, SV, V.candidates)
         beside = not (W.whole or choice.every_support_vector)
         step = svmlearn(
-            scan.points(W.rows), scan.problem, scan.gram, W.whole, scan.slack, beside=beside
+            scan.points(W.rows),
+            scan.problem,
+            scan.gram,
+            W.whole,
+            scan.slack,
+            beside=beside,
+            b=SV.b,
         )
         SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
         watch(SV, V)

@@ -48,6 +48,10 @@ from randsvm.svm.libsvm import Caller, Layout, Outcome, at_once, c_svc, one_clas
 HOLD = -1e30
 # A coefficient this close to its bound, relative to the box, is at it: rounding in LIBSVM's steps.
 NEAR = 1e-13
+# How often a smaller problem is put together anew, see _by_signs and _in_steps.
+TURNS = 3
+# Steps are tried where the slopes differ by no more than so many steps of one row would change.
+REACH = 2
 # So many coefficients class weights try as the one that makes the sum.
 TRIES = 30
 
@@ -82,13 +86,15 @@ def solve(
     tolerance: float = 5e-4,
     epsilon: float = 0.0,
     call: Caller = at_once,
+    b: float | None = None,
 ) -> Solution:
     """Solve the subproblem above to `tolerance`, the largest difference of two gradients.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
     h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for
     the rows with lower = 0 and one for those with upper = 0; with epsilon lower = -upper.
-    s: from sum lower to sum upper. start : (m,) float64, a feasible point to begin from.
+    s: from sum lower to sum upper. start : (m,) float64, a feasible point to begin from. b: the
+    offset that goes with it, where it is known: smaller problems come first then.
     call: see Caller. If it raises while LIBSVM still works, LIBSVM's memory is left to it.
     Raises ValueError where no beta has this sum.
     """
@@ -103,8 +109,10 @@ def solve(
         return _svc(task, call)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
-        return _regression(task, epsilon, call)
-    return one_box(task, call) if wide == narrow else _two_boxes(task, call)
+        return _regression(task, epsilon, call) if b is None else _by_signs(task, epsilon, b, call)
+    if wide == narrow:
+        return one_box(task, call)
+    return _two_boxes(task, call) if b is None else _in_steps(task, b, call)
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -234,6 +242,79 @@ def _regression(task: Boxed, epsilon: float, call: Caller) -> Solution:
     )
     found = one_box(parts, call)
     return found._replace(beta=found.beta[:m] + found.beta[m:])
+
+
+def _by_signs(task: Boxed, epsilon: float, b: float, call: Caller) -> Solution:
+    """The same with one variable a row, for the sign that its coefficient has or, from 0 on, would
+    take at the offset b; as long as some would then turn to the other sign, again with that, and
+    at last _regression.
+
+    With half as many variables there are a quarter as many values to lay out.
+    """
+    up = np.where(task.start != 0, task.start, -task.gradient(task.start) - b) > 0
+    iterations = 0
+    for _ in range(TURNS):
+        part = replace(
+            task,
+            h=task.h - np.where(up, epsilon, -epsilon),
+            lower=np.where(up, 0.0, task.lower),
+            upper=np.where(up, task.upper, 0.0),
+        )
+        found = _in_part(part, call)
+        iterations += found.iterations
+        slope = -part.gradient(found.beta)
+        b = sum(_steepest(part, found.beta, slope)) / 2
+        across = np.where(up, b - slope, slope - b) > 2 * epsilon + task.tolerance
+        turned = across & (found.beta == 0)
+        if not found.ended or not turned.any():
+            return found._replace(iterations=iterations)
+        task, up = replace(task, start=found.beta), up != turned
+    found = _regression(task, epsilon, call)
+    return found._replace(iterations=iterations + found.iterations)
+
+
+def _in_part(part: Boxed, call: Caller) -> Solution:
+    """The solution within a part of the boxes, in which start is."""
+    bounded = only_point(part.lower, part.upper, part.s)
+    return one_box(part, call) if bounded is None else Solution(bounded, True, 0)
+
+
+def _steepest(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
+    """The steepest rise and the steepest fall; b of a solution is in the middle."""
+    rise = slope[beta < task.upper].max(initial=-np.inf)
+    fall = slope[beta > task.lower].min(initial=np.inf)
+    return float(rise), float(fall)
+
+
+def _in_steps(task: Boxed, b: float, call: Caller) -> Solution:
+    """Two boxes as one: of a wide box a part as wide as the narrow ones, from where its row is
+    towards where it wants to go at the offset b; as long as some end where only their part does,
+    again from there, and at last _two_boxes: at once where rows want to go too far.
+
+    Of one box LIBSVM begins where the rows are, of two from 0.
+    """
+    width, slope = task.upper - task.lower, -task.gradient(task.start)
+    narrow, iterations = float(width.min()), 0
+    wide = width > narrow
+    rise, fall = _steepest(task, task.start, slope)
+    far = rise - fall > REACH * narrow * float(task.K.diagonal().max())
+    for _ in range(0 if far else TURNS):
+        rises = slope > b
+        low = np.maximum(np.where(rises, task.start, task.start - narrow), task.lower)
+        low = np.where(wide, np.minimum(low, task.upper - narrow), task.lower)
+        high = np.where(wide, low + narrow, task.upper)
+        found = _in_part(replace(task, lower=low, upper=high), call)
+        iterations += found.iterations
+        beta = task.finished(found.beta)
+        slope = -task.gradient(beta)
+        b = sum(_steepest(task, beta, slope)) / 2
+        below = (found.beta <= low) & (beta > task.lower) & (slope < b - task.tolerance)
+        above = (found.beta >= high) & (beta < task.upper) & (slope > b + task.tolerance)
+        if not found.ended or not (below | above).any():
+            return Solution(beta, found.ended, iterations)
+        task = replace(task, start=beta)
+    found = _two_boxes(task, call)
+    return found._replace(iterations=iterations + found.iterations)
 
 
 def _two_boxes(task: Boxed, call: Caller) -> Solution:

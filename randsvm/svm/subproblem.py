@@ -52,10 +52,12 @@ def svmlearn(
     slack: float = 0.0,
     *,
     beside: bool = False,
+    b: float | None = None,
 ) -> Step:
     """Solve the SVM over `points`, which carry u and beta; all other coefficients stay.
     whole: whether these are all rows of D, so that there is no next round. slack: see
-    RunningValues. beside: whether other coefficients may differ from 0.
+    RunningValues. beside: whether other coefficients may differ from 0. b: of the solution so far,
+    None: there is none.
 
     Where none does, more than GRAM_MOST rows are solved from 0 on, by LIBSVM's own kernel if it has
     one; not so for the nu tasks.
@@ -63,7 +65,7 @@ def svmlearn(
     began = time.perf_counter()
     libsvm.check_values(points, problem)
     if laid_out(len(points), problem, beside):
-        beta, ended = _improved(points, problem, gram, TIGHT if whole else LOOSE, slack)
+        beta, ended = _improved(points, problem, gram, TIGHT if whole else LOOSE, slack, b)
     else:
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     if not ended:
@@ -72,7 +74,12 @@ def svmlearn(
 
 
 def _improved(
-    points: Points, problem: Problem, gram: Gram, share: float, slack: float
+    points: Points,
+    problem: Problem,
+    gram: Gram,
+    share: float,
+    slack: float,
+    b: float | None,
 ) -> tuple[np.ndarray, bool]:
     """The coefficients that are best beside all others, and whether LIBSVM came to an end. share:
     of the violation, at which the solve ends."""
@@ -92,7 +99,7 @@ def _improved(
     tolerance = max(share * violation, floor)
     before = _dual(task, h, beta, products)
     for _ in range(TRIES):
-        found = _solved(task, task.box(y), K, h, beta, slack, tolerance)
+        found = _solved(task, task.box(y), K, h, beta, slack, tolerance, b)
         after = _dual(task, h, found.beta, product(K, found.beta))
         if after >= before - SLACK * (abs(before) + abs(after)):
             return found.beta, found.ended
@@ -110,12 +117,13 @@ def _solved(
     beta: np.ndarray,
     slack: float,
     tolerance: float,
+    b: float | None,
 ) -> Solution:
     lower, upper = box
     call = libsvm.in_daemon_thread
     if not task.size:
         s = float(beta.sum())
-        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call)
+        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b)
     most = float(upper.sum()), float(-lower.sum())
     own = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
     more = min(slack / 2, most[0] - own[0], most[1] - own[1])

@@ -19,8 +19,11 @@ LEAST_KEPT = 8
 # Of pairs one row in so many stays from the last time. Measured on covtype: without any that stay a
 # half more coefficients change, with a half as many.
 KEPT = 3
-# Violators are drawn at random while they are more than this many times the support vectors.
-PLENTY = 4
+# Violators are drawn at random while they are more than this many times the support vectors: where
+# nearly all of these (ALL) are bounded, longer, as which of the violators go to their bounds first
+# matters less than how many do. Measured: 22 rounds for 31 of a9a, and 46 for 71 of a regression
+# with 28,000 bounded support vectors; checkerboard, 96% bounded, has as many either way.
+PLENTY, PLENTY_BOUNDED, ALL = 4.0, 0.25, 0.98
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,12 @@ class WorkingSet:
     def of(rows: np.ndarray, n: int) -> WorkingSet:
         """n: rows of D."""
         return WorkingSet(np.sort(rows), rows, whole=len(rows) == n)
+
+
+def _plenty(SV: SV) -> float:
+    """How many violators are no longer plenty."""
+    times = PLENTY_BOUNDED if SV.bounded_count >= ALL * len(SV) else PLENTY
+    return times * len(SV)
 
 
 # Makes a collector of so many rows for a draw.
@@ -83,7 +92,7 @@ class Choice:
         new = wanted[~np.isin(wanted, stay)][: self.r - len(stay)]
         if self.full:
             stay = last[~np.isin(last, new)][: self.r - len(new)]
-        paired = W.paired or (self.then_pairs and found.count <= PLENTY * len(SV))
+        paired = W.paired or (self.then_pairs and found.count <= _plenty(SV))
         return WorkingSet(np.union1d(stay, new), new, paired)
 
     def _beside(self, SV: SV, found: EveryGroup) -> WorkingSet:

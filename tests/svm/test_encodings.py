@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from qp import minimum, objective
+from qp import minimum, objective, solution
 
 from randsvm.svm.encodings import product, solve
 from randsvm.svm.libsvm import Layout
@@ -42,10 +42,10 @@ def feasible(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray) -> 
     return np.where(height == 1, upper, lower + height * (upper - lower))
 
 
-def check(K, h, lower, upper, s, start, epsilon=0.0, accuracy=1e-6) -> float:
+def check(K, h, lower, upper, s, start, epsilon=0.0, accuracy=1e-6, b=None) -> float:
     """Solves, and holds the solution to what is promised; returns how far it is off."""
     size = 1 + np.abs(h).max() + np.abs(K).max() * (upper - lower).max()
-    found = solve(K, h, lower, upper, s, start, tolerance=1e-8 * size, epsilon=epsilon)
+    found = solve(K, h, lower, upper, s, start, tolerance=1e-8 * size, epsilon=epsilon, b=b)
     beta = found.beta
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()
@@ -110,6 +110,25 @@ def test_epsilon_svr(seed, C, epsilon):
     lower, upper = np.full(m, -C), np.full(m, C)
     start = np.where(rng.random(m) < 0.4, 0.0, feasible(rng, lower, upper))
     check(K, y - frozen(rng, m, C), lower, upper, start.sum(), start, epsilon)
+
+
+@pytest.mark.parametrize("away", [1.0, 0.1, 0.001])
+@pytest.mark.parametrize("ratio, epsilon", [(30.0, 0.0), (1 / 2, 0.0), (1.0, 0.02), (1.0, 0.5)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_offset_leads_to_the_same_solution_wherever_it_is(seed, ratio, epsilon, away):
+    """With it smaller problems come first: near the solution, and far from it."""
+    rng = np.random.default_rng([seed, 9])
+    m = sizes(rng)
+    K, y = kernel(rng, m, rng.choice(["rbf", "linear"])), rng.normal(size=m)
+    lower, upper = np.full(m, -1.0), np.full(m, 1.0)
+    if not epsilon:
+        y = np.where(np.arange(m) % 2, 1.0, -1.0)
+        lower, upper = np.where(y > 0, 0, -1.0), np.where(y > 0, ratio, 0)
+    h, start = y - frozen(rng, m, 1.0), feasible(rng, lower, upper)
+    best = solution(K.astype(float), h, lower, upper, start.sum(), epsilon)
+    start = best + away * (start - best)
+    for b in (0.0, *(10.0 * rng.normal(size=2))):
+        check(K, h, lower, upper, start.sum(), start, epsilon, b=b)
 
 
 @pytest.mark.parametrize("name", ["rbf", "linear"])

@@ -113,9 +113,9 @@ def test_a_solve_that_loses_is_repeated_and_then_not_taken(made, monkeypatch):
     with case(*made("two_gaussians", 450), problem()) as one:
         tolerances, plain = [], subproblem.solve
 
-        def worse(K, h, lower, upper, s, start, tolerance, epsilon, call):
+        def worse(K, h, lower, upper, s, start, tolerance, epsilon, call, b):
             tolerances.append(tolerance)
-            found = plain(K, h, lower, upper, s, start, tolerance, epsilon, call)
+            found = plain(K, h, lower, upper, s, start, tolerance, epsilon, call, b)
             return found._replace(
                 beta=np.where(np.arange(len(h)) < 2, [5.0, -5.0] * (len(h) // 2), found.beta)
             )

@@ -107,16 +107,18 @@ def test_kbh07_keeps_every_support_vector_and_fills_the_room_beside_them(a_round
     assert set(W.new.tolist()) <= others
 
 
-def test_pairs_follow_random_violators_once_these_are_few():
-    choice, solution = certified(20), SV(np.arange(90), np.ones(90), 0.0, problem())
+@pytest.mark.parametrize("beta, few", [(1.0, 20), (0.5, 90)])
+def test_pairs_follow_random_violators_once_these_are_few(beta, few):
+    """Few: beside support vectors most of which are bounded fewer than beside others."""
+    choice, solution = certified(20), SV(np.arange(90), np.full(90, beta), 0.0, problem())
     first = WorkingSet.of(np.arange(20), N)
     assert isinstance(choice.collector(first, Draw(0, 1)), UniformSample)
-    few, many = (
+    some, many = (
         one_group(count, *[smallest(np.arange(100, 110))] * 2, *[smallest(np.arange(1))] * 2)
-        for count in (20, 10_000)
+        for count in (few, 90 if beta == 1 else 10_000)
     )
     assert not choice.next(first, solution, many).paired
-    paired = choice.next(first, solution, few)
+    paired = choice.next(first, solution, some)
     assert isinstance(choice.collector(paired, Draw(0, 1)), Steepest)
     assert choice.next(paired, solution, many).paired
 
