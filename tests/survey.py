@@ -22,17 +22,19 @@ class Box(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """bends: of P within (left, right], each with by how much the slope of P grows there."""
+    """bends: of P within (left, right], each with by how much the slope of P grows there; outside:
+    the nearest ones before and behind."""
 
     norm: float
     linear: float
     slope: float
     bends: list[tuple[float, float]]
+    outside: tuple[float, float]
 
 
 def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
     norm = linear = slope = 0.0
-    bends = []
+    bends, before, behind = [], -inf, inf
     for i in range(len(y)):
         if beta[i] != 0:
             norm += beta[i] * u[i]
@@ -44,7 +46,11 @@ def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
                 slope -= bound
             if bound != 0 and left < bend <= right:
                 bends.append((bend, abs(bound)))
-    return Sums(norm, linear, slope, bends)
+            if bound != 0 and bend <= left:
+                before = max(before, bend)
+            if bound != 0 and bend > right:
+                behind = min(behind, bend)
+    return Sums(norm, linear, slope, bends, (before, behind))
 
 
 class Violations(NamedTuple):

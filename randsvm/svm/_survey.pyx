@@ -31,14 +31,16 @@ def sums(
     double left, double right,
     double[::1] at, double[::1] jump,
 ):
-    """norm, linear, slope, bends: sum beta u; sum y beta - epsilon sum |beta|; the slope of P at
-    b = left; and how many bends within (left, right] (in `at`, with their `jump`) there are.
+    """norm, linear, slope, bends, before, behind: sum beta u; sum y beta - epsilon sum |beta|; the
+    slope of P at b = left; how many bends within (left, right] (in `at`, with their `jump`) there
+    are; and the nearest ones outside, infinite where there are none.
 
     at, jump : room for 2 m.
     """
     cdef Box box
     cdef Py_ssize_t i, bends = 0
     cdef double norm = 0, linear = 0, slope = 0, lower, upper, z, below, above
+    cdef double before = -INFINITY, behind = INFINITY
     box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
     with nogil:
         for i in range(y.shape[0]):
@@ -58,7 +60,17 @@ def sums(
             elif above <= right and lower != 0:
                 at[bends], jump[bends] = above, -lower
                 bends += 1
-    return norm, linear, slope, bends
+            if upper != 0:
+                if below <= left:
+                    before = max(before, below)
+                elif below > right:
+                    behind = min(behind, below)
+            if lower != 0:
+                if above <= left:
+                    before = max(before, above)
+                elif above > right:
+                    behind = min(behind, above)
+    return norm, linear, slope, bends, before, behind
 
 
 def violations(

@@ -2,32 +2,33 @@
 
 P is convex and piecewise linear in b: its slope is total - sum of upper over rows with bend `below`
 beyond b - sum of lower over rows with bend `above` before it (see Task.bends), so the minimum is at
-a bend. Shards report their slope at the left end of a window and the bends inside; of many bends,
-how much the slope grows in each cell of the window, so that a report is small however many rows
-there are. Where the minimum is not in the window it is asked again with a wider one, and where it
-is in a cell, with that. Reports add up with +.
+a bend. Shards report their slope at the left end of a window and the bends inside; where these are
+many, how many there are in each cell of the window, so that a report is small however many rows
+there are. Where the minimum is not in the window, what is beside it is asked next, and where it is
+in a cell, that cell. Reports add up with +.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from randsvm.arrays import in_order
 
-# How much wider a window becomes that did not hold the minimum.
+# How many times wider what is beside a window is asked for.
 WIDER = 16.0
-# A shard reports so many bends one by one; of more, sums over so many cells of the window.
-MOST, CELLS = 256, 128
-# Sums of many bounds: what should be 0 is not quite. Of the largest sum that there could be.
+# Some shards report so many bends one by one, or else counts of so many cells of the window.
+MOST, CELLS = 4096, 1024
+# Of the largest sum of bounds that there could be: what is smaller is rounding. A shard adds up to
+# some thousand rows one by one, which is off by 2e-13 of their own largest sum at the most.
 NOTHING = 1e-13
 
 
 @dataclass(frozen=True)
 class Window:
-    """Where the scan looks for b: from left to right, or everywhere (-inf, inf)."""
+    """What lies beyond `left` and not beyond `right`."""
 
     left: float
     right: float
@@ -36,9 +37,9 @@ class Window:
     def around(b: float, width: float) -> Window:
         return Window(b - width, b + width) if math.isfinite(width) else Window(-np.inf, np.inf)
 
-    def wider(self) -> Window:
-        middle, width = (self.left + self.right) / 2, (self.right - self.left) / 2
-        return Window.around(middle, WIDER * width if width > 0 else np.inf)
+    @property
+    def whole(self) -> bool:
+        return math.isinf(self.left) and math.isinf(self.right)
 
     def cells_of(self, at: np.ndarray) -> np.ndarray:
         """The numbers of the cells, of equal width, that these points are in. at : (m,) float64."""
@@ -51,57 +52,110 @@ class Window:
         left, right = self.left + (k - 1e-6) * width, self.left + (k + 1 + 1e-6) * width
         return Window(float(np.nextafter(left, -np.inf)), float(np.nextafter(right, np.inf)))
 
+    def before(self, bend: float) -> Window:
+        """What is left of it, to the bend and further."""
+        left = min(bend, self.left - WIDER * (self.right - self.left))
+        return Window(float(np.nextafter(left, -np.inf)), self.left)
+
+    def behind(self, bend: float) -> Window:
+        """What is right of it, to the bend and further."""
+        return Window(self.right, max(bend, self.right + WIDER * (self.right - self.left)))
+
 
 @dataclass(frozen=True)
 class Bends:
-    """slope: what the rows of each shard add to the slope of P at the left end. at, jump: (m,)
-    float64 of each, the bends inside of the window and by how much the slope grows there; cells:
-    (CELLS,) float64 of each that has too many, by how much it grows in each cell."""
+    """The bends of some shards inside of a window.
 
+    bounds: the two sizes that a jump may have. slope: what the rows of each shard add to the slope
+    of P at the left end. at, jump : (m,) float64, where the bends are and by how much the slope
+    grows there; of more than MOST counts : (2, CELLS) int64 instead, how many jumps of each size
+    each cell has. left, right: the nearest bends outside; first, last: of those inside; infinite
+    where there is none.
+    """
+
+    window: Window
+    bounds: tuple[float, float]
     slope: list[float]
-    at: list[np.ndarray]
-    jump: list[np.ndarray]
-    cells: list[np.ndarray]
+    at: np.ndarray
+    jump: np.ndarray
+    left: float
+    right: float
+    first: float
+    last: float
+    counts: np.ndarray | None = None
 
     @staticmethod
-    def of(slope: float, at: np.ndarray, jump: np.ndarray, window: Window) -> Bends:
+    def of(
+        window: Window,
+        bounds: tuple[float, float],
+        slope: float,
+        at: np.ndarray,
+        jump: np.ndarray,
+        outside: tuple[float, float],
+    ) -> Bends:
         """Of one shard."""
-        if len(at) <= MOST or math.isinf(window.left):
-            return Bends([slope], [at.copy()], [jump.copy()], [])
-        cells = window.cells_of(at)
-        if np.bincount(cells).max() > len(at) // 8:
-            # Rows that are alike have one bend, which no cell is narrow enough for.
-            values, places = np.unique(at, return_inverse=True)
-            if len(values) <= MOST:
-                return Bends([slope], [values], [np.bincount(places, jump)], [])
-        return Bends([slope], [], [], [np.bincount(cells, jump, CELLS)])
+        first, last = at.min(initial=np.inf), at.max(initial=-np.inf)
+        found = Bends(window, bounds, [slope], at, jump, *outside, float(first), float(last))
+        return found._small()
 
     def __add__(self, other: Bends) -> Bends:
-        return Bends(
+        counts = [each.counts for each in (self, other) if each.counts is not None]
+        both = Bends(
+            self.window,
+            self.bounds,
             self.slope + other.slope,
-            self.at + other.at,
-            self.jump + other.jump,
-            self.cells + other.cells,
+            np.concatenate([self.at, other.at]),
+            np.concatenate([self.jump, other.jump]),
+            max(self.left, other.left),
+            min(self.right, other.right),
+            min(self.first, other.first),
+            max(self.last, other.last),
+            np.sum(counts, axis=0) if counts else None,
         )
+        return both._small()
 
-    def minimum(self, total: float, window: Window, most: float) -> float | Window:
+    def _small(self) -> Bends:
+        """The same with counts where there are too many bends. Counts add up to the same numbers in
+        any order, so what is found does not depend on which shards were added where."""
+        if self.window.whole or (self.counts is None and len(self.at) <= MOST):
+            return self
+        counts = np.zeros((2, CELLS), np.int64) if self.counts is None else self.counts
+        cells, larger = self.window.cells_of(self.at), self.jump == self.bounds[0]
+        counts = counts + [np.bincount(cells[each], minlength=CELLS) for each in (larger, ~larger)]
+        return replace(self, at=np.empty(0), jump=np.empty(0), counts=counts)
+
+    def minimum(self, total: float, most: float) -> float | Window:
         """b, or the window that is to be asked next. most: the largest sum of bounds that there
         could be."""
-        at, rise = np.concatenate([*self.at, []]), np.concatenate([*self.jump, []])
-        slope, nothing = in_order(self.slope) + total, NOTHING * most
-        if self.cells:
-            rise = np.sum([*self.cells, np.bincount(window.cells_of(at), rise, CELLS)], axis=0)
+        at, rise = self.at, self.jump
+        if self.counts is not None:
+            rise = np.asarray(self.bounds) @ self.counts
+            if self.first == self.last:
+                at, rise = np.array([self.first]), rise.sum(keepdims=True)
         else:
             order = np.argsort(at, kind="stable")
             at, rise = at[order], rise[order]
+        slope, nothing = in_order(self.slope) + total, NOTHING * most
         slopes = slope + np.cumsum(rise)
         reached = slopes >= -nothing
-        if not math.isinf(window.left) and not (slope <= nothing and reached.any()):
-            return window.wider()
-        if not len(slopes):
-            return 0.0
-        k = int(np.argmax(reached)) if reached.any() else len(slopes) - 1
-        if self.cells:
-            return window.cell(k)
-        flat = slopes[k] <= nothing and k + 1 < len(at)
-        return float((at[k] + at[k + 1]) / 2) if flat else float(at[k])
+        if slope > nothing and self.left > -np.inf:
+            return self.window.before(self.left)
+        if slope >= -nothing:
+            # Flat from the bend before the window to the first one in it, or all the way from -inf.
+            return _middle(self.left, self.first if len(rise) else self.right)
+        if not reached.any():
+            if self.right < np.inf:
+                return self.window.behind(self.right)
+            return _middle(self.last if len(rise) else self.left, np.inf)
+        k = int(np.argmax(reached))
+        if not len(at):
+            return self.window.cell(k)
+        if slopes[k] > nothing:
+            return float(at[k])
+        return _middle(float(at[k]), float(at[k + 1]) if k + 1 < len(at) else self.right)
+
+
+def _middle(left: float, right: float) -> float:
+    """Of where P is flat, as LIBSVM takes it where nothing is free; of half a line its end."""
+    ends = [end for end in (left, right) if math.isfinite(end)]
+    return sum(ends) / len(ends) if ends else 0.0

@@ -60,10 +60,12 @@ class Sums:
 def totals(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray, window: Window) -> Totals:
     """Of any rows; y, u, beta : (m,) float64."""
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
-    norm, linear, slope, bends = _survey.sums(
+    norm, linear, slope, bends, *outside = _survey.sums(
         y, u, beta, *box(task), window.left, window.right, at, jump
     )
-    return Totals([norm], [linear], Bends.of(slope, at[:bends], jump[:bends], window))
+    inside = at[:bends].copy(), jump[:bends].copy()
+    bends_ = Bends.of(window, task.bounds, slope, *inside, tuple(outside))
+    return Totals([norm], [linear], bends_)
 
 
 def box(task: Task) -> tuple[float, float, float, bool]:

@@ -6,7 +6,6 @@ files, solvers or the command line.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -136,11 +135,11 @@ class Scan(RunningValues):
 
     def _level(self, group: Task, window: Window) -> tuple[Totals, float]:
         """Sums of all rows, and the offset of least P of a group."""
-        if math.isinf(window.left):
+        if window.whole:
             window = self._first_window(group)
         while True:
             sums = self.ask(Sums(group, window))
-            found = sums.bends.minimum(group.total, window, self.D.n * max(group.bounds))
+            found = sums.bends.minimum(group.total, self.D.n * max(group.bounds))
             if not isinstance(found, Window):
                 return sums, found
             window = found
@@ -193,9 +192,9 @@ class Scan(RunningValues):
         m, whole = len(audit), Window(-np.inf, np.inf)
         u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)
         some = totals(group, audit.y, u, beta, whole).bends
-        b, at = some.minimum(group.total * m / self.D.n, whole, m * max(group.bounds)), some.at[0]
+        b = some.minimum(group.total * m / self.D.n, m * max(group.bounds))
         assert not isinstance(b, Window)
-        return Window.around(b, float(np.ptp(at)) / 16 if len(at) else 1.0)
+        return Window.around(b, (some.last - some.first) / 16 if len(some.at) else 1.0)
 
     def _filled(self, group: Task, found: Candidates, keep: int) -> Candidates:
         """Where nearly all violators are on one side, the steepest rows of the other besides: what

@@ -21,21 +21,48 @@ TASKS = [
     (Task((2.0, 2.0), epsilon=0.25), 0.0),
     (Task((2.0, 2.0)), 0.0),
     (Task((1.0, 0.0)), 0.4),
+    # P is flat all the way from -inf.
+    (Task((1.0, 0.0)), 1.0),
 ]
+WHOLE = Window(-np.inf, np.inf)
 
 
 def bends_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Bends:
     box = survey.Box(*task.bounds, task.epsilon, task.one_sided)
     found = survey.sums(y, u, np.zeros(len(y)), box, window.left, window.right)
-    at, jump = zip(*found.bends, strict=True) if found.bends else ((), ())
-    return Bends.of(found.slope, np.array(at, float), np.array(jump, float), window)
+    at, jump = np.array(found.bends, float).reshape(-1, 2).T
+    return Bends.of(window, task.bounds, found.slope, at, jump, found.outside)
 
 
-@pytest.mark.parametrize("most", [offset.MOST, 3])
+def found_from(
+    task: Task, y: np.ndarray, u: np.ndarray, total: float, window: Window, shards: int
+) -> tuple[float, list[Bends]]:
+    """b, and what was reported on the way to it."""
+    reports, parts = (
+        [],
+        list(zip(np.array_split(y, shards), np.array_split(u, shards), strict=True)),
+    )
+    while len(reports) < 100:
+        bends = [bends_of(task, *part, window) for part in parts]
+        # Reports of neighbours are added before they are sent.
+        half = functools.reduce(operator.add, bends[: shards // 2 + 1])
+        reports.append(functools.reduce(operator.add, bends[shards // 2 + 1 :], half))
+        b = reports[-1].minimum(total, len(y) * max(task.bounds))
+        if not isinstance(b, Window):
+            return b, reports
+        window = b
+    raise AssertionError("asked again and again")
+
+
+@pytest.mark.parametrize("most, cells", [(offset.MOST, offset.CELLS), (3, 7)])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
-def test_b_is_a_bend_of_least_p_wherever_the_first_window_is(task, share, most, monkeypatch):
-    """And however many bends a shard reports one by one."""
+def test_b_is_that_of_all_bends_at_once_wherever_the_first_window_is(
+    task, share, most, cells, monkeypatch
+):
+    """A bend of least P, or the middle where P is flat; however many bends are reported one by
+    one, and by however many shards."""
     monkeypatch.setattr(offset, "MOST", most)
+    monkeypatch.setattr(offset, "CELLS", cells)
 
     @settings(max_examples=80, deadline=None)
     @given(
@@ -46,23 +73,14 @@ def test_b_is_a_bend_of_least_p_wherever_the_first_window_is(task, share, most, 
         rng = np.random.default_rng(seed)
         y = rng.choice([-1.0, 1.0], m) if task.one_sided else rng.normal(size=m).round(digits)
         u, total = rng.normal(size=m).round(digits), share * m
-        window = Window.around(around, width)
-        for _ in range(200):
-            parts = [
-                bends_of(task, *part, window)
-                for part in zip(np.array_split(y, shards), np.array_split(u, shards), strict=True)
-            ]
-            b = functools.reduce(operator.add, parts).minimum(total, window, m * max(task.bounds))
-            if not isinstance(b, Window):
-                break
-            window = b
-        assert isinstance(b, float)
+        b, _ = found_from(task, y, u, total, Window.around(around, width), shards)
 
         def primal(b: float) -> float:
             return float(task.loss(y, u + b).sum()) + total * b
 
         least = min(primal(each) for each in np.concatenate(task.bends(y, u)))
         assert primal(b) == pytest.approx(least, abs=1e-9)
+        assert b == pytest.approx(found_from(task, y, u, total, WHOLE, 1)[0], abs=1e-12)
 
     one()
 
@@ -71,26 +89,21 @@ def test_where_p_is_flat_b_is_in_the_middle():
     """As LIBSVM takes it where nothing is free: half way between the two bends."""
     task = Task((1.0, 1.0), one_sided=True)
     y, u = np.array([1.0, 1.0, -1.0, -1.0]), np.array([0.5, 0.5, 0.0, 0.0])
-    window = Window(-np.inf, np.inf)
-    assert bends_of(task, y, u, window).minimum(0.0, window, 4.0) == pytest.approx((0.5 - 1.0) / 2)
+    for window in (WHOLE, Window(-1.5, 0.0), Window(-0.6, -0.4), Window(0.6, 0.7)):
+        assert found_from(task, y, u, 0.0, window, 2)[0] == pytest.approx((0.5 - 1.0) / 2)
 
 
 def test_without_rows_b_is_0():
-    nothing = Bends([0.0], [np.empty(0)], [np.empty(0)], [])
-    assert nothing.minimum(0.0, Window(-np.inf, np.inf), 0.0) == 0.0
+    assert found_from(Task((1.0, 1.0)), np.empty(0), np.empty(0), 0.0, WHOLE, 1)[0] == 0.0
 
 
 @pytest.mark.parametrize("alike", [False, True])
 def test_a_report_is_small_however_many_rows_are_at_the_margin(alike):
     """Rows that are alike have bends at one place: no cell around it has few of them."""
-    task, window = Task((0.1, 0.1), one_sided=True), Window(-2.0, 3.0)
+    task = Task((0.1, 0.1), one_sided=True)
     y = np.repeat([1.0, -1.0], 5000)
     u = np.zeros(len(y)) if alike else np.random.default_rng(0).normal(size=len(y)) / 4
-    asked = 0
-    while isinstance(window, Window):
-        found, asked = bends_of(task, y, u, window), asked + 1
-        assert sum(map(len, [*found.at, *found.cells])) <= offset.MOST
-        window = found.minimum(0.0, window, len(y) * 0.1)
-    least = min(task.loss(y, u + b).sum() for b in np.concatenate(task.bends(y, u)))
-    assert task.loss(y, u + window).sum() == pytest.approx(least, abs=1e-9)
-    assert asked < 5
+    b, reports = found_from(task, y, u, 0.0, Window(-2.0, 3.0), 5)
+    assert b == pytest.approx(found_from(task, y, u, 0.0, WHOLE, 1)[0], abs=1e-12)
+    assert all(len(each.at) <= offset.MOST for each in reports)
+    assert 1 < len(reports) < 5

@@ -37,9 +37,9 @@ def rows(draw, box: Box):
 def compiled_sums(y, u, beta, box, left, right):
     m = len(y)
     at, jump = np.empty(2 * m), np.empty(2 * m)
-    norm, linear, slope, bends = _survey.sums(y, u, beta, *box, left, right, at, jump)
+    norm, linear, slope, bends, *outside = _survey.sums(y, u, beta, *box, left, right, at, jump)
     found = zip(at[:bends].tolist(), jump[:bends].tolist(), strict=True)
-    return survey.Sums(norm, linear, slope, list(found))
+    return survey.Sums(norm, linear, slope, list(found), tuple(outside))
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
@@ -50,6 +50,7 @@ def test_the_first_look_is_its_twin(box):
         found = compiled_sums(*some, box, b - width, b + width)
         expected = survey.sums(*some, box, b - width, b + width)
         assert sorted(found.bends) == sorted(expected.bends)
+        assert found.outside == expected.outside
         for name in ("norm", "linear", "slope"):
             assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-12)
 
