@@ -49,6 +49,27 @@ def assert_as_good_as_libsvm(trained, y, X, C: float, gamma: float) -> None:
 # ---- against LIBSVM on all rows -------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rows", [300, 3600])
+def test_where_every_coefficient_is_at_its_bound_b_is_libsvms(train, tmp_path, rows):
+    """As many rows of each class and a small C: P is flat in b, and the gap says nothing of it."""
+    y = np.repeat([1.0, -1.0], rows // 2)
+    X = np.random.default_rng(0).normal(size=(rows, 2)).round(3) + y[:, None] * 0.7
+    path = oracle.write_svmlight(tmp_path / "rows", y, X)
+    trained = train(path, "-c", 1e-4, "-g", 0.5)
+    expected = oracle.libsvm_train(y, oracle.as_float32(X), "-c 1e-4 -g 0.5")
+    assert oracle.read_model(trained.model, 2).b == pytest.approx(expected.b, abs=1e-5)
+
+
+@pytest.mark.parametrize("words", [("one-class", 1), ("nu-svc", 1)])
+def test_where_the_sum_leaves_no_choice_a_run_ends_at_the_optimum(train, tmp_path, words):
+    """All coefficients are at their bounds: P is flat in b as far as there are no rows."""
+    y = np.repeat([1.0, -1.0], 1800)
+    X = np.random.default_rng(0).normal(size=(3600, 2)).round(3) + y[:, None] * 0.7
+    path = oracle.write_svmlight(tmp_path / "rows", y, X)
+    trained = train(path, "-s", words[0], "-n", words[1], "-g", 0.5)
+    assert float(oracle.trailer(trained.model)["gap"]) < 1e-3
+
+
 @pytest.mark.parametrize(
     "name, C, gamma, k, r",
     [("heart_scale", 1, 1 / 13, 140, 180), ("svmguide1", 10, 0.0001, 900, 1000)],
