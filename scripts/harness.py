@@ -182,8 +182,8 @@ class Command:
     """A program and its arguments.
 
     quality: what it made is worth, asked once it ran. missing: why it cannot be run, where it
-    cannot. goal: of a command of ours; None for a peer. timed: False for a peer whose quality
-    alone is wanted.
+    cannot. goal: of a command of ours; None for what others stand beside. own: whether it is ours,
+    which is never ended. timed: False for a peer whose quality alone is wanted.
     """
 
     name: str
@@ -192,6 +192,7 @@ class Command:
     missing: str | None = None
     goal: Goal | None = None
     timed: bool = True
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def measure(comparison: Comparison, effort: Effort) -> dict:
     pairs = list(zip(present, records, strict=True))
     again = []
     for command, record in pairs:
-        used, ended = run(command.words, inf if command.goal else effort.most)
+        used, ended = run(command.words, inf if command.goal or command.own else effort.most)
         record |= {"runs": [used], "ended": ended, "quality": {} if ended else command.quality()}
         once = effort.own_once if command.goal else effort.once
         if command.timed and not ended and used["wall"] < once:

@@ -171,7 +171,8 @@ def ours(
     model = bench.model(train, label + task(options))
     log = model.with_suffix(".jsonl")
     words = [TRAIN, *label.split(), "-q", *options, "--log", str(log), str(train), str(model)]
-    return Command(label, words, partial(certified, train, model, test, options), goal=goal)
+    quality = partial(certified, train, model, test, options)
+    return Command(label, words, quality, goal=goal, own=True)
 
 
 def task(options: list[str]) -> str:

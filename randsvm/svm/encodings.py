@@ -88,7 +88,8 @@ def solve(
     call: Caller = at_once,
     b: float | None = None,
 ) -> Solution:
-    """Solve the subproblem above to `tolerance`, the largest difference of two gradients.
+    """Solve the subproblem above to `tolerance`, the largest difference of two gradients; where b
+    is given, to twice that at the most.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
     h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for

@@ -61,10 +61,10 @@ class Choice:
     whose coefficients may rise as of those that may fall; the steepest of either side is always
     among them, so that every step gains, whatever r. enter: how many are new each time; the others
     are those that were new the last time, and after these any of its rows.
-    then_pairs: once violators are no longer more than support vectors, take the steepest and keep
-    a third (Joachims 1999; ThunderSVM). every_support_vector: KBH07's own rule: all support
-    vectors stay, and violators have the room beside them. full: rows of the last set make up for
-    violators that are missing.
+    then_pairs: once violators are no longer plenty beside the support vectors, take the steepest
+    and keep a third (Joachims 1999; ThunderSVM). every_support_vector: KBH07's own rule: all
+    support vectors stay, and violators have the room beside them. full: rows of the last set make
+    up for violators that are missing.
     """
 
     r: int
