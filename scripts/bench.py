@@ -59,11 +59,14 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
     show_default=True,
     help="After which no work begins.",
 )
+@click.option("--again", is_flag=True, help="Replace these works in what the last run found.")
 @click.option("--ccat", nargs=2, type=click.Path(path_type=Path), help="RCV1's training, test.")
 @click.option("--c11", nargs=2, type=click.Path(path_type=Path), help="The same of class C11.")
 @results_option
 @data_option
-def main(works, quick, rows, rounds, most_minutes, ccat, c11, results: Path, data: Path) -> None:
+def main(
+    works, quick, rows, rounds, most_minutes, again, ccat, c11, results: Path, data: Path
+) -> None:
     """Run WORKS (all), ours and the peers in turn; compare quality, time and memory.
 
     A peer or set that is not there is skipped and named, and so are works that were not run.
@@ -82,7 +85,7 @@ def main(works, quick, rows, rounds, most_minutes, ccat, c11, results: Path, dat
     found = json.loads(output(sys.executable, limits.__file__))
     facts = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
     facts["date"] = time.strftime("%Y-%m-%d")
-    compare(title, chosen, effort, results, sections, **facts)
+    compare(title, chosen, effort, results, sections, again, **facts)
 
 
 def sections(found: dict) -> list[str]:

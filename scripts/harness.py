@@ -317,14 +317,15 @@ def compare(
     effort: Effort,
     into: Path,
     sections: Callable[[dict], list[str]] = lambda found: [],
+    again: bool = False,
     **facts: object,
 ) -> None:
     """Measure, and write TITLE.json and TITLE.md to the folder `into` after each comparison.
 
     works: name -> what makes the comparison; one that cannot be made or fails is named among the
     skipped, one that was not begun among those not run. sections: lines of Markdown below the
-    table. facts: what the JSON says besides. Raises ClickException at the end where ours was short
-    in quality.
+    table. again: whether these replace works of the last run, whose others are kept. facts: what
+    the JSON says besides. Raises ClickException at the end where ours was short in quality.
     """
     began = time.perf_counter()
     found = {
@@ -338,12 +339,19 @@ def compare(
         "not_run": list(works),
         "skipped": [],
         "comparisons": [],
+        "again": [],
     }
+    if again:
+        before = json.loads((into / f"{title}.json").read_text())
+        kept = ("comparisons", "skipped", "load", "again")
+        found |= {of: before[of] for of in kept if of in before}
+        found["not_run"] += [name for name in before["not_run"] if name not in works]
     into.mkdir(parents=True, exist_ok=True)
     for name, work in works.items():
         if found["seconds"] > effort.whole:
             break
         _add(found, name, work, effort)
+        found["again"] += [name] if again and name not in found["again"] else []
         found["seconds"] = time.perf_counter() - began
         text = "\n".join([*markdown(found), *sections(found)])
         for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
@@ -362,12 +370,22 @@ def _add(found: dict, name: str, work: Callable[[], Comparison], effort: Effort)
         comparison = work()
         click.echo(f"{name}: {comparison.name}, {comparison.rows:,} rows", err=True)
         measured = measure(comparison, effort)
-        found["comparisons"].append(measured | {"seconds": time.perf_counter() - began})
+        measured["seconds"] = time.perf_counter() - began
+        _put(found["comparisons"], measured)
         _skip(found, [command.missing for command in comparison.commands])
     except click.ClickException as error:
         _skip(found, [error.message])
     found["not_run"].remove(name)
     found["load"].append(os.getloadavg()[0])
+
+
+def _put(comparisons: list[dict], measured: dict) -> None:
+    """In the place of the same work, if it ran before."""
+    for place, each in enumerate(comparisons):
+        if (each["name"], each["rows"]) == (measured["name"], measured["rows"]):
+            comparisons[place] = measured
+            return
+    comparisons.append(measured)
 
 
 def machine() -> str:

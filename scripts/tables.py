@@ -40,6 +40,8 @@ def left_out(found: dict) -> list[str]:
         if record["ended"]
     ]
     lines = [f"Skipped: {what}" for what in found["skipped"]]
+    if again := found.get("again"):
+        lines += [f"Run again, later and perhaps by a newer version: {', '.join(again)}"]
     lines += [f"Not run: {', '.join(found['not_run'])}"] if found["not_run"] else []
     lines += [f"Ended after {found['effort']['most']:g} s: {', '.join(ended)}"] if ended else []
     return [line for text in lines for line in ("", text)]

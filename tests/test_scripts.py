@@ -113,6 +113,25 @@ def compared(harness, tmp_path, *works, **effort):
     return json.loads((tmp_path / "title.json").read_text())
 
 
+def test_a_work_that_is_run_again_takes_the_place_of_the_old_one(harness, tmp_path):
+    def work(name, took):
+        commands = [harness.Command("ours", seconds(took), goal=harness.Goal())]
+        return lambda: harness.Comparison(name, 100, commands)
+
+    def run(again, **works):
+        harness.compare("title", works, harness.Effort(rounds=1), tmp_path, again=again)
+        return json.loads((tmp_path / "title.json").read_text())
+
+    run(False, a=work("a", 1), b=work("b", 2))
+    found = run(True, a=work("a", 3))
+    took = {each["name"]: each["commands"][0]["best"]["wall"] for each in found["comparisons"]}
+    assert took == {"a": 3, "b": 2}
+    assert found["again"] == ["a"]
+    assert (
+        "Run again, later and perhaps by a newer version: a" in (tmp_path / "title.md").read_text()
+    )
+
+
 def comparison(harness, accuracy, goal, **peer):
     """Ours takes 2 seconds, the peer 6 with an accuracy of 90, 3 of them for its fit."""
     words = [sys.executable, "-c", "print('seconds 6'); print('fit 3')"]
