@@ -16,6 +16,12 @@ cdef extern from "_rbf.h":
         int columns, const float *x, long m, long d, const float *panels, long count,
         const float *beta, double *u, int widest) noexcept nogil
 
+cdef extern from "_sparse.h":
+    void _add_sparse_sums "add_sparse_sums"(
+        int columns, const int *starts, const int *features, const float *x, const float *left,
+        long m, long d, const float *panels, long count, const float *beta, double *u, int widest
+    ) noexcept nogil
+
 cdef extern from "_differences.h":
     void _add_difference_sums "add_difference_sums"(
         int columns, const double *x, long m, long w, double gamma, const double *panels,
@@ -108,6 +114,33 @@ def add_rbf_sums(
             _add_rbf_sums(
                 beta.shape[0], &x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0],
                 panels.shape[0], &beta[0, 0], &u[0, 0], widest)
+
+
+def add_sparse_sums(
+    const int[::1] starts, const int[::1] features, const float[::1] x, const float[::1] left,
+    const float[:, :, ::1] panels, const float[:, ::1] beta, double[:, ::1] u, int widest=512,
+):
+    """u[i, c] += sum_j beta[c, j] exp(<x_i, z_j> + right_j + left[i]), where the exponent is <= 0.
+
+    x in CSR: row i has the values x[starts[i]:starts[i + 1]] of these features, all below d;
+    panels : (count, d + 1, PANEL_CENTRES), panels[p, :, l] is z_j and right_j of centre 32 p + l;
+    beta, u, widest: see add_rbf_sums.
+    """
+    if beta.shape[0] > PANEL_COLUMNS or u.shape[1] != beta.shape[0] or u.shape[0] != left.shape[0] or (
+        starts.shape[0] != left.shape[0] + 1 or panels.shape[1] < 1
+        or panels.shape[2] != PANEL_CENTRES or beta.shape[1] != panels.shape[0] * PANEL_CENTRES
+        or features.shape[0] != x.shape[0] or starts[left.shape[0]] > x.shape[0]
+    ):
+        raise ValueError("expected rows, panels, beta and u of shapes that fit")
+    # Of rows without any value there is no first one.
+    cdef const int* first = &features[0] if x.shape[0] else NULL
+    cdef const float* values = &x[0] if x.shape[0] else NULL
+    if left.shape[0] and panels.shape[0]:
+        with nogil:
+            _add_sparse_sums(
+                beta.shape[0], &starts[0], first, values, &left[0], left.shape[0],
+                panels.shape[1] - 1, &panels[0, 0, 0], panels.shape[0], &beta[0, 0], &u[0, 0],
+                widest)
 
 
 def add_difference_sums(

@@ -7,41 +7,49 @@ augmented rows gives all arguments of a block and one in-place function the kern
     poly     (g <x, z> + r)^d            sigmoid   tanh(g <x, z> + r)
 
 Blocks stay in the second-level cache; values of RBF over dense rows are summed up where they are
-made, by compiled code: in float32 with the arguments above, in float64 from differences, which
-loses no digits where rows are far from 0. Knows nothing of files, tasks or solutions.
+made, by compiled code: in float32 with the arguments above, of which only the features count that
+a row has where it has few, in float64 from differences, which loses no digits where rows are far
+from 0. Knows nothing of files, tasks or solutions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import Matrix, csr_parts, rows_of, slices, sorted_csr, squared_norms
+from randsvm.arrays import Matrix, csr_parts, rows_of, slices, squared_norms
 from randsvm.errors import ParameterError
 from randsvm.kernels._kernels import (
-    PANEL_CENTRES,
     PANEL_COLUMNS,
-    add_difference_sums,
-    add_products,
-    add_rbf_sums,
-    add_squared_distances,
     lay_out_rows,
 )
 from randsvm.kernels.cells import CellCentres, CellRows, order_of, slice_rows
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.sums import (
+    BLOCK_CENTRES,
+    BLOCK_ROWS,
+    Block,
+    DenseCentres,
+    Differences,
+    NonzeroPanels,
+    Nonzeros,
+    Panels,
+    Part,
+    Rows,
+    SparseCentres,
+    augment,
+)
 
-# A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
-# matrix product, the in-place function and the sum.
-BLOCK_ROWS = 256
-BLOCK_CENTRES = 1024
 # Up to so many features, compiled sums of RBF are faster than matrix product, exp and product:
 # measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. Of sums over the same
 # values PANEL_COLUMNS at once are 1.6 times as fast, 50 would be slower.
 PANEL_FEATURES = 1024
+# Of fewer features all are gone through, however few of them a row has.
+LEAST_FEATURES = 16
 # Rows of one such call at the most; of many features fewer.
 PANEL_ROWS = 4096
 # Share of the kernel values that cells may leave, at the most: measured, the same values take a
@@ -49,9 +57,6 @@ PANEL_ROWS = 4096
 PROFITABLE = 0.8
 # Values of rows that are laid out at once (4 MB in float64).
 LAID_OUT = 1 << 19
-# Rounding of an exponent that float64 products of sparse rows may have; beyond, the exponent is
-# computed from differences, which takes several times as long.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,8 @@ class Space:
     dtype: of the blocks, float32 or float64.
     cut: RBF values below exp(-cut) may be left out of float32 sums over dense rows, which are then
     sorted into cells (see cells.py). None: nothing is left out.
+    by_nonzeros: whether float32 sums of RBF take the features that a row has alone: dense layouts
+    of rows with few of them, which are not centred then.
     """
 
     kernel: Kernel
@@ -71,6 +78,7 @@ class Space:
     centre: np.ndarray | None
     dtype: type
     cut: float | None = None
+    by_nonzeros: bool = False
 
     @property
     def by_differences(self) -> bool:
@@ -79,7 +87,7 @@ class Space:
 
     def in_cells(self, d: int) -> bool:
         """Whether rows of d features are sorted into cells."""
-        return self.cut is not None and d > 0 and self.compiled(d)
+        return self.cut is not None and d > 0 and self.compiled(d) and not self.by_nonzeros
 
     def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Rows:
         """X ready for `products`. extra : (m,) squared norm of features outside X's columns."""
@@ -99,7 +107,7 @@ class Space:
             return np.column_stack([X.X, X.extra])
         left = self.kernel.left(X.norms)
         if self.dense:
-            return _augment(X.X, np.ones(len(left)), left, self.dtype)
+            return augment(X.X, np.ones(len(left)), left, self.dtype)
         return X.X, left.astype(self.dtype), X.extra
 
     def laid_out(self, X: Matrix, extra: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
@@ -133,6 +141,9 @@ class Space:
         if self.in_cells(X.shape[1]):
             yield from self._pieces_in_cells(X, extra, cells)
             return
+        if self.by_nonzeros and self.compiled(X.shape[1]):
+            yield from self._pieces_of_nonzeros(X, extra)
+            return
         size = max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.compiled(d) else BLOCK_ROWS
         # Many pieces are laid out at a time: for a few centres that costs more than their kernel.
         for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
@@ -151,51 +162,51 @@ class Space:
             order = order_of(rows, d) if cells is None else cells[part]
             yield part, CellRows.of(rows, d, order), float(norms.max())
 
+    def _pieces_of_nonzeros(self, X: Matrix, extra: np.ndarray | None) -> Iterator[Piece]:
+        for part in slices(X.shape[0], PANEL_ROWS):
+            rows = sparse.csr_matrix(rows_of(X, part))
+            norms = squared_norms(rows) + (0.0 if extra is None else extra[part])
+            starts, features, values = csr_parts(rows)
+            left = self.kernel.left(norms).astype(np.float32)
+            kept = Nonzeros(starts, features, values.astype(np.float32, copy=False), left)
+            yield part, kept, float(norms.max(initial=0.0))
+
     def compiled(self, d: int) -> bool:
         """Whether sums over rows of d features are compiled."""
         fits = d <= PANEL_FEATURES
         return self.kernel.name == "rbf" and self.dtype is np.float32 and self.dense and fits
 
-    def centres(self, Z: Rows) -> _DenseCentres | _SparseCentres:
+    def centres(self, Z: Rows) -> DenseCentres | SparseCentres:
         """Rows for the right side of a block."""
-        return _DenseCentres(self, Z) if self.dense else _SparseCentres(self, Z)
+        return (
+            DenseCentres(self.kernel, self.dtype, Z)
+            if self.dense
+            else SparseCentres(self.kernel, self.dtype, Z)
+        )
 
-    def part(self, Z: Rows, beta: np.ndarray) -> _Part:
+    def part(self, Z: Rows, beta: np.ndarray) -> Part:
         """A part of an expansion. beta : (m,) or (m, K) float64, of the centres Z."""
         if self.by_differences:
-            return _Differences(self.kernel.gamma, Z.X, beta)
+            return Differences(self.kernel.gamma, Z.X, beta)
         if self.in_cells(Z.X.shape[1]):
             assert self.cut is not None
             limit = self.cut / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
-            return CellCentres(_DenseCentres(self, Z).rows, Z.X, beta, limit)
+            return CellCentres(DenseCentres(self.kernel, self.dtype, Z).rows, Z.X, beta, limit)
+        if self.by_nonzeros and self.compiled(Z.X.shape[1]):
+            return NonzeroPanels(self.kernel, Z, beta)
         if self.compiled(Z.X.shape[1]) and beta[0].size <= PANEL_COLUMNS:
-            return _Panels(_DenseCentres(self, Z).rows, beta)
-        return _Block(self, self.centres(Z), beta.astype(self.dtype))
+            return Panels(DenseCentres(self.kernel, self.dtype, Z).rows, beta)
+        return Block(self.kernel, self.centres(Z), beta.astype(self.dtype))
 
 
 # Rows laid out for sums: which they are, as `prepared`, and their largest squared norm.
 Piece: TypeAlias = "tuple[slice, Any, float]"
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows in the layout of a Space: X dense (m, d) float64 or CSR; norms, extra : (m,) float64.
-
-    extra: squared norm of features outside X's columns, a part of norms.
-    """
-
-    X: np.ndarray | sparse.csr_matrix
-    norms: np.ndarray
-    extra: np.ndarray
-
-    def __getitem__(self, block: slice) -> Rows:
-        return Rows(self.X[block], self.norms[block], self.extra[block])
-
-
 def piece_bytes(piece: Piece) -> int:
     """Memory of rows that are laid out."""
     rows = piece[1]
-    parts = rows if type(rows) is tuple else (rows,)
+    parts = rows if isinstance(rows, tuple) else (rows,)
     return sum(
         part.data.nbytes + part.indices.nbytes + part.indptr.nbytes
         if sparse.issparse(part)
@@ -226,6 +237,15 @@ def prefers_dense(n: int, d: int, nnz: int) -> bool:
     every feature that two rows share.
     """
     return d <= 64 or (d <= 4096 and nnz > 0.02 * n * d)
+
+
+def has_few_nonzeros(kernel: Kernel, n: int, d: int, nnz: int) -> bool:
+    """Whether compiled sums of RBF are faster by the features that rows have.
+
+    Measured per kernel value, by all features and by those of a row: 12 of 53 1.2 and 0.5 ns, 14 of
+    139 2.8 and 0.6, 35 of 506 9.6 and 1.9; half of 139 as fast, half of 506 a third slower.
+    """
+    return kernel.name == "rbf" and LEAST_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
 
 
 class Expansion:
@@ -296,123 +316,3 @@ def values_of_each(
             f"scale the features"
         )
     return u
-
-
-class _Part(Protocol):
-    """Some of the centres of an expansion."""
-
-    def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> object:
-        """u += their sums for rows as the Space lays them out, whose largest squared norm is given.
-        u : (n,) or (n, K); buffer: room for a block of kernel values."""
-
-
-class _Block:
-    """Kernel values as a block in the cache: product, finish, and product with beta."""
-
-    def __init__(
-        self, space: Space, centres: _DenseCentres | _SparseCentres, beta: np.ndarray
-    ) -> None:
-        self.kernel, self.centres, self.beta = space.kernel, centres, beta
-
-    def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> None:
-        """See _Part."""
-        for at in slices(len(u), BLOCK_ROWS):
-            block = buffer[: (at.stop - at.start) * len(self.beta)].reshape(at.stop - at.start, -1)
-            self.centres.arguments(rows if len(u) <= BLOCK_ROWS else rows[at], block, largest)
-            self.kernel.finish(block, largest)
-            u[at] += block @ self.beta
-
-
-class _Panels:
-    """RBF of dense float32 rows: one compiled loop, in which values stay in registers."""
-
-    def __init__(self, centres: np.ndarray, beta: np.ndarray) -> None:
-        self.panels, self.beta = panels_of(centres), _columns(beta, np.float32)
-
-    def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
-        """See _Part."""
-        add_rbf_sums(rows, self.panels, self.beta, u.reshape(len(u), -1))
-
-
-class _Differences:
-    """RBF of dense float64 rows: one compiled loop, which goes over the features of each pair."""
-
-    def __init__(self, gamma: float, centres: np.ndarray, beta: np.ndarray) -> None:
-        self.gamma, self.panels = gamma, panels_of(centres)
-        self.beta = _columns(beta, np.float64)
-
-    def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
-        """See _Part."""
-        u = u.reshape(len(u), -1)
-        for at in slices(len(self.beta), PANEL_COLUMNS):
-            some = np.zeros((len(u), at.stop - at.start))
-            add_difference_sums(rows, self.panels, self.beta[at], self.gamma, some)
-            u[:, at] += some
-
-
-def panels_of(centres: np.ndarray) -> np.ndarray:
-    """Centres (m, d) as panels (count, d, PANEL_CENTRES): their features side by side."""
-    m, d = centres.shape
-    count = -(-m // PANEL_CENTRES)
-    # Filled up with a centre that is there: 0 times the infinity of a large row would be nan.
-    padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
-    panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
-    return np.ascontiguousarray(panels)
-
-
-def _columns(beta: np.ndarray, dtype: type) -> np.ndarray:
-    """beta, (m,) or (m, K), as (K, m filled up to whole panels with 0)."""
-    m = len(beta)
-    columns = np.zeros((beta[0].size, -(-m // PANEL_CENTRES) * PANEL_CENTRES), dtype)
-    columns[:, :m] = beta.reshape(m, -1).T
-    return columns
-
-
-class _DenseCentres:
-    """Centres z_j as augmented rows [scale z, right, 1]."""
-
-    def __init__(self, space: Space, Z: Rows) -> None:
-        right = space.kernel.right(Z.norms)
-        self.rows = _augment(Z.X * space.kernel.scale, right, np.ones(len(right)), space.dtype)
-
-    def arguments(self, augmented: np.ndarray, block: np.ndarray, largest: float) -> None:
-        np.matmul(augmented, self.rows.T, out=block)
-
-
-class _SparseCentres:
-    """Centres z_j by columns, times scale; and by rows where float64 may need differences."""
-
-    def __init__(self, space: Space, Z: Rows) -> None:
-        self.kernel = space.kernel
-        self.columns = (Z.X * space.dtype(space.kernel.scale)).tocsc()
-        self.right: np.ndarray = space.kernel.right(Z.norms).astype(space.dtype)
-        self.exact = space.kernel.name == "rbf" and space.dtype is np.float64
-        self.largest = float(Z.norms.max(initial=0.0))
-        if self.exact:
-            self.rows = sorted_csr(Z.X)
-
-    def arguments(
-        self,
-        prepared: tuple[sparse.csr_matrix, np.ndarray, np.ndarray],
-        block: np.ndarray,
-        largest: float,
-    ) -> None:
-        X, left, extra = prepared
-        size = self.kernel.gamma * max(largest, self.largest)
-        if self.exact and size * np.finfo(np.float64).eps > ROUNDING:
-            block[:] = extra[:, None]
-            add_squared_distances(*csr_parts(sorted_csr(X)), *csr_parts(self.rows), block)
-            block *= -self.kernel.gamma
-            return
-        Z = self.columns
-        np.add(left[:, None], self.right, out=block)
-        add_products(*csr_parts(X), *csr_parts(Z), block)
-
-
-def _augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:
-    """[X, one, other] as one contiguous array of dtype."""
-    out = np.empty((X.shape[0], X.shape[1] + 2), dtype)
-    out[:, :-2] = X
-    out[:, -2] = one
-    out[:, -1] = other
-    return out

@@ -7,7 +7,8 @@ from scipy import sparse
 
 from randsvm.arrays import slices
 from randsvm.kernels._kernels import difference_gram, rbf_gram
-from randsvm.kernels.expansion import Space, panels_of
+from randsvm.kernels.expansion import Space
+from randsvm.kernels.sums import panels_of
 
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256

@@ -8,7 +8,13 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.kernels.cells import SLICE_ROWS
-from randsvm.kernels.expansion import BLOCK_CENTRES, Space, prefers_dense, profits_from_cells
+from randsvm.kernels.expansion import (
+    BLOCK_CENTRES,
+    Space,
+    has_few_nonzeros,
+    prefers_dense,
+    profits_from_cells,
+)
 from randsvm.kernels.kernel import Kernel
 
 
@@ -23,6 +29,8 @@ def fast_space(kernel: Kernel, Z: sparse.csr_matrix, cut: float | None, sums: in
     do. cut: see Space; kept where it pays."""
     m, d = Z.shape
     dense = prefers_dense(m, d, Z.nnz)
+    if dense and has_few_nonzeros(kernel, m, d, Z.nnz):
+        return Space(kernel, dense, None, np.float32, by_nonzeros=True)
     centre = np.asarray(Z.mean(axis=0, dtype=np.float64)).ravel() if dense and m else None
     space = Space(kernel, dense, centre, np.float32, cut)
     some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))

@@ -9,12 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from randsvm.arrays import slices
+from randsvm.arrays import slices, squared_norms
 from randsvm.data import precomputed
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.points import Points
 from randsvm.kernels import gram
-from randsvm.kernels.expansion import BLOCK_ROWS, Space, prefers_dense, profits_from_cells
+from randsvm.kernels.expansion import (
+    BLOCK_ROWS,
+    Space,
+    has_few_nonzeros,
+    prefers_dense,
+    profits_from_cells,
+)
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 
@@ -35,14 +41,17 @@ def space_of(D: Dataset, problem: Problem, some: Points, *, precise: bool, few: 
     if kernel.name == "precomputed":
         return Space(kernel, dense=False, centre=None, dtype=np.float64)
     dense = prefers_dense(D.n, D.d, D.nnz)
+    if dense and not few and not precise and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
+        space = Space(kernel, dense, None, np.float32, by_nonzeros=True)
+        if kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT < FLOAT32_LIMIT:
+            return space
     centre = None
     if dense and kernel.name == "rbf":
         centre = np.bincount(some.X.indices, some.X.data, minlength=D.d) / len(some)
     space = Space(kernel, dense, centre, np.float32)
     norms = space.laid_out(some.X)[1] if few else None
     largest = _largest_norm(D, space) if norms is None else float(norms.max(initial=0.0))
-    rounding = kernel.magnitude(largest) * FLOAT32_UNIT
-    if precise or rounding >= FLOAT32_LIMIT:
+    if precise or kernel.magnitude(largest) * FLOAT32_UNIT >= FLOAT32_LIMIT:
         return replace(space, dtype=np.float64)
     if few:
         return space
@@ -58,6 +67,8 @@ def _largest_norm(D: Dataset, space: Space) -> float:
     """max |x|^2 over D, after centring."""
 
     def of(shard: Shard) -> float:
+        if space.centre is None:
+            return float(squared_norms(D.chunk_matrix(shard)).max(initial=0.0))
         norms = [
             space.rows(chunk.X[at]).norms.max()
             for chunk in D.chunks(shard)

@@ -7,7 +7,12 @@ import math
 import numpy as np
 import oracle
 import pytest
-from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_rbf_sums
+from randsvm.kernels._kernels import (
+    PANEL_CENTRES,
+    PANEL_COLUMNS,
+    add_rbf_sums,
+    add_sparse_sums,
+)
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
@@ -51,14 +56,18 @@ def rows():
 
 def spaces(kernel: Kernel, dtype: type):
     centre = np.full(6, 0.4) if kernel.name == "rbf" else None
-    return [Space(kernel, True, centre, dtype), Space(kernel, False, None, dtype)]
+    return [
+        Space(kernel, True, centre, dtype),
+        Space(kernel, False, None, dtype),
+        Space(kernel, True, None, dtype, by_nonzeros=True),
+    ]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5)])
-@pytest.mark.parametrize("dense", [0, 1])
-def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, dense):
-    space = spaces(kernel, dtype)[dense]
+@pytest.mark.parametrize("layout", range(3))
+def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, layout):
+    space = spaces(kernel, dtype)[layout]
     X = rows.toarray().astype(np.float64)
     exact = np.array([[by_definition(kernel, x, z) for z in X[:9]] for x in X])
     coarse = max(tolerance, 1e-7)  # LIBSVM takes float32 values
@@ -200,3 +209,47 @@ def test_compiled_sums_and_blocks_meet_at_their_edge(d, columns):
     rough = Expansion(Space(kernel, True, None, np.float32), Z, beta).values(X)
     exact = Expansion(Space(kernel, True, None, np.float64), Z, beta).values(X)
     assert rough == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum())
+
+
+# ---- compiled sums of RBF by the features that rows have ---------------------------------------
+
+
+def few_nonzeros(rows: int, d: int, seed: int) -> sparse.csr_matrix:
+    """Some rows have none."""
+    X = sparse.random(rows, d, 0.1, "csr", np.float32, random_state=seed)
+    X.data = X.data * 4 - 2
+    return X
+
+
+@pytest.mark.parametrize("sums", [(), (1,), (3,), (PANEL_COLUMNS + 1,)], ids=str)
+def test_sums_by_nonzeros_are_those_of_the_formula(sums):
+    """Over several blocks of centres, of which the last has an odd number of panels."""
+    X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
+    beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
+    extra = np.random.default_rng(3).random(X.shape[0])
+    space = Space(kernel, True, None, np.float32, by_nonzeros=True)
+    K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.05)
+    exact = (K * np.exp(-0.05 * extra)[:, None]) @ beta
+    for rows in (X, X.toarray()):
+        found = Expansion(space, Z, beta).values(rows, extra)
+        assert found == pytest.approx(exact, abs=2e-3)
+        assert np.abs(found - exact).mean() < 1e-4
+
+
+@pytest.mark.parametrize("widest", WIDTHS)
+def test_sums_by_nonzeros_are_right_with_vectors_of_any_width(widest):
+    X, Z = few_nonzeros(300, 40, 0), few_nonzeros(PANEL_CENTRES * 3, 40, 1).toarray()
+    left, right = -squared_norms(X) / 8, -squared_norms(Z) / 8
+    panels = np.column_stack([Z / 4, right]).reshape(3, PANEL_CENTRES, -1).transpose(0, 2, 1)
+    beta, u = np.random.default_rng(2).normal(size=(1, len(Z))), np.zeros((300, 1))
+    floats = [np.ascontiguousarray(each, np.float32) for each in (X.data, left, panels, beta)]
+    add_sparse_sums(X.indptr, X.indices, *floats, u, widest)
+    K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.astype(float), 1 / 8)
+    assert u[:, 0] == pytest.approx(K @ beta[0], abs=1e-4)
+
+
+def test_rows_without_any_feature_are_at_the_origin():
+    space = Space(Kernel("rbf", 0.5), True, None, np.float32, by_nonzeros=True)
+    Z = sparse.csr_matrix(np.array([[0, 2.0], [0, 0]]))
+    found = Expansion(space, Z, np.array([1.0, 2.0])).values(sparse.csr_matrix((3, 2)))
+    assert found == pytest.approx([math.exp(-2) + 2] * 3, rel=1e-6)

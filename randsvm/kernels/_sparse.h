@@ -1,0 +1,101 @@
+/* sum_j beta_jc exp(<x_i, z_j> + right_j + left_i) of sparse float32 rows x_i: of a centre, only the
+   features that the row has are looked at, and the kernel values never leave the registers.
+
+   Centres come in panels of 32 as in _rbf.h, each with a last row for right_j. The order of
+   additions to a row's sum depends on nothing but the centres. */
+
+#pragma once
+
+#include "_rbf.h"
+
+/* Panels that a row goes through at once: its features are read once for them, and there are
+   enough sums side by side to hide how long an addition takes. */
+#define ABREAST 2
+/* Sums of so many rows and columns wait in the cache until all panels are done. */
+#define WAITING 256
+
+/* Rows [first, last) with `abreast` panels at z; to sums : (rows, columns, LANES). */
+INLINED void add_sparse_panels(const int abreast, const int columns, const int *starts,
+                               const int *features, const float *x, const float *left, long first,
+                               long last, long d, const float *z, const float *beta, long stride,
+                               reals *sums)
+{
+    const long panel = (d + 1) * PANEL;
+    for (long i = first; i < last; i++, sums += columns) {
+        reals values[2 * ABREAST];
+        for (int v = 0; v < 2 * abreast; v++)
+            values[v] = *(const reals *)(z + v / 2 * panel + d * PANEL + v % 2 * LANES) + left[i];
+        for (long at = starts[i]; at < starts[i + 1]; at++) {
+            const float *of_feature = z + (long)features[at] * PANEL;
+            for (int v = 0; v < 2 * abreast; v++)
+                values[v] += x[at] * *(const reals *)(of_feature + v / 2 * panel + v % 2 * LANES);
+        }
+        for (int v = 0; v < 2 * abreast; v++)
+            values[v] = exponential(values[v]);
+        for (int c = 0; c < columns; c++)
+            for (int v = 0; v < 2 * abreast; v++)
+                sums[c] += values[v] * *(const reals *)(beta + c * stride + v * LANES);
+    }
+}
+
+INLINED void add_sparse(const int columns, const int *starts, const int *features, const float *x,
+                        const float *left, long m, long d, const float *panels, long count,
+                        const float *beta, double *u)
+{
+    reals sums[WAITING];
+    for (long first = 0; first < m; first += WAITING / columns) {
+        long last = first + WAITING / columns < m ? first + WAITING / columns : m;
+        for (long i = 0; i < (last - first) * columns; i++)
+            sums[i] = (reals){0};
+        long p = 0;
+        for (; p + ABREAST <= count; p += ABREAST)
+            add_sparse_panels(ABREAST, columns, starts, features, x, left, first, last, d,
+                              panels + p * (d + 1) * PANEL, beta + p * PANEL, count * PANEL, sums);
+        for (; p < count; p++)
+            add_sparse_panels(1, columns, starts, features, x, left, first, last, d,
+                              panels + p * (d + 1) * PANEL, beta + p * PANEL, count * PANEL, sums);
+        for (long i = 0; i < (last - first) * columns; i++) {
+            double sum = 0;
+            for (int lane = 0; lane < LANES; lane++)
+                sum += sums[i][lane];
+            u[first * columns + i] += sum;
+        }
+    }
+}
+
+typedef void add_sparse_sums_function(int, const int *, const int *, const float *, const float *,
+                                      long, long, const float *, long, const float *, double *);
+
+#define FOR_SPARSE(name, target)                                                                 \
+    target static void name(int columns, const int *starts, const int *features, const float *x, \
+                            const float *left, long m, long d, const float *panels, long count,  \
+                            const float *beta, double *u)                                        \
+    {                                                                                            \
+        if (columns == 1)                                                                        \
+            add_sparse(1, starts, features, x, left, m, d, panels, count, beta, u);              \
+        else                                                                                     \
+            add_sparse(columns, starts, features, x, left, m, d, panels, count, beta, u);        \
+    }
+
+FOR_SPARSE(add_sparse_sums_anywhere, )
+#ifdef __x86_64__
+FOR_SPARSE(add_sparse_sums_avx2, __attribute__((target("avx2,fma"))))
+FOR_SPARSE(add_sparse_sums_avx512, __attribute__((target("avx512f"))))
+#endif
+
+/* starts : (m + 1,), features and x in CSR; left : (m,); panels : (count, d + 1, PANEL); beta :
+   (columns, count PANEL), 0 where there is no centre; u : (m, columns). See add_rbf_sums for
+   `widest`. */
+static void add_sparse_sums(int columns, const int *starts, const int *features, const float *x,
+                            const float *left, long m, long d, const float *panels, long count,
+                            const float *beta, double *u, int widest)
+{
+    add_sparse_sums_function *best = add_sparse_sums_anywhere;
+#ifdef __x86_64__
+    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
+        best = add_sparse_sums_avx512;
+    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        best = add_sparse_sums_avx2;
+#endif
+    best(columns, starts, features, x, left, m, d, panels, count, beta, u);
+}
