@@ -29,9 +29,9 @@ def arithmetic() -> dict[str, str]:
     """What is computed -> digest of the bits that come out."""
     rbf, poly = Kernel("rbf", 2.0), Kernel("poly", 2.0, 1.0)
     single, double = np.float32, np.float64
-    cells = Space(rbf, True, None, single, 5.0)
+    cells, few = Space(rbf, True, None, single, 5.0), Space(rbf, True, None, single, None, True)
     parts = {
-        "sums of kernel values": _sums(_dense(rbf, single), _dense(rbf, double), cells),
+        "sums of kernel values": _sums(_dense(rbf, single), _dense(rbf, double), cells, few),
         "matrix products": _sums(_dense(poly, single), _dense(poly, double)),
         "functions": _values(),
     }

@@ -48,7 +48,10 @@ def test_another_last_digit_of_a_function_is_seen(monkeypatch):
     assert {name for name in ours if ours[name] != theirs[name]} == {"functions"}
 
 
-COMPILED = ("expansion.add_rbf_sums", "expansion.add_difference_sums", "cells.add_sums_of_cells")
+COMPILED = (
+    *("sums.add_rbf_sums", "sums.add_sparse_sums", "sums.add_difference_sums"),
+    "cells.add_sums_of_cells",
+)
 
 
 def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
