@@ -289,9 +289,16 @@ def from_dataset(D: Dataset, rng: Draws) -> Pass:
     return over(lambda: shuffled(D, rng.next()))
 
 
-def group_count(D: Dataset) -> int:
-    """In how many groups the rows of D are learnt side by side; the same for each view of them."""
-    return max(1, min(MOST_GROUPS, len(D.shards) // GROUP_CHUNKS))
+def group_count(D: Dataset, learner: Learner, memory: int) -> int:
+    """In how many groups the rows of D are learnt side by side; the same for each view of them.
+
+    memory: bytes. A single worker may be all there is: what each group has learnt, and what is sent
+    of it, are in its memory and then in that of whoever asks. So --memory may decide the groups,
+    and with them the model; who is there never does.
+    """
+    # Weights and their sums, float64, as they are and as they are sent.
+    room = memory // max(32 * learner.v.size, 1)
+    return max(1, min(MOST_GROUPS, len(D.shards) // GROUP_CHUNKS, room))
 
 
 def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
@@ -313,6 +320,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             own.start_at(passes * group.rows)
             for batch in shuffled(D.of_chunks(group.chunks), draws[leader]):
                 own.learn(batch)
+                tell(Progress("learning a group", own.learnt, group.rows))
             return Part.of(own)
 
         whole = None

@@ -154,7 +154,8 @@ def combinations(
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use; none of it changes a byte of a model."""
+    """What a run may use; none of it changes a byte of a model, but that on a cluster memory bounds
+    the groups of sgd."""
 
     jobs: int | None = option(
         None,

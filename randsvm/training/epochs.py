@@ -60,8 +60,6 @@ class LinearLearning(Learning[Learnt]):
         until: float,
     ) -> None:
         self.training = training
-        # Groups of rows that are learnt side by side on a cluster; few rows are learnt here.
-        self.groups = 1 if training.job.resources.cluster is None else sgd.group_count(D)
         self.D = D
         self.objective = objective
         self.params = params
@@ -75,6 +73,11 @@ class LinearLearning(Learning[Learnt]):
         self.steps = _steps(params, D.n, R2, spread, objective)
         self.rng = Draws(training.job.run.seed)
         self.learner = Learner.new(self.steps, D.d, self.start)
+        # Groups of rows that are learnt side by side on a cluster; few rows are learnt here.
+        resources = training.job.resources
+        # Beside the data, which may take the other half.
+        room = resources.memory - resources.data_bytes
+        self.groups = 1 if resources.cluster is None else sgd.group_count(D, self.learner, room)
         self.seconds = 0.0
         self.last: Progressive | None = None
         self.held_out = HeldOut(None, objective)

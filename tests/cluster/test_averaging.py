@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
-from contextlib import closing
+import time
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,9 +27,9 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.dealing import dealt
 from randsvm.data.sampling import Draws
-from randsvm.errors import ClusterError, Interrupted, ParameterError
-from randsvm.events import Epoch, Learnt, Progress
-from randsvm.parameters.run import Resources
+from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
+from randsvm.events import Epoch, Learnt, Progress, listening
+from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.sgd import LOSS_NAMES, SgdParams
 from randsvm.training import source
 
@@ -202,12 +204,77 @@ def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(tmp_path, tw
     assert primal[1] == pytest.approx(primal[0], rel=0.05)
 
 
+# ---- memory -----------------------------------------------------------------------------------
+
+# Features enough that half of 16 MB is the weights, twice, and what is sent of them, of two groups.
+WIDE = 100_000
+
+
+@pytest.fixture
+def wide(tmp_path, two) -> Path:
+    """The same rows with features that no two of them have in common."""
+    each = WIDE // ROWS
+    lines = two.read_text().splitlines()
+    text = [
+        f"{line} " + " ".join(f"{100 + row * each + i}:0.01" for i in range(each))
+        for row, line in enumerate(lines)
+    ]
+    (tmp_path / "wide").write_text("\n".join(text) + "\n")
+    return tmp_path / "wide"
+
+
+def test_groups_are_no_more_than_the_memory_of_one_worker_holds(tmp_path, wide):
+    """8 bytes for a weight and as many for its sum, once more where they are sent."""
+    models = {}
+    for memory, workers in (("2G", 1), ("16M", 1), ("16M", 3)):
+        model = models[memory, workers] = tmp_path / f"{memory}-{workers}"
+        words = ["--epochs", 1, "--memory", memory, "--cluster", workers]
+        run_train("sgd", "-q", *words, wide, model)
+    groups = [int(oracle.trailer(model)["averaged"]) for model in models.values()]
+    assert groups[0] == GROUPS
+    assert groups[1] == (16 << 20) // 2 // (32 * WIDE)
+    assert models["16M", 1].read_bytes() == models["16M", 3].read_bytes()
+
+
 # ---- ends -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["signal", "lost"])
+class GivenUpError(Exception):
+    pass
+
+
+def test_an_epoch_can_be_broken_off_within_a_group(two):
+    """The learner is as it was."""
+    steps = Steps(lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
+    begun = []
+
+    def watch(event: object) -> None:
+        begun.append(event)
+        raise GivenUpError
+
+    with opened(two) as whole:
+        learner = Learner.new(steps, whole.d)
+        one_pass = sgd.averaged(whole.in_one_thread(), Draws(5), 1)
+        with listening(watch), pytest.raises(GivenUpError):
+            list(one_pass(learner))
+    assert len(begun) == 1
+    assert not learner.learnt and not learner.v.any()
+
+
+@pytest.fixture
+def late(monkeypatch) -> Callable[[], None]:
+    """Called, it makes it an hour later."""
+    now, hours = time.perf_counter, [0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
+    return lambda: hours.append(1)
+
+
+HOUR = Limits(time_limit=3600)
+
+
+@pytest.mark.parametrize("how", ["signal", "lost", "limit"])
 def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
-    tmp_path, monkeypatch, two, how
+    tmp_path, monkeypatch, two, late, how
 ):
     told = []
 
@@ -218,18 +285,32 @@ def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
         told.append(event)
         if isinstance(event, Progress) and event.stage == "epoch 3" and how == "signal":
             raise Interrupted(signal.SIGTERM)
+        if isinstance(event, Progress) and event.stage == "epoch 3" and how == "limit":
+            late()
         if isinstance(event, Epoch) and event.number == 2 and how == "lost":
             monkeypatch.setattr(InlineCrew, "submit", lost)
 
-    job = api.Job(resources=Resources(cluster="2"))
-    with pytest.raises(Interrupted if how == "signal" else ClusterError):
+    job = api.Job(resources=Resources(cluster="2"), limits=HOUR)
+    raised = {"signal": Interrupted, "lost": ClusterError}
+    with pytest.raises(raised[how]) if how in raised else nullcontext():
         api.train_sgd(str(two), str(tmp_path / "m"), SgdParams(), job, watch)
     (learnt,) = (event for event in told if isinstance(event, Learnt))
     assert learnt.steps == 2 * ROWS
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
     assert stopped == learnt.stopped
-    assert ("signal 15" if how == "signal" else "scheduler") in stopped
+    assert {"signal": "signal 15", "lost": "scheduler", "limit": "time limit"}[how] in stopped
     assert np.abs(oracle.read_linear(tmp_path / "m", 5).w).max() > 0
+
+
+def test_without_a_whole_epoch_there_is_no_model(tmp_path, two, late):
+    def watch(event: object) -> None:
+        if isinstance(event, Progress) and event.stage == "epoch 1":
+            late()
+
+    job = api.Job(resources=Resources(cluster="2"), limits=HOUR)
+    with pytest.raises(OutOfTimeError, match="before there is a model"):
+        api.train_sgd(str(two), str(tmp_path / "m"), SgdParams(), job, watch)
+    assert not (tmp_path / "m").exists()
 
 
 def test_what_is_sent_in_an_epoch_is_weights_for_each_worker_and_from_each_group(tmp_path, two):
