@@ -45,6 +45,11 @@ class Waiting:
     listens may end it."""
 
 
+class Queued(Waiting):
+    """What this thread has to do is not under way yet, or no more: somebody has to be found who
+    does it."""
+
+
 class Notice(NamedTuple):
     """Something the user should know, said once."""
 

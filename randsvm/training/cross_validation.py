@@ -16,7 +16,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.events import HEARTBEAT, Progress, listening, tell
+from randsvm.events import HEARTBEAT, Progress, Queued, listening, tell
 from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Decision, Fit, Job, P
 
@@ -164,14 +164,16 @@ def side_by_side(
     at_once: int,
     until: float,
     stage: str,
-    patience: Callable[[int], float] = lambda left: inf,
+    patience: Callable[[int, Sequence[float]], float] = lambda left, taken: inf,
 ) -> Iterator[Result]:
     """Results of the tasks as they come, several at a time; those not done by `until` are left.
 
-    patience: the seconds that a task may take when it is begun with so many left. One that takes
-    more is broken off by the exception Cancelled, as those are that are left; it has no result.
+    patience: the seconds that a task may take when it is begun with so many left, where others took
+    so many each. One that takes more is broken off by the exception Cancelled, as those are that
+    are left; it has no result. What waits for somebody who does it is not begun.
     """
     cancelled, left = False, len(tasks)
+    taken: list[float] = []
 
     @contextmanager
     def pool() -> Iterator[ThreadPoolExecutor]:
@@ -184,15 +186,22 @@ def side_by_side(
             made.shutdown(wait=False, cancel_futures=True)
 
     def run(task: Callable[[], Result]) -> Result:
-        latest = time.perf_counter() + patience(left)
+        begun = time.perf_counter()
+        latest = begun + patience(left, taken)
 
         def watch(event: object) -> None:
+            nonlocal begun, latest
+            if isinstance(event, Queued):
+                begun = time.perf_counter()
+                latest = begun + patience(left, taken)
             if cancelled or time.perf_counter() >= latest:
                 raise Cancelled
 
         # A fit reports nothing; the listener only cancels it.
         with listening(watch):
-            return task()
+            result = task()
+        taken.append(time.perf_counter() - begun)
+        return result
 
     with pool() as workers:
         waiting: set[Future[Result]] = {workers.submit(run, task) for task in tasks}

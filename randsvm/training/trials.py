@@ -173,19 +173,15 @@ class Trials(Generic[P]):
         asked = self.asked
         count = partial(counted, asked.count)
         broken_off: set[int] = set()
-        taken: list[float] = []
 
         def cell(index: int, fold: int) -> tuple[int, int, Metric]:
             if index in broken_off:
                 raise Cancelled
-            began = time.perf_counter()
             try:
-                counts = validation.done(count, candidates[index], fold)
+                return index, fold, validation.done(count, candidates[index], fold)
             except Cancelled:
                 broken_off.add(index)
                 raise
-            taken.append(time.perf_counter() - began)
-            return index, fold, counts
 
         tasks = [
             partial(cell, index, fold)
@@ -193,7 +189,7 @@ class Trials(Generic[P]):
             for fold in validation.folds
         ]
 
-        def patience(left: int) -> float:
+        def patience(left: int, taken: Sequence[float]) -> float:
             if asked.until == inf:
                 return inf
             time_left = asked.until - time.perf_counter()

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,12 @@ from test_grid_search import SETS, opened
 
 from randsvm import api
 from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, Progress, Searched, Tried, listening, tell
+from randsvm.events import Notice, Progress, Queued, Searched, Tried, Waiting, listening, tell
 from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import grid_search, run
+from randsvm.training import cross_validation, grid_search, run
 from randsvm.training.job import Decision, Job
 
 ROWS = 1200
@@ -351,3 +352,32 @@ def test_gathered_rows_are_those_of_the_view(path):
             assert (one.labels() == other.labels()).all()
             assert (one.n, one.nnz) == (other.n, other.nnz)
         assert own.store is not view.store
+
+
+def test_a_task_has_its_time_from_when_somebody_does_it(monkeypatch):
+    """Ten seconds: two of these wait longer for a worker, and again after that one was lost."""
+    clock, seen = Time(), []
+    monkeypatch.setattr(cross_validation, "time", SimpleNamespace(perf_counter=clock))
+
+    def patience(left: int, taken: Sequence[float]) -> float:
+        seen.append(max(taken, default=0.0))
+        return 10.0
+
+    def task() -> int:
+        for seconds in (12.0, 4.0, 12.0):
+            clock.now += seconds
+            tell(Queued())
+        clock.now += 3.0
+        tell(Waiting())
+        return 1
+
+    def late() -> int:
+        tell(Queued())
+        clock.now += 12.0
+        tell(Waiting())
+        return 2
+
+    tasks = [task, late, task]
+    found = cross_validation.side_by_side(tasks, 1, math.inf, "cells", patience)
+    assert list(found) == [1, 1]
+    assert max(seen) == 3.0
