@@ -22,6 +22,8 @@ class InlineCrew(Crew):
     tasks, counted from 0, are given to a worker that is gone."""
 
     loses: frozenset[int] = frozenset()
+    # Of each worker.
+    threads = 1
 
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
@@ -29,7 +31,7 @@ class InlineCrew(Crew):
         self._moving = Lock()
 
     def members(self) -> dict[str, int]:
-        return dict.fromkeys(self.names, 1)
+        return dict.fromkeys(self.names, self.threads)
 
     def submit(self, function: Any, *words: Any, **options: Any) -> Done:
         future = Done()
@@ -44,6 +46,9 @@ class InlineCrew(Crew):
         return future
 
     def tell_all(self, function: Any, *words: Any) -> None:
+        function(*words)
+
+    def tell_now(self, names: list[str], function: Any, *words: Any) -> None:
         function(*words)
 
     def close(self) -> None:
