@@ -5,7 +5,6 @@ The rows are sent to each worker once. Knows nothing of what the works are.
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import time
 import uuid
@@ -19,31 +18,17 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import CLOSING, WAITING, Crew, Tasks
+from randsvm.cluster.crew import Crew, Tasks
+from randsvm.cluster.remote import RemoteDataset, RemoteHome
 from randsvm.cluster.worker import Missing, Rows, Sent
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Spent, Threads
-from randsvm.events import HEARTBEAT, Progress, tell
+from randsvm.data.home import Threads
+from randsvm.events import HEARTBEAT, Queued, tell
 
 Report = TypeVar("Report")
 
 # Threads of this process that may call at a time, each for a thread of the workers.
 MOST_CALLS = 256
-
-
-class SentDataset(Dataset):
-    """Rows that are here and, as soon as they are needed there, on the workers."""
-
-    home: Callers
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return worker.whole_view, (self.home.rows.key, *worker.own_of(self))
-
-    def _view(self, **own: Any) -> Dataset:
-        view = super()._view(**own)
-        if not isinstance(view.home, Callers):
-            view.__class__ = Dataset
-        return view
 
 
 def sent(D: Dataset, crew: Crew, whole: Rows) -> Dataset:
@@ -53,57 +38,51 @@ def sent(D: Dataset, crew: Crew, whole: Rows) -> Dataset:
     source = Sent(whole, here.summary, chunks)
     rows = Rows(uuid.uuid4().hex, source, whole.memory, whole.folder)
     view = here._view(home=Callers(here.pool, crew, rows), nnz=D.nnz)
-    view.__class__ = SentDataset
+    view.__class__ = RemoteDataset
     return view
 
 
-class Callers(Threads):
+class Callers(RemoteHome, Threads):
     """Where rows are sent to; see Home. What is asked of a shard is done here."""
 
     def __init__(self, pool: ThreadPoolExecutor, crew: Crew, rows: Rows) -> None:
-        super().__init__(pool)
-        self.crew, self.rows = crew, rows
-        self.pickled_rows = pickle.dumps(rows)
+        RemoteHome.__init__(self, crew, rows)
+        Threads.__init__(self, pool)
         self.at_once = min(max(sum(crew.members().values()), 1), MOST_CALLS)
-        self.numbers = itertools.count()
         # Calls under way on each worker.
         self.busy: Counter[str] = Counter()
         self.lock = Lock()
 
-    @property
-    def moved(self) -> int:
-        """See Home."""
-        return self.crew.moved
-
-    @property
-    def spent(self) -> Spent:
-        """See Home."""
-        return self.crew.spent
+    def pickled(self, D: Dataset) -> tuple[Any, ...]:
+        """See RemoteHome."""
+        return worker.whole_view, (self.rows.key, *worker.own_of(D))
 
     def call(self, work: Callable[[], Report]) -> Report:
         """See Home. Where a worker was lost, another does it."""
-        message, tasks = cloudpickle.dumps(work), Tasks(self.crew)
+        message, tasks = cloudpickle.dumps(work), Tasks(self.crew, self.rows.key)
         while True:
-            with self._worker() as name:
-                found = self._called(tasks, name, message)
+            with self._worker() as (name, threads):
+                found = self._called(tasks, name, message, threads)
             tasks.count(found is None, 1)
             if found is not None:
                 report: Report = pickle.loads(found)
                 return report
 
     @contextmanager
-    def _worker(self) -> Iterator[str]:
-        """One that has a free thread, as soon as there is one."""
-        while (name := self._free()) is None:
-            tell(Progress(WAITING, 0, None, "beat"))
+    def _worker(self) -> Iterator[tuple[str, int]]:
+        """One that has a free thread, as soon as there is one, and how many threads it has."""
+        while True:
+            tell(Queued())
+            if (found := self._free()) is not None:
+                break
             time.sleep(HEARTBEAT)
         try:
-            yield name
+            yield found
         finally:
             with self.lock:
-                self.busy[name] -= 1
+                self.busy[found[0]] -= 1
 
-    def _free(self) -> str | None:
+    def _free(self) -> tuple[str, int] | None:
         members = self.crew.members()
         with self.lock:
             free = {name: threads - self.busy[name] for name, threads in members.items()}
@@ -111,14 +90,15 @@ class Callers(Threads):
             if name is None or free[name] <= 0:
                 return None
             self.busy[name] += 1
-            return name
+            return name, members[name]
 
-    def _called(self, tasks: Tasks, name: str, message: bytes) -> bytes | None:
+    def _called(self, tasks: Tasks, name: str, message: bytes, threads: int) -> bytes | None:
         """What a worker answers; None: it is lost."""
-        key, number, rows = self.rows.key, next(self.numbers), None
+        rows = None
         try:
             while True:
-                tasks.give(name, None, worker.call, key, rows, message, number)
+                words = self.rows.key, rows, message, tasks.number, threads
+                tasks.give(name, None, worker.call, *words)
                 while (answer := tasks.answer()) is None:
                     pass
                 if answer.lost or isinstance(answer.result, bytes):
@@ -126,13 +106,9 @@ class Callers(Threads):
                 assert isinstance(answer.result, Missing)
                 rows = self.pickled_rows
         finally:
-            if tasks.given:
-                tasks.drop()
-                self.crew.tell_now(name, worker.stop, key, number)
+            tasks.drop()
 
     def leave(self) -> None:
-        """See Home. Calls that are broken off are waited for: they stop what they called for."""
-        end = time.perf_counter() + CLOSING
-        while any(self.busy.values()) and time.perf_counter() < end:
-            time.sleep(HEARTBEAT / 10)
+        """See Home. Calls that are broken off are waited for: they would send the rows again."""
+        self.crew.wait(lambda: not any(self.busy.values()))
         self.crew.tell_all(worker.leave, self.rows.key)

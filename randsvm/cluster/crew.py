@@ -7,6 +7,7 @@ for ever. Knows nothing of what tasks do.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import operator
 import queue
@@ -23,7 +24,7 @@ from typing import Any
 
 from distributed import Client, Future, LocalCluster, fire_and_forget
 
-from randsvm.cluster.worker import greeting
+from randsvm.cluster.worker import greeting, stop
 from randsvm.data.home import Spent
 from randsvm.errors import ClusterError, ParameterError, RandsvmError
 from randsvm.events import HEARTBEAT, Notice, Progress, check, in_daemon_thread, tell, tell_once
@@ -41,8 +42,11 @@ ASLEEP = 30.0
 WAITING = "waiting for workers"
 # So many answers more than there are tasks may be lost one after the other: then it is no accident.
 LOST = 50
-# Seconds that closing may take.
-CLOSING = 1.0
+# Seconds that all waits for the end of something may take in a whole run: a signal ends it within
+# two seconds.
+CLOSING = 1.5
+# Of tasks that can be stopped: no two that this process gives have the same.
+NUMBERS = itertools.count()
 # What to say of workers on other processors, or with other libraries.
 DIFFERS = (
     "worker {worker} computes other last digits than this process ({what}): the model may have "
@@ -65,6 +69,8 @@ class Crew:
     on."""
 
     lost: str | None = None
+    # Seconds that may still be waited at ends.
+    patience = CLOSING
 
     def __init__(self, address: str) -> None:
         for name in list(logging.root.manager.loggerDict):
@@ -87,6 +93,8 @@ class Crew:
         # Bytes of messages and of reports, and seconds.
         self.moved, self.spent = 0, Spent()
         self._moving = threading.Lock()
+        # Those that tell workers something beside their tasks.
+        self._telling: list[threading.Thread] = []
         self._there: dict[str, int] = {}
         # Of each worker, the scheduler's time of its last heartbeat, and when that was new here.
         self._beats: dict[str, tuple[float, float]] = {}
@@ -244,19 +252,30 @@ class Crew:
             for worker in self._ready & self._there.keys():
                 fire_and_forget(self.client.submit(function, *words, workers=[worker], pure=False))
 
-    def tell_now(self, name: str, function: Callable[..., Any], *words: Any) -> None:
-        """Call a short function on a worker beside its tasks, which may keep all its threads."""
+    def tell_now(self, names: list[str], function: Callable[..., Any], *words: Any) -> None:
+        """Call a short function on workers beside their tasks, which may keep all their threads;
+        nobody waits for it before the end."""
 
         def call() -> None:
-            with contextlib.suppress(Exception):  # it is gone, and its tasks with it
-                self.client.run(function, *words, workers=[name])
+            with contextlib.suppress(Exception):  # they are gone, and their tasks with them
+                self.client.run(function, *words, workers=names, on_error="ignore")
 
         calling = threading.Thread(target=call, daemon=True)
         calling.start()
-        calling.join(CLOSING)
+        with self._moving:
+            self._telling = [one for one in self._telling if one.is_alive()] + [calling]
+
+    def wait(self, ended: Callable[[], bool]) -> None:
+        """Wait for an end, but no more than half of what may still be waited."""
+        began = time.perf_counter()
+        end = began + self.patience / 2
+        while not ended() and time.perf_counter() < end:
+            time.sleep(HEARTBEAT / 10)
+        self.patience -= min(time.perf_counter() - began, self.patience / 2)
 
     def close(self) -> None:
         """Without waiting long: a scheduler that is gone does not answer."""
+        self.wait(lambda: not any(one.is_alive() for one in self._telling))
         self._closed.set()
         for process in self.processes:
             process.kill()
@@ -270,7 +289,7 @@ class Crew:
 
         closing = threading.Thread(target=close, daemon=True)
         closing.start()
-        closing.join(CLOSING)
+        self.wait(lambda: not closing.is_alive())
 
 
 def _when_done(future: Future, do: Callable[[Future], object]) -> None:
@@ -287,10 +306,13 @@ def _differing(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
 
 
 class Tasks:
-    """Tasks that one thread gives to the workers of a crew. given: those that it waits for."""
+    """Tasks that one thread gives to the workers of a crew. given: those that it waits for.
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew = crew
+    key: of the rows that they are about, if they can be stopped; number: what worker.stop knows
+    them by."""
+
+    def __init__(self, crew: Crew, key: str | None = None) -> None:
+        self.crew, self.key, self.number = crew, key, next(NUMBERS)
         self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
         self.given: dict[Future, tuple[str, Any]] = {}
         # Answers that were lost one after the other.
@@ -356,6 +378,9 @@ class Tasks:
 
     def drop(self) -> None:
         """Nobody wants the tasks that are given any more."""
+        names = sorted({name for name, _ in self.given.values()})
         for future in self.given:
             future.release()
         self.given.clear()
+        if names and self.key is not None:
+            self.crew.tell_now(names, stop, self.key, self.number)

@@ -1,5 +1,5 @@
-"""The home of shards that live on the workers of a cluster: who has which, and what to do where one
-was lost.
+"""D whose shards live on the workers of a cluster, and their home: who has which, and what to do
+where one was lost.
 
 Knows nothing of text, of states, or of dask.
 """
@@ -16,13 +16,16 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import cloudpickle
+import numpy as np
 
 from randsvm.cluster import worker
 from randsvm.cluster.calls import sent
 from randsvm.cluster.crew import Crew, Tasks
-from randsvm.cluster.worker import Missing, Reports, Rows, Run, Visit
+from randsvm.cluster.remote import RemoteDataset, RemoteHome
+from randsvm.cluster.worker import Missing, Regrouping, Reports, Rows, Run, Visit
+from randsvm.data.chunks import RamStore, RawChunk, joined
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Logged, OneThread, Plain, Shard, Spent, States
+from randsvm.data.home import Logged, OneThread, Shard, Spent, States
 
 Report = TypeVar("Report")
 State = TypeVar("State")
@@ -69,7 +72,7 @@ class Owners:
         return {name: some for name, some in found.items() if some}
 
 
-class ClusterHome(Plain):
+class ClusterHome(RemoteHome):
     """The workers of a crew; see Home. rows: whose chunks the shards are. owners: of these chunks.
     numbers: of the chunk of each shard; None: its own number."""
 
@@ -80,17 +83,9 @@ class ClusterHome(Plain):
         owners: Owners | None = None,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        self.crew, self.rows, self.numbers = crew, rows, numbers
+        super().__init__(crew, rows)
+        self.numbers = numbers
         self.owners = owners or Owners(crew)
-        self.pickled_rows = pickle.dumps(rows)
-
-    @property
-    def moved(self) -> int:
-        return self.crew.moved
-
-    @property
-    def spent(self) -> Spent:
-        return self.crew.spent
 
     def of_chunks(self, numbers: Sequence[int]) -> ClusterHome:
         """Of shards that are some of the chunks."""
@@ -112,7 +107,7 @@ class ClusterHome(Plain):
         return _StatesThere(self, make, shards)
 
     def pickled(self, D: Dataset) -> tuple[Any, ...]:
-        """A view of the rows as it is sent: what is its own, to be put on the rows there."""
+        """See RemoteHome."""
         return worker.view, (self.rows.key, *worker.own_of(D), self.numbers)
 
     def leave(self) -> None:
@@ -135,7 +130,7 @@ class ClusterHome(Plain):
         waiting: dict[int, Run] = {}
         following = {a.number: b.number for a, b in itertools.pairwise(shards)}
         number = shards[0].number if shards else None
-        tasks = Tasks(self.crew)
+        tasks = Tasks(self.crew, self.rows.key)
         try:
             for run in self._answered(tasks, task, message, shards):
                 waiting[run.first] = run
@@ -159,7 +154,8 @@ class ClusterHome(Plain):
 
         def give(name: str, some: list[Shard], text: bytes, rows: bytes | None = None) -> None:
             threads = self.crew.members().get(name, 1)
-            tasks.give(name, (some, text), task, self.rows.key, rows, text, some, threads)
+            words = self.rows.key, rows, text, tasks.number, some, threads
+            tasks.give(name, (some, text), task, *words)
 
         def assign(some: Sequence[Shard]) -> list[Shard]:
             """Give tasks for these; what nobody is there for."""
@@ -200,6 +196,47 @@ class ClusterHome(Plain):
                             left.pop(covered, None)
                         yield run
         self.crew.spend(last)
+
+
+class ClusterDataset(RemoteDataset):
+    """D whose shards live on workers."""
+
+    home: ClusterHome
+
+    def regrouped(
+        self,
+        made: Callable[[Dataset, int], RawChunk],
+        sizes: np.ndarray,
+        counts: np.ndarray,
+        limit: int,
+        folder: str | None,
+    ) -> Dataset:
+        """See Dataset; the workers put them together, each those that it is asked for."""
+        view, home = super().regrouped(made, sizes, counts, limit, folder), self.home
+        grouping = Regrouping(home.rows, pickle.dumps(self), made, sizes, counts)
+        rows = Rows(uuid.uuid4().hex, grouping, home.rows.memory, home.rows.folder)
+        return view._view(home=ClusterHome(home.crew, rows))
+
+    def of_chunks(self, numbers: Sequence[int]) -> Dataset:
+        """See Dataset."""
+        return super().of_chunks(numbers)._view(home=self.home.of_chunks(numbers))
+
+    def in_one_thread(self) -> Dataset:
+        """See Dataset: its rows come here."""
+
+        def of(shard: Shard) -> RawChunk:
+            # A copy: reports are sent when all are made, and a file's buffer has but the last.
+            return joined([self.raw(shard)[0]])
+
+        store = RamStore()
+        for chunk in self.map(of):
+            store.append(chunk)
+        return self.stored_in(store)._view(home=OneThread())
+
+    def close(self) -> None:
+        self.home.leave()
+        self.home.crew.close()
+        super().close()
 
 
 class _StatesThere(Logged[State]):

@@ -2,78 +2,22 @@
 
 from __future__ import annotations
 
-import pickle
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from randsvm.cluster import worker
 from randsvm.cluster.crew import Crew
 from randsvm.cluster.first_pass import first_pass
-from randsvm.cluster.home import ClusterHome
+from randsvm.cluster.home import ClusterDataset, ClusterHome
 from randsvm.cluster.ranges import Text, text_of
-from randsvm.cluster.worker import Regrouping, Rows
-from randsvm.data.chunks import RamStore, RawChunk, joined
+from randsvm.cluster.worker import Rows
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import OneThread, Shard
+from randsvm.data.home import Shard
 from randsvm.data.reading import ParseOptions, digest_of, hexdigest
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, tell
 from randsvm.parameters.run import Resources
-
-
-class ClusterDataset(Dataset):
-    """D whose shards live on workers; the master has what it has learnt of them."""
-
-    home: ClusterHome
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.home.pickled(self)
-
-    def regrouped(
-        self,
-        made: Callable[[Dataset, int], RawChunk],
-        sizes: np.ndarray,
-        counts: np.ndarray,
-        limit: int,
-        folder: str | None,
-    ) -> Dataset:
-        """See Dataset; the workers put them together, each those that it is asked for."""
-        view, home = super().regrouped(made, sizes, counts, limit, folder), self.home
-        grouping = Regrouping(home.rows, pickle.dumps(self), made, sizes, counts)
-        rows = Rows(uuid.uuid4().hex, grouping, home.rows.memory, home.rows.folder)
-        return view._view(home=ClusterHome(home.crew, rows))
-
-    def of_chunks(self, numbers: Sequence[int]) -> Dataset:
-        """See Dataset."""
-        return super().of_chunks(numbers)._view(home=self.home.of_chunks(numbers))
-
-    def in_one_thread(self) -> Dataset:
-        """See Dataset: its rows come here."""
-
-        def of(shard: Shard) -> RawChunk:
-            # A copy: reports are sent when all are made, and a file's buffer has but the last.
-            return joined([self.raw(shard)[0]])
-
-        store = RamStore()
-        for chunk in self.map(of):
-            store.append(chunk)
-        return self.stored_in(store)._view(home=OneThread())
-
-    def _view(self, **own: Any) -> Dataset:
-        view = super()._view(**own)
-        if not isinstance(view.home, ClusterHome):
-            # Its rows are here: it is like any other.
-            view.__class__ = Dataset
-        return view
-
-    def close(self) -> None:
-        self.home.leave()
-        self.home.crew.close()
-        super().close()
 
 
 def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> Dataset:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -24,10 +24,10 @@ from randsvm.cluster.arithmetic import arithmetic
 from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
 from randsvm.data.chunks import RamStore, RawChunk
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Cell, Change, Shard
+from randsvm.data.home import Cell, Change, OneThread, Shard
 from randsvm.data.reading import Summary
 from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
-from randsvm.events import listening
+from randsvm.events import Waiting, Watch, listening, silent, tell
 
 # The fields of a view that are its own; the others follow from the file.
 OWN = ("targets", "scaling", "mapping", "d", "nnz")
@@ -83,7 +83,8 @@ class Sent:
 
 @dataclass(frozen=True)
 class Missing:
-    """What the worker would have to know: the rows, or the states of these shards."""
+    """What the worker would have to know: the rows, or the states of these shards; nothing where
+    it was stopped."""
 
     rows: bool = False
     shards: tuple[int, ...] = ()
@@ -117,8 +118,10 @@ class _Cache:
         self.cells: dict[tuple[str, int], Cell] = {}
         self.makers: dict[str, Callable[[Shard], Any]] = {}
         self.ranges: dict[tuple[str, int], Range] = {}
-        # Of calls that nobody waits for any more: the key of their rows, and their number.
+        # Of tasks that nobody waits for any more: the key of their rows, and their number.
         self.unwanted: set[tuple[str, int]] = set()
+        # Of this worker, as a call has said last.
+        self.threads: int | None = None
 
 
 _here = _Cache()
@@ -185,8 +188,8 @@ def view(
 
 
 def whole_view(key: str, own: dict[str, Any], chosen: Chosen) -> Dataset:
-    """The same for a work on all rows, which takes one thread."""
-    return view(key, own, chosen).in_one_thread()
+    """The same for a work on all rows, which takes one thread; others have their own."""
+    return view(key, own, chosen)._view(home=OneThread(_here.threads))
 
 
 # --- the first pass ------------------------------------------------------------------------
@@ -215,22 +218,65 @@ def of_lines(work: bytes, text: Text, begin: int, end: int) -> Any:
     return do(parse_piece(lines + PADDING, text.dialect))
 
 
+# --- tasks that can be stopped -------------------------------------------------------------
+
+
+class UnwantedError(Exception):
+    """Raised by an event of a task whose result nobody waits for any more."""
+
+
+def _watch(key: str, number: int) -> Watch:
+    """The listener of a task."""
+
+    def watch(event: object) -> None:
+        # Those of rows that nobody asks for any more are unwanted as well.
+        if (key, number) in _here.unwanted or key not in _here.data:
+            raise UnwantedError
+
+    return watch
+
+
+def stop(key: str, number: int) -> None:
+    """Nobody waits for this task any more. Called beside the tasks of this worker."""
+    with _here.lock:
+        if key in _here.data:
+            _here.unwanted.add((key, number))
+
+
+def _runs(
+    do: Callable[[Shard], Any], shards: Sequence[Shard], threads: int, watch: Watch
+) -> Iterator[Run]:
+    """do(shard) of each, which begins with an event."""
+
+    def watched(shard: Shard) -> Any:
+        with listening(watch):
+            tell(Waiting())
+            return do(shard)
+
+    for shard, report in zip(shards, _pool(threads).map(watched, shards), strict=True):
+        yield Run(shard.number, shard.number, shard.stop - shard.start, report)
+
+
 # --- work over shards ----------------------------------------------------------------------
 
 
 def work(
-    key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
+    key: str,
+    rows: bytes | None,
+    message: bytes,
+    number: int,
+    shards: Sequence[Shard],
+    threads: int,
 ) -> Missing | Reports:
     """message: a function of a shard, whose reports come one by one."""
     began = time.time()
     if not knows(key, rows):
         return Missing(rows=True)
     do: Callable[[Shard], Any] = pickle.loads(message)
-    reports = _pool(threads).map(do, shards)
-    runs = [
-        Run(shard.number, shard.number, shard.stop - shard.start, report)
-        for shard, report in zip(shards, reports, strict=True)
-    ]
+    try:
+        runs = list(_runs(do, shards, threads, _watch(key, number)))
+    except UnwantedError:
+        return Missing()
     return Reports(pickle.dumps(runs), began, time.time())
 
 
@@ -247,7 +293,12 @@ class Visit:
 
 
 def visit(
-    key: str, rows: bytes | None, message: bytes, shards: Sequence[Shard], threads: int
+    key: str,
+    rows: bytes | None,
+    message: bytes,
+    number: int,
+    shards: Sequence[Shard],
+    threads: int,
 ) -> Missing | Reports:
     """message: a Visit. Reports of neighbours are added up."""
     began = time.time()
@@ -260,16 +311,19 @@ def visit(
 
     def of(shard: Shard) -> Any:
         cell = _here.cells[asked.run, shard.number]
-        return cell.visit(asked.first, asked.changes, asked.question)
+        with listening(silent):  # a change is made whole
+            return cell.visit(asked.first, asked.changes, asked.question)
 
     found: list[Run] = []
-    for shard, report in zip(shards, _pool(threads).map(of, shards), strict=True):
-        rows_of = shard.stop - shard.start
-        if found and found[-1].last + 1 == shard.number:
-            last = found.pop()
-            found.append(Run(last.first, shard.number, last.rows + rows_of, last.report + report))
-        else:
-            found.append(Run(shard.number, shard.number, rows_of, report))
+    try:
+        for run in _runs(of, shards, threads, _watch(key, number)):
+            if found and found[-1].last + 1 == run.first:
+                last = found.pop()
+                report = last.report + run.report
+                run = Run(last.first, run.last, last.rows + run.rows, report)
+            found.append(run)
+    except UnwantedError:
+        return Missing()
     return Reports(pickle.dumps(found), began, time.time())
 
 
@@ -288,31 +342,20 @@ def _is_ready(asked: Visit, shard: Shard) -> bool:
 # --- work on all rows ----------------------------------------------------------------------
 
 
-class UnwantedError(Exception):
-    """Raised by an event of a work whose result nobody waits for any more."""
-
-
-def call(key: str, rows: bytes | None, message: bytes, number: int) -> Missing | bytes:
-    """message: a function; its result, pickled, or nothing where it was stopped."""
+def call(
+    key: str, rows: bytes | None, message: bytes, number: int, threads: int
+) -> Missing | bytes:
+    """message: a function; its result, pickled. threads: how many such calls are under way on this
+    worker at a time."""
     if not knows(key, rows):
         return Missing(rows=True)
-
-    def watch(event: object) -> None:
-        if (key, number) in _here.unwanted:
-            raise UnwantedError
-
+    _here.threads = threads
     work: Callable[[], Any] = pickle.loads(message)
     try:
-        with listening(watch):
+        with listening(_watch(key, number)):
             return pickle.dumps(work())
     except UnwantedError:
-        return b""
-
-
-def stop(key: str, number: int) -> None:
-    """Nobody waits for this call any more. Called beside the tasks of this worker."""
-    with _here.lock:
-        _here.unwanted.add((key, number))
+        return Missing()
 
 
 # --- the end -------------------------------------------------------------------------------

@@ -91,7 +91,8 @@ class Home(Protocol):
 
     @property
     def at_once(self) -> int | None:
-        """How many works `call` takes side by side; None: as many as threads call."""
+        """How many works are under way side by side, of those that `call` takes, and where one of
+        them is done; None: as many as threads call."""
 
     def call(self, work: Callable[[], Report]) -> Report:
         """work(), which is about all rows, done by one thread; others may call meanwhile."""
@@ -200,7 +201,11 @@ class Threads(Plain):
 
 
 class OneThread(Plain):
-    """The thread that asks: where many small data sets are worked at side by side, each by one."""
+    """The thread that asks: where many small data sets are worked at side by side, each by one.
+    at_once: see Home."""
+
+    def __init__(self, at_once: int | None = None) -> None:
+        self.at_once = at_once
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """See Home."""

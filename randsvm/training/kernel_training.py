@@ -9,6 +9,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.events import Trained
 from randsvm.parameters.svm import Params
 from randsvm.training.clock import Clock
+from randsvm.training.cross_validation import at_once
 from randsvm.training.job import Decision
 from randsvm.training.kernel_learning import KernelLearning
 from randsvm.training.kind import Outline, Training
@@ -79,9 +80,9 @@ class KernelTraining(Training[Params, Trained]):
 
     def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
         """Without a closing evaluation."""
-        at_once = self.job.resources.at_once(D.n)
+        subtasks = self._subtasks(D, params, at_once(D, self.job))
         plan = partial(self._plan, C=params.cost)
-        return decision_of(self._subtasks(D, params, at_once), plan, self.job, clock)
+        return decision_of(subtasks, plan, self.job, clock)
 
     def holds_out(self, params: Params) -> bool:
         return params.probability and params.kind != "one-class"

@@ -22,7 +22,7 @@ from learning import Data, board, read_log
 from running import run_predict, run_train
 
 from randsvm import api
-from randsvm.data.home import Spent
+from randsvm.data.home import Shard, Spent
 from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
 from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, listening, tell
 from randsvm.models.load import load
@@ -244,6 +244,20 @@ def test_a_work_that_nobody_waits_for_ends(two, path):
             key = some.home.rows.key
             assert key in kept(crew)
         assert without(crew, key)
+
+
+def test_so_does_one_on_shards(two, path):
+    def endless(shard: Shard) -> None:
+        while True:
+            tell(Waiting())
+            time.sleep(0.01)
+
+    with closing(source.load(str(path), Params(), api.Job(resources=there(two)))) as D:
+        with listening(after(0.5)), pytest.raises(GivenUpError):
+            list(D.home.map(endless, D.shards))
+        with listening(after(PATIENCE)):
+            found = list(D.home.map(lambda shard: shard.number, D.shards))
+    assert found == [shard.number for shard in D.shards]
 
 
 def test_a_signal_ends_a_search(two, tmp_path, clouds):

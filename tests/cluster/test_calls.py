@@ -1,0 +1,182 @@
+"""What is called for on workers: who is told to stop, who shares memory, and when it has begun."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import cloudpickle
+import oracle
+import pytest
+from learning import Data
+from running import run_train
+
+from randsvm.data.dataset import Dataset
+from randsvm.events import Queued, Waiting, listening, tell
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
+from randsvm.training import kernel_training, source
+from randsvm.training.job import Job
+
+pytest.importorskip("distributed")
+from inline import InlineCrew
+
+from randsvm.cluster import worker
+from randsvm.cluster.crew import CLOSING, Crew
+from randsvm.cluster.worker import Missing, Visit, _here
+
+# Rows of a file, and of a shard.
+ROWS, SHARD = 300, 50
+
+
+@pytest.fixture(autouse=True)
+def inline(monkeypatch) -> None:
+    monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
+    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory) -> Path:
+    return Data(*oracle.clouds(ROWS)).save(tmp_path_factory.mktemp("calls") / "clouds")
+
+
+@pytest.fixture
+def D(clouds) -> Iterator[Dataset]:  # noqa: N802 - the papers' name
+    job = Job(resources=Resources(cluster="2"))
+    with closing(source.load(str(clouds), Params(), job)) as D:
+        yield D
+
+
+# Functions that are pickled by their name know each other by this.
+of_task = SimpleNamespace(key="", begun=0, ended=0)
+
+
+def unwanted_in_the_second(shard: object) -> int:
+    """Of a shard, or of its state."""
+    of_task.begun += 1
+    if of_task.begun == 2:
+        worker.stop(of_task.key, NUMBER)
+    tell(Waiting())
+    of_task.ended += 1
+    return 0
+
+
+def nothing(shard: object) -> None:
+    """The state of a shard."""
+
+
+NUMBER = 7
+VISIT = Visit("run", pickle.dumps(nothing), 0, [], unwanted_in_the_second)
+
+
+@pytest.mark.parametrize(
+    ("task", "message", "ended"),
+    [(worker.work, unwanted_in_the_second, 1), (worker.visit, VISIT, 2)],
+    ids=["work", "visit"],
+)
+def test_a_task_that_nobody_wants_ends_but_leaves_no_state_half_changed(
+    D, monkeypatch, task, message, ended
+):
+    home = D.home
+    for name, value in {"key": home.rows.key, "begun": 0, "ended": 0}.items():
+        monkeypatch.setattr(of_task, name, value)
+    words = home.pickled_rows, pickle.dumps(message), NUMBER, D.shards, 1
+    assert task(home.rows.key, *words) == Missing()
+    assert len(D.shards) > 2
+    assert (of_task.begun, of_task.ended) == (2, ended)
+    worker.forget(VISIT.run)
+
+
+def test_a_worker_keeps_nothing_of_tasks_that_it_is_told_of_too_late(D):
+    key = D.home.rows.key
+    list(D.home.map(len, D.shards))
+    worker.stop(key, 1)
+    assert (key, 1) in _here.unwanted
+    D.home.leave()
+    worker.stop(key, 2)
+    assert not [one for one in _here.unwanted if one[0] == key]
+
+
+def test_a_call_ends_when_its_rows_are_left(D):
+    """Though nobody has said that it is unwanted."""
+
+    def leaving() -> None:
+        worker.leave(key)
+        tell(Waiting())
+
+    with D.home.lent(D) as some:
+        key = some.home.rows.key
+        words = key, some.home.pickled_rows, cloudpickle.dumps(leaving), 1, 1
+        assert worker.call(*words) == Missing()
+
+
+# ---- memory -----------------------------------------------------------------------------------
+
+
+def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch, clouds):
+    """Not by those of the process that asks."""
+    shares = []
+
+    class Noted(kernel_training.Subtasks):
+        def __init__(self, D, params, resources, at_once=1, **more):
+            shares.append(at_once)
+            super().__init__(D, params, resources, at_once, **more)
+
+    monkeypatch.setattr(kernel_training, "Subtasks", Noted)
+    monkeypatch.setattr(InlineCrew, "threads", 3)
+    words = ["randsvm", "-q", "-g", 1, "-c", "1,4", "-v", 2, "--gap", 0.1, "--jobs", 2]
+    run_train(*words, clouds, tmp_path / "here")
+    assert set(shares) == {1, 2}
+    shares.clear()
+    run_train(*words, "--cluster", 2, clouds, tmp_path / "there")
+    assert set(shares) == {1, 3}
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+# ---- time -------------------------------------------------------------------------------------
+
+
+def test_what_is_lost_or_waits_for_a_thread_is_queued(D, monkeypatch):
+    told: list[object] = []
+    with D.home.lent(D) as some:
+        crew = some.home.crew
+        lost, busy = crew.given, some.home.busy
+        monkeypatch.setattr(crew, "loses", frozenset([lost]))
+        busy.update(crew.names)
+
+        def watch(event: object) -> None:
+            told.append(event)
+            if len(told) == 3:
+                busy.clear()
+
+        with listening(watch):
+            assert some.home.call(lambda: some.n) == ROWS
+    # For a thread three times, and once more after the loss.
+    assert sum(isinstance(event, Queued) for event in told) == 4
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    """A clock that goes on when somebody sleeps."""
+    clock = SimpleNamespace(now=0.0)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    time = SimpleNamespace(perf_counter=lambda: clock.now, sleep=sleep)
+    monkeypatch.setattr("randsvm.cluster.crew.time", time)
+    return clock
+
+
+def test_all_waits_for_ends_have_one_deadline(clock):
+    crew = InlineCrew("1")
+    Crew.wait(crew, lambda: True)
+    assert clock.now == 0
+    # Of calls, of what is told, and of dask.
+    for _ in range(3):
+        Crew.wait(crew, lambda: False)
+    assert 0 < clock.now < CLOSING
