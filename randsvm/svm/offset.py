@@ -41,6 +41,11 @@ class Window:
     def whole(self) -> bool:
         return math.isinf(self.left) and math.isinf(self.right)
 
+    @property
+    def divisible(self) -> bool:
+        """Whether its cells are narrower than it is: not of a few last digits."""
+        return self.right - self.left > 16 * np.spacing(max(abs(self.left), abs(self.right)))
+
     def cells_of(self, at: np.ndarray) -> np.ndarray:
         """The numbers of the cells, of equal width, that these points are in. at : (m,) float64."""
         width = (self.right - self.left) / CELLS
@@ -130,7 +135,7 @@ class Bends:
         at, rise = self.at, self.jump
         if self.counts is not None:
             rise = np.asarray(self.bounds) @ self.counts
-            if self.first == self.last:
+            if self.first == self.last or not self.window.divisible:
                 at, rise = np.array([self.first]), rise.sum(keepdims=True)
         else:
             order = np.argsort(at, kind="stable")

@@ -85,6 +85,16 @@ def test_b_is_that_of_all_bends_at_once_wherever_the_first_window_is(
     one()
 
 
+@pytest.mark.parametrize("width", [0.1, 1e-6])
+def test_bends_that_differ_in_their_last_digits_are_one_place(width, monkeypatch):
+    """No cell tells them apart; the search for b ends all the same."""
+    monkeypatch.setattr(offset, "MOST", 3)
+    task, u = Task((2.0, 2.0)), np.zeros(12)
+    y = np.repeat([0.6, np.nextafter(0.6, 1), np.nextafter(0.6, 0)], 4)
+    b, _ = found_from(task, y, u, 0.0, Window.around(0.6, width), 1)
+    assert b == pytest.approx(0.6, rel=1e-14)
+
+
 def test_where_p_is_flat_b_is_in_the_middle():
     """As LIBSVM takes it where nothing is free: half way between the two bends."""
     task = Task((1.0, 1.0), one_sided=True)
