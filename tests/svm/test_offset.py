@@ -108,8 +108,9 @@ def test_without_rows_b_is_0():
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_a_report_is_small_however_many_rows_are_at_the_margin(alike):
+def test_a_report_is_small_however_many_rows_are_at_the_margin(alike, monkeypatch):
     """Rows that are alike have bends at one place: no cell around it has few of them."""
+    monkeypatch.setattr(offset, "MOST", 1000)
     task = Task((0.1, 0.1), one_sided=True)
     y = np.repeat([1.0, -1.0], 5000)
     u = np.zeros(len(y)) if alike else np.random.default_rng(0).normal(size=len(y)) / 4
