@@ -31,6 +31,8 @@ OURS = {"randsvm-train": run_train, "randsvm-predict": run_predict}
 NOT_HERE = {".", "apt-get", "dask", "make", "pip", "sudo", "systemctl"}
 OTHERS = {
     "--ccat",
+    "--again",
+    "--most-minutes",
     "--c11",
     "--rows",
     "--nthreads",
