@@ -344,15 +344,15 @@ def compare(
     if again:
         before = json.loads((into / f"{title}.json").read_text())
         kept = ("comparisons", "skipped", "load", "again")
-        found |= {of: before[of] for of in kept if of in before}
-        found["not_run"] += [name for name in before["not_run"] if name not in works]
+        found |= {of: before[of] for of in (*kept, "not_run", "seconds") if of in before}
     into.mkdir(parents=True, exist_ok=True)
+    earlier = found["seconds"]
     for name, work in works.items():
-        if found["seconds"] > effort.whole:
+        if time.perf_counter() - began > effort.whole:
             break
         _add(found, name, work, effort)
         found["again"] += [name] if again and name not in found["again"] else []
-        found["seconds"] = time.perf_counter() - began
+        found["seconds"] = earlier + time.perf_counter() - began
         text = "\n".join([*markdown(found), *sections(found)])
         for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
             with files.create_output(str(into / f"{title}{suffix}")) as stream:
@@ -375,7 +375,7 @@ def _add(found: dict, name: str, work: Callable[[], Comparison], effort: Effort)
         _skip(found, [command.missing for command in comparison.commands])
     except click.ClickException as error:
         _skip(found, [error.message])
-    found["not_run"].remove(name)
+    found["not_run"] = [other for other in found["not_run"] if other != name]
     found["load"].append(os.getloadavg()[0])
 
 

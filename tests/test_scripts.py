@@ -124,6 +124,7 @@ def test_a_work_that_is_run_again_takes_the_place_of_the_old_one(harness, tmp_pa
 
     run(False, a=work("a", 1), b=work("b", 2))
     found = run(True, a=work("a", 3))
+    assert found["not_run"] == []
     took = {each["name"]: each["commands"][0]["best"]["wall"] for each in found["comparisons"]}
     assert took == {"a": 3, "b": 2}
     assert found["again"] == ["a"]
