@@ -348,7 +348,7 @@ def compare(
     into.mkdir(parents=True, exist_ok=True)
     earlier = found["seconds"]
     for name, work in works.items():
-        if time.perf_counter() - began > effort.whole:
+        if found["seconds"] - earlier > effort.whole:
             break
         _add(found, name, work, effort)
         found["again"] += [name] if again and name not in found["again"] else []
