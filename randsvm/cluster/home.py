@@ -22,7 +22,7 @@ from randsvm.cluster import worker
 from randsvm.cluster.calls import sent
 from randsvm.cluster.crew import Crew, Tasks
 from randsvm.cluster.remote import RemoteDataset, RemoteHome
-from randsvm.cluster.worker import Missing, Regrouping, Reports, Rows, Run, Visit
+from randsvm.cluster.worker import Each, Missing, Regrouping, Reports, Rows, Run, Visit
 from randsvm.data.chunks import RamStore, RawChunk, joined
 from randsvm.data.dataset import Dataset
 from randsvm.data.home import Logged, OneThread, Shard, Spent, States
@@ -98,8 +98,8 @@ class ClusterHome(RemoteHome):
         if self.crew.lost is not None:
             yield from OneThread().map(work, shards)
             return
-        message = cloudpickle.dumps(work)
-        for run in self.runs(worker.work, lambda whole: message, shards):
+        message = cloudpickle.dumps(Each(work))
+        for run in self.runs(lambda whole: message, shards):
             yield run.report
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
@@ -123,16 +123,14 @@ class ClusterHome(RemoteHome):
         finally:
             view.home.leave()
 
-    def runs(
-        self, task: Callable[..., Any], message: Message, shards: Sequence[Shard]
-    ) -> Iterator[Run]:
+    def runs(self, message: Message, shards: Sequence[Shard]) -> Iterator[Run]:
         """What the shards report, in their order."""
         waiting: dict[int, Run] = {}
         following = {a.number: b.number for a, b in itertools.pairwise(shards)}
         number = shards[0].number if shards else None
         tasks = Tasks(self.crew, self.rows.key)
         try:
-            for run in self._answered(tasks, task, message, shards):
+            for run in self._answered(tasks, message, shards):
                 waiting[run.first] = run
                 while number in waiting:
                     run = waiting.pop(number)
@@ -144,9 +142,7 @@ class ClusterHome(RemoteHome):
     def _chunk(self, shard: Shard) -> int:
         return shard.number if self.numbers is None else self.numbers[shard.number]
 
-    def _answered(
-        self, tasks: Tasks, task: Callable[..., Any], message: Message, shards: Sequence[Shard]
-    ) -> Iterator[Run]:
+    def _answered(self, tasks: Tasks, message: Message, shards: Sequence[Shard]) -> Iterator[Run]:
         """The same as they come."""
         left = {shard.number: shard for shard in shards}
         asked, last = time.time(), Spent()
@@ -155,7 +151,7 @@ class ClusterHome(RemoteHome):
         def give(name: str, some: list[Shard], text: bytes, rows: bytes | None = None) -> None:
             threads = self.crew.members().get(name, 1)
             words = self.rows.key, rows, text, tasks.number, some, threads
-            tasks.give(name, (some, text), task, *words)
+            tasks.give(name, (some, text), worker.work, *words)
 
         def assign(some: Sequence[Shard]) -> list[Shard]:
             """Give tasks for these; what nobody is there for."""
@@ -265,7 +261,7 @@ class _StatesThere(Logged[State]):
             make = self.make if first == log.first else None
             return cloudpickle.dumps(Visit(self.run, make, first, changes, question))
 
-        for run in self.home.runs(worker.visit, message, self.shards):
+        for run in self.home.runs(message, self.shards):
             yield run.rows, run.report
         self.done = end
 

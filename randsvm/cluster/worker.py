@@ -260,6 +260,48 @@ def _runs(
 # --- work over shards ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Each:
+    """A function of each shard, whose reports come one by one."""
+
+    do: Callable[[Shard], Any]
+
+    def runs(self, shards: Sequence[Shard], threads: int, watch: Watch) -> list[Run]:
+        return list(_runs(self.do, shards, threads, watch))
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Changes to the states of a run, from number `first` on, and a question, whose reports of
+    neighbours are added up. make: as States has it, where the changes do not depend on what was
+    before."""
+
+    run: str
+    make: bytes | None
+    first: int
+    changes: list[Change]
+    question: Callable[[Any], Any]
+
+    def runs(self, shards: Sequence[Shard], threads: int, watch: Watch) -> Missing | list[Run]:
+        missing = [shard.number for shard in shards if not _is_ready(self, shard)]
+        if missing:
+            return Missing(shards=tuple(missing))
+
+        def of(shard: Shard) -> Any:
+            cell = _here.cells[self.run, shard.number]
+            with listening(silent):  # a change is made whole
+                return cell.visit(self.first, self.changes, self.question)
+
+        found: list[Run] = []
+        for run in _runs(of, shards, threads, watch):
+            if found and found[-1].last + 1 == run.first:
+                last = found.pop()
+                report = last.report + run.report
+                run = Run(last.first, run.last, last.rows + run.rows, report)
+            found.append(run)
+        return found
+
+
 def work(
     key: str,
     rows: bytes | None,
@@ -268,63 +310,16 @@ def work(
     shards: Sequence[Shard],
     threads: int,
 ) -> Missing | Reports:
-    """message: a function of a shard, whose reports come one by one."""
+    """What these shards report. message: Each or Visit, pickled."""
     began = time.time()
     if not knows(key, rows):
         return Missing(rows=True)
-    do: Callable[[Shard], Any] = pickle.loads(message)
+    asked: Each | Visit = pickle.loads(message)
     try:
-        runs = list(_runs(do, shards, threads, _watch(key, number)))
+        found = asked.runs(shards, threads, _watch(key, number))
     except UnwantedError:
         return Missing()
-    return Reports(pickle.dumps(runs), began, time.time())
-
-
-@dataclass(frozen=True)
-class Visit:
-    """Changes to the states of a run, from number `first` on, and a question. make: as States has
-    it, where the changes do not depend on what was before."""
-
-    run: str
-    make: bytes | None
-    first: int
-    changes: list[Change]
-    question: Callable[[Any], Any]
-
-
-def visit(
-    key: str,
-    rows: bytes | None,
-    message: bytes,
-    number: int,
-    shards: Sequence[Shard],
-    threads: int,
-) -> Missing | Reports:
-    """message: a Visit. Reports of neighbours are added up."""
-    began = time.time()
-    if not knows(key, rows):
-        return Missing(rows=True)
-    asked: Visit = pickle.loads(message)
-    missing = [shard.number for shard in shards if not _is_ready(asked, shard)]
-    if missing:
-        return Missing(shards=tuple(missing))
-
-    def of(shard: Shard) -> Any:
-        cell = _here.cells[asked.run, shard.number]
-        with listening(silent):  # a change is made whole
-            return cell.visit(asked.first, asked.changes, asked.question)
-
-    found: list[Run] = []
-    try:
-        for run in _runs(of, shards, threads, _watch(key, number)):
-            if found and found[-1].last + 1 == run.first:
-                last = found.pop()
-                report = last.report + run.report
-                run = Run(last.first, run.last, last.rows + run.rows, report)
-            found.append(run)
-    except UnwantedError:
-        return Missing()
-    return Reports(pickle.dumps(found), began, time.time())
+    return found if isinstance(found, Missing) else Reports(pickle.dumps(found), began, time.time())
 
 
 def _is_ready(asked: Visit, shard: Shard) -> bool:

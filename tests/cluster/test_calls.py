@@ -27,7 +27,7 @@ from inline import InlineCrew
 
 from randsvm.cluster import worker
 from randsvm.cluster.crew import CLOSING, Crew
-from randsvm.cluster.worker import Missing, Visit, _here
+from randsvm.cluster.worker import Each, Missing, Visit, _here
 
 # Rows of a file, and of a shard.
 ROWS, SHARD = 300, 50
@@ -74,18 +74,18 @@ VISIT = Visit("run", pickle.dumps(nothing), 0, [], unwanted_in_the_second)
 
 
 @pytest.mark.parametrize(
-    ("task", "message", "ended"),
-    [(worker.work, unwanted_in_the_second, 1), (worker.visit, VISIT, 2)],
-    ids=["work", "visit"],
+    ("message", "ended"),
+    [(Each(unwanted_in_the_second), 1), (VISIT, 2)],
+    ids=["each", "visit"],
 )
 def test_a_task_that_nobody_wants_ends_but_leaves_no_state_half_changed(
-    D, monkeypatch, task, message, ended
+    D, monkeypatch, message, ended
 ):
     home = D.home
     for name, value in {"key": home.rows.key, "begun": 0, "ended": 0}.items():
         monkeypatch.setattr(of_task, name, value)
     words = home.pickled_rows, pickle.dumps(message), NUMBER, D.shards, 1
-    assert task(home.rows.key, *words) == Missing()
+    assert worker.work(home.rows.key, *words) == Missing()
     assert len(D.shards) > 2
     assert (of_task.begun, of_task.ended) == (2, ended)
     worker.forget(VISIT.run)
