@@ -64,6 +64,24 @@ class Answer:
     lost: bool = False
 
 
+class OwnClient(Client):
+    """Closed by its crew alone.
+
+    dask's closes when the collector finds it, in whatever thread that is; where that thread starts
+    another client, closing waits for ever for a lock that starting has.
+    """
+
+    def __init__(self, **where: Any) -> None:
+        try:
+            super().__init__(**where, set_as_default=False)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.close(timeout=CLOSING)
+            raise
+
+    def __del__(self) -> None: ...
+
+
 class Crew:
     """The workers of the cluster at an address; see `members`. lost: why the cluster does not go
     on."""
@@ -114,17 +132,17 @@ class Crew:
             self.close()
             raise
 
-    def _connected(self, address: str) -> Client:
+    def _connected(self, address: str) -> OwnClient:
         if found := re.fullmatch(r"local:([1-9]\d{0,3})", address):
-            return Client(self._local_scheduler(int(found[1])), set_as_default=False)
+            return OwnClient(address=self._local_scheduler(int(found[1])))
         where = "scheduler_file" if Path(address).is_file() else "address"
         if where == "address" and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):
             raise ParameterError(
                 f"--cluster: expected host:port, a scheduler file or local:N, found {address!r}"
             )
 
-        def connected() -> Client:
-            return Client(**{where: address}, set_as_default=False, timeout=CONNECTING)
+        def connected() -> OwnClient:
+            return OwnClient(**{where: address}, timeout=CONNECTING)
 
         return in_daemon_thread(connected, WAITING)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -35,6 +36,7 @@ from randsvm.training.kernel_training import KernelTraining
 from randsvm.training.linear_svm import LinearTraining
 
 pytest.importorskip("distributed")
+from distributed.utils import LoopRunner
 from inline import Done, InlineCrew
 
 from randsvm.cluster.arithmetic import arithmetic
@@ -678,6 +680,29 @@ def stranger() -> Iterator[Callable[[bytes], str]]:
 def test_an_address_of_something_else_is_no_cluster(stranger):
     with pytest.raises(ClusterError, match=r"cannot reach .*: what answers is no scheduler"):
         Crew(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
+
+
+def test_what_is_left_of_it_is_not_closed_by_the_collector(stranger):
+    """dask's clients are, in whatever thread that happens: while it starts another client, it waits
+    for a lock of its own."""
+
+    def connect() -> None:
+        with suppress(ClusterError):
+            Crew(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
+
+    def collect() -> None:
+        with LoopRunner._lock:
+            gc.collect()
+
+    gc.disable()
+    try:
+        connect()
+    finally:
+        gc.enable()
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch):
