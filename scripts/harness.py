@@ -218,7 +218,7 @@ class Effort:
     rounds: int = 3
     seconds: float = inf
     long: float = 10.0
-    once: float = 15.0
+    once: float = 20.0
     own_once: float = 60.0
     most: float = inf
     whole: float = inf
