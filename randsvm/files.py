@@ -135,19 +135,23 @@ def _standard_input() -> BinaryIO:
 
 def _with_head(stream: Any) -> tuple[bytes, BinaryIO]:
     """The first bytes of `stream`, enough to know its compression, and a stream that has them."""
+    head = b""
     if hasattr(stream, "peek"):
-        head = stream.peek(HEAD)[:HEAD]
-        if len(head) == HEAD or stream.seekable():
-            return head, stream
+        head = stream.peek(HEAD)
+        if len(head) >= HEAD or stream.seekable():
+            return head[:HEAD], stream
+        # What is left of it has no buffer of its own, into which has_more would not see.
+        head, stream = stream.read(len(head)), stream.raw
     # The first write into a pipe may be shorter than that: read on, and put the bytes back.
-    head = stream.read(HEAD)
+    while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
+        head += more
     return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream)))
 
 
 class _Rejoined(io.RawIOBase):
     """`head`, then the rest of `stream`, which stays the caller's to close."""
 
-    def __init__(self, head: bytes, stream: io.BufferedIOBase) -> None:
+    def __init__(self, head: bytes, stream: Any) -> None:
         self._head = head
         self._stream = stream
 
@@ -160,6 +164,9 @@ class _Rejoined(io.RawIOBase):
             return self._stream.readinto(buffer)
         buffer[: len(head)] = head  # a BufferedReader asks for far more than HEAD bytes
         return len(head)
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
 
 
 def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
@@ -208,7 +215,11 @@ def has_more(stream: BinaryIO, seconds: float) -> bool:
     """
     if not isinstance(stream, io.BufferedReader):
         return True
-    return is_ready(stream.fileno(), select.POLLIN, seconds)
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a caller's stdin, without a system file
+        return True
+    return is_ready(descriptor, select.POLLIN, seconds)
 
 
 def read_whole(path: str) -> bytes:

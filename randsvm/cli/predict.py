@@ -51,7 +51,8 @@ class OfFilesOrInfo(Command):
 @click.option(
     "--scores",
     is_flag=True,
-    help="Write decision values instead of labels: one, or one for each class of more than two.",
+    help="Write decision values instead of labels: one; of several classes one for each pair, in "
+    "LIBSVM's order, or, of sgd and --multiclass ovr, for each class.",
 )
 @click.option(
     "-b",

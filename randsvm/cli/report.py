@@ -32,7 +32,7 @@ from randsvm.events import (
     Tried,
     Waiting,
 )
-from randsvm.files import STANDARD
+from randsvm.files import STANDARD_OUTPUTS
 
 
 class Report:
@@ -55,6 +55,8 @@ class Report:
         self.files: list[str] = []
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names
+        # What is written there, a model or labels, has it for itself.
+        self.to_stdout = self.files[-1] in STANDARD_OUTPUTS
         self.records = Records(command, files, words)
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
@@ -90,7 +92,7 @@ class Report:
                 self.bar.close()
             self.bar.hear(event)
         if self.json and isinstance(event, Trained | Learnt | Predicted):
-            click.echo(line, nl=False, err=isinstance(event, Predicted) and event.to_stdout)
+            click.echo(line, nl=False, err=self.to_stdout)
         self._show(event)
 
     @singledispatchmethod
@@ -175,10 +177,9 @@ class Report:
                 self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}{fewer}")
         if self.json:
             return
-        # LIBSVM's own lines, so that scripts keep working; not into a model on standard output.
-        to_stdout = self.files[-1:] == [STANDARD]
+        # LIBSVM's own lines, so that scripts keep working.
         for line in _cross_validated(best):
-            click.echo(line, err=to_stdout)
+            click.echo(line, err=self.to_stdout)
 
     @_show.register
     def _(self, event: Epoch) -> None:
@@ -233,7 +234,7 @@ class Report:
             self.say("no labelled rows: no score")
         if not self.json:
             for line in [*_noise(outcome), *_score(outcome)]:
-                click.echo(line, err=outcome.to_stdout)
+                click.echo(line, err=self.to_stdout)
 
 
 def _round(event: Iteration) -> str:

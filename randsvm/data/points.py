@@ -67,6 +67,11 @@ class Gathered:
         self._indices = np.empty(0, np.int32)
         self._values = np.empty(0, np.float32)
 
+    @property
+    def nbytes(self) -> int:
+        arrays = (self._rows, self._place, self._y, self._ends, self._indices, self._values)
+        return sum(array.nbytes for array in arrays)
+
     def missing(self, rows: np.ndarray) -> np.ndarray:
         """Those of the rows that are not here yet."""
         at = np.searchsorted(self._rows, rows)
@@ -74,6 +79,12 @@ class Gathered:
         inside = at < len(self._rows)
         here[inside] = self._rows[at[inside]] == rows[inside]
         return rows[~here]
+
+    def only(self, rows: np.ndarray) -> Gathered:
+        """The same without others than these rows, ascending, of which some may not be here."""
+        fewer = Gathered(self.columns)
+        fewer.add(self.points(rows[~np.isin(rows, self.missing(rows), assume_unique=True)]))
+        return fewer
 
     def add(self, points: Points) -> None:
         """points: rows that are not here yet, ascending."""

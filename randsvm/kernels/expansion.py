@@ -166,8 +166,9 @@ class Space:
         for part in slices(X.shape[0], PANEL_ROWS):
             rows = sparse.csr_matrix(rows_of(X, part))
             norms = squared_norms(rows) + (0.0 if extra is None else extra[part])
-            starts, features, values = csr_parts(rows)
             left = self.kernel.left(norms).astype(np.float32)
+            # Copies: a chunk is valid until its thread reads the next one, these are kept.
+            starts, features, values = (np.array(each) for each in csr_parts(rows))
             kept = Nonzeros(starts, features, values.astype(np.float32, copy=False), left)
             yield part, kept, float(norms.max(initial=0.0))
 

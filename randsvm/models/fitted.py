@@ -37,10 +37,11 @@ class FittedModel:
         return float(self.model.facts.get("gap", math.nan))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """f of each row, (m,) float64, or (m, columns) of several classes, in the order of the
-        model's labels. X : (m, d) array, scipy sparse matrix or data frame, whose column j is the
-        feature j + 1 (j in a model whose features begin at 0), and of a precomputed kernel the
-        value with row j of the training. Raises ContentError for values that are not finite."""
+        """f of each row, (m,) float64, or (m, columns) of several classes: of each pair in LIBSVM's
+        order, or of each class (sgd, ovr), in the order of the model's labels. X : (m, d) array,
+        scipy sparse matrix or data frame, whose column j is the feature j + 1 (j in a model whose
+        features begin at 0), and of a precomputed kernel the value with row j of the training.
+        Raises ContentError for values that are not finite."""
         return decision_values(self.model, X, self.jobs)
 
     def predict(self, X: Any) -> np.ndarray:

@@ -71,7 +71,7 @@ def predict(
                 tell(Notice(f"{which} that training never saw count in |x|^2, as in LIBSVM"))
             else:
                 tell(Notice(f"ignored {which} that training never saw"))
-        outcome = prediction.outcome(time.perf_counter() - began, output == files.STANDARD)
+        outcome = prediction.outcome(time.perf_counter() - began, output in files.STANDARD_OUTPUTS)
         tell(outcome)
         return outcome
 

@@ -14,7 +14,7 @@ with g_i = u_i - (K beta_W)_i, the part of u that is frozen. Use:
     found = solve(K, h, lower, upper, beta_W.sum(), start=beta_W, tolerance=5e-4)
     found.beta, found.ended
 
-Knows nothing of data, kernels or scans, and LIBSVM only by its two problems in libsvm.py.
+Knows nothing of data, kernels or scans, and LIBSVM only by its problems in libsvm.py.
 
 One box. Where upper - lower is the same C everywhere, the subproblem is LIBSVM's one-class problem:
 with beta = lower + C t,
@@ -40,6 +40,7 @@ from typing import NamedTuple
 import numpy as np
 
 import randsvm.svm._solver as _solver
+from randsvm.errors import ParameterError
 from randsvm.svm.libsvm import Caller, Layout, Outcome, at_once, c_svc, one_class
 
 # Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
@@ -89,7 +90,8 @@ def solve(
     b: float | None = None,
 ) -> Solution:
     """Solve the subproblem above to `tolerance`, the largest difference of two gradients; where b
-    is given, to twice that at the most.
+    is given, to twice that at the most. With class weights that differ by a lot it may end at a
+    better point than start on the way there, see _in_steps.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
     h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for
@@ -113,7 +115,9 @@ def solve(
         return _regression(task, epsilon, call) if b is None else _by_signs(task, epsilon, b, call)
     if wide == narrow:
         return one_box(task, call)
-    return _two_boxes(task, call) if b is None else _in_steps(task, b, call)
+    if b is None and not _is_crowded(task):
+        return _two_boxes(task, call)
+    return _in_steps(task, b, call)
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -189,7 +193,7 @@ def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
     float32 that LIBSVM keeps, and what is left of it. pinned: the same for pseudo-row PIN."""
     w = np.append(w, pinned)
     if not np.abs(w).max() <= -1e-6 * HOLD:
-        raise ValueError("the frozen part of a subproblem is beyond LIBSVM's float32")
+        raise ParameterError("sums of kernel values are beyond LIBSVM's float32: use --scale")
     first = w.astype(np.float32).astype(np.float64)
     for number, values in enumerate((first, w - first)):
         layout.set_extra(number, values[:-1], [HOLD, HOLD, 0.0, values[-1]])
@@ -287,19 +291,29 @@ def _steepest(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, 
     return float(rise), float(fall)
 
 
-def _in_steps(task: Boxed, b: float, call: Caller) -> Solution:
+def _is_crowded(task: Boxed) -> bool:
+    """Whether _TwoBoxes would give LIBSVM the row that makes the sum more often than half of all
+    rows: memory grows by the square of that, and so does time."""
+    width = task.upper - task.lower
+    s = task.s if task.upper[np.argmax(width)] > 0 else -task.s
+    return s > len(task.h) / 2 * float(width.min())
+
+
+def _in_steps(task: Boxed, b: float | None, call: Caller) -> Solution:
     """Two boxes as one: of a wide box a part as wide as the narrow ones, from where its row is
-    towards where it wants to go at the offset b; as long as some end where only their part does,
-    again from there, and at last _two_boxes: at once where rows want to go too far.
+    towards where it wants to go at the offset b (None: in the middle of the slopes); as long as
+    some end where only their part does, again from there, and at last _two_boxes: at once where
+    rows want to go too far, and never where that is crowded: then some may be left on their way.
 
     Of one box LIBSVM begins where the rows are, of two from 0.
     """
     width, slope = task.upper - task.lower, -task.gradient(task.start)
     narrow, iterations = float(width.min()), 0
-    wide = width > narrow
+    wide, crowded = width > narrow, _is_crowded(task)
     rise, fall = _steepest(task, task.start, slope)
+    b = (rise + fall) / 2 if b is None else b
     far = rise - fall > REACH * narrow * float(task.K.diagonal().max())
-    for _ in range(0 if far else TURNS):
+    for _ in range(0 if far and not crowded else TURNS):
         rises = slope > b
         low = np.maximum(np.where(rises, task.start, task.start - narrow), task.lower)
         low = np.where(wide, np.minimum(low, task.upper - narrow), task.lower)
@@ -314,6 +328,8 @@ def _in_steps(task: Boxed, b: float, call: Caller) -> Solution:
         if not found.ended or not (below | above).any():
             return Solution(beta, found.ended, iterations)
         task = replace(task, start=beta)
+    if crowded:
+        return Solution(task.start, True, iterations)
     found = _two_boxes(task, call)
     return found._replace(iterations=iterations + found.iterations)
 

@@ -87,7 +87,7 @@ class RunningValues:
         layout_bytes: int = 0,
         precise: bool = False,
     ) -> None:
-        self.D, self.problem = D, problem
+        self.D, self.problem, self.layout_bytes = D, problem, layout_bytes
         self.task = task_of(problem)
         self.gathered = Gathered(D.d)
         self.few = D.n <= FEW_ROWS
@@ -139,8 +139,17 @@ class RunningValues:
             return self.fetched
         missing = self.gathered.missing(rows)
         if len(missing):
+            self._make_room(rows)
             self.gathered.add(centres(self.D, missing))
         return self.gathered.points(rows)
+
+    def _make_room(self, rows: np.ndarray) -> None:
+        """Forget what is neither a support vector nor one of these rows, where that is most of what
+        is kept and more than there is memory for."""
+        kept = self.gathered
+        needed = np.union1d(self.coefficients.rows, rows)
+        if kept.nbytes > self.layout_bytes // 2 and kept.count > 2 * len(needed):
+            self.gathered = kept.only(needed)
 
     def gram(self, points: Points) -> np.ndarray:
         """K of every pair of some points, (m, m) float32."""

@@ -239,6 +239,8 @@ def best_epochs(
 ) -> int:
     """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
     lowest loss on another small set B."""
+    if D.n < 2:
+        return 1
     rows = D.sample(rng.next(), 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
     mixed = rows[Permuter(rng.next()).permutation(len(rows))]
     A, B = (D.points(half) for half in np.array_split(mixed, 2))

@@ -77,9 +77,13 @@ class Best:
         return Certificate(self.primal, self.dual, self.certified)
 
     @property
-    def last_gap(self) -> float:
+    def last_certificate(self) -> Certificate:
         """Of the newest solution."""
-        return Certificate(self.last, self.dual, self.certified).gap
+        return Certificate(self.last, self.dual, self.certified)
+
+    @property
+    def last_gap(self) -> float:
+        return self.last_certificate.gap
 
 
 @dataclass(frozen=True)
@@ -210,13 +214,15 @@ class Rounds:
         return gap is not None and V.certificate.gap > gap
 
     def running(self, SV: SV, reason: str) -> Solved:
-        """The solution with the certificate of the running values."""
-        return Solved(self.scan.completed(SV), self.best.certificate, None, False, reason)
+        """The best solution or the last one, with the certificate of the running values."""
+        best = self.best
+        certificate = best.certificate if SV is best.solution else best.last_certificate
+        return Solved(self.scan.completed(SV), certificate, None, False, reason)
 
     def run(self) -> tuple[SV, str]:
         """All rounds: their answer, and what ended them. A solution without violators, or with
         the gap that was asked for, is the answer; else the one of lowest P is the best."""
-        stop = AskRules(self, Record(self.task.problem.tolerance))
+        stop = AskRules(self, Record(self.task.problem.tolerance, rounds=self.count))
         last = decompose(
             self.scan,
             self.plan.choice,

@@ -981,6 +981,13 @@ def test_a_signal_before_anything_was_learnt_writes_nothing(tmp_path, made, monk
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
+@pytest.mark.parametrize("task", ["svr", "one-class"])
+def test_one_row_leaves_none_to_choose_epochs_by(tmp_path, task):
+    (tmp_path / "data").write_text("1.5 1:1 2:3\n")
+    learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-s", task, "--epochs", "auto")
+    assert learnt.outcome["steps"] == 1
+
+
 # ---- class weights ----------------------------------------------------------------------------
 
 

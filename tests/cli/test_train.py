@@ -21,6 +21,7 @@ from learning import OLD_MODEL
 from running import run_train
 
 from randsvm.cli import train as training
+from randsvm.files import STANDARD_OUTPUTS
 from randsvm.parameters import option, rounds, run, sgd, svm
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
@@ -174,6 +175,7 @@ def test_files_that_cannot_be_opened_or_created(command, toy, words, code, messa
         ("--log toy.svm toy.svm m", ("TRAIN_FILE", "--log")),
         ("--log m toy.svm m", ("MODEL_FILE", "--log")),
         ("--log c --cache c toy.svm m", ("--cache", "--log")),
+        ("--log - toy.svm /dev/stdout", ("MODEL_FILE", "--log")),
         ("--cache old --warm-start old toy.svm m", ("--warm-start", "--cache")),
     ],
 )
@@ -390,10 +392,12 @@ def test_the_model_is_in_the_working_folder_and_stdout_is_empty(command, tmp_pat
     assert names(tmp_path / "data") == ["toy.svm"]
 
 
-def test_standard_input_to_standard_output_is_the_model_alone(command, toy):
-    ended = command("train", "randsvm", "-", "-", stdin=TEXT.encode())
+@pytest.mark.parametrize("output", STANDARD_OUTPUTS)
+@pytest.mark.parametrize("words", [[], ["--report", "json"], ["-v", 2]])
+def test_standard_input_to_standard_output_is_the_model_alone(command, toy, output, words):
+    ended = command("train", "randsvm", *words, "-", output, stdin=TEXT.encode())
     assert (ended.returncode, names(toy.parent)) == (0, ["toy.svm"])
-    assert command("train", "randsvm", "-q", toy, "m").returncode == 0
+    assert command("train", "randsvm", "-q", *words, toy, "m").returncode == 0
     assert ended.stdout == (toy.parent / "m").read_text()
 
 

@@ -13,6 +13,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.errors import DataError, InputError, ModelError
+from randsvm.files import STANDARD_OUTPUTS
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
@@ -206,10 +207,11 @@ def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(files, train, labels
 # ---- files ----------------------------------------------------------------------------------
 
 
-def test_rows_from_standard_input_labels_to_standard_output(command, files, train):
+@pytest.mark.parametrize("output", STANDARD_OUTPUTS)
+def test_rows_from_standard_input_labels_to_standard_output(command, files, train, output):
     (path,) = files(a=ROWS.format("+1", "-1"))
     model = train(path).model
-    ended = command("predict", "-", model, "-", stdin=gzip.compress(path.read_bytes()))
+    ended = command("predict", "-", model, output, stdin=gzip.compress(path.read_bytes()))
     assert (ended.returncode, ended.stdout) == (0, "+1\n+1\n-1\n-1\n")
     assert "Accuracy = 100% (4/4) (classification)\n" in ended.stderr
 

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from qp import minimum, objective, solution
 
-from randsvm.svm.encodings import product, solve
+from randsvm.svm import encodings
+from randsvm.svm.encodings import Boxed, _is_crowded, product, solve
 from randsvm.svm.libsvm import Layout
 
 BOUNDS = (1e-3, 0.3, 1.0, 30.0, 1e4)
 SEEDS = range(12)
+# Of class weights that differ by a lot, whose solution takes more than one.
+MOST_CALLS = 200
 
 
 def kernel(rng: np.random.Generator, m: int, name: str) -> np.ndarray:
@@ -45,9 +48,12 @@ def feasible(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray) -> 
 def check(K, h, lower, upper, s, start, epsilon=0.0, accuracy=1e-6, b=None) -> float:
     """Solves, and holds the solution to what is promised; returns how far it is off."""
     size = 1 + np.abs(h).max() + np.abs(K).max() * (upper - lower).max()
-    found = solve(K, h, lower, upper, s, start, tolerance=1e-8 * size, epsilon=epsilon, b=b)
-    beta = found.beta
-    assert found.ended
+    for _ in range(MOST_CALLS):
+        found = solve(K, h, lower, upper, s, start, tolerance=1e-8 * size, epsilon=epsilon, b=b)
+        beta, before, start = found.beta, start, found.beta
+        assert found.ended
+        if not _is_crowded(Boxed(K, h, lower, upper, s, beta, 0.0)) or np.array_equal(beta, before):
+            break
     assert (lower <= beta).all() and (beta <= upper).all()
     assert abs(beta.sum() - s) <= 1e-9 * max(1.0, (upper - lower).max())
     best, doubt = minimum(K, h, lower, upper, s, epsilon)
@@ -87,6 +93,28 @@ def test_class_weights(seed, C, ratio):
     lower, upper = np.where(y > 0, 0, -C), np.where(y > 0, C * ratio, 0)
     start = feasible(rng, lower, upper)
     check(K, y - frozen(rng, m, C), lower, upper, start.sum(), start)
+
+
+def test_libsvm_is_never_given_many_more_variables_than_rows(monkeypatch):
+    """However much of the rare class, with its large C, is in a working set."""
+    given = []
+    plain = encodings.c_svc
+
+    def c_svc(layout, rows, *more):
+        given.append(len(rows))
+        return plain(layout, rows, *more)
+
+    monkeypatch.setattr(encodings, "c_svc", c_svc)
+    rng = np.random.default_rng(12)
+    m = 40
+    K, y = kernel(rng, m, "rbf"), np.where(np.arange(m) < 20, 1.0, -1.0)
+    lower, upper = np.where(y > 0, 0, -1.0), np.where(y > 0, 200.0, 0)
+    for share in (0.0, 0.002, 0.005, 0.3, 0.9):
+        start = np.where(y > 0, share * upper, 0.0)
+        for b in (None, 0.0):
+            check(K, y - frozen(rng, m, 1.0), lower, upper, start.sum(), start, b=b)
+    assert given
+    assert max(given) <= 1.5 * m + 8
 
 
 @pytest.mark.parametrize("ratio", [1.0, 5.0, 1 / 5])

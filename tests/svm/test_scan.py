@@ -10,7 +10,7 @@ import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning import two_classes
+from learning import board, two_classes
 from scans import KERNELS, TASKS, case, problem, task_file
 from scipy import sparse
 
@@ -21,6 +21,7 @@ from randsvm.data.statistics import scaling_of
 from randsvm.parameters.run import Resources
 from randsvm.svm import running, space
 from randsvm.svm.collectors import UniformSample
+from randsvm.svm.running import FEW_ROWS, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.subproblem import svmlearn
 
@@ -281,6 +282,25 @@ def test_layouts_that_are_kept_change_no_result(made, monkeypatch, shows):
             evaluated, W = one.scan.evaluate(solution)
             seen.append((V.certificate, W.certificate, evaluated.b))
     assert seen[0] == seen[1]
+
+
+def test_rows_that_nothing_needs_are_forgotten_where_memory_ends(tmp_path):
+    data = board(FEW_ROWS + 1000)
+    path = str(data.save(tmp_path / "data"))
+    with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as whole:
+        D = two_classes(whole)
+        values = RunningValues(D, problem(), 0, layout_bytes=60_000)
+        support_vectors = np.arange(0, 200, 2)
+        values.rows(support_vectors)
+        values.put(support_vectors, np.ones(len(support_vectors)))
+        for begin in range(0, D.n - 200, 200):
+            rows = np.arange(begin, begin + 200)
+            found, expected = values.rows(rows), D.points(rows)
+            assert (found.X != expected.X).nnz == 0
+            assert (found.y == expected.y).all()
+            assert values.gathered.nbytes < 120_000
+        assert len(values.gathered.missing(support_vectors)) == 0
+        values.forget()
 
 
 def test_a_sparse_layout_and_a_dense_one_agree(made, monkeypatch):

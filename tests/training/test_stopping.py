@@ -16,7 +16,7 @@ from learning import SLOWNESS, answer_of, board, gaussians, learn, optimum, read
 
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Certificate
-from randsvm.training.rounds import Best
+from randsvm.training.rounds import Best, Rounds
 from randsvm.training.stopping import (
     MOST_IDLE,
     End,
@@ -69,6 +69,17 @@ def test_what_rounding_may_have_added_to_the_dual_is_not_believed():
     best.see(Solution(), scanned(5.0, 4.0))
     best.see(Solution(), scanned(5.0, 4.5, lift=0.25))
     assert best.certificate.dual == 4.25
+
+
+def test_a_certificate_is_of_the_solution_beside_it():
+    """Where time ends before the evaluation: of the best, or of the last."""
+    best, low, last = Best(), Solution(), Solution()
+    best.see(low, scanned(5.0, 1.0))
+    best.see(last, scanned(7.0, 4.0))
+    rounds = SimpleNamespace(best=best, scan=SimpleNamespace(completed=lambda solution: solution))
+    for solution, primal in ((low, 5.0), (last, 7.0)):
+        found = Rounds.running(rounds, solution, "time limit")
+        assert found.certificate == Certificate(primal, 4.0, True)
 
 
 def test_without_a_certificate_the_newest_solution_is_the_best():
@@ -188,6 +199,15 @@ def test_max_iterations_are_rounds(tmp_path, algorithm, most):
     assert float(learnt.facts["primal"]) == pytest.approx(lowest, rel=1e-4)
     assert float(learnt.facts["dual"]) <= highest * (1 + 1e-4)
     assert_certificate(learnt.model, learnt.facts, data, WORDS)
+
+
+def test_so_are_those_after_an_evaluation_that_finds_too_large_a_gap(tmp_path, monkeypatch):
+    path = board(2000).save(tmp_path / "data")
+    words = (*WORDS.split(), "--sample-size", 250, "--gap", 0.1)
+    first = len(learn("randsvm", path, tmp_path / "m", *words).rounds)
+    monkeypatch.setattr(Rounds, "_lacks_gap", lambda *_: True)
+    learnt = learn("randsvm", path, tmp_path / "n", *words, "--max-iterations", first + 1)
+    assert len(learnt.rounds) == first + 1
 
 
 @pytest.mark.parametrize("gap", [0.1, 0.001])

@@ -13,6 +13,7 @@ from libsvm import svmutil
 from scipy import sparse
 from sklearn.svm import SVR
 
+from randsvm.errors import ParameterError
 from randsvm.svm.tasks import Task
 
 DECOMPOSED = (
@@ -217,3 +218,12 @@ def test_the_row_of_the_table_is_the_kkt_condition_of_an_optimum():
     assert task.loss(y, u + b) == pytest.approx(np.maximum(np.abs(y - u - b) - 0.2, 0.0))
     tube = float(y @ beta - 0.2 * np.abs(beta).sum())
     assert task.linear(y, beta) == pytest.approx(tube)
+
+
+@pytest.mark.parametrize("words", ["-t linear", "-t poly -g 1"])
+def test_values_beyond_float32_are_one_line(tmp_path, words):
+    """Milliseconds since 1970, unscaled."""
+    y, X = noisy(500)
+    path = oracle.write_svmlight(tmp_path / "data", y, 1.7e12 + 1e6 * np.round(X))
+    with pytest.raises(ParameterError, match="float32: use --scale"):
+        learn("randsvm", path, tmp_path / "m", "-s", "svr", *words.split())
