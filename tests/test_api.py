@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -81,6 +83,16 @@ def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path):
     y, X = small()
     svmutil.svm_save_model(str(tmp_path / "m"), oracle.libsvm_train(y, X, "-g 5 -c 1").model)
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == y).mean() > 0.8
+
+
+def test_files_may_be_paths(tmp_path):
+    y, X = small()
+    oracle.write_svmlight(tmp_path / "data", y, X)
+    fitted = randsvm.train_randsvm(tmp_path / "data", gamma=5)
+    fitted.save(tmp_path / "m")
+    randsvm.predict(tmp_path / "data", tmp_path / "m", tmp_path / "labels")
+    labels = np.array((tmp_path / "labels").read_text().split(), int)
+    assert (labels == fitted.predict(X)).all()
 
 
 def test_an_updated_model_is_the_one_that_was_written(tmp_path):
@@ -160,3 +172,9 @@ def test_importing_the_package_loads_nothing():
     with pytest.raises(AttributeError):
         _ = randsvm.LinearSVR
     assert {name for name in randsvm.__all__ if not hasattr(randsvm, name)} == set()
+    # What editors and mypy believe.
+    stub = ast.parse(Path(randsvm.__file__).with_suffix(".pyi").read_text())
+    imported = [
+        name for line in stub.body if isinstance(line, ast.ImportFrom) for name in line.names
+    ]
+    assert {name.asname for name in imported} == set(randsvm.__all__)

@@ -76,7 +76,7 @@ class Machine(BaseEstimator):
         """Write the model file that randsvm-predict reads, and LIBSVM's or LIBLINEAR's program
         where it can. Column j of X is its feature j + 1. Raises OutputError, TransferError."""
         check_is_fitted(self)
-        self.model_.save(os.fspath(path))
+        self.model_.save(path)
 
     def _repr_html_inner(self) -> str:
         shown = super()._repr_html_inner()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,9 +58,9 @@ class FittedModel:
             raise ModelError("the model has no probabilities: train with probability=True")
         return self.model.probabilities(self.decision_function(X))
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file, see Model.save."""
-        self.model.save(path)
+        self.model.save(os.fspath(path))
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made, plain words and numbers."""

@@ -72,16 +72,18 @@ class LinearModel(Model):
         changed = self.mapping is not None or self.scaling is not None
         sparse = largest > MOST_ROWS * len(w) + MORE_ROWS
         own_layout = self.zero_based or changed or label is None or sparse
+        one_class = self.solver == liblinear_format.ONE_CLASS
         if not own_layout:
             w = np.zeros((largest, w.shape[1]))
             w[self.features - 1] = self.w
         body = LiblinearModel(
             solver_type=self.solver,
             nr_class=len(self.labels) or 2,
-            label=None if own_layout or self.regression else label,
+            label=None if own_layout or self.regression or one_class else label,
             nr_feature=len(w),
             bias=1.0,
-            rho=None,
+            # b has it.
+            rho=0.0 if one_class else None,
             w=np.vstack([w, self.b]),
             own_layout=own_layout,
         )

@@ -5,6 +5,7 @@ Streams the rows block by block, in input order. Never prints.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 
@@ -34,9 +35,9 @@ from randsvm.parameters.run import Resources
 
 
 def predict(
-    data: str | Sequence[str],
-    model: str,
-    output: str,
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
     params: PredictParams | None = None,
     resources: Resources | None = None,
@@ -51,7 +52,7 @@ def predict(
     """
     began = time.perf_counter()
     params = params or PredictParams()
-    paths = files.inputs(data)
+    paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
     for path in paths:
         files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
         refuse_as_data(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")

@@ -24,6 +24,7 @@ from randsvm.models.liblinear_format import (
     LiblinearModel,
     shape_of_w,
 )
+from randsvm.models.load import load
 
 BODY = LIBLINEAR.body
 
@@ -159,6 +160,17 @@ def trained_by_liblinear(path, solver_type: str, classes: int, bias: float, rng)
     model = liblinearutil.train(y, X, options)
     liblinearutil.save_model(str(path), model)
     return model
+
+
+def test_a_one_class_model_of_liblinear_can_be_saved_for_it_again(tmp_path, rng):
+    truth = trained_by_liblinear(tmp_path / "m", ONE_CLASS, 2, -1, rng)
+    load(str(tmp_path / "m")).save(str(tmp_path / "n"))
+    X = rng.normal(size=(30, 4))
+    found = [
+        np.ravel(liblinearutil.predict([], X, model, "-q")[2])
+        for model in (truth, liblinearutil.load_model(str(tmp_path / "n")))
+    ]
+    assert found[1] == pytest.approx(found[0])
 
 
 @pytest.mark.parametrize(("solver_type", "classes"), TRAINED)

@@ -220,10 +220,10 @@ def test_the_row_of_the_table_is_the_kkt_condition_of_an_optimum():
     assert task.linear(y, beta) == pytest.approx(tube)
 
 
-@pytest.mark.parametrize("words", ["-t linear", "-t poly -g 1"])
-def test_values_beyond_float32_are_one_line(tmp_path, words):
-    """Milliseconds since 1970, unscaled."""
+@pytest.mark.parametrize(("words", "size"), [("-t linear", 1.7e12), ("-t poly -g 1", 1e5)], ids=str)
+def test_values_beyond_float32_are_one_line(tmp_path, words, size):
+    """As milliseconds since 1970, unscaled."""
     y, X = noisy(500)
-    path = oracle.write_svmlight(tmp_path / "data", y, 1.7e12 + 1e6 * np.round(X))
+    path = oracle.write_svmlight(tmp_path / "data", y, size * (1 + np.round(X) / 16))
     with pytest.raises(ParameterError, match="float32: use --scale"):
         learn("randsvm", path, tmp_path / "m", "-s", "svr", *words.split())
