@@ -202,8 +202,8 @@ def test_max_iterations_are_rounds(tmp_path, algorithm, most):
 
 
 def test_so_are_those_after_an_evaluation_that_finds_too_large_a_gap(tmp_path, monkeypatch):
-    path = board(2000).save(tmp_path / "data")
-    words = (*WORDS.split(), "--sample-size", 250, "--gap", 0.1)
+    path = board(600).save(tmp_path / "data")
+    words = (*WORDS.split(), "--sample-size", 60, "--gap", 0.2)
     first = len(learn("randsvm", path, tmp_path / "m", *words).rounds)
     monkeypatch.setattr(Rounds, "_lacks_gap", lambda *_: True)
     learnt = learn("randsvm", path, tmp_path / "n", *words, "--max-iterations", first + 1)
