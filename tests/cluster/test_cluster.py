@@ -604,6 +604,20 @@ def test_workers_whose_threads_are_all_busy_are_there(two, tmp_path):
             free.touch()
 
 
+def test_a_worker_that_could_not_be_asked_is_asked_again(two, monkeypatch):
+    run, failed = connection.OwnClient.run, []
+
+    def fails_once(client: connection.OwnClient, *words: object, **more: object) -> object:
+        if len(failed) < len(two.workers):
+            failed.append(words)
+            raise OSError
+        return run(client, *words, **more)
+
+    monkeypatch.setattr(connection.OwnClient, "run", fails_once)
+    with closing(Crew(str(two.file))) as crew:
+        assert crew.members()
+
+
 def test_a_worker_that_cannot_import_what_it_is_asked_is_left_out(two, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.crew.GREETING", "__import__('randsvm.missing')")
     with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):

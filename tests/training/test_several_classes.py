@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from sklearn.svm import SVC, LinearSVC
 from randsvm import api
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset
+from randsvm.data.grouping import Grouped
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
 from randsvm.events import Iteration
 from randsvm.parameters.rounds import OsunaParams
@@ -451,6 +453,26 @@ def test_rows_are_counted_right_where_some_are_left_out(path, multiclass, part):
             assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
             assert SV.problem == task.problem
         subtasks.close()
+
+
+def test_rows_are_grouped_once_though_threads_ask_at_once(path, monkeypatch):
+    grouped, made = Grouped.of, []
+
+    def of(*words: object) -> Grouped:
+        time.sleep(0.1)
+        made.append(grouped(*words))
+        return made[-1]
+
+    monkeypatch.setattr(Grouped, "of", of)
+    with closing(source.load(str(path), Params(), api.Job())) as whole:
+        D, _ = labelled_classes(whole, str(path))
+        subtasks = Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources())
+        with ThreadPoolExecutor(2) as pool:
+            pairs = list(pool.map(subtasks.__getitem__, [0, 1]))
+        subtasks.close()
+    assert len(made) == 1
+    a, b, c, _ = subtasks.names
+    assert [task.pair for task in pairs] == [(a, b), (a, c)]
 
 
 def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
