@@ -43,7 +43,7 @@ DOORS = {
     "libsvm": {"svm.libsvm"},
     "click": {"cli.train", "cli.predict", "cli.commands", "cli.options", "cli.report", "cli.door"},
     "tqdm": {"cli.bars"},
-    "distributed": {"cluster.crew"},
+    "distributed": {"cluster.crew", "cluster.connection"},
     "cloudpickle": {"cluster.calls", "cluster.home"},
 }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +35,7 @@ def sent(D: Dataset, crew: Crew, whole: Rows) -> Dataset:
     here = D.in_one_thread()
     chunks = [here.store.read(shard.number) for shard in here.shards]
     source = Sent(whole, here.summary, chunks)
-    rows = Rows(uuid.uuid4().hex, source, whole.memory, whole.folder)
+    rows = Rows(worker.key_below(whole.key), source, whole.memory, whole.folder)
     view = here._view(home=Callers(here.pool, crew, rows), nnz=D.nnz)
     view.__class__ = RemoteDataset
     return view

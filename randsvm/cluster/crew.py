@@ -1,4 +1,4 @@
-"""The workers of a cluster as they come and go, and tasks for them. The only file that calls dask.
+"""The workers of a cluster as they come and go, and tasks for them.
 
 Every wait has a deadline of its own: a task that is pinned to a worker that is gone would else wait
 for ever. Knows nothing of what tasks do.
@@ -11,26 +11,21 @@ import itertools
 import logging
 import operator
 import queue
-import re
-import subprocess
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from distributed import Client, Future, LocalCluster, fire_and_forget
+from distributed import Future, fire_and_forget
 
+from randsvm.cluster.connection import CLOSING, CONNECTING, WAITING, Connection
 from randsvm.cluster.worker import greeting, stop
 from randsvm.data.home import Spent
-from randsvm.errors import ClusterError, ParameterError, RandsvmError
-from randsvm.events import HEARTBEAT, Notice, Progress, check, in_daemon_thread, tell, tell_once
+from randsvm.errors import ClusterError, RandsvmError
+from randsvm.events import HEARTBEAT, Notice, Progress, check, tell, tell_once
 
-# Seconds that the scheduler, and then the first worker, may take to be there.
-CONNECTING = 60.0
 # Seconds without a word of the scheduler, or of any worker, after which a run ends.
 SILENCE = 60.0
 # Seconds between two looks at who is there.
@@ -38,15 +33,13 @@ LOOK = 0.5
 # Seconds without a heartbeat after which others do the work of a worker, if there are any. However
 # long its tasks take, a worker has one every few seconds.
 ASLEEP = 30.0
-# The stage in which a run waits for workers.
-WAITING = "waiting for workers"
 # So many answers more than there are tasks may be lost one after the other: then it is no accident.
 LOST = 50
-# Seconds that all waits for the end of something may take in a whole run: a signal ends it within
-# two seconds.
-CLOSING = 1.5
 # Of tasks that can be stopped: no two that this process gives have the same.
 NUMBERS = itertools.count()
+# What a worker is asked first. In words that any Python has: a function of ours would be looked for
+# before anything could be said of an error, and one that is sent whole is bytes of our Python.
+GREETING = "__import__('randsvm.cluster.worker', fromlist=['greeting']).greeting()"
 # What to say of workers on other processors, or with other libraries.
 DIFFERS = (
     "worker {worker} computes other last digits than this process ({what}): the model may have "
@@ -64,29 +57,12 @@ class Answer:
     lost: bool = False
 
 
-class OwnClient(Client):
-    """Closed by its crew alone.
-
-    dask's closes when the collector finds it, in whatever thread that is; where that thread starts
-    another client, closing waits for ever for a lock that starting has.
-    """
-
-    def __init__(self, **where: Any) -> None:
-        try:
-            super().__init__(**where, set_as_default=False)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self.close(timeout=CLOSING)
-            raise
-
-    def __del__(self) -> None: ...
-
-
 class Crew:
     """The workers of the cluster at an address; see `members`. lost: why the cluster does not go
-    on."""
+    on; over: whether the run has ended, and nobody may give workers anything any more."""
 
     lost: str | None = None
+    over = False
     # Seconds that may still be waited at ends.
     patience = CLOSING
 
@@ -97,17 +73,6 @@ class Crew:
                 logging.getLogger(name).setLevel(logging.CRITICAL)
         # Of what is sent once to each worker: weights, or which rows are meant.
         warnings.filterwarnings("ignore", "Sending large graph")
-        self.local: LocalCluster | None = None
-        self.processes: list[subprocess.Popen[bytes]] = []
-        try:
-            self.client = self._connected(address)
-        except RandsvmError:
-            raise
-        except Exception as error:  # what answers may say anything
-            # The first bytes of another protocol are a length for dask.
-            stranger = isinstance(error, MemoryError)
-            reason = "what answers is no scheduler" if stranger else error
-            raise ClusterError(f"cannot reach the cluster {address}: {reason}") from error
         # Bytes of messages and of reports, and seconds.
         self.moved, self.spent = 0, Spent()
         self._moving = threading.Lock()
@@ -117,58 +82,22 @@ class Crew:
         # Of each worker, the scheduler's time of its last heartbeat, and when that was new here.
         self._beats: dict[str, tuple[float, float]] = {}
         self._seen = self._somebody = time.perf_counter()
-        # Workers whose versions are ours, and who was asked: dask drops what nobody holds.
+        # Workers whose versions are ours, and those who were asked.
         self._ready: set[str] = set()
-        self._greetings: dict[str, Future] = {}
+        self._asked: set[str] = set()
         # Those whose versions are others, and what to say of it.
         self._refused: dict[str, str] = {}
         # Those that compute other last digits, and in what.
         self._differing: dict[str, str] = {}
         self._closed = threading.Event()
-        threading.Thread(target=self._look, name="randsvm-crew", daemon=True).start()
+        self.connection = Connection(address)
+        self.client = self.connection.client
         try:
+            threading.Thread(target=self._look, name="randsvm-crew", daemon=True).start()
             self._gather()
         except BaseException:
             self.close()
             raise
-
-    def _connected(self, address: str) -> OwnClient:
-        if found := re.fullmatch(r"local:([1-9]\d{0,3})", address):
-            return OwnClient(address=self._local_scheduler(int(found[1])))
-        where = "scheduler_file" if Path(address).is_file() else "address"
-        if where == "address" and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):
-            raise ParameterError(
-                f"--cluster: expected host:port, a scheduler file or local:N, found {address!r}"
-            )
-
-        def connected() -> OwnClient:
-            return OwnClient(**{where: address}, timeout=CONNECTING)
-
-        return in_daemon_thread(connected, WAITING)
-
-    def _local_scheduler(self, count: int) -> str:
-        """The address of a scheduler in this process, for workers that end with it."""
-        self.local = LocalCluster(
-            n_workers=0,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        )
-        address = self.local.scheduler_address
-        words = f"{address} --nthreads 1 --no-nanny --no-dashboard --memory-limit 0"
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "distributed.cli.dask_worker", *words.split()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # A signal of the terminal is for the master alone.
-                start_new_session=True,
-            )
-            for _ in range(count)
-        ]
-        return address
 
     # --- who is there ----------------------------------------------------------------------
 
@@ -177,8 +106,11 @@ class Crew:
         while not self._closed.wait(LOOK if self._ready else HEARTBEAT):
             with contextlib.suppress(Exception):
                 found = self.client.sync(self.client.scheduler.identity)["workers"]
-                for worker in found.keys() - self._there.keys():
-                    self._greet(worker)
+                self._asked &= found.keys()
+                for worker in found.keys() - self._asked:
+                    self._asked.add(worker)
+                    # One that stands still may never answer.
+                    threading.Thread(target=self._greet, args=[worker], daemon=True).start()
                 self._seen = time.perf_counter()
                 beats = {worker: one["last_seen"] for worker, one in found.items()}
                 self._beats = {
@@ -191,29 +123,25 @@ class Crew:
                 self._somebody = max([self._somebody, *(at for _, at in self._beats.values())])
 
     def _greet(self, worker: str) -> None:
-        """Let in a new worker if its versions are ours."""
-
-        def compare(future: Future) -> None:
-            try:
-                versions, arithmetic = future.result(timeout=SILENCE)
-            except (ImportError, AttributeError) as error:
-                self._refused[worker] = f"worker {worker} cannot import randsvm: {error}"
-                return
-            except BaseException:  # noqa: BLE001 - it is gone again
-                return
-            our_versions, our_arithmetic = greeting()
-            if other := _differing(versions, our_versions):
-                name = other[0]
-                found = f"has {name} {versions.get(name)}, here is {our_versions[name]}"
-                self._refused[worker] = f"worker {worker} {found}"
-                return
-            if other := _differing(arithmetic, our_arithmetic):
-                self._differing[worker] = ", ".join(other)
-            self._ready.add(worker)
-
-        future = self.client.submit(greeting, workers=[worker], pure=False)
-        self._greetings[worker] = future
-        _when_done(future, compare)
+        """Let in a new worker if its versions are ours. It is asked beside its tasks: those of
+        another run may keep all its threads for hours."""
+        try:
+            versions, arithmetic = self.client.run(eval, GREETING, workers=[worker])[worker]
+        except (ImportError, AttributeError) as error:
+            self._refused[worker] = f"worker {worker} cannot import randsvm: {error}"
+            return
+        except Exception:  # noqa: BLE001 - it is gone again, or else it is asked again
+            self._asked.discard(worker)
+            return
+        our_versions, our_arithmetic = greeting()
+        if other := _differing(versions, our_versions):
+            name = other[0]
+            found = f"has {name} {versions.get(name)}, here is {our_versions[name]}"
+            self._refused[worker] = f"worker {worker} {found}"
+            return
+        if other := _differing(arithmetic, our_arithmetic):
+            self._differing[worker] = ", ".join(other)
+        self._ready.add(worker)
 
     def _gather(self) -> None:
         """Wait for the first worker."""
@@ -237,6 +165,8 @@ class Crew:
             tell_once("arithmetic", Notice(DIFFERS.format(worker=worker, what=what)))
         if self.client.status in ("closed", "closing"):
             raise self.is_lost("the scheduler is gone")
+        if self.connection.deserted:
+            raise self.is_lost("all workers of this machine have ended")
         if now - self._seen > SILENCE:
             raise self.is_lost(f"the scheduler has not answered for {SILENCE:.0f} s")
         if self._seen - self._somebody > SILENCE:
@@ -295,18 +225,7 @@ class Crew:
         """Without waiting long: a scheduler that is gone does not answer."""
         self.wait(lambda: not any(one.is_alive() for one in self._telling))
         self._closed.set()
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-        def close() -> None:
-            with contextlib.suppress(Exception):
-                self.client.close(timeout=CLOSING)
-                if self.local is not None:
-                    self.local.close(timeout=CLOSING)
-
-        closing = threading.Thread(target=close, daemon=True)
-        closing.start()
+        closing = self.connection.end()
         self.wait(lambda: not closing.is_alive())
 
 
@@ -337,7 +256,11 @@ class Tasks:
         self.lost = 0
 
     def give(self, worker: str, token: Any, function: Callable[..., Any], *words: Any) -> None:
-        """A task for a worker; token: comes back with its answer."""
+        """A task for a worker; token: comes back with its answer. Raises ClusterError where the
+        scheduler is gone, or the run is over."""
+        if self.crew.over:
+            # A thread that has not heard of it: workers would begin to remember anew.
+            raise ClusterError("the run is over")
         try:
             future = self.crew.client.submit(
                 function, *words, workers=[worker], allow_other_workers=False, pure=False

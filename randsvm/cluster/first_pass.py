@@ -58,6 +58,8 @@ def _cuts(
     for part, name in zip(parts, workers, strict=True):
         call = part.call(key, last.rows, last.nonzeros)
         last = next(in_order(crew, worker.cut, [call], name)).result
+        # A pass of its own, which may be ended as well.
+        tell(Progress("reading", part.base + part.end, part.total, "B"))
         ends += [(part.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
     end = parts[-1].base + parts[-1].end
     return [*ends, (end, last.rows, last.nonzeros)] if last.rows else ends

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import pickle
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -210,7 +209,7 @@ class ClusterDataset(RemoteDataset):
         """See Dataset; the workers put them together, each those that it is asked for."""
         view, home = super().regrouped(made, sizes, counts, limit, folder), self.home
         grouping = Regrouping(home.rows, pickle.dumps(self), made, sizes, counts)
-        rows = Rows(uuid.uuid4().hex, grouping, home.rows.memory, home.rows.folder)
+        rows = Rows(worker.key_below(home.rows.key), grouping, home.rows.memory, home.rows.folder)
         return view._view(home=ClusterHome(home.crew, rows))
 
     def of_chunks(self, numbers: Sequence[int]) -> Dataset:
@@ -230,6 +229,7 @@ class ClusterDataset(RemoteDataset):
         return self.stored_in(store)._view(home=OneThread())
 
     def close(self) -> None:
+        self.home.crew.over = True
         self.home.leave()
         self.home.crew.close()
         super().close()
@@ -243,7 +243,7 @@ class _StatesThere(Logged[State]):
     ) -> None:
         super().__init__()
         self.home, self.shards = home, shards
-        self.run, self.make = uuid.uuid4().hex, cloudpickle.dumps(make)
+        self.run, self.make = worker.key_below(home.rows.key), cloudpickle.dumps(make)
         # How many changes every state has seen.
         self.done = 0
 

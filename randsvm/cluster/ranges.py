@@ -40,7 +40,8 @@ def text_of(path: str, options: ParseOptions) -> Text:
         raise ParameterError(f"--cluster needs a regular file that all workers see: {path} is none")
     if head.startswith(tuple(COMPRESSIONS)):
         raise ParameterError(f"--cluster reads plain text only: decompress {path}")
-    return Text(str(Path(path).resolve()), status.st_size, options, path)
+    # Not where a symlink leads to: it may lead elsewhere on a worker.
+    return Text(str(Path(path).absolute()), status.st_size, options, path)
 
 
 @dataclass(frozen=True)

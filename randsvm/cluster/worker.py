@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import platform
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ class Run:
 
 
 class _Cache:
-    """What this process has: rows by their key, states by that of their run and their shard."""
+    """What this process has: rows by their key, states by that of their run and their shard. Keys
+    are paths: see key_below."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -364,12 +366,26 @@ def forget(run: str) -> None:
             del _here.cells[key]
 
 
+def key_below(key: str) -> str:
+    """A new key, of what goes when these rows go: other rows that are made of them, or a run."""
+    return f"{key}/{uuid.uuid4().hex}"
+
+
 def leave(key: str) -> None:
-    """The master is done with these rows."""
+    """The master is done with these rows, and with all that is below them, whether or not it has
+    said so: what was broken off may not have."""
+
+    def goes(other: str) -> bool:
+        return other == key or other.startswith(f"{key}/")
+
     with _here.lock:
-        D = _here.data.pop(key, None)
-        for place in [place for place in _here.ranges if place[0] == key]:
+        left = [_here.data.pop(one) for one in [*_here.data] if goes(one)]
+        for place in [place for place in _here.ranges if goes(place[0])]:
             del _here.ranges[place]
-        _here.unwanted = {one for one in _here.unwanted if one[0] != key}
-    if D is not None:
+        for run in [run for run in _here.makers if goes(run)]:
+            del _here.makers[run]
+        for cell in [cell for cell in _here.cells if goes(cell[0])]:
+            del _here.cells[cell]
+        _here.unwanted = {one for one in _here.unwanted if not goes(one[0])}
+    for D in left:
         D.store.close()

@@ -136,7 +136,8 @@ def there(
     over_lines: Any = _over_lines()
     if model == files.STANDARD:
         raise ParameterError("--cluster needs a named MODEL_FILE that all workers see")
-    path = str(Path(model).resolve())
+    # As in text_of: a symlink may lead elsewhere on a worker.
+    path = str(Path(model).absolute())
     work = OnWorker(path, _digest(path), predictor.probabilities, predictor.labels_only)
     labels: svmlight.Labels = "number" if predictor.model.regression else "class"
     options = ParseOptions(labels, predictor.model.zero_based, any_label=True)

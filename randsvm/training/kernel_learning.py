@@ -60,12 +60,15 @@ class KernelLearning(Learning[Trained]):
         self.marks: dict[str, Any] = {}
 
     def run(self) -> None:
-        if self.at_once == 1:
-            for number in range(len(self.subtasks)):
-                self._work(number, self.clock)
-        else:
-            works = [partial(self._beside, number) for number in range(len(self.subtasks))]
-            work_off(works, self.at_once, self._hear, "pairs", "pair")
+        try:
+            if self.at_once == 1:
+                for number in range(len(self.subtasks)):
+                    self._work(number, self.clock)
+            else:
+                works = [partial(self._beside, number) for number in range(len(self.subtasks))]
+                work_off(works, self.at_once, self._hear, "pairs", "pair")
+        finally:
+            self.subtasks.close()
         self._leave_rest(TIME_LIMIT)
         if self.params.probability and self.params.kind == "one-class":
             D, seed = self.subtasks.D, self.training.job.run.seed
@@ -92,10 +95,10 @@ class KernelLearning(Learning[Trained]):
         is no solution of any."""
         if number and time.perf_counter() >= self.end - LATE:
             return
-        task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
-        if task.pair and 0 in task.sides:
-            self.solved[number] = Solved.nothing(task, NO_VIOLATORS)
+        if self.subtasks.pairs and 0 in self.subtasks.sides(number):
+            self.solved[number] = Solved.nothing(self.subtasks, number, NO_VIOLATORS)
             return
+        task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
         ends = self.clock.share(min(self.at_once / left, 1.0), self.end)
         job, before = self.training.job, sum(self.counts.values())
         rounds = Rounds(task, self.plan(task), job, clock, ends, before, self.at_once)
@@ -107,7 +110,7 @@ class KernelLearning(Learning[Trained]):
         except TimeLimitError:
             if not self.begun:
                 raise
-            self.solved[number] = Solved.nothing(task, TIME_LIMIT)
+            self.solved[number] = Solved.nothing(self.subtasks, number, TIME_LIMIT)
         except (Interrupted, ClusterError, BrokenOffError):
             if (best := rounds.best.solution) is not None:
                 self.broken_off[number] = rounds.running(best, "").of_whole(task)
@@ -118,7 +121,7 @@ class KernelLearning(Learning[Trained]):
             if rounds.best.solution is not None:
                 self.found = True
             del self.under_way[number]
-        rounds.scan.forget()
+            rounds.scan.forget()
 
     @property
     def reason(self) -> str:  # type: ignore[override]
@@ -143,8 +146,7 @@ class KernelLearning(Learning[Trained]):
         """Subtasks without a solution have a constant f."""
         for number in range(len(self.subtasks)):
             if number not in self.solved:
-                self.solved[number] = Solved.nothing(self.subtasks[number], reason)
-        self.subtasks.close()
+                self.solved[number] = Solved.nothing(self.subtasks, number, reason)
 
     @property
     def _every(self) -> list[Solved]:

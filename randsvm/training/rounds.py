@@ -22,7 +22,7 @@ from randsvm.svm.start import least_norm, resumed
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.plans import Plan
-from randsvm.training.several_classes import Subtask
+from randsvm.training.several_classes import Subtask, Subtasks
 from randsvm.training.stopping import (
     NO_DIGITS,
     NO_PROGRESS,
@@ -97,9 +97,9 @@ class Solved:
     stopped: str
 
     @staticmethod
-    def nothing(task: Subtask, reason: str) -> Solved:
+    def nothing(subtasks: Subtasks, number: int, reason: str) -> Solved:
         """Of a subtask that has no solution yet."""
-        SV, certificate = task.nothing()
+        SV, certificate = subtasks.nothing(number)
         return Solved(SV, certificate, None, False, reason)
 
     def of_whole(self, task: Subtask) -> Solved:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 from scipy import sparse
 
 from randsvm.data.classes import against_the_rest, one_class
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
 from randsvm.data.grouping import Grouped
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
@@ -45,31 +46,6 @@ class Subtask:
     pair: tuple[str, str] | None = None
     rows: np.ndarray | None = None
 
-    @property
-    def sides(self) -> tuple[int, int]:
-        """How many rows have y = +1 and how many y = -1."""
-        D = self.D
-
-        def of(shard: Shard) -> tuple[int, int]:
-            y = D.labels_of(shard)
-            return int(np.count_nonzero(y > 0)), int(np.count_nonzero(y < 0))
-
-        positive, negative = zip(*D.map(of), strict=True)
-        return sum(positive), sum(negative)
-
-    def nothing(self) -> tuple[SV, Certificate]:
-        """The solution without support vectors, whose f is the constant of least P, and what it is
-        worth: P is linear in b between -1 and 1."""
-        D = self.D
-        empty = Points(np.empty(0, np.int64), sparse.csr_matrix((0, D.d), dtype=np.float32), EMPTY)
-        if self.problem.size:  # of which coefficients have a sum that is not 0
-            unknown = Certificate(0.0, 0.0, False)
-            return SV(empty.rows, EMPTY, 0.0, self.problem, empty), unknown
-        lost = [C * rows for C, rows in zip(self.problem.bounds, self.sides, strict=True)]
-        certificate = Certificate(2.0 * min(lost), 0.0, self.problem.positive_semidefinite)
-        b = 1.0 if lost[0] > lost[1] else -1.0
-        return SV(empty.rows, EMPTY, b, self.problem, empty), certificate
-
     def in_whole(self, found: SV) -> SV:
         """The same with the row numbers of the whole D. Points are left behind: all pairs of a
         class have the same ones."""
@@ -99,6 +75,8 @@ class Subtasks:
     ) -> None:
         self.D, self.params, self.doubtful = D, params, doubtful
         self.resources, self.at_once = resources, at_once
+        self._regrouped: Grouped | None = None
+        self._lock = Lock()
         self.names: list[str] = []
         self.counts: list[int] = []
         if params.kind == "svc":
@@ -106,6 +84,7 @@ class Subtasks:
             order = np.argsort(D.targets).tolist()
             self.names = [D.summary.names[i] for i in order]
             self.counts = [D.summary.counts[i] for i in order]
+            self._whole = sum(self.counts) == D.n
             self._check()
 
     def _check(self) -> None:
@@ -144,27 +123,22 @@ class Subtasks:
         return max(1, min(self.resources.workers, room, len(self)))
 
     def __getitem__(self, number: int) -> Subtask:
-        D, params = self.D, self.params
-        if params.task == "one-class":
-            return Subtask(one_class(D), self.problem)
-        if params.kind != "svc":
-            return Subtask(D, self.problem)
-        if self.pairs:
-            return self._pair(*self.pairs[number])
-        if len(self.names) == 2:
-            weights = params.side_weights(self.names, self.counts)
-            return Subtask(against_the_rest(D, 0), self._problem(D.n, weights))
-        weights = params.one_vs_rest_weights(number, self.names, self.counts)
-        view = against_the_rest(D, number)
-        return Subtask(view, self._problem(D.n, weights), self.names[number])
-
-    def _pair(self, first: int, second: int) -> Subtask:
-        D, rows = self._grouped.pair(first, second)
+        D, problem = self.D, self._problem_of(number)
+        if self.params.task == "one-class":
+            return Subtask(one_class(D), problem)
+        if self.params.kind != "svc":
+            return Subtask(D, problem)
+        if not self.pairs:
+            name = self.names[number] if len(self.names) > 2 else ""
+            return Subtask(against_the_rest(D, number), problem, name)
+        first, second = self.pairs[number]
+        D, rows = self._grouped().pair(first, second)
         if D.n <= FEW_ROWS:
             D = D.in_one_thread().gathered().in_one_thread()
-        weights = self.params.pair_weights(first, second, self.names, self.counts)
         pair = self.names[first], self.names[second]
-        return Subtask(D, self._problem(D.n, weights), " / ".join(pair), pair, rows)
+        return Subtask(D, problem, " / ".join(pair), pair, rows)
+
+    # --- what is known of a subtask without a look at its rows -----------------------------
 
     @property
     def problem(self) -> Problem:
@@ -175,13 +149,60 @@ class Subtasks:
         cache = self.resources.libsvm_megabytes / self.at_once
         return replace(self.params.problem(n, weights, cache), doubtful=self.doubtful)
 
+    def _problem_of(self, number: int) -> Problem:
+        params, names, counts = self.params, self.names, self.counts
+        if not names:
+            return self.problem
+        if self.pairs:
+            weights = params.pair_weights(*self.pairs[number], names, counts)
+        elif len(names) == 2:
+            weights = params.side_weights(names, counts)
+        else:
+            weights = params.one_vs_rest_weights(number, names, counts)
+        return self._problem(sum(self.sides(number)) if self.pairs else self.D.n, weights)
+
+    def sides(self, number: int) -> tuple[int, int]:
+        """How many rows of a subtask have y = +1 and how many y = -1, where y are classes."""
+        if self.pairs:
+            first, second = self.pairs[number]
+            return self._size(first), self._size(second)
+        return self._size(number), self.D.n - self._size(number)
+
+    def _size(self, index: int) -> int:
+        """Rows of a class. counts are of the whole data set, of which D may be a view."""
+        return self.counts[index] if self._whole else len(self._grouped().rows[index])
+
+    def nothing(self, number: int) -> tuple[SV, Certificate]:
+        """The solution of a subtask without support vectors, whose f is the constant of least P,
+        and what it is worth: P is linear in b between -1 and 1. Where y are no classes, or the
+        coefficients have a sum that is not 0, it is worth nothing."""
+        empty, problem = self._empty, self._problem_of(number)
+        if problem.size or not self.names:
+            unknown = Certificate(0.0, 0.0, False)
+            return SV(empty.rows, EMPTY, 0.0, problem, empty), unknown
+        lost = [C * rows for C, rows in zip(problem.bounds, self.sides(number), strict=True)]
+        certificate = Certificate(2.0 * min(lost), 0.0, problem.positive_semidefinite)
+        b = 1.0 if lost[0] > lost[1] else -1.0
+        return SV(empty.rows, EMPTY, b, problem, empty), certificate
+
     @cached_property
+    def _empty(self) -> Points:
+        """No rows, for hundreds of thousands of pairs at a time."""
+        X = sparse.csr_matrix((0, self.D.d), dtype=np.float32)
+        return Points(np.empty(0, np.int64), X, EMPTY)
+
+    # --- what pairs are views of -----------------------------------------------------------
+
     def _grouped(self) -> Grouped:
-        room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
-        classes = len(self.names)
-        return Grouped.of(self.D, classes, room // self.at_once, self.resources.tmpdir)
+        """Made once, though several threads ask: of two one would never be closed."""
+        with self._lock:
+            if self._regrouped is None:
+                room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
+                room, classes = room // self.at_once, len(self.names)
+                self._regrouped = Grouped.of(self.D, classes, room, self.resources.tmpdir)
+            return self._regrouped
 
     def close(self) -> None:
         """Give back what pairs are views of."""
-        if "_grouped" in self.__dict__:
-            self._grouped.close()
+        if self._regrouped is not None:
+            self._regrouped.close()

@@ -28,16 +28,20 @@ def decision_of(subtasks: Subtasks, plan: Planning, job: Job, clock: Clock) -> D
     """What the subtasks come to without a closing evaluation until `clock` ends, and each of them
     after its first round; pairs that are not begun by then have a constant f."""
     solutions = []
-    for number in range(len(subtasks)):
-        task = subtasks[number]
-        late = number > 0 and time.perf_counter() >= clock.end
-        if task.pair and (late or 0 in task.sides):
-            solutions.append(task.in_whole(task.nothing()[0]))
-            continue
-        ends = clock.share(1 / (len(subtasks) - number))
-        rounds = Rounds(task, plan(task), job, clock, ends, share=subtasks.at_once)
-        solutions.append(task.in_whole(rounds.scan.completed(rounds.run_until(inf)[0])))
-    subtasks.close()
+    try:
+        for number in range(len(subtasks)):
+            late = number > 0 and time.perf_counter() >= clock.end
+            if subtasks.pairs and (late or 0 in subtasks.sides(number)):
+                solutions.append(subtasks.nothing(number)[0])
+                continue
+            task, ends = subtasks[number], clock.share(1 / (len(subtasks) - number))
+            rounds = Rounds(task, plan(task), job, clock, ends, share=subtasks.at_once)
+            try:
+                solutions.append(task.in_whole(rounds.scan.completed(rounds.run_until(inf)[0])))
+            finally:
+                rounds.scan.forget()
+    finally:
+        subtasks.close()
     return together(subtasks, solutions).decision
 
 

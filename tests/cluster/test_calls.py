@@ -1,10 +1,13 @@
-"""What is called for on workers: who is told to stop, who shares memory, and when it has begun."""
+"""What is called for on workers: who is told to stop, who shares memory, when it has begun, and
+what stays of it."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from contextlib import closing
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +18,12 @@ import pytest
 from learning import Data
 from running import run_train
 
+from randsvm import api
 from randsvm.data.dataset import Dataset
-from randsvm.events import Queued, Waiting, listening, tell
-from randsvm.parameters.run import Resources
+from randsvm.errors import ClusterError, Interrupted
+from randsvm.events import Iteration, Progress, Queued, Waiting, listening, tell
+from randsvm.parameters.rounds import RandsvmParams, StopParams
+from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
 from randsvm.training import kernel_training, source
 from randsvm.training.job import Job
@@ -26,7 +32,8 @@ pytest.importorskip("distributed")
 from inline import InlineCrew
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import CLOSING, Crew
+from randsvm.cluster.connection import CLOSING
+from randsvm.cluster.crew import Crew
 from randsvm.cluster.worker import Each, Missing, Visit, _here
 
 # Rows of a file, and of a shard.
@@ -67,6 +74,10 @@ def unwanted_in_the_second(shard: object) -> int:
 
 def nothing(shard: object) -> None:
     """The state of a shard."""
+
+
+def nothing_of(state: object) -> list[object]:
+    return []
 
 
 NUMBER = 7
@@ -135,6 +146,117 @@ def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch
     run_train(*words, "--cluster", 2, clouds, tmp_path / "there")
     assert set(shares) == {1, 3}
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+# ---- what stays -------------------------------------------------------------------------------
+
+
+def kept() -> set[str]:
+    """The keys of what this process has as a worker: rows, and runs with their states."""
+    with _here.lock:
+        return {*_here.data, *_here.makers, *(run for run, _ in _here.cells)}
+
+
+def never(event: object) -> bool:
+    return False
+
+
+def a_round(event: object) -> bool:
+    return isinstance(event, Iteration)
+
+
+def a_scan(event: object) -> bool:
+    return isinstance(event, Progress) and event.stage == "scanning"
+
+
+def a_fold(event: object) -> bool:
+    return isinstance(event, Progress) and event.stage == "cross-validation"
+
+
+TWO = oracle.two_gaussians(ROWS)
+# Rows, parameters and folds -> the event at which a signal comes.
+RUNS = {
+    "folds for probabilities": (TWO, Params(gamma=1.0, probability=True), None, never),
+    "folds of a search": (TWO, Params(gamma=1.0), 2, never),
+    "a signal in the rounds": (TWO, Params(gamma=1.0), None, a_round),
+    "a signal in the rounds of a pair": (oracle.clouds(ROWS), Params(gamma=1.0), None, a_round),
+    "a signal before the first one": (oracle.clouds(ROWS), Params(gamma=1.0), None, a_scan),
+    "a signal in the folds": (oracle.clouds(ROWS), Params(gamma=1.0), 2, a_fold),
+}
+
+
+def struck(matches: Callable[[object], bool]) -> Callable[[object], None]:
+    """Listens until an event matches; then a signal comes."""
+
+    def watch(event: object) -> None:
+        if matches(event):
+            raise Interrupted(signal.SIGTERM)
+
+    return watch
+
+
+@pytest.fixture
+def large(monkeypatch) -> None:
+    """All rows are too many to be copied, and those of a pair to come here."""
+    monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
+    monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+
+
+def train(folder: Path, rows: tuple, params: Params, folds: int | None, watch: Callable) -> None:
+    search = Search(folds) if folds else Search()
+    job = Job(stop=StopParams(gap=0.3), resources=Resources(cluster="2"), search=search)
+    path = str(Data(*rows).save(folder / "d"))
+    api.train_randsvm(path, str(folder / "m"), params, RandsvmParams(sample_size=60), job, watch)
+
+
+@pytest.mark.parametrize(("rows", "params", "folds", "end"), RUNS.values(), ids=RUNS)
+def test_nothing_of_a_run_stays_on_workers(tmp_path, large, rows, params, folds, end):
+    before = kept()
+    with nullcontext() if end is never else pytest.raises(Interrupted):
+        train(tmp_path, rows, params, folds, struck(end))
+    # Folds that are broken off hear of it a little later.
+    latest = time.monotonic() + 10
+    while kept() - before and time.monotonic() < latest:
+        time.sleep(0.01)
+    assert kept() == before
+
+
+@pytest.mark.parametrize("name", ["folds for probabilities", "folds of a search"])
+def test_nor_do_states_of_folds_stay_until_its_end(tmp_path, large, monkeypatch, name):
+    """However many folds there are, workers have the states of those that are under way."""
+    monkeypatch.setattr(Resources, "at_once", lambda resources, rows: 1)
+    rows, params, folds, _ = RUNS[name]
+    most = 0
+
+    def watch(event: object) -> None:
+        nonlocal most
+        with _here.lock:
+            most = max(most, len({run for run, _ in _here.cells}))
+
+    train(tmp_path, rows, params, folds, watch)
+    assert most == 1
+
+
+def test_a_run_that_is_over_gives_workers_nothing(D):
+    """A thread of it that has not heard of that would have them remember the rows anew."""
+    home, shards = D.home, D.shards
+    assert list(home.map(lambda shard: shard.number, shards)) == [one.number for one in shards]
+    D.close()
+    with pytest.raises(ClusterError, match="over"):
+        list(home.map(lambda shard: shard.number, shards))
+    assert home.rows.key not in _here.data
+
+
+def test_what_is_made_of_rows_goes_with_them(D):
+    """Though nobody has said that it may."""
+    shard, key = D.shards[0], D.home.rows.key
+    other = worker.key_below(key)
+    for run in (other, worker.key_below(other), "another"):
+        visit = Visit(run, pickle.dumps(nothing), 0, [], nothing_of)
+        worker.work(key, D.home.pickled_rows, pickle.dumps(visit), NUMBER, [shard], 1)
+    worker.leave(key)
+    assert {run for run, _ in _here.cells} == {*_here.makers} == {"another"}
+    worker.forget("another")
 
 
 # ---- time -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -24,8 +25,15 @@ from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.data.home import Shard, Spent
-from randsvm.errors import ClusterError, DataError, Interrupted, ParameterError
+from randsvm.errors import (
+    ClusterError,
+    DataError,
+    Interrupted,
+    OutOfTimeError,
+    ParameterError,
+)
 from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, listening, tell
+from randsvm.models import predictor
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Search
@@ -39,10 +47,12 @@ pytest.importorskip("distributed")
 from distributed.utils import LoopRunner
 from inline import Done, InlineCrew
 
+from randsvm.cluster import connection
 from randsvm.cluster.arithmetic import arithmetic
 from randsvm.cluster.crew import Crew, Tasks
 from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.ranges import in_order, text_of
+from randsvm.cluster.worker import leave
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -299,6 +309,44 @@ def test_several_files_are_one_data_set(two, tmp_path, path):
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
+def test_workers_are_told_the_names_that_were_given(tmp_path, monkeypatch):
+    """Not what a symlink leads to here."""
+    (tmp_path / "target").write_text("+1 1:1")
+    (tmp_path / "link").symlink_to("target")
+    monkeypatch.chdir(tmp_path)
+    found = text_of("link", source.ParseOptions("class"))
+    assert found.path == str(tmp_path / "link")
+
+
+def test_so_they_are_of_a_model(tmp_path, path, monkeypatch):
+    def asked(address: str, paths: object, options: object, work: predictor.OnWorker) -> None:
+        assert work.path == str(tmp_path / "link")
+        raise GivenUpError
+
+    run_train("randsvm", "-q", "-g", 5, "--max-iterations", 1, path, tmp_path / "target")
+    (tmp_path / "link").symlink_to("target")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(predictor, "_over_lines", lambda: asked)
+    with pytest.raises(GivenUpError):
+        run_predict("-q", "--cluster", "host:1", path, "link", "out")
+
+
+def test_a_run_can_be_ended_while_chunks_are_cut(path, monkeypatch):
+    """A pass of its own over the text."""
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    crew, text = InlineCrew("1"), text_of(str(path), source.ParseOptions("class"))
+    learnt = -(-text.size // 2000)
+
+    def given_up(event: object) -> None:
+        if crew.given > learnt + 1:
+            raise GivenUpError
+
+    with listening(given_up), pytest.raises(GivenUpError):
+        first_pass(crew, "a key", [text])
+    assert crew.given == learnt + 2
+    leave("a key")
+
+
 def test_a_file_that_is_named_twice_has_its_rows_twice(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 9000)
     words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
@@ -308,7 +356,11 @@ def test_a_file_that_is_named_twice_has_its_rows_twice(two, tmp_path, path, monk
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_workers_of_this_machine_do_for_a_try(tmp_path, path, count):
+def test_workers_of_this_machine_do_for_a_try(tmp_path, path, monkeypatch, count):
+    """Whatever the working folder has: they import what this process does."""
+    for name in ("queue", "randsvm"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
     words = ["randsvm", "-g", 5, "--max-iterations", 2, "-q"]
     run_train(*words, path, tmp_path / "here")
     run_train(*words, "--cluster", f"local:{count}", path, tmp_path / "there")
@@ -530,6 +582,48 @@ def test_a_worker_of_another_version_is_left_out(two, tmp_path, path, monkeypatc
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
 
+def test_workers_whose_threads_are_all_busy_are_there(two, tmp_path):
+    """With the works of another run, which may take hours."""
+    free = tmp_path / "free"
+
+    def work() -> None:
+        while not free.exists():
+            time.sleep(0.01)
+
+    with closing(Crew(str(two.file))) as other:
+        latest = time.monotonic() + PATIENCE
+        while len(names := [*other.members()]) < len(two.workers) and time.monotonic() < latest:
+            time.sleep(0.05)
+        client = other.client
+        works = [client.submit(work, workers=[name], pure=False) for name in names]
+        try:
+            with closing(Crew(str(two.file))) as crew:
+                assert crew.members().keys() & set(names)
+            assert not any(one.done() for one in works)
+        finally:
+            free.touch()
+
+
+def test_a_worker_that_could_not_be_asked_is_asked_again(two, monkeypatch):
+    run, failed = connection.OwnClient.run, []
+
+    def fails_once(client: connection.OwnClient, *words: object, **more: object) -> object:
+        if len(failed) < len(two.workers):
+            failed.append(words)
+            raise OSError
+        return run(client, *words, **more)
+
+    monkeypatch.setattr(connection.OwnClient, "run", fails_once)
+    with closing(Crew(str(two.file))) as crew:
+        assert crew.members()
+
+
+def test_a_worker_that_cannot_import_what_it_is_asked_is_left_out(two, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.GREETING", "__import__('randsvm.missing')")
+    with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):
+        Crew(str(two.file))
+
+
 @pytest.mark.parametrize("others", [{}, {"functions": "bits of another processor"}])
 def test_workers_that_compute_other_bits_are_named_once(
     two, tmp_path, path, monkeypatch, expected, others
@@ -705,14 +799,110 @@ def test_what_is_left_of_it_is_not_closed_by_the_collector(stranger):
     assert not thread.is_alive()
 
 
-def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.CONNECTING", 2.0)
+@pytest.mark.parametrize("end", [Interrupted(signal.SIGINT), GivenUpError()])
+def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch, end):
+    monkeypatch.setattr(connection, "CONNECTING", 2.0)
 
-    def interrupted(event: object) -> None:
-        raise Interrupted(signal.SIGINT)
+    def given_up(event: object) -> None:
+        raise end
 
-    with listening(interrupted), pytest.raises(Interrupted):
+    with listening(given_up), pytest.raises(type(end)):
         Crew(stranger(b""))
+
+
+def test_a_time_limit_while_nobody_answers_is_one(stranger, tmp_path, path, monkeypatch):
+    monkeypatch.setattr(connection, "CONNECTING", 2.0)
+    words = ["randsvm", "-q", "--time-limit", "0.5s", "--cluster", stranger(b"")]
+    with pytest.raises(OutOfTimeError, match="--time-limit is over before there is a model"):
+        run_train(*words, path, tmp_path / "m")
+
+
+def loops() -> set[threading.Thread]:
+    """dask's threads."""
+    return {thread for thread in threading.enumerate() if thread.name == "IO loop"}
+
+
+@pytest.fixture
+def no_loops() -> Iterator[None]:
+    """Of those that a test begins, none stays."""
+    before = loops()
+    yield
+    latest = time.monotonic() + PATIENCE
+    while (left := loops() - before) and time.monotonic() < latest:
+        time.sleep(0.05)
+    assert not left
+
+
+def test_nothing_stays_where_nobody_is(no_loops, monkeypatch):
+    monkeypatch.setattr(connection, "CONNECTING", 0.5)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(ClusterError, match="cannot reach the cluster"):
+            Crew(f"127.0.0.1:{unused.getsockname()[1]}")
+
+
+def test_who_is_reached_when_nobody_waits_any_more_is_left(monkeypatch):
+    answers, closed = threading.Event(), threading.Event()
+
+    class Late:
+        def __init__(self, **where: object) -> None:
+            answers.wait()
+
+        def close(self, timeout: float) -> None:
+            closed.set()
+
+    def given_up(event: object) -> None:
+        raise GivenUpError
+
+    monkeypatch.setattr(connection, "OwnClient", Late)
+    with listening(given_up), pytest.raises(GivenUpError):
+        Crew("127.0.0.1:1")
+    answers.set()
+    assert closed.wait(PATIENCE)
+
+
+@pytest.fixture
+def processes(monkeypatch) -> list[subprocess.Popen[bytes]]:
+    """Of local:N: they do nothing, and of three the last cannot be started."""
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def start(*words: object, **more: object) -> subprocess.Popen[bytes]:
+        if len(started) == 2:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        started.append(popen(["sleep", "600"]))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return started
+
+
+def test_nothing_stays_of_workers_that_are_not_all_started(no_loops, processes):
+    with pytest.raises(ClusterError, match="temporarily unavailable"):
+        Crew("local:3")
+    assert [process.wait(PATIENCE) for process in processes] == [-signal.SIGKILL] * 2
+
+
+def test_a_client_that_does_not_close_keeps_no_scheduler_open(no_loops, processes, monkeypatch):
+    def stands_still(client: object, timeout: float) -> None:
+        raise TimeoutError
+
+    found = connection.Connection("local:2")
+    monkeypatch.setattr(connection.OwnClient, "close", stands_still)
+    found.end().join(PATIENCE)
+    assert found.local.status.name == "closed"
+    assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
+
+
+def test_a_run_ends_with_the_last_worker_of_its_own(no_loops, processes):
+    """Nobody else ever comes."""
+
+    def kill(event: object) -> None:
+        for process in processes:
+            process.kill()
+
+    with listening(kill), pytest.raises(ClusterError, match="workers of this machine have ended"):
+        Crew("local:2")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +24,16 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, LinearSVC
 
 from randsvm import api
+from randsvm.data.classes import labelled_classes
+from randsvm.data.dataset import Dataset
+from randsvm.data.grouping import Grouped
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
 from randsvm.events import Iteration
 from randsvm.parameters.rounds import OsunaParams
-from randsvm.parameters.run import Limits
+from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
+from randsvm.training import source
+from randsvm.training.several_classes import Subtasks
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA, "--multiclass", "ovr")
@@ -411,8 +418,16 @@ def test_time_is_up_in_the_middle_of_the_classes(tmp_path, predict, path, data, 
     assert_two_of_four(model, data, predict, path, "time limit")
 
 
-def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data):
+def unread(*words: object) -> None:
+    raise AssertionError("read for nothing")
+
+
+def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data, monkeypatch):
+    """Of those that have not begun no row is looked at: their rows are counted."""
+
     def strike() -> None:
+        monkeypatch.setattr(Subtasks, "__getitem__", unread)
+        monkeypatch.setattr(Dataset, "labels_of", unread)
         raise Interrupted(signal.SIGTERM)
 
     meddler, model = Meddler(f"+{in_order(data.y)[1]:g}", strike), tmp_path / "m"
@@ -420,6 +435,44 @@ def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data)
     with pytest.raises(Interrupted):
         api.train_osuna(str(path), str(model), *params, api.Job(), meddler)
     assert_two_of_four(model, data, predict, path, "interrupted by signal 15")
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+@pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
+def test_rows_are_counted_right_where_some_are_left_out(path, multiclass, part):
+    with closing(source.load(str(path), Params(), api.Job())) as whole:
+        D, _ = labelled_classes(whole, str(path))
+        D = D.only((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
+        subtasks = Subtasks(D, Params(gamma=1.0, multiclass=multiclass), Resources())
+        for number in range(len(subtasks)):
+            task, (rising, falling) = subtasks[number], subtasks.sides(number)
+            y = task.D.labels()
+            assert (rising, falling) == (np.count_nonzero(y > 0), np.count_nonzero(y < 0))
+            SV, certificate = subtasks.nothing(number)
+            # f = 1 or f = -1: the loss of each row of the other side is 2.
+            assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
+            assert SV.problem == task.problem
+        subtasks.close()
+
+
+def test_rows_are_grouped_once_though_threads_ask_at_once(path, monkeypatch):
+    grouped, made = Grouped.of, []
+
+    def of(*words: object) -> Grouped:
+        time.sleep(0.1)
+        made.append(grouped(*words))
+        return made[-1]
+
+    monkeypatch.setattr(Grouped, "of", of)
+    with closing(source.load(str(path), Params(), api.Job())) as whole:
+        D, _ = labelled_classes(whole, str(path))
+        subtasks = Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources())
+        with ThreadPoolExecutor(2) as pool:
+            pairs = list(pool.map(subtasks.__getitem__, [0, 1]))
+        subtasks.close()
+    assert len(made) == 1
+    a, b, c, _ = subtasks.names
+    assert [task.pair for task in pairs] == [(a, b), (a, c)]
 
 
 def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
