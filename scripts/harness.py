@@ -168,7 +168,8 @@ class Command:
     quality: what it made is worth, asked once it ran. missing: why it cannot be run, where it
     cannot. goal: of a command of ours; None for what others stand beside. own: whether it is ours,
     which is never ended. timed: False for a peer whose quality alone is wanted. once: for a peer
-    that is run but once, however short that is.
+    that is run but once, however short that is. equal: False for a peer that is given less, a part
+    of the rows or a looser tolerance: no gate holds against what chance made of its accuracy.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Command:
     goal: Goal | None = None
     timed: bool = True
     once: bool = False
+    equal: bool = True
     own: bool = False
 
 
@@ -250,7 +252,8 @@ def measure(comparison: Comparison, effort: Effort) -> dict:
 def _judge(goal: Goal, record: dict, peers: Sequence[tuple[Command, dict]]) -> None:
     """Add to our record how it stands against each peer, its goal and what of that is missed."""
     record["peers"] = {
-        peer.name: against(record, theirs, goal.gates, peer.timed) for peer, theirs in peers
+        peer.name: against(record, theirs, goal.gates if peer.equal else (), peer.timed)
+        for peer, theirs in peers
     }
     record["short"] = [fault for found in record["peers"].values() for fault in found["short"]]
     fits = [theirs["name"] for _, theirs in peers if "fit" in theirs["best"]]

@@ -190,6 +190,14 @@ def test_time_is_not_compared_where_quality_is_short(harness, tmp_path):
     assert ours["missed"] == ["times peer"]
 
 
+def test_a_peer_of_fewer_rows_may_be_more_accurate_by_chance(harness, tmp_path):
+    goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 2})
+    found = compared(harness, tmp_path, comparison(harness, 89.8, goal, equal=False))
+    ours = found["comparisons"][0]["commands"][0]
+    assert ours["short"] == []
+    assert ours["peers"]["peer"]["times"] is not None
+
+
 def test_what_is_missing_or_fails_is_named_and_the_rest_is_measured(harness, tmp_path):
     goal = harness.Goal(times={"peer": 2})
     broken = harness.Command("broken", [sys.executable, "-c", "raise SystemExit('no such thing')"])
