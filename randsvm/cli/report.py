@@ -18,6 +18,7 @@ import click
 from randsvm.cli import bars
 from randsvm.cli.log import Log
 from randsvm.cli.records import Records
+from randsvm.errors import ParameterError
 from randsvm.events import (
     Epoch,
     Iteration,
@@ -56,11 +57,13 @@ class Report:
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names
         # What is written there, a model or labels, has it for itself.
-        self.to_stdout = self.files[-1] in STANDARD_OUTPUTS
+        self.to_stdout = any(name in STANDARD_OUTPUTS for name in self.files[-1:])
         self.records = Records(command, files, words)
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
         path = given.get("log")
+        if self.to_stdout and path in STANDARD_OUTPUTS:
+            raise ParameterError("standard output is both MODEL_FILE and --log")
         self.log = None if path is None else Log(path)
         self.bar = bars.Bar() if bars.wanted() and not self.quiet else None
         self.epoch: str | None = None  # the line of the last one, while a bar shows it

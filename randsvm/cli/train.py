@@ -12,7 +12,6 @@ import click
 from randsvm import __version__
 from randsvm.cli import door, options
 from randsvm.cli.commands import SETTINGS, Command, Commands
-from randsvm.errors import ParameterError
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -204,8 +203,6 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
         "--update": given.get("update"),
         "--cache": job.resources.cache,
     }
-    if log in files.STANDARD_OUTPUTS and model in files.STANDARD_OUTPUTS:
-        raise ParameterError("standard output is both MODEL_FILE and --log")
     for path in files.inputs(data):
         files.check_apart({"--log": log}, {"TRAIN_FILE": path, **inputs})
     extra = ["--warm-start", old] if old else []

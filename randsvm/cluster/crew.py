@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from distributed import Future, fire_and_forget
@@ -37,9 +38,9 @@ ASLEEP = 30.0
 LOST = 50
 # Of tasks that can be stopped: no two that this process gives have the same.
 NUMBERS = itertools.count()
-# What a worker is asked first. In words that any Python has: a function of ours would be looked for
-# before anything could be said of an error, and one that is sent whole is bytes of our Python.
-GREETING = "__import__('randsvm.cluster.worker', fromlist=['greeting']).greeting()"
+# What a worker is to import first: a function of ours would be looked for before anything could be
+# said of an error.
+GREETS = "randsvm.cluster.worker"
 # What to say of workers on other processors, or with other libraries.
 DIFFERS = (
     "worker {worker} computes other last digits than this process ({what}): the model may have "
@@ -126,7 +127,8 @@ class Crew:
         """Let in a new worker if its versions are ours. It is asked beside its tasks: those of
         another run may keep all its threads for hours."""
         try:
-            versions, arithmetic = self.client.run(eval, GREETING, workers=[worker])[worker]
+            self.client.run(import_module, GREETS, workers=[worker])
+            versions, arithmetic = self.client.run(greeting, workers=[worker])[worker]
         except (ImportError, AttributeError) as error:
             self._refused[worker] = f"worker {worker} cannot import randsvm: {error}"
             return

@@ -292,20 +292,18 @@ def _steepest(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, 
 
 
 def _is_crowded(task: Boxed) -> bool:
-    """Whether _TwoBoxes would give LIBSVM the row that makes the sum more often than half of all
-    rows: memory grows by the square of that, and so does time."""
+    """Whether _TwoBoxes would need more copies of one row than there are rows, to solve at once."""
     width = task.upper - task.lower
     s = task.s if task.upper[np.argmax(width)] > 0 else -task.s
-    return s > len(task.h) / 2 * float(width.min())
+    return s > len(task.h) * float(width.min())
 
 
 def _in_steps(task: Boxed, b: float | None, call: Caller) -> Solution:
     """Two boxes as one: of a wide box a part as wide as the narrow ones, from where its row is
     towards where it wants to go at the offset b (None: in the middle of the slopes); as long as
     some end where only their part does, again from there, and at last _two_boxes: at once where
-    rows want to go too far, and never where that is crowded: then some may be left on their way.
-
-    Of one box LIBSVM begins where the rows are, of two from 0.
+    rows want to go too far. Where that is crowded some may be left on their way. Of one box LIBSVM
+    begins where the rows are, of two from 0.
     """
     width, slope = task.upper - task.lower, -task.gradient(task.start)
     narrow, iterations = float(width.min()), 0

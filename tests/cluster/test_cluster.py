@@ -619,7 +619,7 @@ def test_a_worker_that_could_not_be_asked_is_asked_again(two, monkeypatch):
 
 
 def test_a_worker_that_cannot_import_what_it_is_asked_is_left_out(two, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.GREETING", "__import__('randsvm.missing')")
+    monkeypatch.setattr("randsvm.cluster.crew.GREETS", "randsvm.missing")
     with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):
         Crew(str(two.file))
 
