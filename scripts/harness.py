@@ -1,7 +1,6 @@
 """Compare whole processes, ours and its peers in turn: quality first, then time and memory.
 
 Knows no set and no algorithm: bench.py says what runs, and what is to be reached.
-Imports little, because a child's peak memory is never seen below that of the process it began in.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ import json
 import os
 import platform
 import re
-import resource
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +19,6 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 from statistics import median
-from threading import Event, Timer
 
 import click
 from tables import markdown
@@ -31,6 +27,7 @@ from randsvm import files
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
 SHOWN = 500  # bytes of what a failed process said
+SPAWN = [sys.executable, "-IS", str(Path(__file__).with_name("spawn.py"))]
 
 # Numbers of the process's own: what it measures around the work alone, without its start, and of
 # a library around the training, without reading.
@@ -41,48 +38,35 @@ CLOCK, FIT = (re.compile(rb"^%s ([0-9.e+-]+)$" % name, re.M) for name in (b"seco
 
 
 def run(words: Sequence[str], most: float = inf) -> tuple[dict[str, float], bool]:
-    """Seconds and peak resident MB of one process, as the system tells; whether it was ended.
+    """Seconds and peak resident MB of one process, as spawn.py tells; whether it was ended.
 
     wall: the seconds that the process says it took where it prints `seconds S`, else all of them.
-    fit: where it prints `fit S`. most: seconds after which it is ended; then all numbers are those
-    at its end. Raises ClickException when it fails.
+    fit: where it prints `fit S`. floor: MB that a process is seen to have at the least: a peak that
+    is not above it is an upper bound. most: seconds after which it is ended; then all numbers are
+    those at its end. Raises ClickException when it fails.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
-        began = time.perf_counter()
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=said)
-        status, used, ended = _wait(process.pid, most)
-        wall = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode and not ended:
-            said.seek(0)
-            tail = said.read()[-SHOWN:].decode(errors="replace")
-            raise click.ClickException(f"{shlex.join(words)}: exit {process.returncode}\n{tail}")
-        out.seek(0)
-        printed = out.read()
-    own, fit = CLOCK.search(printed), FIT.search(printed)
-    numbers = {
-        **({"fit": float(fit[1])} if fit else {}),
-        "wall": float(own[1]) if own else wall,
-        "cpu": used.ru_utime + used.ru_stime,
-        "peak": used.ru_maxrss / PEAK_UNIT,
-    }
-    return numbers, ended
-
-
-def _wait(pid: int, most: float) -> tuple[int, resource.struct_rusage, bool]:
-    """Status and use of a child at its end, and whether that came because `most` seconds passed."""
-    late = Event()
-
-    def end() -> None:
-        late.set()
-        os.kill(pid, signal.SIGKILL)
-
-    timer = Timer(most, end)
-    if most < inf:
-        timer.start()
-    _, status, used = os.wait4(pid, 0)
-    timer.cancel()
-    return status, used, late.is_set() and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as told,
+    ):
+        own = [*SPAWN, str(told.fileno()), str(most), *words]
+        subprocess.run(
+            own, stdin=subprocess.DEVNULL, stdout=out, stderr=said, pass_fds=[told.fileno()]
+        )
+        for file in (out, said, told):
+            file.seek(0)
+        printed, error = out.read(), said.read()[-SHOWN:].decode(errors="replace")
+        found = {name.decode(): float(number) for name, number in map(bytes.split, told)}
+    if not found:
+        raise click.ClickException(f"{shlex.join(words)}: not run\n{error}")
+    code, ended = int(found.pop("code")), bool(found.pop("ended"))
+    if code and not ended:
+        raise click.ClickException(f"{shlex.join(words)}: exit {code}\n{error}")
+    clock, fit = CLOCK.search(printed), FIT.search(printed)
+    found |= {"wall": float(clock[1])} if clock else {}
+    found |= {"fit": float(fit[1])} if fit else {}
+    return found | {name: found[name] / PEAK_UNIT for name in ("peak", "floor")}, ended
 
 
 def output(*words: object) -> str:
@@ -183,7 +167,8 @@ class Command:
 
     quality: what it made is worth, asked once it ran. missing: why it cannot be run, where it
     cannot. goal: of a command of ours; None for what others stand beside. own: whether it is ours,
-    which is never ended. timed: False for a peer whose quality alone is wanted.
+    which is never ended. timed: False for a peer whose quality alone is wanted. once: for a peer
+    that is run but once, however short that is.
     """
 
     name: str
@@ -192,6 +177,7 @@ class Command:
     missing: str | None = None
     goal: Goal | None = None
     timed: bool = True
+    once: bool = False
     own: bool = False
 
 
@@ -242,7 +228,7 @@ def measure(comparison: Comparison, effort: Effort) -> dict:
         used, ended = run(command.words, inf if command.goal or command.own else effort.most)
         record |= {"runs": [used], "ended": ended, "quality": {} if ended else command.quality()}
         once = effort.own_once if command.goal else effort.once
-        if command.timed and not ended and used["wall"] < once:
+        if command.timed and not command.once and not ended and used["wall"] < once:
             again.append(record)
             if used["wall"] < effort.long:
                 record["runs"] = []
@@ -332,7 +318,6 @@ def compare(
         "title": title,
         "machine": machine(),
         "load": [os.getloadavg()[0]],
-        "unseen": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / PEAK_UNIT,
         "effort": asdict(effort),
         **facts,
         "seconds": 0.0,

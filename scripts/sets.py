@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -93,21 +94,25 @@ def fetched(name: str, into: Path) -> tuple[Path, Path]:
 def first(path: Path, rows: int, into: Path) -> Path:
     """The first `rows` rows of a set; itself where it has no more."""
     with path.open("rb") as lines:
-        head = list(islice(lines, rows + 1))
-    if len(head) <= rows:
-        return path
-    target = into / f"{path.name}.{rows}"
-    target.write_bytes(b"".join(head[:rows]))
-    return target
+        if sum(1 for _ in islice(lines, rows + 1)) <= rows:
+            return path
+        lines.seek(0)
+        return _write(islice(lines, rows), into / f"{path.name}.{rows}")
 
 
 def sample(path: Path, share: float, into: Path) -> Path:
     """A random share of the rows of a set, in their order."""
     with path.open("rb") as lines:
-        rows = list(lines)
-    chosen = sorted(random.Random(0).sample(range(len(rows)), round(share * len(rows))))
-    target = into / f"{path.name}.{share:g}"
-    target.write_bytes(b"".join(rows[row] for row in chosen))
+        rows = sum(1 for _ in lines)
+        chosen = set(random.Random(0).sample(range(rows), round(share * rows)))
+        lines.seek(0)
+        kept = (line for row, line in enumerate(lines) if row in chosen)
+        return _write(kept, into / f"{path.name}.{share:g}")
+
+
+def _write(lines: Iterable[bytes], target: Path) -> Path:
+    with target.open("wb") as out:
+        out.writelines(lines)
     return target
 
 

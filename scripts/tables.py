@@ -8,6 +8,7 @@ HEADER = [
     *("work", "rows", "command", "quality", "runs", "best", "median", "fit", "CPU", "peak"),
     *("times faster than", "goal", "reached"),
 ]
+NEAR = 1.02  # times the floor: a peak that is not above it is not told from it
 
 
 def markdown(found: dict) -> list[str]:
@@ -22,9 +23,9 @@ def markdown(found: dict) -> list[str]:
         "",
         f"{found['machine']}; load {' '.join(f'{load:.1f}' for load in found['load'])}. Whole "
         "processes in turn: best and median wall seconds, medians of the training alone where a "
-        "library says it, of user + system seconds and of peak resident MB (never seen below "
-        f"{found['unseen']:.0f}). Times faster: median of the pairs, least and most; not compared "
-        "where quality is short. >: the peer was ended after that, so its ratio is a lower bound.",
+        "library says it, of user + system seconds and of peak resident MB. Times faster: median "
+        "of the pairs, least and most; not compared where quality is short. >: the peer was ended "
+        "after that, so its ratio is a lower bound. <=: no more than any process is seen to have.",
         "",
         *table(HEADER, rows),
         *left_out(found),
@@ -56,7 +57,7 @@ def _cells(record: dict) -> list[str]:
         *(bounded(record, f"{seconds:.3f}") for seconds in (best["wall"], middle["wall"])),
         f"{middle['fit']:.3f}" if "fit" in middle else "",
         bounded(record, f"{middle['cpu']:.3f}"),
-        bounded(record, f"{middle['peak']:.0f}"),
+        peak(record),
         "; ".join(part for peer in record.get("peers", {}).items() for part in _standing(*peer)),
         record.get("goal", ""),
         verdict(record.get("missed")),
@@ -71,6 +72,12 @@ def _standing(name: str, peer: dict) -> list[str]:
 def bounded(record: dict, number: str) -> str:
     """What a command took; of one that was ended a lower bound."""
     return f"> {number}" if record["ended"] else number
+
+
+def peak(record: dict) -> str:
+    """MB; an upper bound where that is what a process is seen to have at the least."""
+    most, floor = record["median"]["peak"], record["median"].get("floor", 0)
+    return f"<= {most:.0f}" if most <= NEAR * floor else bounded(record, f"{most:.0f}")
 
 
 def spread(ratios: dict) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import lzma
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,14 @@ import pytest
 from running import run_predict, run_train
 
 REAL_DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[1] / "../shared/data"))
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture
+def script(monkeypatch) -> Callable[[str], ModuleType]:
+    """Imports a script of the folder scripts by its name."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return importlib.import_module
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,205 @@
+"""The harness of the benchmarks: what it measures, what it compares and what it refuses to."""
+
+import json
+import sys
+from functools import partial
+
+import click
+import pytest
+
+
+@pytest.fixture
+def harness(script):
+    return script("harness")
+
+
+def seconds(own):
+    """A process that says that its work took so long."""
+    return [sys.executable, "-c", f"print('seconds {own}')"]
+
+
+def compared(harness, tmp_path, *works, **effort):
+    """The JSON that comparing these writes."""
+    named = {str(number): work for number, work in enumerate(works)}
+    harness.compare("title", named, harness.Effort(**{"rounds": 2} | effort), tmp_path)
+    return json.loads((tmp_path / "title.json").read_text())
+
+
+@pytest.mark.parametrize(("made", "least", "most"), [("None", 0, 40), ("b'x' * 2**26", 64, 104)])
+def test_a_peak_is_the_commands_own_however_large_the_harness(harness, script, made, least, most):
+    """This process is larger than either command."""
+    ballast = b"x" * 2**27
+    used, _ = harness.run([sys.executable, "-IS", "-c", f"x = {made}"])
+    assert len(ballast) == 2**27
+    assert least < used["peak"] < most
+    assert 0 < used["floor"] < 40
+
+
+def test_a_peak_that_is_not_above_the_least_one_is_a_bound(harness, script):
+    shown = [
+        script("tables").peak({"median": harness.run(words)[0], "ended": False})
+        for words in (["true"], [sys.executable, "-c", "x = b'x' * 2**26"])
+    ]
+    assert shown[0].startswith("<= ")
+    assert shown[1].isdigit()
+
+
+def test_a_program_that_is_not_there_is_named(harness):
+    with pytest.raises(click.ClickException, match="no-such-program"):
+        harness.run(["no-such-program"])
+
+
+def test_a_work_that_is_run_again_takes_the_place_of_the_old_one(harness, tmp_path):
+    def work(name, took):
+        commands = [harness.Command("ours", seconds(took), goal=harness.Goal())]
+        return lambda: harness.Comparison(name, 100, commands)
+
+    def run(again, **works):
+        harness.compare("title", works, harness.Effort(rounds=1), tmp_path, again=again)
+        return json.loads((tmp_path / "title.json").read_text())
+
+    old = run(False, a=work("a", 1), b=work("b", 2))
+    for each in old["comparisons"]:  # of a harness that knew no floor
+        (record,) = each["commands"]
+        for numbers in (*record["runs"], record["best"], record["median"]):
+            del numbers["floor"]
+    (tmp_path / "title.json").write_text(json.dumps(old | {"unseen": 50.0}))
+    found = run(True, a=work("a", 3))
+    assert ["floor" in each["commands"][0]["best"] for each in found["comparisons"]] == [
+        True,
+        False,
+    ]
+    assert found["not_run"] == []
+    took = {each["name"]: each["commands"][0]["best"]["wall"] for each in found["comparisons"]}
+    assert took == {"a": 3, "b": 2}
+    assert found["again"] == ["a"]
+    assert (
+        "Run again, later and perhaps by a newer version: a" in (tmp_path / "title.md").read_text()
+    )
+
+
+def comparison(harness, accuracy, goal, **peer):
+    """Ours takes 2 seconds, the peer 6 with an accuracy of 90, 3 of them for its fit."""
+    words = [sys.executable, "-c", "print('seconds 6'); print('fit 3')"]
+    commands = [
+        harness.Command("ours", seconds(2), lambda: {"accuracy": accuracy}, goal=goal),
+        harness.Command("peer", words, lambda: {"accuracy": 90.0}, **peer),
+    ]
+    return lambda: harness.Comparison("work", 100, commands)
+
+
+@pytest.mark.parametrize(("times", "missed"), [(2.9, []), (3.1, ["times peer"])])
+def test_a_goal_is_held_against_the_measured_ratio(harness, tmp_path, times, missed):
+    goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": times})
+    found = compared(harness, tmp_path, comparison(harness, 89.95, goal))
+    ours = found["comparisons"][0]["commands"][0]
+    assert ours["peers"]["peer"]["times"]["median"] == 3
+    assert ours["missed"] == missed
+
+
+@pytest.mark.parametrize(("times", "missed"), [(1.4, []), (1.6, ["fit peer"])])
+def test_the_fit_alone_of_a_peer_is_a_goal_of_its_own(harness, tmp_path, times, missed):
+    goal = harness.Goal(fit={"peer": times})
+    found = compared(harness, tmp_path, comparison(harness, 90.0, goal))
+    ours, peer = found["comparisons"][0]["commands"]
+    assert peer["median"]["fit"] == 3
+    assert ours["missed"] == missed
+
+
+@pytest.mark.parametrize(("most", "missed"), [({"accuracy": 91}, []), ({"gap": 0.001}, ["gap"])])
+def test_a_quality_that_is_not_there_is_missed(harness, tmp_path, most, missed):
+    goal = harness.Goal(most=most)
+    found = compared(harness, tmp_path, comparison(harness, 90.0, goal))
+    assert found["comparisons"][0]["commands"][0]["missed"] == missed
+
+
+def test_a_slow_peer_is_run_once_and_stands_against_all_of_ours(harness, tmp_path):
+    work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
+    found = compared(harness, tmp_path, work, rounds=3, once=5)
+    ours, peer = found["comparisons"][0]["commands"]
+    assert (len(ours["runs"]), len(peer["runs"])) == (3, 1)
+    assert ours["peers"]["peer"]["times"]["pairs"] == [3, 3, 3]
+
+
+def test_a_peer_may_be_run_once_however_short_that_is(harness, tmp_path):
+    work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}), once=True)
+    found = compared(harness, tmp_path, work)
+    assert [len(each["runs"]) for each in found["comparisons"][0]["commands"]] == [2, 1]
+
+
+def test_ours_is_run_once_where_that_takes_long(harness, tmp_path):
+    work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
+    found = compared(harness, tmp_path, work, own_once=1)
+    assert [len(each["runs"]) for each in found["comparisons"][0]["commands"]] == [1, 2]
+
+
+@pytest.mark.parametrize(("own", "missed"), [(0.004, []), (0.4, ["times peer, which was ended"])])
+def test_a_peer_that_takes_too_long_is_ended_and_bounds_the_ratio(harness, tmp_path, own, missed):
+    """It would sleep for a minute and is asked for a model that it did not write."""
+    goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 4}, {"peer": 4})
+    commands = [
+        harness.Command("ours", seconds(own), lambda: {"accuracy": 80.0}, goal=goal),
+        harness.Command("peer", ["sleep", "60"], partial(pytest.fail, "no model")),
+    ]
+    work = partial(harness.Comparison, "work", 100, commands)
+    found = compared(harness, tmp_path, work, most=0.05)
+    ours, peer = found["comparisons"][0]["commands"]
+    assert peer["ended"]
+    assert not ours["ended"]
+    assert (len(peer["runs"]), peer["quality"]) == (1, {})
+    assert ours["peers"]["peer"]["times"]["ended"]
+    assert ours["missed"] == missed
+    text = (tmp_path / "title.md").read_text()
+    assert "> 0.05" in text
+    assert "peer: > " in text
+    assert "Ended after 0.05 s: peer (work, 100 rows)" in text
+
+
+def test_a_peer_that_is_in_time_is_not_ended_and_its_own_failure_is_one(harness, tmp_path):
+    killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    broken = partial(harness.Comparison, "broken", 1, [harness.Command("killed", killed)])
+    work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
+    found = compared(harness, tmp_path, broken, work, most=60)
+    assert "exit -9" in found["skipped"][0]
+    ours, peer = found["comparisons"][0]["commands"]
+    assert not peer["ended"]
+    assert not ours["peers"]["peer"]["times"]["ended"]
+
+
+def test_works_that_would_begin_late_are_named(harness, tmp_path):
+    works = [comparison(harness, 90.0, harness.Goal(times={"peer": 2}))] * 3
+    found = compared(harness, tmp_path, *works, whole=0)
+    assert len(found["comparisons"]) == 1
+    assert found["not_run"] == ["1", "2"]
+    assert "Not run: 1, 2" in (tmp_path / "title.md").read_text()
+
+
+def test_a_comparison_may_ask_for_fewer_rounds(harness, tmp_path):
+    commands = [harness.Command("peer", seconds(20))]
+    work = partial(harness.Comparison, "work", 100, commands, rounds=1)
+    found = compared(harness, tmp_path, work, once=60)
+    assert len(found["comparisons"][0]["commands"][0]["runs"]) == 1
+
+
+def test_time_is_not_compared_where_quality_is_short(harness, tmp_path):
+    goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 2})
+    with pytest.raises(click.ClickException, match=r"accuracy 89.8 against 90 of peer"):
+        compared(harness, tmp_path, comparison(harness, 89.8, goal))
+    ours = json.loads((tmp_path / "title.json").read_text())["comparisons"][0]["commands"][0]
+    assert ours["peers"]["peer"]["times"] is None
+    assert ours["missed"] == ["times peer"]
+
+
+def test_what_is_missing_or_fails_is_named_and_the_rest_is_measured(harness, tmp_path):
+    goal = harness.Goal(times={"peer": 2})
+    broken = harness.Command("broken", [sys.executable, "-c", "raise SystemExit('no such thing')"])
+    works = [
+        lambda: harness.Comparison("broken", 1, [broken]),
+        comparison(harness, 90.0, goal, missing="peer is not installed"),
+    ]
+    found = compared(harness, tmp_path, *works)
+    assert "no such thing" in found["skipped"][0]
+    assert found["skipped"][1] == "peer is not installed"
+    (ours,) = found["comparisons"][0]["commands"]
+    assert (len(ours["runs"]), ours["missed"]) == (2, None)
+    assert "Skipped: peer is not installed" in (tmp_path / "title.md").read_text()
