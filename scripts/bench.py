@@ -19,7 +19,7 @@ import papers
 from harness import Comparison, Effort, compare, output
 from quality import versions
 from sets import REAL, data_option, results_option
-from trainings import ROWS, TRAININGS, Bench, large, largest, training, warm
+from trainings import LOOSE, ROWS, TRAININGS, Bench, large, largest, loose, training, warm
 from works import MOST_ROWS, PREDICTIONS, growth, linear, memory, prediction, reading, start_up
 
 QUICK_ROWS = ROWS // 10
@@ -42,6 +42,7 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
         f"growth-{rows}": partial(growth, rows)
         for rows in (10_000, 30_000, 100_000, 300_000, max(MOST_ROWS.values()))
     },
+    **{name: partial(loose, name) for name in LOOSE},
     "memory": memory,
     "largest-checkerboard": partial(largest, "checkerboard"),
 }

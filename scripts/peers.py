@@ -64,7 +64,7 @@ def _options(words: tuple[str, ...]) -> tuple[dict[str, str], dict[float, float]
     """Options in LIBSVM's letters, and class weights: label -> weight."""
     pairs = dict(zip(words[::2], words[1::2], strict=True))
     weights = {float(name[2:]): float(pairs.pop(name)) for name in list(pairs) if name[1] == "w"}
-    return {"-s": "0", "-c": "1", "-n": "0.5", "-p": "0.1"} | pairs, weights
+    return {"-s": "0", "-c": "1", "-n": "0.5", "-p": "0.1", "-e": "0.001"} | pairs, weights
 
 
 def machine(library: str, train: str, model: str, *words: str) -> None:
@@ -77,7 +77,7 @@ def machine(library: str, train: str, model: str, *words: str) -> None:
     X, y = _load(train)
     if library == "sklearnex" and hasattr(X, "toarray"):
         X = X.toarray()  # it is faster on arrays, also where most of them is 0
-    common = {"gamma": float(options["-g"]), "cache_size": 2000}
+    common = {"gamma": float(options["-g"]), "cache_size": 2000, "tol": float(options["-e"])}
     C, task = float(options["-c"]), SVM_TYPES[options["-s"]]
     if task == "c_svc":
         learner = svm.SVC(C=C, class_weight=weights or None, **common)

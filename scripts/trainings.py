@@ -40,12 +40,16 @@ POINTS, SAMPLED, SQUARES = 0.2, 2.0, 0.01
 @dataclass(frozen=True)
 class Bench:
     """What all works share: the rows that stand for ROWS, where results and real sets are, and the
-    sets that the user named: name -> files for training and test."""
+    sets that the user named: name -> files for training and test.
+
+    mark: what the names of models and logs have beside others of the same rows and commands.
+    """
 
     rows: int
     results: Path
     data: Path
     texts: dict[str, tuple[Path, Path]] = field(default_factory=dict)
+    mark: str = ""
 
     def scaled(self, rows: int) -> int:
         """Rows of a set that has so many in a run of full size."""
@@ -73,7 +77,7 @@ class Bench:
     def model(self, train: Path, program: str) -> Path:
         """Of a command's words, those that name no file tell one model from another."""
         kept = "".join(word.strip(",") for word in program.split() if "/" not in word)
-        return self.results / f"{train.name}.{kept}.model"
+        return self.results / f"{train.name}.{kept}{self.mark}.model"
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Training:
         return Goal(gates, self.times, fit, self.seconds, most={self.gap: 0.001})
 
 
-SVM_TRAIN, ALL_CORES, SVC, TENTH = "svm-train", "LIBSVM, all cores", "SVC", "svm-train, a tenth"
+SVM_TRAIN, ALL_CORES, TENTH = "svm-train", "LIBSVM, all cores", "svm-train, a tenth"
 EXACT = (SVM_TRAIN, ALL_CORES, "intelex", TENTH)
 FASTEST = {"intelex": 3.0}
 CLASSIC = {SVM_TRAIN: 12.0} | FASTEST
@@ -118,22 +122,18 @@ twonorm, ringnorm, checkerboard = (f"-c 1 -g {GAMMA[name]}" for name in GAMMA)
 
 # Real sets first, as a run may be stopped. scikit-learn-intelex has no novelty detection.
 TRAININGS = {
-    "covtype-30000": Training("covtype", 30_000, covtype, (*EXACT, SVC), FASTEST, 4),
-    "a9a": Training("a9a", 32_561, "-c 1 -g 0.00813", (*EXACT, SVC), CLASSIC),
+    "covtype-30000": Training("covtype", 30_000, covtype, EXACT, FASTEST, 4),
+    "a9a": Training("a9a", 32_561, "-c 1 -g 0.00813", EXACT, CLASSIC),
     "census": Training("census", 50_000, census, EXACT, FASTEST),
     "flights": Training("flights", 30_000, flights, EXACT, FASTEST),
     "regression-delay": Training("delay", 20_000, delay, EXACT, OTHERS),
     "covtype-100000": Training("covtype", 100_000, covtype, ("intelex", TENTH), FASTEST, 25),
     "covtype-all": Training("covtype", 522_911, covtype, (), {}, 300, gap="said"),
-    "checkerboard": Training(
-        "checkerboard", ROWS, checkerboard, (*EXACT, SVC), CLASSIC, rules=True
-    ),
+    "checkerboard": Training("checkerboard", ROWS, checkerboard, EXACT, CLASSIC, rules=True),
     "twonorm": Training("twonorm", ROWS, twonorm, EXACT, CLASSIC, rules=True),
     "ringnorm": Training("ringnorm", ROWS, ringnorm, (SVM_TRAIN, "intelex"), FASTEST, rules=True),
     "weights": Training("unbalanced", 50_000, f"{twonorm} -w1 10", EXACT, OTHERS),
-    "regression-18500": Training(
-        "friedman", 18_500, "-s 3 -c 1 -g 0.125 -p 0.1", (*EXACT, SVC), OTHERS
-    ),
+    "regression-18500": Training("friedman", 18_500, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
     "regression-40000": Training("friedman", 40_000, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
     "one-class": Training(
         "twonorm", ROWS, "-s 2 -n 0.05 -g 0.05", (SVM_TRAIN, ALL_CORES), {SVM_TRAIN: 5.0}
@@ -142,6 +142,23 @@ TRAININGS = {
     "several-satimage": Training("satimage", 4_435, "-c 4 -g 2", EXACT, SEVERAL, points=0.3),
     "several-reuters_r8": Training("reuters_r8", 5_485, "-c 10 -g 0.5", EXACT, SEVERAL, points=0.3),
     "several-covtype7": Training("covtype7", 30_000, covtype7, EXACT, SEVERAL, points=0.3),
+}
+
+# Work -> a training, and a tolerance at which peers come near our gap of 0.1% from below: their gap
+# grows as the tolerance does, and at the usual 0.001 is far below that.
+LOOSE = {
+    f"loose-{name}": (name, tolerance)
+    for name, tolerance in {
+        "covtype-30000": 0.007,
+        "census": 0.025,
+        "flights": 0.06,
+        "regression-delay": 0.02,
+        "a9a": 0.3,
+        "checkerboard": 0.3,
+        "twonorm": 0.02,
+        "weights": 0.0045,
+        "regression-40000": 0.3,
+    }.items()
 }
 
 
@@ -161,6 +178,21 @@ def training(name: str, bench: Bench) -> Comparison:
             for rule in (papers.RULE, papers.FORMULA)
         ]
     commands += [peer(of, bench, train, test, options) for of in what.peers]
+    return Comparison(name, count(train), commands)
+
+
+def loose(name: str, bench: Bench) -> Comparison:
+    """--gap 0.001 beside peers at a tolerance where their gaps come near ours; svm-train but once,
+    as it takes long."""
+    same, tolerance = LOOSE[name]
+    what, own = TRAININGS[same], replace(bench, mark="-loose")
+    train, test = bench.sets(what.set, bench.scaled(what.rows))
+    options = what.options.split()
+    goal = replace(what.goal(), times={}, fit={}, seconds=inf)
+    commands = [ours(own, train, test, options, papers.GAP, goal)]
+    for of, once in ((SVM_TRAIN, True), ("intelex", False)):
+        command = peer(of, own, train, test, [*options, "-e", str(tolerance)])
+        commands.append(replace(command, name=f"{of}, tolerance {tolerance:g}", once=once))
     return Comparison(name, count(train), commands)
 
 
@@ -189,7 +221,6 @@ def peer(name: str, bench: Bench, train: Path, test: Path, options: list[str]) -
         SVM_TRAIN: (program, NO_LIBSVM),
         TENTH: (program, NO_LIBSVM),
         ALL_CORES: ([*PEERS, "libsvm", *files, *options], NO_SKLEARN),
-        SVC: ([*PEERS, "machine", "sklearn", *files, *options], NO_SKLEARN),
         "intelex": ([*INTELEX, "machine", "sklearnex", *files, *options], NO_INTELEX),
     }[name]
     return Command(name, words, partial(certified, train, model, test, options), missing)

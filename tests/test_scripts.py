@@ -186,6 +186,16 @@ def test_libsvm_reads_a_machine_of_scikit_learn(script, tmp_path, name):
     assert judged(script, train, path, options)["gap"] < 5e-3
 
 
+def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path):
+    y, X, options = TRAININGS["two classes"]
+    train, path, gaps = written(tmp_path / "train", y, X), tmp_path / "model", []
+    for tolerance in ("0.001", "0.1"):
+        words = [*options.split(), "-e", tolerance]
+        script("peers").machine("sklearn", str(train), str(path), *words)
+        gaps.append(judged(script, train, path, options)["gap"])
+    assert gaps[1] > 3 * gaps[0]
+
+
 def test_what_costs_too_much_is_left_out(script, tmp_path):
     y, X, options = TRAININGS["two classes"]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
