@@ -46,14 +46,20 @@ def load_svmlight_file(path: str) -> None:
 
 
 def _load(path: str, features: int | None = None):
-    """X, y. X has so many features, and 32-bit indices, which scikit-learn's machines ask for; it
-    is an array where more than half of it is there, as they are faster so."""
+    """X, y. X has so many features; it is an array where more than half of it is there, as
+    scikit-learn's machines are faster so."""
     from sklearn import datasets
 
     X, y = datasets.load_svmlight_file(path, zero_based=False)
     X.resize(X.shape[0], features or X.shape[1])
-    X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+    X = _narrow(X)
     return (X.toarray() if 2 * X.nnz > X.shape[0] * X.shape[1] else X), y
+
+
+def _narrow(X):
+    """With 32-bit indices, which scikit-learn asks for."""
+    X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+    return X
 
 
 # LIBSVM's numbers of the tasks -> its words for them.
@@ -61,22 +67,27 @@ SVM_TYPES = {"0": "c_svc", "2": "one_class", "3": "epsilon_svr"}
 
 
 def _options(words: tuple[str, ...]) -> tuple[dict[str, str], dict[float, float]]:
-    """Options in LIBSVM's letters, and class weights: label -> weight."""
+    """Options in LIBSVM's letters, the layout, and class weights: label -> weight."""
     pairs = dict(zip(words[::2], words[1::2], strict=True))
     weights = {float(name[2:]): float(pairs.pop(name)) for name in list(pairs) if name[1] == "w"}
-    return {"-s": "0", "-c": "1", "-n": "0.5", "-p": "0.1", "-e": "0.001"} | pairs, weights
+    usual = {"-s": "0", "-c": "1", "-n": "0.5", "-p": "0.1", "-e": "0.001", "--layout": "dense"}
+    return usual | pairs, weights
 
 
 def machine(library: str, train: str, model: str, *words: str) -> None:
     """SVC, SVR or OneClassSVM of `library`, sklearn or sklearnex, with LIBSVM's options `words`
-    and 2 GB of cache, as a model file of LIBSVM's. Prints the seconds of the fit as `fit S`."""
+    and 2 GB of cache, as a model file of LIBSVM's. Prints the seconds of the fit as `fit S`.
+
+    `--layout csr` among the words leaves the rows sparse, where less than half of them is there;
+    else they are arrays.
+    """
     from importlib import import_module
 
     options, weights = _options(words)
     svm = import_module(f"{library}.svm")
     X, y = _load(train)
-    if library == "sklearnex" and hasattr(X, "toarray"):
-        X = X.toarray()  # it is faster on arrays, also where most of them is 0
+    if options["--layout"] == "dense" and hasattr(X, "toarray"):
+        X = X.toarray()
     common = {"gamma": float(options["-g"]), "cache_size": 2000, "tol": float(options["-e"])}
     C, task = float(options["-c"]), SVM_TYPES[options["-s"]]
     if task == "c_svc":
@@ -103,6 +114,7 @@ def _write(learner, task: str, gamma: str, path: str) -> None:
 
     beta, Z = learner.dual_coef_, learner.support_vectors_
     beta = np.atleast_2d(beta.toarray() if hasattr(beta, "toarray") else beta)
+    Z = _narrow(Z) if hasattr(Z, "toarray") else Z
     order = np.arange(Z.shape[0])
     lines = [f"svm_type {task}", "kernel_type rbf", f"gamma {gamma}"]
     labels = list(learner.classes_) if task == "c_svc" else []

@@ -172,12 +172,19 @@ def test_the_certificate_is_no_better_than_the_model(script, tmp_path, name, fac
         assert gap > 0.05
 
 
-@pytest.mark.parametrize("name", ["two classes", "weights", "sparse rows", "several classes"])
-def test_libsvm_reads_a_machine_of_scikit_learn(script, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        *((name, "dense") for name in ("two classes", "weights", "sparse rows", "several classes")),
+        ("sparse rows", "csr"),
+    ],
+)
+def test_libsvm_reads_a_machine_of_scikit_learn(script, tmp_path, name, layout):
     """As the peers write it, and predicts what LIBSVM's own machine does."""
     y, X, options = TRAININGS[name]
     train, path, own = written(tmp_path / "train", y, X), tmp_path / "theirs", tmp_path / "own"
-    script("peers").machine("sklearn", str(train), str(path), *options.split())
+    words = [*options.split(), "--layout", layout]
+    script("peers").machine("sklearn", str(train), str(path), *words)
     solved(y, X, options, own)
     theirs, ours = (svmutil.svm_load_model(str(each)) for each in (path, own))
     rows = sparse.csr_matrix(X)
