@@ -46,14 +46,20 @@ def load_svmlight_file(path: str) -> None:
 
 
 def _load(path: str, features: int | None = None):
-    """X, y. X has so many features, and 32-bit indices, which scikit-learn's machines ask for; it
-    is an array where more than half of it is there, as they are faster so."""
+    """X, y. X has so many features; it is an array where more than half of it is there, as
+    scikit-learn's machines are faster so."""
     from sklearn import datasets
 
     X, y = datasets.load_svmlight_file(path, zero_based=False)
     X.resize(X.shape[0], features or X.shape[1])
-    X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+    X = _narrow(X)
     return (X.toarray() if 2 * X.nnz > X.shape[0] * X.shape[1] else X), y
+
+
+def _narrow(X):
+    """With 32-bit indices, which scikit-learn asks for."""
+    X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+    return X
 
 
 # LIBSVM's numbers of the tasks -> its words for them.
@@ -108,6 +114,7 @@ def _write(learner, task: str, gamma: str, path: str) -> None:
 
     beta, Z = learner.dual_coef_, learner.support_vectors_
     beta = np.atleast_2d(beta.toarray() if hasattr(beta, "toarray") else beta)
+    Z = _narrow(Z) if hasattr(Z, "toarray") else Z
     order = np.arange(Z.shape[0])
     lines = [f"svm_type {task}", "kernel_type rbf", f"gamma {gamma}"]
     labels = list(learner.classes_) if task == "c_svc" else []

@@ -52,8 +52,9 @@ than 0.2 points (0.3 of several classes; 1% of the squared error).
 
 Peers: `svm-train -m 2000` (one core, the cache as large as our --memory); "{ALL_CORES}", as
 libsvm-official builds it with OpenMP, through its own Python bindings; "intelex", the SVC and SVR
-of scikit-learn-intelex on all cores, with 2 GB of cache and scikit-learn's reader; "{TENTH}"
-of the rows, drawn at random: what one gets by leaving rows out."""
+of scikit-learn-intelex on all cores, with 2 GB of cache, scikit-learn's reader, and rows sparse or
+not, whichever it is faster with; "{TENTH}" of the rows, drawn at random: what one gets
+by leaving rows out."""
 
 
 # ---- cells ------------------------------------------------------------------------------------

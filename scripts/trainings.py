@@ -86,7 +86,8 @@ class Training:
 
     rules: KBH07's own rules beside --gap. points: POINTS of this one. gap: which one is to be
     reached: the certificate's, or the one that ours says itself where that cannot be evaluated.
-    layout: of the rows that intelex gets, the one that it is faster with.
+    layout: of the rows that intelex gets, the one that it is faster with: csr where an eighth of
+    the values or less is there.
     """
 
     set: str
@@ -128,7 +129,7 @@ TRAININGS = {
     "a9a": Training("a9a", 32_561, "-c 1 -g 0.00813", EXACT, CLASSIC, layout="csr"),
     "census": Training("census", 50_000, census, EXACT, FASTEST, layout="csr"),
     "flights": Training("flights", 30_000, flights, EXACT, FASTEST, layout="csr"),
-    "regression-delay": Training("delay", 20_000, delay, EXACT, OTHERS),
+    "regression-delay": Training("delay", 20_000, delay, EXACT, OTHERS, layout="csr"),
     "covtype-100000": Training("covtype", 100_000, covtype, ("intelex", TENTH), FASTEST, 25),
     "covtype-all": Training("covtype", 522_911, covtype, (), {}, 300, gap="said"),
     "checkerboard": Training("checkerboard", ROWS, checkerboard, EXACT, CLASSIC, rules=True),
@@ -149,19 +150,19 @@ TRAININGS = {
 }
 
 # Work -> a training, and a tolerance at which peers come near our gap of 0.1% from below: their gap
-# grows as the tolerance does, and at the usual 0.001 is far below that.
+# grows as the tolerance does, or faster, and at the usual 0.001 is far below that.
 LOOSE = {
     f"loose-{name}": (name, tolerance)
     for name, tolerance in {
         "covtype-30000": 0.007,
         "census": 0.025,
-        "flights": 0.06,
+        "flights": 0.05,
         "regression-delay": 0.02,
-        "a9a": 0.3,
-        "checkerboard": 0.3,
+        "a9a": 0.08,
+        "checkerboard": 0.1,
         "twonorm": 0.02,
         "weights": 0.0045,
-        "regression-40000": 0.3,
+        "regression-40000": 0.03,
     }.items()
 }
 
