@@ -37,8 +37,8 @@ ASLEEP = 30.0
 LOST = 50
 # Of tasks that can be stopped: no two that this process gives have the same.
 NUMBERS = itertools.count()
-# What a worker is asked first. In words that any Python has: a function of ours would be looked for
-# before anything could be said of an error, and one that is sent whole is bytes of our Python.
+# What a worker is asked first, in words that every Python has: of a function that cannot be
+# imported dask only says that something failed, and one that is sent whole is for our Python alone.
 GREETING = "__import__('randsvm.cluster.worker', fromlist=['greeting']).greeting()"
 # What to say of workers on other processors, or with other libraries.
 DIFFERS = (
@@ -106,7 +106,7 @@ class Crew:
         while not self._closed.wait(LOOK if self._ready else HEARTBEAT):
             with contextlib.suppress(Exception):
                 found = self.client.sync(self.client.scheduler.identity)["workers"]
-                self._asked &= found.keys()
+                self._asked.intersection_update(found)
                 for worker in found.keys() - self._asked:
                     self._asked.add(worker)
                     # One that stands still may never answer.
