@@ -52,7 +52,8 @@ class OwnClient(Client):
 
 
 class Connection:
-    """client: of the scheduler at an address. processes: the workers of local:N.
+    """client: of the scheduler at an address. processes: the workers of local:N. ended: whether
+    nobody needs it any more.
 
     Raises ParameterError for what is no address, ClusterError where no scheduler answers, and what
     whoever listens raises meanwhile.

@@ -107,7 +107,7 @@ class Crew:
         while not self._closed.wait(LOOK if self._ready else HEARTBEAT):
             with contextlib.suppress(Exception):
                 found = self.client.sync(self.client.scheduler.identity)["workers"]
-                self._asked &= found.keys()
+                self._asked.intersection_update(found)
                 for worker in found.keys() - self._asked:
                     self._asked.add(worker)
                     # One that stands still may never answer.
