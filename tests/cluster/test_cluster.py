@@ -680,7 +680,7 @@ def kept(crew: Crew) -> set[str]:
 
 def without(crew: Crew, *keys: str) -> bool:
     """Whether the workers soon have nothing of these."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     while (left := kept(crew) & {*keys}) and time.monotonic() < end:
         time.sleep(0.1)
     return not left
