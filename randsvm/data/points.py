@@ -83,7 +83,7 @@ class Gathered:
     def only(self, rows: np.ndarray) -> Gathered:
         """The same without others than these rows, ascending, of which some may not be here."""
         fewer = Gathered(self.columns)
-        fewer.add(self.points(rows[~np.isin(rows, self.missing(rows), assume_unique=True)]))
+        fewer.add(self.points(np.intersect1d(rows, self._rows, assume_unique=True)))
         return fewer
 
     def add(self, points: Points) -> None:

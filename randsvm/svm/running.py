@@ -146,10 +146,11 @@ class RunningValues:
     def _make_room(self, rows: np.ndarray) -> None:
         """Forget what is neither a support vector nor one of these rows, where that is most of what
         is kept and more than there is memory for."""
-        kept = self.gathered
+        if self.gathered.nbytes <= self.layout_bytes // 2:
+            return
         needed = np.union1d(self.coefficients.rows, rows)
-        if kept.nbytes > self.layout_bytes // 2 and kept.count > 2 * len(needed):
-            self.gathered = kept.only(needed)
+        if self.gathered.count > 2 * len(needed):
+            self.gathered = self.gathered.only(needed)
 
     def gram(self, points: Points) -> np.ndarray:
         """K of every pair of some points, (m, m) float32."""
