@@ -155,8 +155,9 @@ def _train(
     target = None if model is None else os.fspath(model)
     outcome = call(source, target, *params, replace(job, keep=kept.append), watch)
     (trained,) = kept
-    own = isinstance(data, Arrays) and not trained.finds_novelties
-    classes = own_labels(data, trained.labels) if own else None
+    classes = None
+    if isinstance(data, Arrays) and not trained.finds_novelties:
+        classes = own_labels(data, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)
 
 

@@ -276,8 +276,7 @@ def own_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
         return None
     distinct = np.unique(np.asarray(arrays.y).ravel())
     places = {_spelled(label): place for place, label in enumerate(distinct)}
-    found = [places.get(name) for name in names]
-    return None if None in found else distinct[found]
+    return distinct[[places[name] for name in names]] if places.keys() >= set(names) else None
 
 
 def values_of(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
