@@ -41,7 +41,7 @@ with _without_lazy_parts():
     import scipy.sparse  # noqa: F401
 
     check()
-    from randsvm.data.in_memory import Arrays
+    from randsvm.data.in_memory import Arrays, own_labels
     from randsvm.models.fitted import FittedModel, load
     from randsvm.models.prediction import predict
     from randsvm.parameters import rounds, run, sgd, svm
@@ -154,7 +154,11 @@ def _train(
     source = data if isinstance(data, Arrays) else _paths(data)
     target = None if model is None else os.fspath(model)
     outcome = call(source, target, *params, replace(job, keep=kept.append), watch)
-    return FittedModel(kept[0], outcome, job.resources.workers)
+    (trained,) = kept
+    classes = None
+    if isinstance(data, Arrays) and not trained.finds_novelties:
+        classes = own_labels(data, trained.labels)
+    return FittedModel(trained, outcome, job.resources.workers, classes)
 
 
 def _paths(

@@ -57,6 +57,40 @@ def test_arrays_give_the_bytes_that_the_command_writes(tmp_path, call, words, op
     assert (tmp_path / "saved").read_bytes() == written.model.read_bytes()
 
 
+@pytest.mark.parametrize("call", ["train_randsvm", "train_sgd"])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([False, True]),
+        np.array([True, False], object),
+        np.array([0, 3], np.uint8),
+        np.array([1.0, 2.0]),
+        np.array(["no", "yes"]),
+        np.array([True, False, "perhaps"], object).astype(str),
+    ],
+    ids=lambda labels: f"{len(labels)} {labels.dtype}",
+)
+def test_predictions_have_the_type_of_the_labels(tmp_path, call, labels):
+    _, X = small()
+    y = labels[(X[:, 0] * len(labels) / X[:, 0].max() * 0.999).astype(int)]
+    fitted = getattr(randsvm, call)(randsvm.Arrays(X, y))
+    predicted = fitted.predict(X)
+    assert predicted.dtype == y.dtype
+    assert (predicted == y).mean() > 0.6
+    # The file has the spellings.
+    fitted.save(str(tmp_path / "m"))
+    loaded = randsvm.load(str(tmp_path / "m")).predict(X)
+    assert loaded.astype(str).tolist() == [
+        f"{label:g}" if y.dtype.kind == "f" else str(label) for label in predicted.tolist()
+    ]
+
+
+def test_novelty_detection_predicts_its_own_labels():
+    y, X = small()
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), task="one-class", nu=0.3)
+    assert set(fitted.predict(X).tolist()) == {1, -1}
+
+
 def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)

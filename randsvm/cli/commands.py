@@ -5,8 +5,10 @@ Knows no option by its meaning, only where in the help it stands.
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -192,10 +194,24 @@ class Commands(click.Group):
         return False
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands, and files for the plain one."""
+        """Return the commands, and the options and files of the plain one.
+
+        Shells complete files themselves, but bash then ignores commands: where both match, the
+        names of files are listed here.
+        """
         from click.shell_completion import CompletionItem
 
-        return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, type="file")]
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            plain = self.commands[self.plain]
+            with plain.make_context(self.plain, [], ctx, resilient_parsing=True) as own:
+                more = plain.shell_complete(own, incomplete)
+        elif found:
+            names = [path.name for path in Path().glob(f"{glob.escape(incomplete)}*")]
+            more = [CompletionItem(name) for name in sorted(names) if name[0] != "."]
+        else:
+            more = [CompletionItem(incomplete, type="file")]
+        return list({item.value: item for item in [*found, *more]}.values())
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]")

@@ -226,9 +226,10 @@ def _kind(spec: Option) -> dict[str, Any]:
 
 
 def parameters(
-    *groups: type, only: Container[str] | None = None
+    *groups: type, only: Container[str] | None = None, hidden: Container[str] = ()
 ) -> Callable[[Decorated], Decorated]:
-    """Decorator: an option for each field of each parameter class, in order; only: for these."""
+    """Decorator: an option for each field of each parameter class, in order; only: for these;
+    hidden: those that help and completion leave out."""
 
     def decorate(command: Decorated) -> Decorated:
         for group in reversed(groups):
@@ -243,6 +244,7 @@ def parameters(
                     help=_help(spec, f.default),
                     cls=Typed,
                     spec=spec,
+                    hidden=f.name in hidden,
                     **_kind(spec),
                 )(command)
         return command
@@ -259,6 +261,14 @@ def left_open(group: type) -> frozenset[str]:
 def common(command: Decorated) -> Decorated:
     """What every algorithm of randsvm-train takes besides its own options."""
     return parameters(Search, Limits, Run, Resources)(report(quiet(log(command))))
+
+
+def common_without_rounds(command: Decorated) -> Decorated:
+    """The same for an algorithm that has neither a gap nor LIBSVM: what is about these is still
+    read, so that scripts go on and errors give the reason."""
+    hidden = ("require_gap", "libsvm_cache")
+    every = parameters(Search, Limits, Run, Resources, hidden=hidden)
+    return every(report(quiet(log(command))))
 
 
 def rounds(command: Decorated) -> Decorated:

@@ -155,7 +155,7 @@ def osuna_closest(**given: Any) -> None:
 )
 @options.files
 @options.parameters(SgdParams)
-@options.common
+@options.common_without_rounds
 def sgd(**given: Any) -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 

@@ -269,6 +269,16 @@ def _labels(
     return codes.astype(np.float64), names, values_of(names, options.any_label)
 
 
+def own_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
+    """Return the labels of y that are spelled as `names`, (names,) of the type of y; None if y
+    does not have them all, as when it has numbers of classes or targets."""
+    if arrays.y is None or arrays.names is not None or not names:
+        return None
+    distinct = np.unique(np.asarray(arrays.y).ravel())
+    places = {_spelled(label): place for place, label in enumerate(distinct)}
+    return distinct[[places[name] for name in names]] if places.keys() >= set(names) else None
+
+
 def values_of(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
     """What labels stand for. Raises ContentError where two are the same, or numbers and names."""
     try:

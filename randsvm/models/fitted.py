@@ -22,12 +22,15 @@ from randsvm.parameters.run import Resources
 class FittedModel:
     """A model and, where it was just trained, how that ended.
 
-    outcome: None for a model that was loaded. jobs: worker threads that predict.
+    outcome: None for a model that was loaded. jobs: worker threads that predict. classes :
+    (classes,) the labels that `predict` returns, in the order of the model's labels; None: those
+    of the model file.
     """
 
     model: Model
     outcome: Trained | Learnt | None = None
     jobs: int = 1
+    classes: np.ndarray | None = None
 
     @property
     def gap(self) -> float:
@@ -46,10 +49,15 @@ class FittedModel:
         return decision_values(self.model, X, self.jobs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label of each row, (m,), int64 or str; float64 targets of a regression."""
+        """Return the label of each row, (m,); float64 targets for a regression. Labels have the
+        type of the array that the model was trained with, as bool; they are int64 or str where it
+        was trained with a file or loaded."""
         f = decision_values(self.model, X, self.jobs, labels_only=True)
         found = self.model.predicted(f)
-        return found if self.model.regression else np.array(self.model.values)[found]
+        if self.model.regression:
+            return found
+        classes = np.array(self.model.values) if self.classes is None else self.classes
+        return classes[found]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (m, classes), in the order of the model's labels. Raises

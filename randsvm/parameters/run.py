@@ -32,7 +32,7 @@ class Limits:
         None,
         "duration",
         "--time-limit",
-        help="End after 90s, 10m or 2h with the best model so far.",
+        help="End after 90s, 10m or 2h with the best model so far; a number alone is in seconds.",
         above=0,
         unit="seconds",
     )

@@ -14,7 +14,6 @@ from randsvm.parameters.svm import (
     EXACT,
     GAMMAS,
     KERNEL_NAMES,
-    NU_TASKS,
     PROBABILITY,
     SCALE,
     TASK,
@@ -24,6 +23,19 @@ from randsvm.parameters.svm import (
     uses_field,
 )
 
+# The options of kernel machines, as far as sgd has them. A gap in the words keeps LIBSVM's numbers.
+SGD_TASK = TASK._replace(
+    help="What is trained: classes (LIBSVM's 0), novelty detection (2), epsilon-regression (3).",
+    kind=("svc", "", "one-class", "svr"),
+)
+SGD_COEF0 = COEF0._replace(help="coef0 of poly.")
+SGD_COST = COST._replace(
+    help=COST.help.replace("-g, -p and -n", "-g, -p, -n and --lambda") + "  [default: 1]"
+)
+SGD_PROBABILITY = PROBABILITY._replace(
+    help="Fit probabilities of classes by Platt's sigmoid, cross-validated; --loss log has "
+    "probabilities without it.  [default: 0]"
+)
 # The position is the number that _sgd.pyx knows a loss by.
 LOSS_NAMES = ("hinge", "squared-hinge", "log")
 MULTICLASS_NAMES = ("ovr", "crammer-singer")
@@ -49,7 +61,7 @@ class SgdParams:
     OF_UPDATES = ("weights", "update", "update_rate", "checkpoint")
     AUTO_ROWS = 10_000
 
-    task: str = shared("svc", TASK)
+    task: str = shared("svc", SGD_TASK)
     kernel: str = option(
         "linear",
         KERNEL_NAMES[:3],
@@ -70,7 +82,7 @@ class SgdParams:
         words=(SCALE,),
         auto=GAMMAS,
     )
-    coef0: float = shared(0.0, COEF0)
+    coef0: float = shared(0.0, SGD_COEF0)
     components: int | None = option(
         None,
         "int",
@@ -90,7 +102,7 @@ class SgdParams:
         above=0,
         most=1,
     )
-    C: float | None = shared(None, COST)
+    C: float | None = shared(None, SGD_COST)
     lambda_: float | None = option(
         None,
         "floats",
@@ -137,7 +149,7 @@ class SgdParams:
         below=1,
     )
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
-    probability: bool = shared(False, PROBABILITY)
+    probability: bool = shared(False, SGD_PROBABILITY)
     update: str | None = option(
         None,
         "path",
@@ -166,7 +178,6 @@ class SgdParams:
         require(
             self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
         )
-        require(self.task not in NU_TASKS, f"-s {self.task} is not for sgd")
         check_probability(self.task, self.probability)
         require(
             self.update is None or not self.probability, "--update fits no probabilities: no -b 1"

@@ -46,6 +46,8 @@ EXACT = Option(
     "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
     "flag",
 )
+# Labels that an error message lists.
+MOST_LISTED = 10
 # The ranges of LIBSVM's grid.py.
 COSTS = tuple(2.0**power for power in range(-5, 16, 2))
 GAMMAS = tuple(2.0**power for power in range(3, -16, -2))
@@ -55,8 +57,8 @@ SCALE = "scale"
 COST = Option(
     ("-c", "--cost"),
     "C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or 2^-1,2^3 "
-    "or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p, -n and "
-    "--lambda. -c auto, -g auto: the ranges of LIBSVM's grid.py, then finer around the best.",
+    "or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p and -n. "
+    "-c auto, -g auto: the ranges of LIBSVM's grid.py, then finer around the best.",
     "floats",
     above=0,
     below=math.inf,
@@ -65,8 +67,7 @@ COST = Option(
 PROBABILITY = Option(
     ("-b", "--probability"),
     "Fit probabilities: of classes by Platt's sigmoid and of regressions by the scale of their "
-    "noise, both cross-validated; of -s one-class by the density of rows. sgd: of classes.  "
-    "[default: 0]",
+    "noise, both cross-validated; of -s one-class by the density of rows.  [default: 0]",
     "switch",
 )
 WEIGHTS = Option(
@@ -125,17 +126,25 @@ def class_weights(
     """The weight of each class of `names`, which have so many rows each.
 
     BALANCED: n / (K n_class) for K classes; the weight of a label overrules it. Raises
-    ParameterError for a label that the data does not have.
+    ParameterError as check_weights does.
     """
+    check_weights(weights, names)
     found = [1.0] * len(names)
     if BALANCED in [label for label, _ in weights]:
         found = [sum(counts) / (len(counts) * count) for count in counts]
     for label, weight in weights:
         matches = [same_label(label, name) for name in names]
-        if label != BALANCED or any(matches):
-            require(any(matches), f"-w {label}: the data has the labels {', '.join(names)}")
+        if any(matches):
             found[matches.index(True)] = weight
     return found
+
+
+def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) -> None:
+    """Raise ParameterError for the weight of a label that is none of `names`."""
+    for label, _ in weights:
+        if label != BALANCED and not any(same_label(label, name) for name in names):
+            listed = ", ".join(names[:MOST_LISTED]) + (", ..." if names[MOST_LISTED:] else "")
+            raise ParameterError(f"-w {label}: no class has this label; the labels are {listed}")
 
 
 @dataclass(frozen=True)

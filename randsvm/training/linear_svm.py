@@ -62,7 +62,6 @@ class LinearTraining(Training[SgdParams, Learnt]):
         params = params.resolved(self.D.n)
         if (mapping := self.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
-        Objective.of(self.D, self.subject.labels, params)  # refuses weights of unknown labels
         return params
 
     def scales(self, params: SgdParams) -> tuple[float, float]:

@@ -63,6 +63,7 @@ def train(
         name = source.name_of(data)
         training = begin(Subject.of(whole, name, params.kind), job)
         training.subject.check_classes(name, training.most_classes)
+        training.subject.check_weights(params)
         # Before what is resolved, which may follow from the features as they are learnt.
         training = replace(training, subject=training.subject.scaled(job.run.scale))
         remarks = [*unused(params), *training.subject.remarks(params)]

@@ -13,7 +13,7 @@ from randsvm.errors import DataError
 from randsvm.files import display_name
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import Params, check_weights
 
 # More classes than that which are all numbers look like a regression's targets.
 MANY_NUMBERS = 20
@@ -51,6 +51,11 @@ class Subject:
             problem = f"expected at most {most:,} classes, found {len(self.labels):,}"
             hint = " (-s svr takes numbers as targets)" if isinstance(self.values[0], int) else ""
             raise DataError(display_name(path), 1, 1, problem + hint)
+
+    def check_weights(self, params: Params | SgdParams) -> None:
+        """Raise ParameterError for the weight of a class that does not occur."""
+        if self.labels:
+            check_weights(params.weights, self.labels)
 
     def remarks(self, params: Params | SgdParams) -> list[str]:
         """What the user should know of these labels beside these parameters."""

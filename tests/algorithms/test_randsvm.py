@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -264,9 +265,20 @@ def test_weights_may_be_written_as_libsvm_does(train, made):
     assert len(bodies) == 1
 
 
+@pytest.mark.parametrize("words", [(), ("-v", 3), ("sgd",)])
+def test_a_weight_of_an_unknown_label_is_refused_before_anything_else(command, made, words):
+    path, _, _ = made("checkerboard", 300)
+    ended = command("train", *words, "-w", "spam", 2, path, "m")
+    assert ended.returncode == 2
+    assert re.fullmatch(
+        r"randsvm-train: -w spam: no class has this label; the labels are [+-]1, [+-]1\n",
+        ended.stderr,
+    )
+
+
 @pytest.mark.parametrize("label", ["2", "spam"])
 def test_a_weight_of_a_label_that_the_data_does_not_have_is_refused(train, made, label):
     path, _, _ = made("checkerboard", 300)
-    with pytest.raises(ParameterError, match=f"-w {label}: the data has the labels") as caught:
+    with pytest.raises(ParameterError, match=f"-w {label}: no class has this label") as caught:
         train(path, "-w", label, 2)
     assert caught.value.exit_code == 2

@@ -1107,8 +1107,8 @@ def test_rows_that_pull_hard_do_not_make_the_weights_explode(tmp_path, loss, sha
         ("--checkpoint 10", "--checkpoint needs --update MODEL"),
         ("--update-rate 0.1", "--update-rate needs --update MODEL"),
         ("-w +1 0", "the weight in -w .1 must be > 0 and finite, got 0.0"),
-        ("-w 7 2", r"-w 7: the data has the labels \+1, -1"),
-        ("-w spam 2", r"-w spam: the data has the labels \+1, -1"),
+        ("-w 7 2", r"-w 7: no class has this label; the labels are \+1, -1"),
+        ("-w spam 2", r"-w spam: no class has this label; the labels are \+1, -1"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused_in_one_line(tmp_path, made, words, message):
@@ -1127,7 +1127,7 @@ def test_parameters_that_make_no_sense_are_refused_in_one_line(tmp_path, made, w
         ("--epochs -1", "'--epochs': expected a number or auto, found '-1'"),
         ("--loss cubed", r"expected one of hinge \(0\), squared-hinge \(1\), log \(2\), found"),
         ("-c 1 --lambda 0.1", "randsvm-train: give one of -c and --lambda, not both"),
-        ("-w 7 2", r"randsvm-train: -w 7: the data has the labels \+1, -1"),
+        ("-w 7 2", r"randsvm-train: -w 7: no class has this label; the labels are \+1, -1"),
         ("--gap 0.01", "No such option '?--gap"),
     ],
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -69,7 +72,8 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(name):
             "Output and the rest",
         ]
     entries = re.split(r"\n  (?=-)", text.partition("\nWhat to train:")[2] or text)[1:]
-    specs = {one.opts[-1]: one.spec for one in EVERY[name].params if hasattr(one, "spec")}
+    shown_ones = [one for one in EVERY[name].params if not getattr(one, "hidden", False)]
+    specs = {one.opts[-1]: one.spec for one in shown_ones if hasattr(one, "spec")}
     assert set(specs) <= {flag for entry in entries for flag in re.findall(r"--[\w-]+", entry)}
     for entry in entries:
         flag = re.match(r"(?:-\w, )?(--[\w-]+)", entry)[1]
@@ -79,6 +83,26 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(name):
         numbers = flag in specs and specs[flag].kind in ("int", "float", "floats", "duration")
         if numbers and flag not in ("--coef0",):
             assert re.search(r"\[(>|from)", words)
+
+
+def test_the_help_of_sgd_lists_what_sgd_takes(toy):
+    text = shown(training, "sgd")
+    assert not re.search(r"nu-sv|require-gap|sigmoid kernel|and sigmoid|LIBSVM's kernel", text)
+    (tasks,) = re.findall(r"--task ([\w|-]+)", text)
+    for number, task in [("0", "svc"), ("2", "one-class"), ("3", "svr")]:
+        run_train("sgd", "-q", "-s", task, toy, "m")
+        run_train("sgd", "-q", "-s", number, toy, "n")
+        assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
+        assert task in tasks.split("|")
+    assert len(tasks.split("|")) == 3
+    with pytest.raises(click.BadParameter, match=r"expected one of svc \(0\), one-class"):
+        run_train("sgd", "-s", "nu-svc", toy, "m")
+    with pytest.raises(ParameterError, match="--require-gap needs a certificate: randsvm"):
+        run_train("sgd", "--require-gap", 0.1, toy, "m")
+
+
+def test_the_help_of_durations_names_their_unit():
+    assert "a number alone is in seconds" in " ".join(shown(training, "randsvm").split())
 
 
 def test_the_overview_comes_with_h_alone_and_without_any_word(capsys):
@@ -128,6 +152,52 @@ def test_the_shell_completes_commands_options_words_and_files(line, found):
     )
     assert [one for one in ended.output.splitlines() if one in found] == found
     assert all(one in found or one.startswith("file,") for one in ended.output.splitlines())
+
+
+def test_an_option_without_a_command_is_one_of_the_plain_command(toy):
+    for words, found in [
+        ("--ga", ["--gamma", "--gap"]),
+        ("--time", ["--time-limit"]),
+        ("--memory 1G --tim", ["--time-limit"]),
+        ("-", ["-c", "-g", "--version"]),
+    ]:
+        assert set(found) <= set(completed(f"randsvm-train {words}"))
+    assert completed("randsvm-train --ga") == ["--gamma", "--gap"]
+
+
+def test_bash_completes_a_command_beside_files(toy):
+    assert completed("randsvm-train sg") == ["sgd"]
+    assert completed("randsvm-train osu") == ["osuna", "osuna-closest"]
+    assert completed("randsvm-train to") == ["toy.svm"]
+    assert completed("randsvm-train sgd to") == ["toy.svm"]
+    toy.with_name("sgd[1].svm").write_text(TEXT)
+    assert completed("randsvm-train sg") == ["sgd", "sgd[1].svm"]
+    toy.with_name(".hidden").write_text(TEXT)
+    assert ".hidden" not in completed("randsvm-train ")
+    assert {"sgd", "toy.svm"} <= set(completed("randsvm-train "))
+
+
+def completed(line: str) -> list[str]:
+    """What bash would offer for the last word of the line: the answers of the function that click
+    defines, or files where that leaves it to bash."""
+    source = CliRunner().invoke(
+        training, prog_name="randsvm-train", env={"_RANDSVM_TRAIN_COMPLETE": "bash_source"}
+    )
+    *_, last = words = line.split(" ")
+    script = f"""
+        PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH
+        compopt() {{ by_bash=1; }}
+        {source.output}
+        COMP_WORDS=({line}) COMP_CWORD={len(words) - 1}
+        _randsvm_train_completion randsvm-train {shlex.quote(last)} x
+        if [ ${{#COMPREPLY[@]}} = 0 ] && [ "$by_bash" ]
+        then compgen -f -- {shlex.quote(last)}
+        else printf '%s\\n' "${{COMPREPLY[@]}}"
+        fi
+    """
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert not ended.stderr
+    return ended.stdout.splitlines()
 
 
 # ---- words ----------------------------------------------------------------------------------

@@ -444,7 +444,7 @@ def test_what_the_model_decides_is_not_taken_from_the_command_line(tmp_path, wor
     "words, message",
     [
         ("-w balanced", "-w balanced needs the number of rows, which --update does not know"),
-        ("-w 9 2", "-w 9: the data has the labels"),
+        ("-w 9 2", "-w 9: no class has this label; the labels are"),
         ("--update-rate 0", "--update-rate must be > 0 and finite, got 0"),
         ("--update-rate nan", "--update-rate must be > 0 and finite, got nan"),
     ],

@@ -335,7 +335,7 @@ def test_weights_of_a_real_set_are_libsvms(tmp_path, predict, real):
 
 
 def test_a_weight_of_an_unknown_label_is_refused(tmp_path, path):
-    with pytest.raises(ParameterError, match="-w 7: the data has the labels"):
+    with pytest.raises(ParameterError, match="-w 7: no class has this label; the labels are"):
         learn("randsvm", path, tmp_path / "m", "-w", 7, 2)
 
 
