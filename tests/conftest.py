@@ -1,12 +1,11 @@
-"""What several test files share: made data sets as files, real data, the commands as processes."""
+"""Set up the test run, and define the fixtures that several test files share."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
-import lzma
-import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,10 +16,38 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
+import real_data
+from hypothesis import HealthCheck, settings
 from running import run_predict, run_train
 
-REAL_DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[1] / "../shared/data"))
 SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+# An example takes any time on a busy machine.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the processes that tests start receive the signals that this process ignores.
+
+    nohup ignores SIGHUP, and a background job of a script ignores SIGINT and SIGQUIT. A new program
+    inherits ignored signals, but gets the default action of a signal that has a handler here.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need real data."""
+    for item in items:
+        if "real" in getattr(item, "fixturenames", ()):
+            item.add_marker("real_data")
+
+
+def pytest_report_header() -> str:
+    """Report where the real data sets are, or that the tests on them are skipped."""
+    return real_data.summary()
 
 
 @pytest.fixture
@@ -32,15 +59,13 @@ def script(monkeypatch) -> Callable[[str], ModuleType]:
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory) -> Callable[[str], Path]:
-    """real(name): a real data set, decompressed, since LIBSVM's own reader knows no xz."""
+    """real(name): a real data set, decompressed because LIBSVM's own reader does not read xz."""
     folder = tmp_path_factory.mktemp("real")
 
     def find(name: str) -> Path:
-        source, plain = REAL_DATA / f"{name}.xz", folder / name
-        if not source.exists():
-            pytest.skip(f"no {source.name} in the folder of real data (RANDSVM_DATA)")
+        plain = folder / name
         if not plain.exists():
-            plain.write_bytes(lzma.decompress(source.read_bytes()))
+            plain.write_bytes(real_data.content(name))
         return plain
 
     return find

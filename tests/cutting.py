@@ -86,7 +86,6 @@ class Cuts:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_hear_signals,
         )
 
     def _end(self, code: int, said: str, ends: dict[int, str]) -> str:
@@ -100,9 +99,3 @@ class Cuts:
         assert code != 0 or text != OLD_MODEL
         assert {one.name for one in self.folder.iterdir()} == {"two", "four", "targets", "m"}
         return ends[code]
-
-
-def _hear_signals() -> None:
-    """Though the tests may run under nohup, or in the background of a shell."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)

@@ -17,6 +17,9 @@ from randsvm.data.dataset import Dataset
 
 # How many times slower than a desktop this machine may be: for tests that promise seconds.
 SLOWNESS = float(os.environ.get("RANDSVM_SLOWNESS", "1"))
+# Seconds by which a busy machine may miss a time limit or delay the end after a signal. The runs
+# that are stopped in tests would go on for longer.
+LATE = 30.0
 
 
 # ---- data -------------------------------------------------------------------------------------

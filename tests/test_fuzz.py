@@ -32,7 +32,6 @@ def test_hypothesis_finds_no_other_file(fuzz, reader):
     @settings(
         max_examples=CASES[reader] // 4,
         derandomize=True,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
@@ -43,6 +42,6 @@ def test_hypothesis_finds_no_other_file(fuzz, reader):
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200, derandomize=True, deadline=None, database=None)
+@settings(max_examples=200, derandomize=True, database=None)
 def test_any_bytes_are_text_or_no_text(content):
     assert fuzzing.check_text(content, random.Random(0)) in ("accepted", "refused")

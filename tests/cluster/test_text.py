@@ -32,7 +32,7 @@ def by_ranges(path: Path, options: ParseOptions) -> text.Source:
     return first_pass.first_pass(InlineCrew("1"), "key", [ranges.text_of(str(path), options)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(LINES), min_size=1, max_size=30),
     st.integers(1, 200), st.integers(1, 100), st.integers(1, 9), st.integers(1, 60),

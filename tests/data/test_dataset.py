@@ -100,7 +100,7 @@ def test_ram_spill_and_cache_agree_on_chunks_digest_points_and_samples(source, t
     assert all(one == seen[0] for one in seen[1:])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=60),
     st.integers(1, 8),
@@ -302,7 +302,7 @@ def test_a_missing_file_is_an_input_error_with_a_cache_too(tmp_path):
 # ---- rows and samples -----------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.sets(st.integers(0, 899), max_size=40), st.randoms(use_true_random=False))
 def test_points_are_the_rows_asked_for(source, wanted, shuffler):
     y, X = oracle.sparse_rows(900)
@@ -362,7 +362,7 @@ def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
 row_sets = st.sets(st.integers(0, 899), min_size=1, max_size=300)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(row_sets, st.booleans(), st.data())
 def test_a_view_of_some_rows_is_a_set_of_its_own(source, wanted, spilt, data):
     """Numbered anew from 0; its own views and relabelled ones are views of the same rows."""

@@ -7,7 +7,6 @@ import gzip
 import io
 import lzma
 import math
-import os
 import pickle
 import sys
 import threading
@@ -16,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import real_data
 import svmlight_reference as reference
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
@@ -26,8 +26,6 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Spelling
 from randsvm.errors import ContentError, DataError
 from randsvm.events import Progress
-
-DATA = Path(os.environ.get("RANDSVM_DATA", Path(__file__).parents[2] / "../shared/data"))
 
 
 def parse(text, labels="class", **options):
@@ -447,7 +445,6 @@ def texts(draw):
 
 
 # A busy machine is no fault of the reader.
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(texts(), st.sampled_from(["class", "number"]), st.booleans(), st.booleans())
 @example(b"1 1:2\r\r\n", "class", False, False)
 @example(b"1\xff:1", "class", False, False)
@@ -632,14 +629,10 @@ REAL = ["heart_scale", "housing_scale", "mushrooms.crlf", "sms_spam.train"]
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_scikit_learn_reads_real_files_the_same(tmp_path, name):
-    packed = DATA / f"{name}.xz"
-    if not packed.exists():
-        pytest.skip("no folder with real data")
-    plain = tmp_path / name
-    plain.write_bytes(lzma.decompress(packed.read_bytes()))
+def test_scikit_learn_reads_real_files_the_same(real, name):
+    plain = real(name)
     check_against_scikit_learn(plain)
-    assert rows_of(read(packed)) == rows_of(read(plain))
+    assert rows_of(read(real_data.packed(name))) == rows_of(read(plain))
 
 
 def written(labels, indptr, indices, values):

@@ -326,7 +326,7 @@ def test_cuts_between_rows_change_no_more_than_rounding(m, share, tolerance, mon
         assert np.abs(np.concatenate(parts) - whole).max() <= tolerance * scale
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 70), st.integers(0, 5), st.integers(1, 40), st.integers(1, 2000))
 def test_any_shape_gives_rows_of_float32(m, d, N, block):
     with pytest.MonkeyPatch.context() as patch:

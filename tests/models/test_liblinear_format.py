@@ -245,7 +245,7 @@ def models(draw) -> LiblinearModel:
     st.dictionaries(st.sampled_from(["seed", "note", "D"]), st.text()),
     st.sampled_from([1, 7, 64, 1 << 20]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, model, trailer, block):
     path = tmp_path_factory.getbasetemp() / "identity"
     with pytest.MonkeyPatch.context() as patch:
@@ -364,7 +364,7 @@ snippets = st.sampled_from(
     st.sampled_from([BODY, ONE_COLUMN]),
     st.lists(st.tuples(st.integers(0, len(BODY)), st.integers(0, 20), snippets), max_size=3),
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_an_edited_model_is_refused_or_read_as_liblinear_does(tmp_path_factory, content, edits):
     for position, removed, inserted in edits:
         content = content[:position] + inserted + content[position + removed :]

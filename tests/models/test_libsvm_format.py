@@ -265,7 +265,7 @@ def models(draw) -> LibsvmModel:
 
 
 @given(models(), st.dictionaries(st.sampled_from(["seed", "note", "D"]), st.text()))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, model, trailer):
     path = tmp_path_factory.getbasetemp() / "identity"
     libsvm_format.write(str(path), model, trailer)
@@ -354,7 +354,7 @@ snippets = st.sampled_from(
 
 
 @given(st.lists(st.tuples(st.integers(0, len(BODY)), st.integers(0, 20), snippets), max_size=3))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_an_edited_model_is_refused_or_read_but_never_a_traceback(edits):
     content = BODY
     for position, removed, inserted in edits:

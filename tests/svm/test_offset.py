@@ -64,7 +64,7 @@ def test_b_is_that_of_all_bends_at_once_wherever_the_first_window_is(
     monkeypatch.setattr(offset, "MOST", most)
     monkeypatch.setattr(offset, "CELLS", cells)
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(
         st.integers(0, 10**6), st.integers(1, 30), st.floats(-3, 3),
         st.sampled_from([1e-6, 0.1, 2.0, np.inf]), st.integers(0, 1), st.integers(1, 4),

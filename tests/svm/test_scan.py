@@ -202,7 +202,7 @@ def test_an_evaluation_is_of_the_solution_that_it_returns_at_any_cost(tmp_path, 
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(20, 450), st.integers(20, 2000))
 def test_the_size_of_chunks_changes_only_rounding(made, rows, nonzeros):
     path, y, X = made("two_gaussians", 450)

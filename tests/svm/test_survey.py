@@ -44,7 +44,7 @@ def compiled_sums(y, u, beta, box, left, right):
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
 def test_the_first_look_is_its_twin(box):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.1, 1.0, np.inf]))
     def one(some, b, width):
         found = compiled_sums(*some, box, b - width, b + width)
@@ -59,7 +59,7 @@ def test_the_first_look_is_its_twin(box):
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
 def test_the_second_look_is_its_twin(box):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.0, 1e-3, 0.3]))
     def one(some, b, tolerance):
         m = len(some[0])
@@ -84,7 +84,7 @@ def test_the_slopes_of_a_task_are_those_of_the_looks(box):
     """With b at -1e9 every row that may rise violates, with b at 1e9 every one that may fall;
     a row without a coefficient rises at one price and falls at the other."""
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(rows(box))
     def one(some):
         rise, fall = Task(box[:2], box.epsilon, one_sided=box.one_sided).slopes(*some)

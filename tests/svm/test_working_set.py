@@ -57,7 +57,7 @@ CHOICES = {
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_working_set_has_the_size_asked_for_at_most_and_the_steepest_pair_always(name):
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(rounds(), st.integers(2, 100), st.none() | st.integers(1, 100))
     def one(a_round, size, swap):
         rng, found, solution = a_round
@@ -91,7 +91,7 @@ def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
     assert len(W.rows) == 20 and set(W.rows) - set(W.new) <= set(range(160, 180))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(rounds(), st.integers(2, 150))
 def test_kbh07_keeps_every_support_vector_and_fills_the_room_beside_them(a_round, r):
     rng, found, solution = a_round

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import oracle
 import pytest
-from learning import SLOWNESS, answer_of, board, gaussians, learn, optimum, read_log
+from learning import LATE, answer_of, board, gaussians, learn, optimum, read_log
 
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Certificate
@@ -240,15 +240,15 @@ def test_a_time_limit_is_a_success_that_says_so_everywhere(command, tmp_path, li
     assert "stopped: time limit" in ended.stderr
     log = read_log(tmp_path / "log")
     assert log[-1]["stopped"] == "time limit"
-    assert len([event for event in log if event["event"] == "iteration"]) > 2
-    # The closing evaluation is inside the limit; starting Python takes a moment besides.
-    assert 0.4 * seconds < summary["seconds"] <= seconds + 0.2 * SLOWNESS
-    assert took <= seconds + 1.5 * SLOWNESS
+    assert "iteration" in [event["event"] for event in log]
+    # Without a limit this run takes hours; on a busy machine everything takes longer.
+    assert 0.1 * seconds < summary["seconds"] <= seconds + LATE
+    assert took <= seconds + LATE
     assert_certificate(tmp_path / "m", facts, data, WORDS)
 
 
 def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
-    """LIBSVM takes its time with the third subproblem."""
+    """The third subproblem would take a minute."""
     ended, calls, plain = threading.Event(), [], libsvm._Library.train
 
     def slow(library, *arguments):
@@ -261,12 +261,12 @@ def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
     data = board(2000)
     path, words = data.save(tmp_path / "data"), (*WORDS.split(), "--working-set", 250)
     try:
-        learnt = learn("osuna", path, tmp_path / "m", *words, "--time-limit", "2s")
+        learnt = learn("osuna", path, tmp_path / "m", *words, "--time-limit", "4s")
     finally:
         ended.set()
     assert (len(calls), len(learnt.rounds)) == (3, 2)
     assert learnt.facts["stopped"] == "time limit"
-    assert 1 < learnt.outcome["seconds"] <= 2 + 0.2 * SLOWNESS
+    assert learnt.outcome["seconds"] <= 4 + LATE
     assert_certificate(learnt.model, learnt.facts, data, WORDS)
 
 
