@@ -84,6 +84,10 @@ class TransferError(RandsvmError):
     exit_code = 74
 
 
+class WriteError(TransferError):
+    """Writing an output failed half-way, as on a full disk."""
+
+
 class GapError(RandsvmError):
     """Training ended above the gap that was required; what the model file held is still there."""
 

@@ -56,6 +56,15 @@ class Notice(NamedTuple):
     text: str
 
 
+class Unwritten(NamedTuple):
+    """A log, cache or stream that cannot be written: the run goes on without it, to its model.
+
+    problem: the output and the reason of the system.
+    """
+
+    problem: str
+
+
 # ---- every training ---------------------------------------------------------------------------
 
 

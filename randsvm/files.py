@@ -23,6 +23,7 @@ from randsvm.errors import (
     OutputError,
     ParameterError,
     TransferError,
+    WriteError,
 )
 from randsvm.streams import is_ready, open_patiently
 
@@ -238,7 +239,7 @@ def create_output(path: str) -> Iterator[BinaryIO]:
     A regular file is written beside its final place, flushed, fsynced and renamed (symlinks
     followed, mode as the old file or umask says), so that readers see the old file or the new
     one. FIFOs, devices and `-` (standard output) are written directly.
-    Raises OutputError when it cannot be created and TransferError when writing fails.
+    Raises OutputError when it cannot be created and WriteError when writing fails.
     """
     if path in STANDARD_OUTPUTS:
         stream = _standard_output()
@@ -331,7 +332,7 @@ def _writing(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         problem = f"writing {display_output(path)}: {error.strerror or error}"
-        raise TransferError(problem) from error
+        raise WriteError(problem) from error
 
 
 def check_output(path: str) -> None:

@@ -59,16 +59,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 # ---- full disks -------------------------------------------------------------------------------
 
 
+SPILL = "the spill file in . (--tmpdir)"
 # Where files may grow to so many blocks of 512 bytes: the command, and what does not fit.
 FULL = {
     "model": (8, "train randsvm -q -g 5 data m", "m"),
     "linear model": (1, "train sgd -q data m", "m"),
     "updated model": (1, "train sgd -q --update linear data m", "m"),
     "predictions": (8, "predict -q data model o", "o"),
-    "cache": (8, "train sgd -q --cache c data m", "c"),
-    "footer of the cache": (94, "train sgd -q --cache c data m", "c"),
-    "spill file": (1000, "train sgd -q --memory 16M --tmpdir . wide m", "the spill file"),
-    "end of the spill file": (9390, "train sgd -q --memory 16M wide m", "the spill file"),
+    "spill file": (1000, "train sgd -q --memory 16M --tmpdir . wide m", SPILL),
+    "end of the spill file": (9390, "train sgd -q --memory 16M --tmpdir . wide m", SPILL),
 }
 
 
@@ -82,13 +81,67 @@ def test_a_full_disk_leaves_every_file_as_it_was(command, folder, blocks, line, 
     assert contents(folder) == before
 
 
-def test_a_log_ends_with_the_last_line_that_the_disk_took(command, folder):
-    words = ("osuna", "-q", "-g", 5, "--working-set", 200, "--swap", 1, "--log", "log")
-    ended = command("train", *words, "data", "m", sh='ulimit -f 8; exec "$@"')
+def lost(what: str, reason: str) -> str:
+    """What is said of an output that a training goes on without."""
+    problem = f"writing {what}: {reason}"
+    return (
+        f"note: {problem}: the run goes on without it\nrandsvm-train: {problem}: all else is done\n"
+    )
+
+
+@pytest.mark.parametrize("blocks", [8, 94], ids=["chunks", "footer"])
+def test_a_cache_without_room_does_not_cost_the_model(command, folder, blocks):
+    command("train", "sgd", "-q", "data", "expected")
+    before = contents(folder)
+    words = ("sgd", "-q", "--cache", "c", "data", "m")
+    ended = command("train", *words, sh=f'ulimit -f {blocks}; exec "$@"')
     assert (ended.returncode, ended.stdout) == (74, "")
-    assert ended.stderr == "randsvm-train: writing log: File too large\n"
-    assert (folder / "m").read_text() == OLD
-    assert (folder / "log").stat().st_size <= 8 * 512
+    assert ended.stderr == lost("c", "File too large")
+    assert contents(folder) == {**before, "m": before["expected"]}
+
+
+def test_a_log_without_room_does_not_cost_the_model(command, folder):
+    """It ends with the last line that the disk took."""
+    words = ("osuna", "-q", "-g", 5, "--working-set", 200, "--swap", 1, "--max-iterations", 30)
+    command("train", *words, "data", "expected")
+    sh = 'ulimit -f 20; exec "$@"'
+    ended = command("train", *words, "--log", "log", "data", "m", sh=sh)
+    assert (ended.returncode, ended.stdout) == (74, "")
+    assert ended.stderr == lost("log", "File too large")
+    assert (folder / "m").read_bytes() == (folder / "expected").read_bytes()
+    assert 19 * 512 <= (folder / "log").stat().st_size <= 20 * 512
+
+
+def test_a_log_whose_reader_goes_away_does_not_cost_the_model(command, folder):
+    command("train", "sgd", "-q", "data", "expected")
+    sh = 'mkfifo log; head -c 1 log > one & exec "$@"'
+    words = ("sgd", "-q", "--epochs", 30, "--log", "log", "data", "m")
+    command("train", "sgd", "-q", "--epochs", 30, "data", "expected")
+    ended = command("train", *words, sh=sh)
+    assert (ended.returncode, ended.stdout) == (74, "")
+    assert ended.stderr == lost("log", "Broken pipe")
+    assert (folder / "m").read_bytes() == (folder / "expected").read_bytes()
+
+
+def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder):
+    """What cannot be written does not hide why the run ended."""
+    words = ("osuna", "-g", 5, "--gap", 1e-9, "--working-set", 200, "--swap", 1)
+    with subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), "data", "m"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("   3 "):
+                break
+        process.stderr.close()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    load(str(folder / "m"))
 
 
 def test_a_spill_file_that_cannot_be_created_is_73(command, folder):
@@ -120,7 +173,6 @@ SAYING = {
     "help": "train --help",
     "version": "predict --version",
     "help of a command": "train sgd --help",
-    "summary": "train sgd -q --report json data m",
     "accuracy": "predict -q data model o",
     "labels": "predict -q data model -",
     "model": "train sgd -q data -",
@@ -152,7 +204,7 @@ def gone():
     os.close(writer)
 
 
-@pytest.mark.parametrize("line", ["train sgd data m", "train sgd --bogus", "train sgd no m"])
+@pytest.mark.parametrize("line", ["train sgd --bogus", "train sgd no m"])
 def test_nobody_hears_what_goes_wrong(command, folder, gone, line):
     name, *words = line.split()
     before = contents(folder)
@@ -162,11 +214,61 @@ def test_nobody_hears_what_goes_wrong(command, folder, gone, line):
     assert (ended.stdout, contents(folder)) == ("", before)
 
 
+# A command with its output, and why a stream cannot be written: a redirection and the reason.
+SECOND = {
+    "kernel": ("train randsvm -g 5 data", "m"),
+    "search": ("train sgd -v 2 data", "m"),
+    "linear": ("train sgd data", "m"),
+    "prediction": ("predict data model", "o"),
+}
+FAILING = {
+    "full": "{{ {}; }} 2> /dev/full",
+    "gone": "{{ {{ {}; }} 2>&1 >&3 | true; }} 3>&1",
+}
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_standard_error_on_a_full_disk_is_74_and_the_old_model_stays(command, folder):
+@pytest.mark.parametrize("how", FAILING.values(), ids=FAILING)
+@pytest.mark.parametrize("line, output", SECOND.values(), ids=SECOND)
+def test_standard_error_that_fails_does_not_cost_the_output(command, folder, line, output, how):
+    name, *words = line.split()
+    command(name, *words, "expected")
     before = contents(folder)
-    ended = command("train", "sgd", "data", "m", sh='exec "$@" 2> /dev/full')
-    assert (ended.returncode, ended.stdout, contents(folder)) == (74, "", before)
+    # The reader is gone before the first line.
+    sh = how.format('sleep 0.5; "$@"; echo "$?" > code')
+    command(name, *words, output, sh=sh)
+    assert (folder / "code").read_text() == "74\n"
+    (folder / "code").unlink()
+    assert contents(folder) == {**before, output: before["expected"]}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "how, reason",
+    [
+        ("> /dev/full", "No space left on device"),
+        ("| true", "Broken pipe"),
+        (">&-", "it is closed"),
+    ],
+)
+@pytest.mark.parametrize("words", ["--report json", "--report json -v 2", "-v 2"])
+def test_results_that_cannot_be_printed_do_not_cost_the_model(command, folder, words, how, reason):
+    if "json" not in words and how == ">&-":
+        pytest.skip("without stdout nobody wants its lines")
+    command("train", "sgd", "-q", *words.split(), "data", "expected")
+    expected = (folder / "expected").read_bytes()
+    sh = f'{{ sleep 0.5; "$@"; echo "$?" > code; }} {how}'
+    ended = command("train", "sgd", "-q", *words.split(), "data", "m", sh=sh)
+    assert ended.stderr == lost("<stdout>", reason)
+    assert (folder / "code").read_text() == "74\n"
+    assert (folder / "m").read_bytes() == expected
+
+
+def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command, folder):
+    ended = command("predict", "-q", "--report", "json", "data", "model", "o", sh='exec "$@" >&-')
+    assert ended.returncode == 74
+    assert "writing <stdout>: it is closed" in ended.stderr
+    assert (folder / "o").read_bytes() != b"the old file\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])

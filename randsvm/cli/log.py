@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from randsvm.errors import OutputError, TransferError
 from randsvm.files import STANDARD, check_kind, check_output
 from randsvm.streams import open_patiently
 
@@ -33,35 +32,27 @@ class Log:
         check_kind(self.path, "a log", lambda head: head.startswith(BEGINNING))
 
     def write(self, line: str) -> None:
-        """At once: the log of a killed run is whole up to its end."""
+        """Write a line at once: the log of a killed run is whole up to its end. Raises OSError."""
         content = line.encode("ascii")
         if self.stream is None:
             self.stream = self._open()
             if self.path != STANDARD and _is_cut_short(self.path):
                 content = b"\n" + content
-        try:
-            left = memoryview(content)
-            while left:
-                # One write, but where a pipe or a disk has no room for all of it.
-                left = left[self.stream.write(left) :]
-            self.stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise TransferError(f"writing {self.path}: {error.strerror}") from error
+        left = memoryview(content)
+        while left:
+            # One write, but where a pipe or a disk has no room for all of it.
+            left = left[self.stream.write(left) :]
+        self.stream.flush()
 
     def _open(self) -> BinaryIO:
         if self.path == STANDARD:
             return sys.stdout.buffer
-        try:
-            # Without a buffer: it would cut a long line in two.
-            return open_patiently(self.path, "ab").detach()  # type: ignore[attr-defined]
-        except OSError as error:
-            raise OutputError(f"cannot create {self.path}: {error.strerror}") from error
+        # Without a buffer: it would cut a long line in two.
+        return open_patiently(self.path, "ab").detach()  # type: ignore[attr-defined]
 
     def close(self) -> None:
         if self.stream is not None and self.path != STANDARD:
-            # Every line was flushed: an error was raised then, and closing has nothing to add.
+            # Every line was flushed: closing has nothing to add.
             with contextlib.suppress(OSError):
                 self.stream.close()
 

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from functools import singledispatchmethod
 from typing import Any
@@ -18,7 +19,7 @@ import click
 from randsvm.cli import bars
 from randsvm.cli.log import Log
 from randsvm.cli.records import Records
-from randsvm.errors import ParameterError
+from randsvm.errors import ParameterError, TransferError
 from randsvm.events import (
     Epoch,
     Iteration,
@@ -31,9 +32,10 @@ from randsvm.events import (
     Taught,
     Trained,
     Tried,
+    Unwritten,
     Waiting,
 )
-from randsvm.files import STANDARD_OUTPUTS
+from randsvm.files import STANDARD_OUTPUTS, display_output
 
 
 class Report:
@@ -67,17 +69,24 @@ class Report:
         self.log = None if path is None else Log(path)
         self.bar = bars.Bar() if bars.wanted() and not self.quiet else None
         self.epoch: str | None = None  # the line of the last one, while a bar shows it
+        # Outputs besides the model that could not be written: each with its reason, and those of
+        # the standard streams that are not written any more.
+        self.unwritten: list[str] = []
+        self.lost: set[str] = set()
 
     def __enter__(self) -> Report:
         if self.log is not None:
             self.log.check()
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        """Raise TransferError at the end of a run that went on without one of its outputs."""
         if self.bar is not None:
             self.bar.close()
         if self.log is not None:
             self.log.close()
+        if kind is None and self.unwritten:
+            raise TransferError(f"{self.unwritten[0]}: all else is done")
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Waiting):
@@ -87,16 +96,44 @@ class Report:
                 self.bar.draw(event)
             return
         line = self.records.line(event) if self.json or self.log is not None else ""
-        if self.log is not None:
-            self.log.write(line)
+        self._write_log(line)
         if self.bar is not None:
             # Short epochs leave no other moment at which their bar can be seen.
             if not isinstance(event, Epoch):
                 self.bar.close()
             self.bar.hear(event)
         if self.json and isinstance(event, Trained | Learnt | Predicted):
-            click.echo(line, nl=False, err=self.to_stdout)
+            self._print(line.rstrip(), event)
         self._show(event)
+
+    def _write_log(self, line: str) -> None:
+        if self.log is None:
+            return
+        try:
+            self.log.write(line)
+        except OSError as error:
+            log, self.log = self.log, None
+            log.close()
+            self(Unwritten(f"writing {display_output(log.path)}: {error.strerror}"))
+
+    def _print(self, line: str, event: object) -> None:
+        """Print a result. A reader of predictions that goes away ends the command; the results of
+        a training come besides the model."""
+        if self.to_stdout:
+            self._say(line)
+        elif sys.stdout is None and self.json:
+            self._lose("<stdout>", "it is closed")
+        elif isinstance(event, Predicted):
+            click.echo(line)
+        elif "<stdout>" not in self.lost:
+            try:
+                click.echo(line)
+            except OSError as error:
+                self._lose("<stdout>", error.strerror)
+
+    def _lose(self, stream: str, reason: str | None) -> None:
+        self.lost.add(stream)
+        self(Unwritten(f"writing {stream}: {reason}"))
 
     @singledispatchmethod
     def _show(self, event: object) -> None:
@@ -104,7 +141,21 @@ class Report:
 
     def say(self, line: str) -> None:
         if not self.quiet:
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        """Print a line on stderr, also where --quiet is given."""
+        if "<stderr>" in self.lost:
+            return
+        try:
             click.echo(line, err=True)
+        except OSError as error:
+            self._lose("<stderr>", error.strerror)
+
+    @_show.register
+    def _(self, event: Unwritten) -> None:
+        self.unwritten.append(event.problem)
+        self._say(f"note: {event.problem}: the run goes on without it")
 
     @_show.register
     def _(self, event: Notice) -> None:
@@ -182,7 +233,7 @@ class Report:
             return
         # LIBSVM's own lines, so that scripts keep working.
         for line in _cross_validated(best):
-            click.echo(line, err=self.to_stdout)
+            self._print(line, event)
 
     @_show.register
     def _(self, event: Epoch) -> None:
@@ -237,7 +288,7 @@ class Report:
             self.say("no labelled rows: no score")
         if not self.json:
             for line in [*_noise(outcome), *_score(outcome)]:
-                click.echo(line, err=self.to_stdout)
+                self._print(line, outcome)
 
 
 def _round(event: Iteration) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 
 from randsvm.data.chunks import FileStore, Spilling, Store
 from randsvm.data.reading import ParseOptions, Summary, first_pass
-from randsvm.errors import InputError, ParameterError, TransferError
-from randsvm.events import results_of
+from randsvm.errors import InputError, ParameterError, TransferError, WriteError
+from randsvm.events import Unwritten, results_of, tell
 from randsvm.files import STANDARD, check_apart, create_output, name_of, open_input
 from randsvm.parameters.run import Resources
 
@@ -40,10 +40,14 @@ def read(
 ) -> tuple[Summary, Store]:
     """Parse the files, or open their cache: what was learnt, and the chunks.
 
+    Where the disk has no room for a cache, the files are parsed again, without one.
     Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
     """
     if resources.cache is not None:
-        return _read_through_cache(paths, options, resources.cache, resources.workers)
+        try:
+            return _read_through_cache(paths, options, resources.cache, resources.workers)
+        except WriteError as error:
+            tell(Unwritten(str(error)))
     spilling = Spilling(resources.data_bytes, resources.tmpdir)
     try:
         summary = first_pass(paths, options, spilling.append, resources.workers)

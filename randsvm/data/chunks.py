@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.errors import OutputError, TransferError
+from randsvm.errors import OutputError, TransferError, WriteError
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class FileStore:
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
-            raise TransferError(f"writing {self.name}: {error.strerror}") from error
+            raise WriteError(f"writing {self.name}: {error.strerror}") from error
         self.entries.append((offset, m, nnz, len(indices), crc))
 
     @property
@@ -228,7 +228,7 @@ class FileStore:
         try:
             self.stream.flush()
         except OSError as error:
-            raise TransferError(f"writing {self.name}: {error.strerror}") from error
+            raise WriteError(f"writing {self.name}: {error.strerror}") from error
 
     def close(self) -> None:
         # A write that failed has raised already: the error of closing says nothing new.
@@ -323,12 +323,12 @@ class Spilling:
             self.store = file
 
     def _file(self) -> FileStore:
+        where = self.folder or tempfile.gettempdir()
         try:
             stream = tempfile.TemporaryFile(dir=self.folder, buffering=1 << 20)  # noqa: SIM115
         except OSError as error:
-            where = self.folder or tempfile.gettempdir()
             raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
-        return FileStore(stream, "the spill file", place="a spill file")
+        return FileStore(stream, f"the spill file in {where} (--tmpdir)", place="a spill file")
 
 
 class MadeStore:

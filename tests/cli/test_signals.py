@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,9 +66,9 @@ class Killed(NamedTuple):
         return self.folder / "m"
 
 
-def start(folder: Path, *words: object) -> subprocess.Popen[str]:
+def start(folder: Path, *words: object, sh: str = 'exec "$@"') -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
+        ["sh", "-c", sh, "sh", sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
         cwd=folder,
         env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.DEVNULL,
@@ -325,18 +327,86 @@ def test_who_waits_for_others_hears_a_signal(tmp_path, clouds, linear_model, lin
     assert names(tmp_path) == {"fifo"}
 
 
-def test_a_second_signal_ends_the_process_at_once(tmp_path):
-    """As one does that is sent while the first is dealt with."""
-    code = """
-import os, signal
+# Sends itself each pair of (signal, seconds until the next) and says that it still runs.
+SENDING = """
+import os, signal, sys, time
 from randsvm import events
 from randsvm.cli import signals
 signals.install()
-os.kill(os.getpid(), signal.SIGTERM)
-assert events._Signals.number == signal.SIGTERM
-os.kill(os.getpid(), signal.SIGTERM)
+for number, seconds in {pairs}:
+    os.kill(os.getpid(), number)
+    time.sleep(seconds)
+assert events._Signals.number == {pairs}[0][0]
+print("goes on")
 """
-    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGTERM
+TERM, INT, CPU, USR1, USR2 = 15, 2, 24, 10, 12
+
+
+def send(pairs: list[tuple[int, float]]) -> subprocess.CompletedProcess[str]:
+    code = SENDING.format(pairs=pairs)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(TERM, 0), (TERM, 0)],
+        [(TERM, 0), (INT, 0), (signal.SIGHUP, 0), (TERM, 0)],
+        [(INT, 0), (INT, 0)],
+        [(INT, 0.2), (TERM, 0)],
+        [(CPU, 1.1), (CPU, 1.1), (CPU, 0)],
+        [(USR1, 0), (USR2, 0)],
+    ],
+)
+def test_signals_that_come_together_count_as_one(pairs):
+    ended = send([(int(number), seconds) for number, seconds in pairs])
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "goes on\n", "")
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(INT, 0.2), (INT, 0)],
+        [(TERM, 1.1), (TERM, 0)],
+        [(USR1, 1.1), (TERM, 0)],
+        [(CPU, 1.1), (INT, 0)],
+    ],
+)
+def test_a_second_signal_ends_the_process_at_once(pairs):
+    ended = send(pairs)
+    assert (ended.returncode, ended.stdout) == (-pairs[-1][0], "")
+    assert ended.stderr == "ended at once by a second signal\n"
+
+
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="no timeout(1) here")
+@pytest.mark.parametrize("kill", range(2))
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1"])
+def test_timeout_leaves_the_best_model(tmp_path, data, path, name, kill):
+    """timeout(1) signals the command and then its process group: the command gets two signals."""
+    number = int(getattr(signal, f"SIG{name}"))
+    # A signal that timeout gets is dealt with as the end of its time.
+    words = [sys.executable, "-m", "randsvm.cli.train", *map(str, LONG), path, "m"]
+    with subprocess.Popen(
+        ["timeout", "--signal", name, "600", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for(process, "^ +1 ")
+        time.sleep(0.5)  # the next solve is under way
+        process.send_signal(signal.SIGALRM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 124
+    assert_honest(Killed(tmp_path, 128 + number, 0, said), data, number)
+
+
+def test_a_soft_limit_on_cpu_time_leaves_the_best_model(tmp_path, data, path):
+    """The kernel repeats its signal with every further second of CPU time."""
+    seconds = math.ceil(4 * SLOWNESS)
+    process = start(tmp_path, *SHORT, path, "m", sh=f'ulimit -S -t {seconds}; exec "$@"')
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGXCPU
+    assert_honest(Killed(tmp_path, process.returncode, 0, said), data, signal.SIGXCPU)
 
 
 @pytest.mark.parametrize("name", ["-m", "/usr/bin/randsvm-train", "randsvm-predict"])
