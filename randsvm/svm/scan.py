@@ -124,7 +124,7 @@ class Scan(RunningValues):
         self.task, self.b = self.task.at(levels)
         beta = self.coefficients.beta
         self.slack = self.task.missing(beta)
-        V = EveryGroup(tuple(candidates))
+        V = EveryGroup.of(candidates, joined=self.slack > 0)
         self.steepest = V.steepest
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified)

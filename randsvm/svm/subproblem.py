@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,8 +86,9 @@ def _improved(
     of the violation, at which the solve ends."""
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
-    # What is missing from the sum of |beta| may go to any row.
-    violation = float(np.ptp(y - u)) if slack else task.violation(y, u, beta)
+    # While sum |beta| is below its bound there is no second sum, and the tube has no width.
+    unbound = replace(task, size=0.0) if slack else task
+    violation = unbound.violation(y, u, beta)
     if violation <= 0:
         return beta, True
     K = gram(points)
@@ -124,10 +126,13 @@ def _solved(
     if not task.size:
         s = float(beta.sum())
         return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b)
-    most = float(upper.sum()), float(-lower.sum())
     own = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
-    more = min(slack / 2, most[0] - own[0], most[1] - own[1])
-    sums = own[0] + more, own[1] + more
+    sums = own
+    if slack:
+        # No more than all coefficients at their bounds: with p + q <= sum upper a row can still
+        # have any beta, as a and a* have room for what they have in common.
+        more = min(slack, float(upper.sum()) - own[0] - own[1]) / 2
+        sums = own[0] + more, own[1] + more
     return solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
 
 
