@@ -57,13 +57,9 @@ class EveryGroup:
     groups: tuple[Candidates, ...]
 
     @staticmethod
-    def of(groups: Sequence[Candidates], *, joined: bool) -> EveryGroup:
+    def of(groups: Sequence[Candidates]) -> EveryGroup:
         """The group with the steepest pair first, so that even a working set with room for one
-        pair gains. joined: whether coefficients of one group may also rise for those that fall in
-        another, which makes all groups one."""
-        if joined:
-            first, *others = groups
-            return EveryGroup((sum(others, start=first),))
+        pair gains."""
         return EveryGroup(tuple(sorted(groups, key=lambda group: -group.steepest)))
 
     @property

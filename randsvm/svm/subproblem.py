@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -86,9 +85,7 @@ def _improved(
     of the violation, at which the solve ends."""
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
-    # While sum |beta| is below its bound there is no second sum, and the tube has no width.
-    unbound = replace(task, size=0.0) if slack else task
-    violation = unbound.violation(y, u, beta)
+    violation = task.short_of(slack).violation(y, u, beta)
     if violation <= 0:
         return beta, True
     K = gram(points)
