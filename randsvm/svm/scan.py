@@ -131,7 +131,7 @@ class Scan(RunningValues):
         self.steepest = V.steepest
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified)
-        SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube)
+        SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube, norm=norm)
         violators = Violators(V, certificate, lift=self.lift())
         self.latest = SV_, violators, tolerance
         return SV_, violators

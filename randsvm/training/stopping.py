@@ -17,7 +17,7 @@ NO_DIGITS = "float64 carries no further"
 TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
 NO_PROGRESS = "no progress"
-NO_MARGIN = "no margin at this nu: the classes overlap, raise -n"
+NO_MARGIN = "no margin at this nu"
 
 # A round is no progress if it gains less than LEAST_GAIN of D, relatively, comes no nearer to the
 # KKT conditions, and leaves the gap above this share of the lowest; so many in a row are too many.
