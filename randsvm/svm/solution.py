@@ -82,8 +82,8 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """(P - D) / max(|P|, |D|), 0 if both are 0; 1, its limit, where D is -inf as nothing is known
-        of it; nan if nothing is certified."""
+        """(P - D) / max(|P|, |D|), 0 if both are 0; 1, its limit, where D is unknown, -inf; nan if
+        nothing is certified."""
         if not self.certified:
             return float("nan")
         scale = max(abs(self.primal), abs(self.dual))

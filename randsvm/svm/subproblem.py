@@ -63,10 +63,10 @@ def svmlearn(
     one; not so for the nu tasks.
     """
     began = time.perf_counter()
-    libsvm.check_values(points, problem)
     if laid_out(len(points), problem, beside):
         beta, ended = _improved(points, problem, gram, TIGHT if whole else LOOSE, slack, b)
     else:
+        libsvm.check_values(points, problem)
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     if not ended:
         tell_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
