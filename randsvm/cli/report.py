@@ -408,6 +408,8 @@ def _objectives(primal: float, dual: float, certified: bool, *, fraction: bool =
     """fraction: the gap also as --gap has it."""
     if not certified:
         return f"P {primal:.6g}  gap not certified"
+    if math.isinf(dual):
+        return f"P {primal:.6g}  D unknown"
     scale = max(abs(primal), abs(dual))
     # Rounding may leave D above P by its last bit: no "-0.000%".
     gap = max((primal - dual) / scale, 0.0) if scale else 0.0

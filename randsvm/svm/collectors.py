@@ -5,6 +5,7 @@ Knows nothing of what a violation is. Candidates of two shards add up with +, in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,6 +55,12 @@ class EveryGroup:
     rises by, others of the same group have to fall by."""
 
     groups: tuple[Candidates, ...]
+
+    @staticmethod
+    def of(groups: Sequence[Candidates]) -> EveryGroup:
+        """The group with the steepest pair first, so that even a working set with room for one
+        pair gains."""
+        return EveryGroup(tuple(sorted(groups, key=lambda group: -group.steepest)))
 
     @property
     def count(self) -> int:

@@ -20,6 +20,7 @@ from randsvm.data.sampling import Draw
 from randsvm.events import Progress, tell
 from randsvm.kernels.expansion import Expansion, Space
 from randsvm.parameters.problem import Problem
+from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
 from randsvm.svm.questions import Values
 from randsvm.svm.shard_values import Far, Pass, Put, Room, ShardValues
@@ -153,7 +154,9 @@ class RunningValues:
             self.gathered = self.gathered.only(needed)
 
     def gram(self, points: Points) -> np.ndarray:
-        """K of every pair of some points, (m, m) float32."""
+        """K of every pair of some points, (m, m) float32. Raises ParameterError where the values
+        may be beyond it."""
+        check_values(points, self.problem)
         return gram_of(self.D, self.gram_space, points)
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:

@@ -112,8 +112,13 @@ class Scan(RunningValues):
     def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
         """The solution as it is, and V."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
-        primal, before, levels, candidates = 0.0, self.task.levels(self.b), [], []
-        for k, group in enumerate(self.task.groups):
+        beta = self.coefficients.beta
+        self.slack = self.task.missing(beta)
+        task = self.task.short_of(self.slack)
+        if len(self.windows) != len(task.groups):
+            self.windows = [Window.around(0.0, np.inf) for _ in task.groups]
+        primal, before, levels, candidates = 0.0, task.levels(self.b), [], []
+        for k, group in enumerate(task.groups):
             sums, level = self._level(group, self.windows[k])
             self.windows[k] = Window.around(level, 4 * abs(level - before[k]) + tolerance)
             found = self.ask(Findings(group, level, tolerance, collector))
@@ -122,13 +127,11 @@ class Scan(RunningValues):
             levels.append(level)
         norm, linear = in_order(sums.norm), in_order(sums.linear)
         self.task, self.b = self.task.at(levels)
-        beta = self.coefficients.beta
-        self.slack = self.task.missing(beta)
-        V = EveryGroup(tuple(candidates))
+        V = EveryGroup.of(candidates)
         self.steepest = V.steepest
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified)
-        SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube)
+        SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube, norm=norm)
         violators = Violators(V, certificate, lift=self.lift())
         self.latest = SV_, violators, tolerance
         return SV_, violators

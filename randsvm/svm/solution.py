@@ -12,7 +12,6 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.data.points import Points
-from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 
@@ -22,8 +21,8 @@ class SV:
     """f(x) = sum_i beta_i K(x_i, x) + b.
 
     rows : (m,) int64, ascending row numbers of the support vectors in D. beta : (m,) float64,
-    nonzero. points: the rows themselves, where somebody needs them; see Scan.completed. tube: see
-    svm/tasks.py.
+    nonzero. points: the rows themselves, where they are needed; see Scan.completed. tube: see
+    svm/tasks.py. norm: |w|^2, 0 where it is not known.
     """
 
     rows: np.ndarray
@@ -32,6 +31,7 @@ class SV:
     problem: Problem
     points: Points | None = None
     tube: float = 0.0
+    norm: float = 0.0
 
     def __len__(self) -> int:
         return len(self.beta)
@@ -42,15 +42,21 @@ class SV:
 
     @property
     def scale(self) -> float:
-        """By which f is multiplied in a model: 1 / rho for nu-SVC, as LIBSVM does, so that the
-        margin is at 1. Raises ParameterError where there is none."""
+        """The factor of f in a model: 1 / rho for nu-SVC, as in LIBSVM, so that the margin is at 1.
+
+        An unfinished solution may have rho <= 0. Then rho is taken from |w|^2 = rho nu n, which
+        holds at the optimum but for the losses.
+        """
         if self.problem.task != "nu-svc" or not len(self):
             return 1.0
-        if not -self.tube > 0 or not math.isfinite(1 / self.tube):
-            raise ParameterError(
-                f"-s nu-svc finds no margin (rho = {-self.tube:g}): the classes overlap, raise -n"
-            )
-        return -1 / self.tube
+        if self.has_margin:
+            return -1 / self.tube
+        return self.problem.size / self.norm if self.norm > 0 else 1.0
+
+    @property
+    def has_margin(self) -> bool:
+        """Whether rho of nu-SVC is above 0."""
+        return -self.tube > 0 and math.isfinite(1 / self.tube)
 
     @property
     def unbounded(self) -> np.ndarray:
@@ -76,10 +82,13 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """(P - D) / max(|P|, |D|), 0 if both are 0; nan if nothing is certified."""
+        """(P - D) / max(|P|, |D|), 0 if both are 0; 1, its limit, where D is unknown, -inf; nan if
+        nothing is certified."""
         if not self.certified:
             return float("nan")
         scale = max(abs(self.primal), abs(self.dual))
+        if math.isinf(self.dual):
+            return 1.0
         return (self.primal - self.dual) / scale if scale else 0.0
 
 

@@ -63,10 +63,10 @@ def svmlearn(
     one; not so for the nu tasks.
     """
     began = time.perf_counter()
-    libsvm.check_values(points, problem)
     if laid_out(len(points), problem, beside):
         beta, ended = _improved(points, problem, gram, TIGHT if whole else LOOSE, slack, b)
     else:
+        libsvm.check_values(points, problem)
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     if not ended:
         tell_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
@@ -85,8 +85,7 @@ def _improved(
     of the violation, at which the solve ends."""
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
-    # What is missing from the sum of |beta| may go to any row.
-    violation = float(np.ptp(y - u)) if slack else task.violation(y, u, beta)
+    violation = task.short_of(slack).violation(y, u, beta)
     if violation <= 0:
         return beta, True
     K = gram(points)
@@ -124,10 +123,13 @@ def _solved(
     if not task.size:
         s = float(beta.sum())
         return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b)
-    most = float(upper.sum()), float(-lower.sum())
     own = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
-    more = min(slack / 2, most[0] - own[0], most[1] - own[1])
-    sums = own[0] + more, own[1] + more
+    sums = own
+    if slack:
+        # No more than all coefficients at their bounds: with p + q <= sum upper a row can still
+        # have any beta, as a and a* have room for what they have in common.
+        more = min(slack, float(upper.sum()) - own[0] - own[1]) / 2
+        sums = own[0] + more, own[1] + more
     return solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
 
 

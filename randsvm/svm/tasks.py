@@ -60,14 +60,19 @@ class Task:
             replace(one, bounds=(0.0, negative), total=-half),
         ]
 
+    def short_of(self, slack: float) -> Task:
+        """The task where sum |beta| may rise by `slack` before it reaches size: then one sum is
+        left, and the tube has no width."""
+        return replace(self, size=0.0, tube=0.0) if slack else self
+
     def levels(self, b: float) -> list[float]:
         """The groups' offsets."""
         return [b + self.tube, b - self.tube] if self.size else [b]
 
     def at(self, levels: list[float]) -> tuple[Task, float]:
         """The task with its tube, and b: of the groups' offsets."""
-        if not self.size:
-            return self, levels[0]
+        if len(levels) == 1:
+            return replace(self, tube=0.0), levels[0]
         above, below = levels
         return replace(self, tube=(above - below) / 2), (above + below) / 2
 

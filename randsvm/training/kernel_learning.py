@@ -54,6 +54,8 @@ class KernelLearning(Learning[Trained]):
         self.solve_seconds: dict[int, float] = {}
         self.heard = 0
         self.under_way: dict[int, Rounds] = {}
+        # The numbers of those that were to be solved and have no solution.
+        self.unsolved: set[int] = set()
         # Whether any of those that ended has a solution.
         self.found = False
         # What novelty detection has for probabilities.
@@ -110,7 +112,7 @@ class KernelLearning(Learning[Trained]):
         except TimeLimitError:
             if not self.begun:
                 raise
-            self.solved[number] = Solved.nothing(self.subtasks, number, TIME_LIMIT)
+            self._leave(number, TIME_LIMIT)
         except (Interrupted, ClusterError, BrokenOffError):
             if (best := rounds.best.solution) is not None:
                 self.broken_off[number] = rounds.running(best, "").of_whole(task)
@@ -143,10 +145,22 @@ class KernelLearning(Learning[Trained]):
         self._leave_rest(reason)
 
     def _leave_rest(self, reason: str) -> None:
-        """Subtasks without a solution have a constant f."""
+        """Give subtasks without a solution a constant f, and report how many they are."""
         for number in range(len(self.subtasks)):
             if number not in self.solved:
-                self.solved[number] = Solved.nothing(self.subtasks, number, reason)
+                self._leave(number, reason)
+        if self.unsolved:
+            kind = "pairs of classes" if self.subtasks.pairs else "classes"
+            tell(
+                Notice(
+                    f"{len(self.unsolved)} of {len(self.subtasks)} {kind} have no solution, only a "
+                    "constant decision value: there was no time for them"
+                )
+            )
+
+    def _leave(self, number: int, reason: str) -> None:
+        self.solved[number] = Solved.nothing(self.subtasks, number, reason)
+        self.unsolved.add(number)
 
     @property
     def _every(self) -> list[Solved]:

@@ -15,6 +15,7 @@ import numpy as np
 from randsvm.algorithms.decomposition import decompose
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
+from randsvm.errors import ParameterError
 from randsvm.events import Iteration
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import SV, Certificate
@@ -25,6 +26,7 @@ from randsvm.training.plans import Plan
 from randsvm.training.several_classes import Subtask, Subtasks
 from randsvm.training.stopping import (
     NO_DIGITS,
+    NO_MARGIN,
     NO_PROGRESS,
     NO_VIOLATORS,
     TIME_LIMIT,
@@ -166,8 +168,10 @@ class Rounds:
             self.best = Best()
             self.best.see(SV, V)
             return self.solved(latest)
-        if reason == NO_VIOLATORS and self._lacks_gap(V):
-            reason = NO_DIGITS
+        if reason == NO_VIOLATORS:
+            self._require_margin(SV)
+            if self._lacks_gap(V):
+                reason = NO_DIGITS
         return Solved(SV, V.certificate, V.count, True, reason)
 
     def run_until(self, latest: float) -> tuple[SV, str]:
@@ -235,7 +239,19 @@ class Rounds:
         own = stop.reason == NO_VIOLATORS or (gap is not None and stop.reason == reached(gap))
         SV = last if own else self.best.solution
         assert SV is not None
+        if stop.reason == NO_MARGIN and self.best.certified:
+            raise self._no_margin
         return SV, stop.reason
+
+    def _require_margin(self, SV: SV) -> None:
+        """Raise ParameterError where an optimal solution of -s nu-svc has rho <= 0."""
+        if self.least_norm is not None and not SV.has_margin:
+            raise self._no_margin
+
+    @property
+    def _no_margin(self) -> ParameterError:
+        between = f" between {self.task.name}" if self.task.name else ""
+        return ParameterError(f"-s nu-svc finds no margin{between}: the classes overlap, raise -n")
 
     def _watch(self, SV: SV, V: Violators) -> None:
         self.count += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from threading import Lock
 
 import numpy as np
@@ -174,12 +175,13 @@ class Subtasks:
 
     def nothing(self, number: int) -> tuple[SV, Certificate]:
         """The solution of a subtask without support vectors, whose f is the constant of least P,
-        and what it is worth: P is linear in b between -1 and 1. Where y are no classes, or the
-        coefficients have a sum that is not 0, it is worth nothing."""
+        and its certificate: P is linear in b between -1 and 1. For nu-SVC f = 0 with rho = 0 has
+        P = 0, and no D is known. Where y are no classes nothing is certified."""
         empty, problem = self._empty, self._problem_of(number)
         if problem.size or not self.names:
-            unknown = Certificate(0.0, 0.0, False)
-            return SV(empty.rows, EMPTY, 0.0, problem, empty), unknown
+            certified = bool(self.names) and problem.positive_semidefinite
+            certificate = Certificate(0.0, -inf if certified else 0.0, certified)
+            return SV(empty.rows, EMPTY, 0.0, problem, empty), certificate
         lost = [C * rows for C, rows in zip(problem.bounds, self.sides(number), strict=True)]
         certificate = Certificate(2.0 * min(lost), 0.0, problem.positive_semidefinite)
         b = 1.0 if lost[0] > lost[1] else -1.0

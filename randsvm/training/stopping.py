@@ -17,11 +17,12 @@ NO_DIGITS = "float64 carries no further"
 TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
 NO_PROGRESS = "no progress"
-NO_MARGIN = "no margin at this nu: the classes overlap, raise -n"
+NO_MARGIN = "no margin at this nu"
 
-# A round that gains less than this of D, relatively, and comes no nearer to the KKT conditions, is
-# no progress; so many in a row are too many.
+# A round is no progress if it gains less than LEAST_GAIN of D, relatively, comes no nearer to the
+# KKT conditions, and leaves the gap above this share of the lowest; so many in a row are too many.
 LEAST_GAIN = 1e-9
+LOWER = 0.99
 MOST_IDLE = 5
 # By what the tolerance becomes tighter where it has to, and what float64 carries at the most.
 TIGHTER = 0.1
@@ -35,7 +36,8 @@ class Record:
     rounds: how many there were. support_vectors, violators: of the last. steepest: by how much the
     KKT conditions were violated at the least. tolerance: of the KKT conditions. gap: of the best
     solution so far, nan where nothing is certified. seconds_left: for further rounds. dual: the
-    highest of any round. idle: rounds in a row without progress at this tolerance.
+    highest of any round. lowest_gap: so far, but for less than LOWER. idle: rounds in a row
+    without progress at this tolerance.
     """
 
     tolerance: float
@@ -46,6 +48,7 @@ class Record:
     gap: float = math.nan
     seconds_left: float = math.inf
     dual: float = -math.inf
+    lowest_gap: float = math.inf
     idle: int = 0
 
     def after(
@@ -59,7 +62,9 @@ class Record:
         dual: float,
     ) -> Record:
         """The record after one more round; steepest, dual: of that round."""
-        moved = dual - self.dual > LEAST_GAIN * abs(dual) or steepest < self.steepest
+        lower = gap < LOWER * self.lowest_gap
+        gains = dual - self.dual > LEAST_GAIN * abs(dual)
+        moved = lower or gains or steepest < self.steepest
         return Record(
             tolerance=self.tolerance,
             rounds=self.rounds + 1,
@@ -69,6 +74,7 @@ class Record:
             gap=gap,
             seconds_left=seconds_left,
             dual=max(self.dual, dual),
+            lowest_gap=gap if lower else self.lowest_gap,
             idle=0 if moved else self.idle + 1,
         )
 
