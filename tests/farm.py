@@ -25,20 +25,23 @@ class Farm:
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    def _start(self, what: str, *words: object) -> subprocess.Popen[bytes]:
+    def _start(
+        self, what: str, *words: object, folder: Path | None = None
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", f"distributed.cli.dask_{what}", *map(str, words)],
-            cwd=self.folder,
+            cwd=folder or self.folder,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
 
-    def add(self) -> subprocess.Popen[bytes]:
-        """One worker more; whoever connects waits until it is there."""
-        words = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
-        self.workers.append(self._start("worker", "--scheduler-file", self.file, *words))
+    def add(self, folder: Path | None = None, memory: str = "0") -> subprocess.Popen[bytes]:
+        """Start one more worker. folder: its working folder; memory: its limit for Dask."""
+        words = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", memory]
+        words = ["--scheduler-file", str(self.file), *words]
+        self.workers.append(self._start("worker", *words, folder=folder))
         return self.workers[-1]
 
     def kill(self, number: int = -1) -> None:

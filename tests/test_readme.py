@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 OURS = {"randsvm-train": run_train, "randsvm-predict": run_predict}
 # What sets a machine up, takes minutes, or needs a network: it begins with one of these words.
-NOT_HERE = {".", "apt-get", "dask", "make", "pip", "sudo", "systemctl"}
+NOT_HERE = {".", "apt-get", "dask", "install", "make", "openssl", "pip", "sudo", "systemctl"}
 OTHERS = {
     "--ccat",
     "--again",
@@ -37,6 +37,8 @@ OTHERS = {
     "--rows",
     "--nthreads",
     "--no-nanny",
+    "--no-dashboard",
+    "--protocol",
     "--scheduler-file",
     "--hostfile",
     "--help",

@@ -24,7 +24,7 @@ from distributed import Future, fire_and_forget
 from randsvm.cluster.connection import CLOSING, CONNECTING, WAITING, Connection
 from randsvm.cluster.worker import greeting, stop
 from randsvm.data.home import Spent
-from randsvm.errors import ClusterError, RandsvmError
+from randsvm.errors import ClusterError, InputError, OutputError, RandsvmError, TransferError
 from randsvm.events import HEARTBEAT, Notice, Progress, check, tell, tell_once
 
 # Seconds without a word of the scheduler, or of any worker, after which a run ends.
@@ -38,6 +38,8 @@ ASLEEP = 30.0
 LOST = 50
 # Of tasks that can be stopped: no two that this process gives have the same.
 NUMBERS = itertools.count()
+# Errors that are about files of one machine.
+FILE_ERRORS = (InputError, OutputError, TransferError)
 # What a worker is to import first: a function of ours would be looked for before anything could be
 # said of an error.
 GREETS = "randsvm.cluster.worker"
@@ -297,6 +299,9 @@ class Tasks:
             return self._overdue()
         if self.given.pop(future, None) is None:
             return None
+        if isinstance(answer.result, FILE_ERRORS):
+            # The file may be a good one on other machines.
+            raise type(answer.result)(f"worker {answer.worker}: {answer.result}")
         if isinstance(answer.result, BaseException):
             raise answer.result
         self.crew.move(answer.result)

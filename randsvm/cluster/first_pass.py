@@ -12,7 +12,7 @@ import numpy as np
 from randsvm.cluster import worker
 from randsvm.cluster.crew import Crew
 from randsvm.cluster.ranges import Part, in_order, parts_of
-from randsvm.cluster.text import NOTHING, Cuts, Learnt, Source, Text
+from randsvm.cluster.text import NOTHING, Checksums, Cuts, Learnt, Source, Text
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import Summary
 from randsvm.data.svmlight import Spelling
@@ -27,11 +27,11 @@ def first_pass(crew: Crew, key: str, texts: Sequence[Text]) -> Source:
     table = LabelTable(texts[0].name, any_label=texts[0].options.any_label)
     every, calls = NOTHING, [part.call(key) for part in parts]
     learnt = [NOTHING] * len(texts)
-    workers: list[str] = []
+    readers: list[tuple[str, int]] = []
     for answer, part in zip(in_order(crew, worker.learn, calls), parts, strict=True):
         found: Learnt = answer.result
         learnt[part.of] += found
-        workers.append(answer.worker)
+        readers.append((answer.worker, found.checksum))
         tell(Progress("reading", part.base + part.end, part.total, "B"))
         if found.fault is not None:
             break
@@ -45,19 +45,24 @@ def first_pass(crew: Crew, key: str, texts: Sequence[Text]) -> Source:
     if not every.rows:
         name = name_of([text.name for text in texts])
         raise DataError(name, 1, 1, "expected a row, found an empty file")
-    return _source(texts, table, every, _cuts(crew, key, parts, workers))
+    checksums = [
+        Checksums.joined(text, those.checksums) for text, those in zip(texts, learnt, strict=True)
+    ]
+    return _source(texts, checksums, table, every, _cuts(crew, key, parts, readers))
 
 
 def _cuts(
-    crew: Crew, key: str, parts: Sequence[Part], workers: Sequence[str]
+    crew: Crew, key: str, parts: Sequence[Part], readers: Sequence[tuple[str, int]]
 ) -> list[tuple[int, int, int]]:
     """Where chunks end, and their rows and nonzeros: each range goes on where the one before left
-    off. workers: who has learnt each range, and still has it."""
+    off. readers: the worker that has learnt each range, and still has it, and its checksum."""
     ends: list[tuple[int, int, int]] = []
-    last = Cuts([], 0, 0)
-    for part, name in zip(parts, workers, strict=True):
+    last = Cuts([], 0, 0, 0)
+    for part, (name, checksum) in zip(parts, readers, strict=True):
         call = part.call(key, last.rows, last.nonzeros)
         last = next(in_order(crew, worker.cut, [call], name)).result
+        if last.checksum != checksum:
+            raise part.text.changed()
         # A pass of its own, which may be ended as well.
         tell(Progress("reading", part.base + part.end, part.total, "B"))
         ends += [(part.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
@@ -66,7 +71,11 @@ def _cuts(
 
 
 def _source(
-    texts: Sequence[Text], table: LabelTable, learnt: Learnt, ends: list[tuple[int, int, int]]
+    texts: Sequence[Text],
+    checksums: Sequence[Checksums],
+    table: LabelTable,
+    learnt: Learnt,
+    ends: list[tuple[int, int, int]],
 ) -> Source:
     counts = np.zeros(len(table), np.int64)
     for token, count in learnt.counts.items():
@@ -84,4 +93,4 @@ def _source(
         queries=learnt.queries,
         digest="",
     )
-    return Source(tuple(texts), summary, places, rows, nonzeros)
+    return Source(tuple(texts), tuple(checksums), summary, places, rows, nonzeros)

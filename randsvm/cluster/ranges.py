@@ -9,13 +9,14 @@ import os
 import pickle
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from randsvm.cluster import worker
 from randsvm.cluster.crew import Answer, Crew, Tasks
-from randsvm.cluster.text import Text
+from randsvm.cluster.text import BLOCK, Text
 from randsvm.data.reading import ParseOptions
 from randsvm.data.svmlight import ParsedPiece
 from randsvm.errors import InputError, ParameterError
@@ -61,13 +62,22 @@ class Part:
         return (key, self.text, self.number, self.begin, self.end, *words)
 
 
+def _seen(text: Text, begin: int, end: int) -> Text:
+    """Return the text with checksums of both ends of a range: a worker that sees another file under
+    this name is likely to notice before it reads the range."""
+    ends = {(begin, min(begin + BLOCK, end)), (max(begin, end - BLOCK), end)}
+    return replace(text, seen=tuple((a, b, crc32(text.read(a, b))) for a, b in sorted(ends)))
+
+
 def parts_of(texts: Sequence[Text]) -> list[Part]:
+    """Return the ranges of all texts."""
     found: list[Part] = []
     base, total = 0, sum(text.size for text in texts)
     for of, text in enumerate(texts):
         for at in range(0, max(text.size, 1), RANGE):
             end = min(at + RANGE, text.size)
-            found.append(Part(len(found), of, text, base, at, end, total))
+            seen = _seen(text, at, end)
+            found.append(Part(len(found), of, seen, base, at, end, total))
         base += text.size
     return found
 

@@ -7,8 +7,10 @@ Knows nothing of workers.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 
@@ -25,21 +27,24 @@ from randsvm.data.svmlight import (
     parse_piece,
 )
 from randsvm.errors import InputError, TransferError
-from randsvm.files import name_of
 
-# Text is parsed in pieces of about this size.
-PIECE = 4 << 20
+# Text is parsed in pieces of about this size, and has a checksum for each block of this size.
+PIECE, BLOCK = 4 << 20, 64 << 10
 
 
 @dataclass(frozen=True)
 class Text:
-    """A file of plain text and how it is parsed. size: in bytes, as the master has it. name: as
-    given."""
+    """A file of plain text and how it is parsed.
+
+    size: in bytes, as the master has it. name: as given. seen: (begin, end, crc32) of some bytes,
+    as the master has them.
+    """
 
     path: str
     size: int
     options: ParseOptions
     name: str
+    seen: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def dialect(self) -> Dialect:
@@ -62,6 +67,18 @@ class Text:
             raise TransferError(f"reading {self.path}: it became shorter while in use")
         return b"".join(parts)
 
+    def check_seen(self) -> None:
+        """Raise TransferError where the file here is another one than the master has."""
+        for begin, end, crc in self.seen:
+            if crc32(self.read(begin, end)) != crc:
+                raise self.changed()
+
+    def changed(self) -> TransferError:
+        """Return the error for content that is not what it was, or what it is elsewhere."""
+        return TransferError(
+            f"reading {self.path}: it changed while in use, or workers see different files there"
+        )
+
     def line_from(self, at: int) -> int:
         """Where the first line begins that does not begin before `at`."""
         if at == 0:
@@ -77,9 +94,62 @@ class Text:
         return self.size
 
     def parsed(self, begin: int, end: int) -> bytes:
-        """Whole lines, without the mark that may begin a file."""
-        text = self.read(begin, end)
-        return text.removeprefix(BYTE_ORDER_MARK) if begin == 0 else text
+        """Return whole lines, without the mark that may begin a file."""
+        return self.lines(self.read(begin, end), begin)
+
+    def lines(self, content: bytes, begin: int) -> bytes:
+        """Return the bytes from `begin` on without the mark that may begin a file."""
+        return content.removeprefix(BYTE_ORDER_MARK) if begin == 0 else content
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """crc32 of consecutive blocks of a text, from byte `begin` on. ends : (blocks,) int64, where
+    each ends; crcs : (blocks,) uint32."""
+
+    begin: int
+    ends: np.ndarray
+    crcs: np.ndarray
+
+    @classmethod
+    def of(cls, content: bytes, begin: int) -> Checksums:
+        """Return those of the bytes that begin at `begin`."""
+        view, cuts = memoryview(content), range(0, len(content), BLOCK)
+        crcs = [crc32(view[at : at + BLOCK]) for at in cuts]
+        ends = [begin + min(at + BLOCK, len(content)) for at in cuts]
+        return cls(begin, np.array(ends, np.int64), np.array(crcs, np.uint32))
+
+    @classmethod
+    def joined(cls, text: Text, parts: Sequence[Checksums]) -> Checksums:
+        """Return those of a whole text. Raises TransferError where parts do not follow each other:
+        their readers saw different files."""
+        at = 0
+        for part in parts:
+            if part.begin != at:
+                raise text.changed()
+            at = int(part.ends[-1])
+        if at != text.size:
+            raise text.changed()
+        ends = [np.empty(0, np.int64), *(part.ends for part in parts)]
+        crcs = [np.empty(0, np.uint32), *(part.crcs for part in parts)]
+        return cls(0, np.concatenate(ends), np.concatenate(crcs))
+
+    def read(self, text: Text, begin: int, end: int) -> bytes:
+        """Return a range of the text, begin < end, whose blocks are unchanged; else raise
+        TransferError."""
+        blocks = slice(np.searchsorted(self.ends, begin, "right"), self._after(end))
+        start = at = int(self.ends[blocks.start - 1]) if blocks.start else 0
+        ends = self.ends[blocks].tolist()
+        content = memoryview(text.read(start, ends[-1]))
+        for stop, crc in zip(ends, self.crcs[blocks].tolist(), strict=True):
+            if crc32(content[at - start : stop - start]) != crc:
+                raise text.changed()
+            at = stop
+        return bytes(content[begin - start : end - start])
+
+    def _after(self, end: int) -> int:
+        """Return the number of the first block that begins at `end` or later."""
+        return int(np.searchsorted(self.ends, end, "left")) + 1
 
 
 # --- the first pass ------------------------------------------------------------------------
@@ -91,6 +161,7 @@ class Learnt:
 
     spellings: distinct label tokens, in order of appearance, with line (from 1 on) and column of
     the first; counts: rows of each. fault: the first bad token; nothing is known of what follows.
+    checksums: of the lines, in parts.
     """
 
     rows: int
@@ -101,6 +172,15 @@ class Learnt:
     counts: dict[bytes, int]
     queries: int
     fault: Fault | None = None
+    checksums: tuple[Checksums, ...] = ()
+
+    @property
+    def checksum(self) -> int:
+        """One for all bytes."""
+        found = 0
+        for part in self.checksums:
+            found = crc32(part.crcs.data, crc32(part.ends.data, found))
+        return found
 
     def __add__(self, other: Learnt) -> Learnt:
         if self.fault is not None:
@@ -125,6 +205,7 @@ class Learnt:
             counts,
             self.queries + other.queries,
             fault,
+            self.checksums + other.checksums,
         )
 
 
@@ -136,6 +217,7 @@ class Range:
     the chunks are cut."""
 
     def __init__(self, text: Text, begin: int, end: int) -> None:
+        text.check_seen()
         self.text = text
         self.begin, self.end = text.line_from(begin), text.line_from(end)
         self.learnt = NOTHING
@@ -169,6 +251,7 @@ class Range:
             dict(zip(tokens, counts, strict=True)),
             block.queries,
             piece.fault,
+            (Checksums.of(content, begin),),
         )
         return learnt, np.diff(block.indptr), begin + _row_ends(content, len(block))
 
@@ -185,17 +268,18 @@ class Range:
                 ends.append((int(self.row_ends[to - 1]), rows, nonzeros))
                 rows = nonzeros = 0
             at = to
-        return Cuts(ends, rows, nonzeros)
+        return Cuts(ends, rows, nonzeros, self.learnt.checksum)
 
 
 @dataclass(frozen=True)
 class Cuts:
     """ends: where chunks end, in bytes, and their rows and nonzeros; rows, nonzeros: of the chunk
-    that is left open."""
+    that is left open; checksum: of the bytes that were read for it."""
 
     ends: list[tuple[int, int, int]]
     rows: int
     nonzeros: int
+    checksum: int
 
 
 def _row_ends(content: bytes, rows: int) -> np.ndarray:
@@ -219,10 +303,12 @@ def _is_row(line: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """Text files, one after the other, and their chunks. places : (chunks + 1,) int64, where each
-    begins, counted in bytes of all files; rows, nonzeros : (chunks,) int64."""
+    """Text files, one after the other, and their chunks. checksums: of each file as the first pass
+    read it. places : (chunks + 1,) int64, where each chunk begins, counted in bytes of all files;
+    rows, nonzeros : (chunks,) int64."""
 
     texts: tuple[Text, ...]
+    checksums: tuple[Checksums, ...]
     summary: Summary
     places: np.ndarray
     rows: np.ndarray
@@ -232,20 +318,20 @@ class Source:
         """Raises InputError, and TransferError where the text is not what it was."""
         begin, end = self.places[number : number + 2].tolist()
         parts = []
-        for text in self.texts:
+        for text, checksums in zip(self.texts, self.checksums, strict=True):
             if begin < text.size and end > 0:
-                parts.append(self._rows(text, max(begin, 0), min(end, text.size)))
+                content = checksums.read(text, max(begin, 0), min(end, text.size))
+                parts.append(self._rows(text, text.lines(content, max(begin, 0))))
             begin, end = begin - text.size, end - text.size
         chunk = joined(parts)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
-            name = name_of([text.path for text in self.texts])
-            raise TransferError(f"reading {name}: it changed while in use")
+            raise self.texts[0].changed()
         return chunk
 
-    def _rows(self, text: Text, begin: int, end: int) -> RawChunk:
+    def _rows(self, text: Text, lines: bytes) -> RawChunk:
         options = text.options
         block = parse(
-            text.parsed(begin, end),
+            lines,
             name=text.path,
             labels=options.labels,
             zero_based=options.zero_based,

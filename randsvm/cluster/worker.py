@@ -216,6 +216,7 @@ def cut(key: str, text: Text, number: int, begin: int, end: int, rows: int, nonz
 def of_lines(work: bytes, text: Text, begin: int, end: int) -> Any:
     """work: a pickled function of the lines that begin in a range of the text."""
     do: Callable[[ParsedPiece], Any] = pickle.loads(work)
+    text.check_seen()
     lines = text.parsed(text.line_from(begin), text.line_from(end))
     return do(parse_piece(lines + PADDING, text.dialect))
 

@@ -870,7 +870,7 @@ def processes(monkeypatch) -> list[subprocess.Popen[bytes]]:
     def start(*words: object, **more: object) -> subprocess.Popen[bytes]:
         if len(started) == 2:
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
-        started.append(popen(["sleep", "600"]))
+        started.append(popen(["sleep", "600"], stdin=subprocess.PIPE))
         return started[-1]
 
     monkeypatch.setattr(subprocess, "Popen", start)

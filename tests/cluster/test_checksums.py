@@ -1,0 +1,171 @@
+"""Rows that are read again have to be the rows of the first pass."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from farm import PATIENCE, Farm
+from learning import board
+from running import run_predict, run_train
+
+from randsvm import api
+from randsvm.errors import TransferError
+from randsvm.events import HEARTBEAT, Iteration
+from randsvm.parameters.rounds import RandsvmParams, StopParams
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
+from randsvm.training import source
+
+pytest.importorskip("distributed")
+from inline import InlineCrew
+
+from randsvm.cluster import text
+from randsvm.cluster.crew import Crew
+from randsvm.cluster.first_pass import first_pass
+from randsvm.cluster.ranges import text_of
+
+# dask leaves sockets and tasks to the end of a process that closes without waiting.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
+
+ROWS, SHARD = 1000, 150
+DIFFERS = "changed while in use, or workers see different files"
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch) -> None:
+    monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return board(ROWS).save(tmp_path / "board")
+
+
+def with_another_label(content: bytes, at: int) -> bytes:
+    """The same size and numbers of rows and values; the first row after byte `at` changes."""
+    begin = content.index(b"\n", at) + 1
+    old, new = (b"-1", b"+1") if content[begin:].startswith(b"-1") else (b"+1", b"-1")
+    if not content[begin:].startswith(old):
+        old, new = b"1", b"2"
+    assert content[begin:].startswith(old)
+    return content[:begin] + new + content[begin + len(new) :]
+
+
+@pytest.mark.parametrize("range_size", [700, 5000, 1 << 20])
+@pytest.mark.parametrize("block", [64, 1000, 1 << 16])
+def test_a_change_of_any_byte_is_noticed(path, monkeypatch, range_size, block):
+    monkeypatch.setattr(text, "BLOCK", block)
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", range_size)
+    whole = path.read_bytes()
+    found = first_pass(InlineCrew("1"), "key", [text_of(str(path), source.ParseOptions("class"))])
+    numbers = range(len(found.rows))
+    rows = [found.chunk(number) for number in numbers]
+    assert sum(len(chunk.y) for chunk in rows) == ROWS
+    choose = random.Random(1)
+    for _ in range(20):
+        at = choose.randrange(len(whole))
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        number = next(n for n in numbers if at < found.places[n + 1])
+        with pytest.raises(TransferError, match=DIFFERS):
+            found.chunk(number)
+    path.write_bytes(whole)
+    for number in numbers:
+        assert (found.chunk(number).values == rows[number].values).all()
+
+
+def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch):
+    """Each range is read once, but where one ends the next has to begin."""
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 5000)
+    monkeypatch.setattr("randsvm.cluster.ranges.BLOCK", 1)
+    crew, submit = InlineCrew("1"), InlineCrew.submit
+    whole = path.read_bytes()
+    newline = whole.index(b"\n", 5000)
+
+    def changing(self: InlineCrew, function: object, *words: object, **options: object) -> object:
+        if self.given == 1:
+            # The first line of the second range begins later.
+            path.write_bytes(whole[:newline] + b" " + whole[newline + 1 :])
+        return submit(self, function, *words, **options)
+
+    monkeypatch.setattr(InlineCrew, "submit", changing)
+    with pytest.raises(Exception, match=f"{DIFFERS}|expected"):
+        first_pass(crew, "key", [text_of(str(path), source.ParseOptions("class"))])
+
+
+@pytest.fixture
+def views(tmp_path, path) -> Iterator[tuple[Farm, Path]]:
+    """Two workers that see different files under one name, and that name."""
+    (tmp_path / "farm").mkdir()
+    farm = Farm(tmp_path / "farm")
+    content = path.read_bytes()
+    for name, seen in (("a", content), ("b", with_another_label(content, len(content) // 2))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "board").write_bytes(seen)
+        farm.add(tmp_path / name)
+    yield farm, Path("/proc/self/cwd/board")
+    farm.close()
+
+
+def gather_two(crew: Crew) -> None:
+    end = time.monotonic() + PATIENCE
+    while len(crew.members()) < 2:
+        assert time.monotonic() < end
+        time.sleep(HEARTBEAT)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("seen", [16, 1 << 16], ids=["when read again", "at first sight"])
+def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, views, seen):
+    farm, name = views
+    monkeypatch.setattr(Crew, "_gather", gather_two)
+    monkeypatch.setattr("randsvm.cluster.ranges.BLOCK", seen)
+    monkeypatch.chdir(tmp_path / "a")
+    words = ["randsvm", "-q", "-g", 5, "--cluster", farm.file, name, tmp_path / "m"]
+    with pytest.raises(TransferError, match=f"worker tcp://.*board: it {DIFFERS}") as error:
+        run_train(*words)
+    assert error.value.exit_code == 74
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
+def test_a_prediction_notices_another_file(tmp_path, monkeypatch, views):
+    farm, name = views
+    farm.kill(0)
+    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 500)
+    monkeypatch.chdir(tmp_path / "a")
+    run_train("randsvm", "-q", "-g", 5, "--max-iterations", 1, "board", tmp_path / "m")
+    with pytest.raises(TransferError, match=f"worker tcp://.*{DIFFERS}"):
+        run_predict("-q", "--cluster", farm.file, name, tmp_path / "m", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_changes_in_place_is_noticed_by_a_new_worker(tmp_path, path):
+    (tmp_path / "farm").mkdir()
+    farm = Farm(tmp_path / "farm")
+    farm.add()
+    changed: list[Path] = []
+
+    def change(event: object) -> None:
+        if isinstance(event, Iteration) and event.number == 3 and not changed:
+            content = path.read_bytes()
+            with path.open("r+b") as stream:
+                os.pwrite(stream.fileno(), with_another_label(content, len(content) // 2), 0)
+            farm.add()
+            farm.kill(0)
+            changed.append(path)
+
+    job = api.Job(stop=StopParams(gap=1e-9), resources=Resources(cluster=str(farm.file)))
+    try:
+        with pytest.raises(TransferError, match=f"worker tcp://.*board: it {DIFFERS}"):
+            api.train_randsvm(
+                str(path), str(tmp_path / "m"), Params(gamma=5.0), RandsvmParams(sample_size=100),
+                job, change,
+            )  # fmt: skip
+    finally:
+        farm.close()

@@ -1,0 +1,132 @@
+"""What --cluster local:N opens to others, and what --cluster refuses before it connects."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from farm import PATIENCE
+from learning import board
+from running import run_train
+
+from randsvm.errors import ParameterError
+
+pytest.importorskip("distributed")
+from distributed import Security
+from distributed.core import rpc
+
+from randsvm.cluster.crew import Crew
+
+# dask leaves sockets and tasks to the end of a process that closes without waiting.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
+
+LISTENING = "0A"
+
+
+def sockets_of(pid: int) -> set[str]:
+    """The inodes of the sockets that a process has open."""
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(link.readlink())
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            found.add(target.removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address as /proc/net has it: words in the byte order of the machine."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    return ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
+
+
+def listening_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """The addresses on which a process listens for TCP."""
+    inodes, found = sockets_of(pid), []
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        if table.exists():
+            rows = [line.split() for line in table.read_text().splitlines()[1:]]
+            found += [
+                address_of(row[1].partition(":")[0])
+                for row in rows
+                if row[3] == LISTENING and row[9] in inodes
+            ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Crew]:
+    """local:2 with both workers."""
+    with closing(Crew("local:2")) as crew:
+        end = time.monotonic() + PATIENCE
+        while len(crew.members()) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        yield crew
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_a_local_cluster_listens_on_loopback_only(local):
+    pids = [os.getpid(), *(process.pid for process in local.connection.processes)]
+    for pid in pids:
+        found = listening_on(pid)
+        assert found, "a scheduler and a worker listen for each other"
+        assert all(address.is_loopback for address in found), found
+
+
+@pytest.mark.parametrize("how", ["without TLS", "another certificate"])
+def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
+    """The same call with its certificate is answered."""
+    security = None if how == "without TLS" else Security.temporary()
+
+    async def identity(address: str, arguments: dict[str, object]) -> object:
+        remote = rpc(address, connection_args=arguments, timeout=PATIENCE)
+        try:
+            return await remote.identity()
+        finally:
+            await remote.close_rpc()
+
+    ours = local.client.security.get_connection_args("client")
+    for address in [local.connection.local.scheduler_address, *local.members()]:
+        assert asyncio.run(identity(address, ours))
+        other, arguments = address.replace("tls://", "tcp://"), {}
+        if security is not None:
+            other, arguments = address, security.get_connection_args("client")
+        with pytest.raises(OSError):
+            asyncio.run(identity(other, arguments))
+
+
+def test_no_secret_stands_in_a_command_line(local):
+    for process in local.connection.processes:
+        words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert b"dask_worker" in words
+        assert b"PRIVATE" not in words
+
+
+@pytest.mark.parametrize(
+    "address", ["local:0", "local:", "local:10000", "127.0.0.1:99999", "tcp://127.0.0.1:0", "host"]
+)
+def test_an_address_that_cannot_be_is_refused_at_once(tmp_path, address):
+    path = board(20).save(tmp_path / "board")
+    began = time.monotonic()
+    with pytest.raises(ParameterError, match="--cluster: expected"):
+        run_train("randsvm", "-q", "--cluster", address, path, tmp_path / "m")
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("content", [b"+1 1:2\n-1 1:3\n", b"{}", b"{1:2", b"", b"\xff{", b"[1]"])
+def test_a_file_that_is_no_scheduler_file_is_refused_in_one_line(tmp_path, content):
+    path = board(20).save(tmp_path / "board")
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ParameterError, match="expected a scheduler file") as error:
+        run_train("randsvm", "-q", "--cluster", tmp_path / "file", path, tmp_path / "m")
+    assert "\n" not in str(error.value)
