@@ -15,7 +15,9 @@ from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.machine import Classifier, Machine, one_blas_thread, refuse
 from randsvm.estimators.one_vs_one import class_values, pair_weights
+from randsvm.events import Notice
 from randsvm.parameters.problem import positive_semidefinite
+from randsvm.training.usefulness import TEXTS
 
 # Rows whose values are summed at a time.
 ROWS_AT_ONCE = 8192
@@ -59,7 +61,7 @@ class KernelMachine(Machine):
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
         with one_blas_thread():
-            fitted = api.train_randsvm(arrays, **given)
+            fitted = api.train_randsvm(arrays, watch=_warn_of_doubts, **given)
         self._take(arrays, fitted)
         outcome: Any = fitted.outcome
         self.gap_, self.n_iter_ = fitted.gap, max(outcome.iterations, 1)
@@ -342,6 +344,12 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     def predict(self, X: Any) -> np.ndarray:
         """1 for rows like those of training, else -1, (m,)."""
         return np.where(self._decision(X, labels_only=True) > 0, 1, -1)
+
+
+def _warn_of_doubts(event: object) -> None:
+    """Turn the notice that a model is useless into a warning."""
+    if isinstance(event, Notice) and event.text in TEXTS:
+        warnings.warn(event.text, UserWarning, stacklevel=2)
 
 
 def _variance(X: Matrix) -> float:
