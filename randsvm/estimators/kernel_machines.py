@@ -60,12 +60,20 @@ class KernelMachine(Machine):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
+        doubts: list[str] = []
+
+        def watch(event: object) -> None:
+            if isinstance(event, Notice) and event.text in TEXTS:
+                doubts.append(event.text)
+
         with one_blas_thread():
-            fitted = api.train_randsvm(arrays, watch=_warn_of_doubts, **given)
+            fitted = api.train_randsvm(arrays, watch=watch, **given)
         self._take(arrays, fitted)
         outcome: Any = fitted.outcome
         self.gap_, self.n_iter_ = fitted.gap, max(outcome.iterations, 1)
         self._take_solution(X)
+        for text in doubts:
+            warnings.warn(text, UserWarning, stacklevel=3)
         if outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked:
             warnings.warn(
                 f"stopped: {outcome.stopped}, with a gap of {outcome.gap:.3g} above "
@@ -344,12 +352,6 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     def predict(self, X: Any) -> np.ndarray:
         """1 for rows like those of training, else -1, (m,)."""
         return np.where(self._decision(X, labels_only=True) > 0, 1, -1)
-
-
-def _warn_of_doubts(event: object) -> None:
-    """Turn the notice that a model is useless into a warning."""
-    if isinstance(event, Notice) and event.text in TEXTS:
-        warnings.warn(event.text, UserWarning, stacklevel=2)
 
 
 def _variance(X: Matrix) -> float:
