@@ -119,6 +119,7 @@ def test_a_pickled_machine_predicts_the_same():
     assert clone(machine).set_params(svc__C=3)[-1].C == 3
 
 
+@pytest.mark.filterwarnings("ignore:all rows have nearly the same decision value")
 def test_a_grid_search_finds_the_kernel_that_fits():
     X, y = small()
     search = GridSearchCV(SVC(n_jobs=1), {"gamma": [1e-6, 5], "C": [1, 4]}, cv=3).fit(X, y)

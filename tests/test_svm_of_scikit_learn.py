@@ -362,6 +362,7 @@ def test_hasattr_predict_proba(iris):
     assert not hasattr(SVC(probability=False).fit(X, Y), "predict_proba")
 
 
+@pytest.mark.filterwarnings("ignore:all rows have nearly the same decision value")
 def test_gamma_scale():
     rows, y = np.array([[0.0, 1.0], [1.0, 1.0]]), [0, 1]
     assert SVC(gamma="auto").fit(rows, y)._gamma == 0.5

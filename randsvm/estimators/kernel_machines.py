@@ -15,7 +15,9 @@ from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.machine import Classifier, Machine, one_blas_thread, refuse
 from randsvm.estimators.one_vs_one import class_values, pair_weights
+from randsvm.events import Notice
 from randsvm.parameters.problem import positive_semidefinite
+from randsvm.training.usefulness import TEXTS
 
 # Rows whose values are summed at a time.
 ROWS_AT_ONCE = 8192
@@ -58,12 +60,20 @@ class KernelMachine(Machine):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
+        doubts: list[str] = []
+
+        def watch(event: object) -> None:
+            if isinstance(event, Notice) and event.text in TEXTS:
+                doubts.append(event.text)
+
         with one_blas_thread():
-            fitted = api.train_randsvm(arrays, **given)
+            fitted = api.train_randsvm(arrays, watch=watch, **given)
         self._take(arrays, fitted)
         outcome: Any = fitted.outcome
         self.gap_, self.n_iter_ = fitted.gap, max(outcome.iterations, 1)
         self._take_solution(X)
+        for text in doubts:
+            warnings.warn(text, UserWarning, stacklevel=3)
         if outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked:
             warnings.warn(
                 f"stopped: {outcome.stopped}, with a gap of {outcome.gap:.3g} above "

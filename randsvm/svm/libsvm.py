@@ -222,6 +222,31 @@ def one_class(
     return call(work)
 
 
+def epsilon_svr(
+    layout: Layout,
+    h: np.ndarray,
+    C: float,
+    epsilon: float,
+    tolerance: float,
+    call: Caller = at_once,
+) -> Outcome:
+    """min 1/2 b' K b - h' b + epsilon sum |b|,  |b| <= C,  sum b = 0, from b = 0 on.
+
+    h : (variables,) float64. The outcome's alpha is b. LIBSVM has two variables for each row, but
+    one row of kernel values.
+    """
+    library = _load_library()
+    parameter = library.parameter(EPSILON_SVR, len(h), tolerance)
+    parameter.C, parameter.p = C, epsilon
+    targets = np.array(h, np.float64)
+    pointers = layout.starts[: len(h)]
+
+    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
+        return library.train(parameter, pointers, targets)
+
+    return call(work)
+
+
 def _nu(total: float, count: int) -> float:
     """The nu whose product with count, in float64, is nearest to total."""
     nu = total / count

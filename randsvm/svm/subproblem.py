@@ -153,8 +153,8 @@ def memory_of(
     than is allowed for kernel values.
     """
     if laid_out(rows, problem, beside):
-        # Kernel values for us, for LIBSVM, and in its cache.
-        variables = 2 * rows if problem.task in ("svr", "nu-svr") else rows
+        # Kernel values for us, for LIBSVM, and in its cache. Few rows of svr have two variables.
+        variables = 2 * rows if problem.task == "nu-svr" else rows
         values = 4 * rows**2 + 12 * variables**2
         require(
             rows <= GRAM_MOST or values <= allowed,

@@ -20,6 +20,7 @@ from randsvm.training.rounds import Rounds, Solved, count_bounded, total
 from randsvm.training.several_classes import Subtasks
 from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
 from randsvm.training.together import Answer, Planning, model_of, together
+from randsvm.training.usefulness import TEXTS
 
 
 class KernelLearning(Learning[Trained]):
@@ -72,9 +73,17 @@ class KernelLearning(Learning[Trained]):
         finally:
             self.subtasks.close()
         self._leave_rest(TIME_LIMIT)
+        self._tell_doubts()
         if self.params.probability and self.params.kind == "one-class":
             D, seed = self.subtasks.D, self.training.job.run.seed
             self.marks = marked(D, self._answer.decision, self.clock, self.end - LATE, seed)
+
+    def _tell_doubts(self) -> None:
+        """Tell why the model is useless, if most of its subtasks are."""
+        counts = Counter(one.doubt for one in self._every)
+        for text in TEXTS:
+            if counts[text] > len(self.solved) / 2:
+                tell(Notice(text))
 
     def _beside(self, number: int, watch: Watch) -> None:
         """A subtask in a thread of its own, whose clock knows only its own share of the time."""

@@ -43,6 +43,7 @@ from randsvm.training.stopping import (
     reached,
     time_limit,
 )
+from randsvm.training.usefulness import doubt
 
 # A gap below this takes float64 from the start: rounding of float32 is some 1e-6 of P.
 PRECISE_GAP = 3e-5
@@ -90,13 +91,15 @@ class Best:
 
 @dataclass(frozen=True)
 class Solved:
-    """The answer to one subtask. violators None: not counted; evaluated: see events.Trained."""
+    """The answer to one subtask. violators None: not counted; evaluated: see events.Trained.
+    doubt: see usefulness.doubt."""
 
     SV: SV
     certificate: Certificate
     violators: int | None
     evaluated: bool
     stopped: str
+    doubt: str | None = None
 
     @staticmethod
     def nothing(subtasks: Subtasks, number: int, reason: str) -> Solved:
@@ -172,7 +175,7 @@ class Rounds:
             self._require_margin(SV)
             if self._lacks_gap(V):
                 reason = NO_DIGITS
-        return Solved(SV, V.certificate, V.count, True, reason)
+        return Solved(SV, V.certificate, V.count, True, reason, doubt(self.scan, SV))
 
     def run_until(self, latest: float) -> tuple[SV, str]:
         """All rounds, or those that there is time for. Raises TimeLimitError where there is no

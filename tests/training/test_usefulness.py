@@ -1,0 +1,158 @@
+"""The note that a model is useless, however small its gap: where it comes and where it does not."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from running import run_train
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.exceptions import ConvergenceWarning
+
+import randsvm
+from randsvm.events import Notice
+from randsvm.training.usefulness import CONSTANT, MEMORISED, TEXTS
+
+N, D = 1200, 12
+
+
+def rows(n: int = N) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, D)).round(3)
+
+
+def noise(n: int = N) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=n)
+
+
+def one_large(X: np.ndarray) -> np.ndarray:
+    """One feature that was not scaled."""
+    X = X.copy()
+    X[:, 3] *= 1e5
+    return X
+
+
+def curved(X: np.ndarray) -> np.ndarray:
+    return np.where(X[:, 0] + X[:, 1] ** 2 - 1 + noise(len(X)) / 2 > 0, 1, -1)
+
+
+def thirds(X: np.ndarray) -> np.ndarray:
+    return np.searchsorted([-0.5, 0.5], X[:, 0])
+
+
+def rare(X: np.ndarray) -> np.ndarray:
+    return np.where(X[:, 0] > 1.3, 1, -1)
+
+
+def slope(X: np.ndarray) -> np.ndarray:
+    return X[:, 0] + noise(len(X)) / 2
+
+
+def random(X: np.ndarray) -> np.ndarray:
+    return np.where(noise(len(X)) > 0, 1, -1)
+
+
+def notes(X, y, **options) -> tuple[randsvm.models.fitted.FittedModel, list[str]]:
+    told: list[str] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, Notice) and event.text in TEXTS:
+            told.append(event.text)
+
+    return randsvm.train_randsvm(randsvm.Arrays(X, y), watch=watch, **options), told
+
+
+@pytest.mark.parametrize(
+    "change, labels, options, text",
+    [
+        (one_large, curved, {}, MEMORISED),
+        (one_large, rare, {}, MEMORISED),
+        (one_large, thirds, {}, MEMORISED),
+        (one_large, thirds, {"multiclass": "ovr"}, MEMORISED),
+        (one_large, curved, {"task": "nu-svc"}, MEMORISED),
+        (one_large, slope, {"task": "svr"}, MEMORISED),
+        (np.array, curved, {"gamma": 5.0}, MEMORISED),
+        (np.array, curved, {"gamma": 0.0}, CONSTANT),
+        (np.array, rare, {"gamma": 1e-9}, CONSTANT),
+        (np.array, slope, {"gamma": 0.0, "task": "svr"}, CONSTANT),
+        (np.array, curved, {"gamma": 0.0, "kernel": "poly", "coef0": 1.0}, CONSTANT),
+    ],
+)
+@pytest.mark.parametrize("n", [N, 2 * N])
+def test_a_model_that_fails_on_other_rows_is_noted(change, labels, options, text, n):
+    X, test = change(rows(n + 500)[:n]), change(rows(n + 500)[n:])
+    y, truth = labels(X), labels(test)
+    fitted, told = notes(X, y, sample_size=500 if n > N else None, **options)
+    assert told == [text]
+    assert fitted.gap <= 0.001
+    predicted = fitted.predict(test)
+    if options.get("task") == "svr":
+        assert np.mean((predicted - truth) ** 2) > 0.9 * truth.var()
+    else:
+        majority = max(np.mean(truth == label) for label in set(truth.tolist()))
+        assert np.mean(predicted == truth) < majority + 0.1
+
+
+@pytest.mark.parametrize(
+    "labels, options",
+    [
+        (curved, {}),
+        (curved, {"C": 0.01}),
+        (curved, {"C": 100.0, "gamma": 0.3}),
+        (rare, {}),
+        (thirds, {}),
+        (random, {}),
+        (random, {"C": 0.01}),
+        (random, {"kernel": "linear"}),
+        (random, {"kernel": "poly", "coef0": 1.0}),
+        (slope, {"task": "svr", "epsilon": 0.0}),
+        (slope, {"task": "svr", "epsilon": 10.0}),
+        (slope, {"task": "nu-svr", "nu": 1.0}),
+        (curved, {"task": "nu-svc", "nu": 0.8}),
+        (curved, {"task": "one-class", "nu": 1.0}),
+        (curved, {"task": "one-class", "nu": 0.05}),
+    ],
+)
+def test_noisy_data_and_many_support_vectors_are_no_reason(labels, options):
+    assert notes(rows(), labels(rows()), **options)[1] == []
+
+
+@pytest.mark.parametrize("load", [load_digits, load_breast_cancer, load_wine])
+def test_real_data_is_noted_where_its_features_are_not_scaled(load):
+    X, y = load(return_X_y=True)
+    assert notes(X, y)[1] == [MEMORISED]
+    assert notes(X, y, scale="standard")[1] == []
+    assert notes(X, y, gamma="scale")[1] == []
+
+
+def test_few_rows_may_all_be_support_vectors():
+    assert notes(rows(40), curved(rows(40)))[1] == []
+
+
+def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
+    X = one_large(rows(400))
+    lines = (
+        f"{label} " + " ".join(f"{j + 1}:{value:g}" for j, value in enumerate(x)) + "\n"
+        for label, x in zip(curved(X), X, strict=True)
+    )
+    data, log = tmp_path / "data", tmp_path / "log"
+    data.write_text("".join(lines))
+    run_train(data, tmp_path / "m", "--log", log)
+    told = " ".join(capsys.readouterr().err.split())
+    assert MEMORISED in told
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [one for one in records if one.get("text") == MEMORISED]
+    assert MEMORISED not in (tmp_path / "m").read_text()
+
+
+def test_fit_warns():
+    X = one_large(rows(400))
+    with pytest.warns(UserWarning, match="try --scale standard"):
+        randsvm.SVC(gamma="auto").fit(X, curved(X))
+    with pytest.warns(UserWarning, match="try --scale standard"):
+        randsvm.SVR(gamma="auto").fit(X, slope(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("error", ConvergenceWarning)
+        randsvm.SVC(gamma="auto").fit(rows(400), curved(rows(400)))
