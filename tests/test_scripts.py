@@ -4,7 +4,6 @@ import argparse
 import json
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
+from fake_cluster import InlineCrew
 from libsvm import svm as bindings
 from libsvm import svmutil
 from scipy import sparse
@@ -54,11 +54,11 @@ def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
 
 def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkeypatch, tmp_path):
     pytest.importorskip("distributed")
-    averaging, inline = script("averaging"), import_module("inline")
+    averaging = script("averaging")
     for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
         monkeypatch.setattr(averaging.sgd, constant, 1)
     monkeypatch.setattr(averaging.source, "ParseOptions", None)
-    monkeypatch.setattr("randsvm.cluster.load.Crew", inline.InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
     path = str(oracle.write_svmlight(tmp_path / "rows", *oracle.sparse_rows(500)))
     words = [path, path, "--groups", "3", "--epochs", "4", "--cluster", "1"]
     said = CliRunner().invoke(averaging.main, words, catch_exceptions=False)
