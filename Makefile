@@ -94,11 +94,13 @@ $(WORK)/peers/bin/python:
 
 peers: $(WORK)/peers/bin/python
 
-$(WORK)/real/ready: scripts/real_data.py | .venv/ready
-	$(BIN)/python scripts/real_data.py
+$(WORK)/real/ready: scripts/benchmarks/real_data.py | .venv/ready
+	$(BENCHMARKS).real_data
 	touch $@
 
 data-real: $(WORK)/real/ready
+
+BENCHMARKS := PYTHONPATH=scripts $(BIN)/python -m benchmarks
 
 # What cannot be fetched is skipped and named by the benchmarks.
 fetched: .venv/ready
@@ -112,13 +114,13 @@ compiled: fetched
 	$(BIN)/python -m compileall -q randsvm
 
 bench: compiled
-	$(BIN)/python scripts/bench.py $(BENCH)
+	$(BENCHMARKS) $(BENCH)
 
 bench-quick: compiled
-	$(BIN)/python scripts/bench.py --quick $(BENCH)
+	$(BENCHMARKS) --quick $(BENCH)
 
 results: .venv/plot
-	$(BIN)/python scripts/results_page.py $(RESULTS)
+	$(BENCHMARKS).results_page $(RESULTS)
 
 # The wheel is built from the source distribution, as an index would have it; what is installed may
 # use nothing of this folder.
