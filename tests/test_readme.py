@@ -32,6 +32,7 @@ NOT_HERE = {".", "apt-get", "dask", "make", "pip", "sudo", "systemctl"}
 OTHERS = {
     "--ccat",
     "--again",
+    "--fuzz-seed",
     "--most-minutes",
     "--c11",
     "--rows",
