@@ -13,9 +13,9 @@ help:
 	@echo "make cluster-demo  train on a Dask cluster of two workers, of which one is killed"
 	@echo "make test   lint, types, tests"
 	@echo "make lint   ruff and mypy alone"
-	@echo "make fuzz   100,000 made and damaged files against the readers, 500 random small trainings"
-	@echo "            beside an exact optimum, 100 processes cut off at random, 87 trainings on a Dask"
-	@echo "            cluster with and without a worker killed at random (some minutes)"
+	@echo "make fuzz   read 100,000 damaged files, compare 500 random small trainings with an exact"
+	@echo "            optimum, end 100 runs at random moments, and kill workers in 53 trainings on a"
+	@echo "            Dask cluster (some minutes; FUZZ='--fuzz-seed 1' makes other cases)"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
 	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
 	@echo "            (RANDSVM_DATA names the folder of more real sets; what is asked most comes"
@@ -50,12 +50,9 @@ lint: .venv/ready
 test: lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
-# The tests run a small share of it, always the same.
+# FUZZ holds options, as in FUZZ="--fuzz-seed 1". `make test` runs a small share, always the same.
 fuzz: .venv/ready
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz.py
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_training.py
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_limits.py
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/fuzz_cluster.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m fuzz $(FUZZ)
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)
@@ -97,11 +94,13 @@ $(WORK)/peers/bin/python:
 
 peers: $(WORK)/peers/bin/python
 
-$(WORK)/real/ready: scripts/real_data.py | .venv/ready
-	$(BIN)/python scripts/real_data.py
+$(WORK)/real/ready: scripts/benchmarks/real_data.py | .venv/ready
+	$(BENCHMARKS).real_data
 	touch $@
 
 data-real: $(WORK)/real/ready
+
+BENCHMARKS := PYTHONPATH=scripts $(BIN)/python -m benchmarks
 
 # What cannot be fetched is skipped and named by the benchmarks.
 fetched: .venv/ready
@@ -115,13 +114,13 @@ compiled: fetched
 	$(BIN)/python -m compileall -q randsvm
 
 bench: compiled
-	$(BIN)/python scripts/bench.py $(BENCH)
+	$(BENCHMARKS) $(BENCH)
 
 bench-quick: compiled
-	$(BIN)/python scripts/bench.py --quick $(BENCH)
+	$(BENCHMARKS) --quick $(BENCH)
 
 results: .venv/plot
-	$(BIN)/python scripts/results_page.py $(RESULTS)
+	$(BENCHMARKS).results_page $(RESULTS)
 
 # The wheel is built from the source distribution, as an index would have it; what is installed may
 # use nothing of this folder.

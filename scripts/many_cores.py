@@ -12,8 +12,9 @@ from math import log
 from pathlib import Path
 
 import click
-from papers import read_log
-from tables import table
+
+from benchmarks.papers import read_log
+from benchmarks.tables import table
 
 PARTS = ("message", "work", "report", "solve", "rest")
 

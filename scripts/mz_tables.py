@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 import click
-from sets import data_option, find
-from tables import row
 
+from benchmarks.sets import data_option, find
+from benchmarks.tables import row
 from randsvm import api, files
 from randsvm.parameters.rounds import OsunaParams, StopParams
 from randsvm.parameters.svm import Params

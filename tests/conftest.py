@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-import real_data
+import real_sets
+from commands import run_predict, run_train
 from hypothesis import HealthCheck, settings
-from running import run_predict, run_train
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -38,16 +38,47 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, lambda number, frame: None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need real data."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz-seed", type=int, default=0, help="Seed of the cases of -m fuzz.")
+
+
+def asks_for_fuzz(config: pytest.Config) -> bool:
+    """Whether -m names the marker fuzz."""
+    return "fuzz" in config.option.markexpr
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need real data; leave out the long fuzz tests unless -m names them."""
     for item in items:
         if "real" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
+    if not asks_for_fuzz(config):
+        long = [item for item in items if item.get_closest_marker("fuzz")]
+        items[:] = [item for item in items if not item.get_closest_marker("fuzz")]
+        config.hook.pytest_deselected(items=long)
+
+
+@pytest.fixture(scope="session")
+def fuzzes(pytestconfig) -> bool:
+    return asks_for_fuzz(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def fuzz_seed(pytestconfig) -> int:
+    return pytestconfig.option.fuzz_seed
+
+
+@pytest.fixture(scope="session")
+def results() -> Path:
+    """The folder that keeps the files of failed cases."""
+    folder = SCRIPTS.parent / "results"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def pytest_report_header() -> str:
     """Report where the real data sets are, or that the tests on them are skipped."""
-    return real_data.summary()
+    return real_sets.summary()
 
 
 @pytest.fixture
@@ -65,7 +96,7 @@ def real(tmp_path_factory) -> Callable[[str], Path]:
     def find(name: str) -> Path:
         plain = folder / name
         if not plain.exists():
-            plain.write_bytes(real_data.content(name))
+            plain.write_bytes(real_sets.content(name))
         return plain
 
     return find

@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture
 def bench(script, tmp_path):
     """A run of a hundredth of the size, in a folder of its own."""
-    return script("trainings").Bench(1000, tmp_path, tmp_path)
+    return script("benchmarks.trainings").Bench(1000, tmp_path, tmp_path)
 
 
 # ---- sets -------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ def large(tmp_path):
 
 
 def test_a_part_of_a_set_is_its_first_rows_or_a_random_share_in_order(script, large, tmp_path):
-    sets, rows = script("sets"), large.read_bytes().splitlines()
+    sets, rows = script("benchmarks.sets"), large.read_bytes().splitlines()
     assert sets.first(large, ROWS, tmp_path) == large
     assert sets.first(large, ROWS - 1, tmp_path).read_bytes().splitlines() == rows[:-1]
     chosen = sets.sample(large, 0.1, tmp_path).read_bytes().splitlines()
@@ -39,7 +39,7 @@ def test_a_part_of_a_set_is_its_first_rows_or_a_random_share_in_order(script, la
 
 @pytest.mark.parametrize(("part", "size"), [("first", ROWS - 1), ("sample", 0.5)])
 def test_no_set_is_held_whole(script, large, tmp_path, part, size):
-    take = partial(getattr(script("sets"), part), large, size, tmp_path)
+    take = partial(getattr(script("benchmarks.sets"), part), large, size, tmp_path)
     tracemalloc.start()
     take()
     _, peak = tracemalloc.get_traced_memory()
@@ -52,7 +52,7 @@ def test_no_set_is_held_whole(script, large, tmp_path, part, size):
 
 def test_loose_peers_do_the_same_training_at_a_larger_tolerance(script, bench):
     """And leave the models and logs of the training itself alone."""
-    trainings, name = script("trainings"), "regression-40000"
+    trainings, name = script("benchmarks.trainings"), "regression-40000"
     plain, loose = trainings.training(name, bench), trainings.loose(f"loose-{name}", bench)
     ours, svm_train, intelex = loose.commands
     by_name = {command.name: command for command in plain.commands}
@@ -75,19 +75,23 @@ def test_loose_peers_do_the_same_training_at_a_larger_tolerance(script, bench):
 
 
 def test_works_come_in_the_order_of_what_they_cost_and_loose_ones_late(script):
-    works = list(script("bench").WORKS)
+    works = list(script("benchmarks.__main__").WORKS)
     loose = [place for place, name in enumerate(works) if name.startswith("loose-")]
     assert len(loose) == 9
     assert works.index("growth-1000000") < min(loose)
     assert max(loose) < works.index("memory")
-    assert {name for name, _ in script("trainings").LOOSE.values()} <= set(works)
+    assert {name for name, _ in script("benchmarks.trainings").LOOSE.values()} <= set(works)
 
 
 def test_growth_is_measured_more_than_once_but_at_the_most_rows(script, bench, monkeypatch):
-    works = script("works")
+    works = script("benchmarks.works")
     monkeypatch.setattr(works, "made", lambda name, rows, seed, into: into / f"{name}.{rows}")
     monkeypatch.setattr(works, "output", lambda *words: "")
-    grown = {name: work for name, work in script("bench").WORKS.items() if name[:6] == "growth"}
+    grown = {
+        name: work
+        for name, work in script("benchmarks.__main__").WORKS.items()
+        if name[:6] == "growth"
+    }
     rounds = {int(name.partition("-")[2]): work(bench).rounds for name, work in grown.items()}
     assert {rows for rows, most in rounds.items() if most == inf} == {
         10_000,
@@ -124,7 +128,7 @@ def comparison(harness, name, *records):
 )
 def test_the_fastest_peer_is_one_that_reaches_the_gap(script, gaps, named):
     """Of which two are at a looser tolerance, and one beside a run of ours that took longer."""
-    harness, page = script("harness"), script("results_page")
+    harness, page = script("benchmarks.harness"), script("benchmarks.results_page")
     ours = partial(record, page.papers.GAP, gap=0.0009, said=0.0009, SV=7)
     peers = [
         record("svm-train, tolerance 0.1", 4, gap=gaps[0]),
@@ -140,7 +144,7 @@ def test_the_fastest_peer_is_one_that_reaches_the_gap(script, gaps, named):
 
 
 def test_a_gap_that_nobody_else_found_is_marked(script):
-    page = script("results_page")
+    page = script("benchmarks.results_page")
     own, judged = record("randsvm", 1, said=0.0009, SV=7), record("randsvm", 1, gap=1e-4, said=1e-5)
     found = {"comparisons": [{"name": "covtype-all", "rows": 9, "commands": [own, judged]}]}
     text = "\n".join(page.sections(found))

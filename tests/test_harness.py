@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def harness(script):
-    return script("harness")
+    return script("benchmarks.harness")
 
 
 def seconds(own):
@@ -37,7 +37,7 @@ def test_a_peak_is_the_commands_own_however_large_the_harness(harness, script, m
 
 def test_a_peak_that_is_not_above_the_least_one_is_a_bound(harness, script):
     shown = [
-        script("tables").peak({"median": harness.run(words)[0], "ended": False})
+        script("benchmarks.tables").peak({"median": harness.run(words)[0], "ended": False})
         for words in (["true"], [sys.executable, "-c", "x = b'x' * 2**26"])
     ]
     assert shown[0].startswith("<= ")

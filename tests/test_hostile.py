@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from running import run_predict, run_train
+from commands import run_predict, run_train
 
 import randsvm
 from randsvm.data import svmlight

@@ -12,8 +12,8 @@ import numpy as np
 import oracle
 import pytest
 import randsvm.svm._solver as _solver
+from commands import run_predict
 from learning import Finished, learn
-from running import run_predict
 from scipy import sparse
 
 from randsvm.data.points import Points

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import oracle
 import pytest
-from running import run_train
+from commands import run_train
 from sklearn.datasets import load_iris
 
 from randsvm import SVC

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from running import run_predict, run_train
+from commands import run_predict, run_train
 
 from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
@@ -32,6 +32,7 @@ NOT_HERE = {".", "apt-get", "dask", "install", "make", "openssl", "pip", "sudo",
 OTHERS = {
     "--ccat",
     "--again",
+    "--fuzz-seed",
     "--most-minutes",
     "--c11",
     "--rows",

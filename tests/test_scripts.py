@@ -4,7 +4,6 @@ import argparse
 import json
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
+from fake_cluster import InlineCrew
 from libsvm import svm as bindings
 from libsvm import svmutil
 from scipy import sparse
@@ -23,9 +23,10 @@ SETS = (
 )
 
 
-def run(script, *words):
-    words = [sys.executable, SCRIPTS / script, *words]
-    return subprocess.run([str(word) for word in words], check=True, capture_output=True)
+def run(*words):
+    """Run Python in the folder of the scripts."""
+    words = [sys.executable, *map(str, words)]
+    return subprocess.run(words, cwd=SCRIPTS, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -37,11 +38,14 @@ def test_a_set_is_the_beginning_of_a_larger_set(name):
     assert made[2].startswith(made[1])
 
 
-@pytest.mark.parametrize("script", sorted(path.stem for path in SCRIPTS.glob("*.py")))
-def test_a_script_finds_what_it_imports(script):
-    if "matplotlib" in (SCRIPTS / f"{script}.py").read_text():
+MODULES = sorted(path.relative_to(SCRIPTS).with_suffix("") for path in SCRIPTS.rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_script_finds_what_it_imports(module):
+    if "matplotlib" in (SCRIPTS / module).with_suffix(".py").read_text():
         pytest.importorskip("matplotlib")
-    subprocess.run([sys.executable, "-c", f"import {script}"], cwd=SCRIPTS, check=True)
+    run("-c", f"import {'.'.join(module.parts)}")
 
 
 def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
@@ -54,11 +58,11 @@ def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
 
 def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkeypatch, tmp_path):
     pytest.importorskip("distributed")
-    averaging, inline = script("averaging"), import_module("inline")
+    averaging = script("averaging")
     for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
         monkeypatch.setattr(averaging.sgd, constant, 1)
     monkeypatch.setattr(averaging.source, "ParseOptions", None)
-    monkeypatch.setattr("randsvm.cluster.load.Crew", inline.InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
     path = str(oracle.write_svmlight(tmp_path / "rows", *oracle.sparse_rows(500)))
     words = [path, path, "--groups", "3", "--epochs", "4", "--cluster", "1"]
     said = CliRunner().invoke(averaging.main, words, catch_exceptions=False)
@@ -119,7 +123,9 @@ def judged(script, train, model, options, test=None):
     given = {"c": given["-c"], "p": given["-p"], "n": given["-n"]}
     given = {name: float(value) for name, value in given.items()}
     paths = {"train": str(train), "model": str(model), "test": test and str(test)}
-    return script("certificate").evaluate(argparse.Namespace(**paths, **given, w=weights, most=1e9))
+    return script("benchmarks.certificate").evaluate(
+        argparse.Namespace(**paths, **given, w=weights, most=1e9)
+    )
 
 
 def solved(y, X, options, path):
@@ -184,7 +190,7 @@ def test_libsvm_reads_a_machine_of_scikit_learn(script, tmp_path, name, layout):
     y, X, options = TRAININGS[name]
     train, path, own = written(tmp_path / "train", y, X), tmp_path / "theirs", tmp_path / "own"
     words = [*options.split(), "--layout", layout]
-    script("peers").machine("sklearn", str(train), str(path), *words)
+    script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
     solved(y, X, options, own)
     theirs, ours = (svmutil.svm_load_model(str(each)) for each in (path, own))
     rows = sparse.csr_matrix(X)
@@ -198,7 +204,7 @@ def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path
     train, path, gaps = written(tmp_path / "train", y, X), tmp_path / "model", []
     for tolerance in ("0.001", "0.1"):
         words = [*options.split(), "-e", tolerance]
-        script("peers").machine("sklearn", str(train), str(path), *words)
+        script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
         gaps.append(judged(script, train, path, options)["gap"])
     assert gaps[1] > 3 * gaps[0]
 
@@ -207,7 +213,7 @@ def test_what_costs_too_much_is_left_out(script, tmp_path):
     y, X, options = TRAININGS["two classes"]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, options, path)
-    words = ["certificate.py", train, path, "-c", 1, "--test", train, "--most", 1000]
+    words = ["benchmarks/certificate.py", train, path, "-c", 1, "--test", train, "--most", 1000]
     assert run(*words).stdout.decode().split()[::2] == ["SV"]
 
 
@@ -217,7 +223,7 @@ def test_what_costs_too_much_is_left_out(script, tmp_path):
 def test_a_download_that_is_another_one_is_refused(script, tmp_path):
     (tmp_path / "archive").write_bytes(b"something else")
     with pytest.raises(click.ClickException, match="expected sha256 d9ef"):
-        script("real_data").check(tmp_path / "archive", "d9ef")
+        script("benchmarks.real_data").check(tmp_path / "archive", "d9ef")
 
 
 def test_words_become_features_and_numbers_go_to_one(script):
@@ -227,7 +233,9 @@ def test_words_become_features_and_numbers_go_to_one(script):
     table = pandas.DataFrame(
         {"age": ["3", "?", "7", "5"], "work": ["b", "a", "b", "?"], "money": [0, 9, 99, 999]}
     )
-    indptr, indices, values = script("real_data").csr(table, money=["money"], numbers=["age"])
+    indptr, indices, values = script("benchmarks.real_data").csr(
+        table, money=["money"], numbers=["age"]
+    )
     X = sparse.csr_matrix((values, indices - 1, indptr), (4, 5)).toarray()
     known = np.array([[3, 5, 7, 5], np.log1p(table["money"])]).T
     scaled = preprocessing.MinMaxScaler().fit_transform(known)
@@ -239,13 +247,13 @@ def test_words_become_features_and_numbers_go_to_one(script):
 def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     works = ["reading-twonorm", "one-class", "growth-10000", "growth-300000"]
-    run("bench.py", "--quick", "--rows", 1000, "--results", tmp_path, *works)
+    run("-m", "benchmarks", "--quick", "--rows", 1000, "--results", tmp_path, *works)
     found = json.loads((tmp_path / "benchmarks-quick.json").read_text())
     reading, training, *growth = (each["commands"] for each in found["comparisons"])
     ours, theirs = reading
     assert ours["quality"]["nonzeros"] == theirs["quality"]["nonzeros"] == 5000 * 20
     assert "## Physical limits" in (tmp_path / "benchmarks-quick.md").read_text()
-    page = script("results_page")
+    page = script("benchmarks.results_page")
     monkeypatch.setattr(page, "DRAWN", ["one-class"])
     words = ["--title", "benchmarks-quick", "--results", tmp_path, "--output", tmp_path]
     assert (

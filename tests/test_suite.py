@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import real_data
+import real_sets
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,7 +74,7 @@ def test_real_data_are_found_beside_the_main_checkout(tmp_path, monkeypatch):
         subprocess.run(["git", *words], cwd=main, check=True, capture_output=True)
     monkeypatch.delenv("RANDSVM_DATA", raising=False)
     for root in (main, tmp_path / "elsewhere"):
-        monkeypatch.setattr(real_data, "ROOT", root)
-        assert real_data.folder() == data
-    monkeypatch.setattr(real_data, "ROOT", tmp_path)
-    assert real_data.folder() is None
+        monkeypatch.setattr(real_sets, "ROOT", root)
+        assert real_sets.folder() == data
+    monkeypatch.setattr(real_sets, "ROOT", tmp_path)
+    assert real_sets.folder() is None

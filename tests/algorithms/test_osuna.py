@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import oracle
 import pytest
+from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
-from running import run_train
 from scans import TASKS, case, task_file
 
 from randsvm.algorithms.decomposition import decompose

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from running import run_predict, run_train
+from commands import run_predict, run_train
 
 from randsvm import errors
 from randsvm.cli import commands

@@ -9,9 +9,9 @@ import click
 import numpy as np
 import oracle
 import pytest
+from commands import run_predict
 from learning import gaussians, learn
 from libsvm import svmutil
-from running import run_predict
 
 from randsvm.errors import InputError, ParameterError
 

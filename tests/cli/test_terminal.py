@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from running import run_train
+from commands import run_train
 
 from randsvm.cli import bars, report
 from randsvm.cli.time_left import LEAST_ROUNDS, TimeLeft, remaining

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import oracle
 import pytest
+from commands import run_train
 from learning import OLD_MODEL
-from running import run_train
 
 from randsvm.cli import train as training
 from randsvm.files import STANDARD_OUTPUTS

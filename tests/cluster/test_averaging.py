@@ -14,8 +14,8 @@ import numpy as np
 import oracle
 import pytest
 import sgd_reference
+from commands import run_train
 from learning import Data, read_log
-from running import run_train
 from scipy import sparse
 
 from randsvm import api
@@ -34,7 +34,7 @@ from randsvm.parameters.sgd import LOSS_NAMES, SgdParams
 from randsvm.training import source
 
 pytest.importorskip("distributed")
-from inline import InlineCrew
+from fake_cluster import InlineCrew
 
 # Rows of a file, and of a shard: with 3 chunks in a group there are 4 groups.
 ROWS, SHARD, GROUPS = 600, 50, 4

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import cloudpickle
 import oracle
 import pytest
+from commands import run_train
 from learning import Data
-from running import run_train
 
 from randsvm import api
 from randsvm.data.dataset import Dataset
@@ -29,7 +29,7 @@ from randsvm.training import kernel_training, source
 from randsvm.training.job import Job
 
 pytest.importorskip("distributed")
-from inline import InlineCrew
+from fake_cluster import InlineCrew
 
 from randsvm.cluster import worker
 from randsvm.cluster.connection import CLOSING

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from farm import PATIENCE, Farm
+from commands import run_predict, run_train
+from dask_cluster import PATIENCE, Farm
 from learning import Data, board, read_log
-from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.data.home import Shard, Spent
@@ -45,7 +45,7 @@ from randsvm.training.linear_svm import LinearTraining
 
 pytest.importorskip("distributed")
 from distributed.utils import LoopRunner
-from inline import Done, InlineCrew
+from fake_cluster import Done, InlineCrew
 
 from randsvm.cluster import connection
 from randsvm.cluster.arithmetic import arithmetic
@@ -55,7 +55,10 @@ from randsvm.cluster.ranges import in_order, text_of
 from randsvm.cluster.worker import leave
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -717,7 +720,7 @@ def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
     crew = InlineCrew("2")
     tasks = Tasks(crew)
     with monkeypatch.context() as patch:
-        patch.setattr("inline.Done", Unreachable)
+        patch.setattr("fake_cluster.Done", Unreachable)
         tasks.give("worker 0", "lost", int)
     tasks.give("worker 1", "quick", int)
     answer = None

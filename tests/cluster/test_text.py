@@ -16,7 +16,7 @@ from randsvm.errors import DataError
 from randsvm.parameters.run import Resources
 
 pytest.importorskip("distributed")
-from inline import InlineCrew
+from fake_cluster import InlineCrew
 
 from randsvm.cluster import first_pass, ranges, text
 

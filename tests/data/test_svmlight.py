@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import real_data
+import real_sets
 import svmlight_reference as reference
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -632,7 +632,7 @@ REAL = ["heart_scale", "housing_scale", "mushrooms.crlf", "sms_spam.train"]
 def test_scikit_learn_reads_real_files_the_same(real, name):
     plain = real(name)
     check_against_scikit_learn(plain)
-    assert rows_of(read(real_data.packed(name))) == rows_of(read(plain))
+    assert rows_of(read(real_sets.packed(name))) == rows_of(read(plain))
 
 
 def written(labels, indptr, indices, values):

@@ -6,9 +6,9 @@ import itertools
 import numpy as np
 import oracle
 import pytest
+from commands import run_train
 from libsvm import svmutil
 from oracle import svmlight_text
-from running import run_train
 from scipy import sparse
 
 from randsvm.errors import ContentError, ModelError, ParameterError

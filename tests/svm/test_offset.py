@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 
+import kkt_scan_reference
 import numpy as np
 import pytest
-import survey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,8 +28,8 @@ WHOLE = Window(-np.inf, np.inf)
 
 
 def bends_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Bends:
-    box = survey.Box(*task.bounds, task.epsilon, task.one_sided)
-    found = survey.sums(y, u, np.zeros(len(y)), box, window.left, window.right)
+    box = kkt_scan_reference.Box(*task.bounds, task.epsilon, task.one_sided)
+    found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), box, window.left, window.right)
     at, jump = np.array(found.bends, float).reshape(-1, 2).T
     return Bends.of(window, task.bounds, found.slope, at, jump, found.outside)
 

@@ -1,13 +1,13 @@
-"""The compiled looks at rows against their plain twin."""
+"""The compiled scan over rows against its plain Python reference."""
 
 from __future__ import annotations
 
+import kkt_scan_reference
 import numpy as np
 import pytest
-import survey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from survey import Box
+from kkt_scan_reference import Box
 
 from randsvm.svm import _survey
 from randsvm.svm.tasks import Task
@@ -39,7 +39,7 @@ def compiled_sums(y, u, beta, box, left, right):
     at, jump = np.empty(2 * m), np.empty(2 * m)
     norm, linear, slope, bends, *outside = _survey.sums(y, u, beta, *box, left, right, at, jump)
     found = zip(at[:bends].tolist(), jump[:bends].tolist(), strict=True)
-    return survey.Sums(norm, linear, slope, list(found), tuple(outside))
+    return kkt_scan_reference.Sums(norm, linear, slope, list(found), tuple(outside))
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
@@ -48,7 +48,7 @@ def test_the_first_look_is_its_twin(box):
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.1, 1.0, np.inf]))
     def one(some, b, width):
         found = compiled_sums(*some, box, b - width, b + width)
-        expected = survey.sums(*some, box, b - width, b + width)
+        expected = kkt_scan_reference.sums(*some, box, b - width, b + width)
         assert sorted(found.bends) == sorted(expected.bends)
         assert found.outside == expected.outside
         for name in ("norm", "linear", "slope"):
@@ -70,7 +70,7 @@ def test_the_second_look_is_its_twin(box):
         )
         up = list(zip(rising[:risers].tolist(), rise[:risers].tolist(), strict=True))
         down = list(zip(falling[:fallers].tolist(), fall[:fallers].tolist(), strict=True))
-        expected = survey.violations(*some, box, b, tolerance)
+        expected = kkt_scan_reference.violations(*some, box, b, tolerance)
         assert loss == pytest.approx(expected.loss, abs=1e-12)
         assert up == [expected.steepest_rise, *expected.rising]
         assert down == [expected.steepest_fall, *expected.falling]
@@ -88,8 +88,8 @@ def test_the_slopes_of_a_task_are_those_of_the_looks(box):
     @given(rows(box))
     def one(some):
         rise, fall = Task(box[:2], box.epsilon, one_sided=box.one_sided).slopes(*some)
-        up = dict(survey.violations(*some, box, -1e9, 0.0).rising)
-        down = dict(survey.violations(*some, box, 1e9, 0.0).falling)
+        up = dict(kkt_scan_reference.violations(*some, box, -1e9, 0.0).rising)
+        down = dict(kkt_scan_reference.violations(*some, box, 1e9, 0.0).falling)
         assert {i: each for i, each in enumerate(rise) if each > -np.inf} == up
         assert {i: each for i, each in enumerate(fall) if each < np.inf} == down
 

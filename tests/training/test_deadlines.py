@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from commands import run_predict, run_train
 from learning import OLD_MODEL
-from running import run_predict, run_train
 
 from randsvm.errors import OutOfTimeError
 from randsvm.models.load import load

@@ -15,8 +15,8 @@ import click
 import numpy as np
 import oracle
 import pytest
+from commands import run_train
 from learning import Data, Finished, gaussians, learn
-from running import run_train
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM

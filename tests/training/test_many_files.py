@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from commands import run_predict, run_train
 from learning import board
-from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.errors import DataError, InputError, ParameterError

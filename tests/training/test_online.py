@@ -21,9 +21,9 @@ import numpy as np
 import oracle
 import pytest
 import sgd_reference
+from commands import run_train
 from learning import Finished, learn
 from liblinear import liblinearutil
-from running import run_train
 
 from randsvm.algorithms.sgd import Steps
 from randsvm.data import svmlight

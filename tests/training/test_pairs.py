@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import oracle
 import pytest
+from commands import run_train
 from learning import Data, in_order, learn
 from libsvm import svmutil
-from running import run_train
 from scipy import sparse
 from sklearn.datasets import load_iris, load_svmlight_file
 

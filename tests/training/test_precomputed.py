@@ -8,12 +8,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import optima
 import oracle
 import pytest
+import random_problems
+from commands import run_predict
 from learning import learn
 from libsvm import svmutil
-from running import run_predict
 
 from randsvm import api
 from randsvm.data import reading, svmlight
@@ -131,10 +131,10 @@ def test_predictions_of_a_file_are_libsvms_probabilities_too(tmp_path, targets):
 
 
 def optimum(D: Rows, task: str, C: float = 1.0, epsilon: float = 0.0, share: float = 0.5):
-    case = optima.Case(
+    case = random_problems.Case(
         D.y, D.X, "randsvm", task, "precomputed", GAMMA, 0.0, 3, (C, C), epsilon, share, 0, 0, ()
     )
-    return optima.optimum(case, D.square.astype(optima.exact))
+    return random_problems.optimum(case, D.square.astype(random_problems.exact))
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])

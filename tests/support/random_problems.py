@@ -1,4 +1,4 @@
-"""Random small trainings, and what must hold of each beside an exact optimum.
+"""Make random small trainings, and check each against an exact optimum.
 
 A case is a data set, a command line and a gap. It is judged by dense kernel matrices and an
 interior-point method that know nothing of the package:
@@ -27,15 +27,15 @@ import qp
 from randsvm.cli import train as training
 from randsvm.errors import OutOfTimeError, ParameterError
 
-# Reported numbers are right to this share of P, besides the rounding of float64 sums.
+# Relative error of reported numbers as a share of P, in addition to the rounding of float64 sums.
 ACCURACY = 1e-6
-# The same of a run that was broken off and left no time to evaluate its model.
+# The same for a run that was interrupted and had no time to evaluate its model.
 RUNNING = 1e-3
 # Rounding of float64, relative to the parts of a sum, with some room.
 ROUNDING = 2.0**-46
 # |w|^2 below this share of what rows one spread apart have is no margin, of -s nu-svc.
 NO_MARGIN = 1e-6
-# Ends of a run that say that a gap was not reached.
+# Reasons for the end of a run whose gap was not reached.
 SAID = ("no progress", "time limit", "iteration limit", "float64", "no margin")
 SECONDS = 10
 NEWTON_STEPS = 6
@@ -236,7 +236,7 @@ def _kernel(X: np.ndarray, kernel: str, chance: random.Random) -> tuple[float, f
 
 
 class Bounds(NamedTuple):
-    """The optimum lies between them."""
+    """A lower and an upper bound of the optimum."""
 
     least: float
     most: float

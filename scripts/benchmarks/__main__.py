@@ -1,7 +1,7 @@
-"""The benchmarks. What runs beside which peers: trainings.py, works.py; how: harness.py.
+"""Run the benchmarks.
 
-Writes results/benchmarks.json and results/benchmarks.md: every comparison, the papers' tables
-(papers.py) and the physical limits of the machine (limits.py). results_page.py makes a page of it.
+Write results/benchmarks.json and results/benchmarks.md: every comparison, the papers' tables and
+the physical limits of the machine.
 """
 
 from __future__ import annotations
@@ -14,13 +14,32 @@ from functools import partial
 from pathlib import Path
 
 import click
-import limits
-import papers
-from harness import Comparison, Effort, compare, output
-from quality import versions
-from sets import REAL, data_option, results_option
-from trainings import LOOSE, ROWS, TRAININGS, Bench, large, largest, loose, training, warm
-from works import MOST_ROWS, PREDICTIONS, growth, linear, memory, prediction, reading, start_up
+
+from benchmarks import limits, papers
+from benchmarks.harness import Comparison, Effort, compare, output
+from benchmarks.quality import versions
+from benchmarks.sets import REAL, SCRIPTS, data_option, results_option
+from benchmarks.trainings import (
+    LOOSE,
+    ROWS,
+    TRAININGS,
+    Bench,
+    large,
+    largest,
+    loose,
+    training,
+    warm,
+)
+from benchmarks.works import (
+    MOST_ROWS,
+    PREDICTIONS,
+    growth,
+    linear,
+    memory,
+    prediction,
+    reading,
+    start_up,
+)
 
 QUICK_ROWS = ROWS // 10
 # Seconds of a peer after which it is ended, in a whole run and in a quick one.
@@ -28,7 +47,7 @@ MOST, QUICK_MOST = 120, 20
 # Seconds of --gap 0.01 on the large sets.
 LARGE = {"checkerboard": 75, "twonorm": 150}
 
-# A run that is stopped has the first of them: what is asked most comes before what takes long.
+# In the order in which they run: the most important first, as a run may be stopped.
 WORKS: dict[str, Callable[[Bench], Comparison]] = {
     **{name: partial(training, name) for name in TRAININGS},
     **{f"prediction-{name}": partial(prediction, name) for name in PREDICTIONS},
@@ -83,7 +102,7 @@ def main(
         effort = Effort(rounds or 3, seconds=600, most=MOST, whole=whole)
     title = "benchmarks-quick" if quick else "benchmarks"
     chosen = {name: partial(WORKS[name], bench) for name in works or WORKS}
-    found = json.loads(output(sys.executable, limits.__file__))
+    found = json.loads(output(sys.executable, "-m", limits.__name__, folder=SCRIPTS))
     facts = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
     facts["date"] = time.strftime("%Y-%m-%d")
     compare(title, chosen, effort, results, sections, again, **facts)

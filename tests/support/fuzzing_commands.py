@@ -1,4 +1,4 @@
-"""Damaged logs and made command lines, for fuzzing.py: what a command does before it learns."""
+"""Damaged logs and random command lines, for fuzzing.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import click
 import oracle
-from running import run_train
+from commands import run_train
 
 from randsvm.cli import train as training
 from randsvm.cli.log import Log, tried
@@ -29,7 +29,7 @@ Damage = Callable[[bytes, random.Random], bytes]
 
 
 def rows(folder: Path) -> None:
-    """Small sets of every kind, and a file that nobody may replace."""
+    """Write small data sets of every kind, and a file that no command may replace."""
     y, X = oracle.two_gaussians(24, d=3)
     oracle.write_svmlight(folder / "data", y, X)
     oracle.write_svmlight(folder / "targets", X[:, 0] * 1.5, X)
@@ -42,7 +42,7 @@ def rows(folder: Path) -> None:
 
 
 class Logs:
-    """Checks of damaged logs: what is taken from one has numbers; a line that is added is whole."""
+    """Check damaged logs: values that are read from one are numbers, and added lines are whole."""
 
     def __init__(self, folder: Path, damage: Damage) -> None:
         self.damage = damage
@@ -102,8 +102,11 @@ ENDS = {2, 65, 66, 73, 75}
 
 
 class Lines:
-    """Checks of made command lines: a model that loads, or one line of an error and its code; and
-    no file is touched that is not theirs."""
+    """Check random command lines.
+
+    Each writes a model that loads, or ends in one line of an error and its exit code. It changes no
+    other file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -128,7 +131,7 @@ class Lines:
         return "\0".join(words).encode()
 
     def _value(self, kind: click.ParamType, chance: random.Random) -> str:
-        """Often one that the option takes."""
+        """Return a value, often one that the option accepts."""
         if chance.random() < 0.3:
             return chance.choice(VALUES)
         words = getattr(kind, "choices", None) or getattr(kind, "words", None)

@@ -1,4 +1,4 @@
-"""KBH07's Table 1 and CS246's table from the records of bench.py, the papers' figures beside ours.
+"""KBH07's Table 1 and CS246's table, with the figures of the papers beside those of the benchmarks.
 
 A cell of a paper is empty where its figure could not be checked against the paper itself.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tables import bounded, table
+from benchmarks.tables import bounded, table
 
 GAP, LARGE_GAP = "randsvm --gap 0.001", "randsvm --gap 0.01"
 RULE, FORMULA = "randsvm -k 1000 --sample-size 5000", "randsvm --gap none"

@@ -1,4 +1,4 @@
-"""A cluster whose workers are this process: what is sent and when, without the wait for others."""
+"""A cluster whose workers are this process, for tests of what is sent to workers and when."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from randsvm.data.home import Spent
 
 
 class Done(Future):
-    """As dask has it."""
+    """A future of dask that is done."""
 
     def release(self) -> None:
         pass
 
 
 class InlineCrew(Crew):
-    """Of as many workers as its address says, which do a task as soon as it is given. loses: which
-    tasks, counted from 0, are given to a worker that is gone."""
+    """A crew of workers that run a task when it is submitted; its address is their number.
+
+    loses: the numbers of tasks, from 0, whose worker is lost.
+    """
 
     loses: frozenset[int] = frozenset()
-    # Of each worker.
-    threads = 1
+    threads = 1  # of each worker
 
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
@@ -41,7 +42,7 @@ class InlineCrew(Crew):
             return future
         try:
             future.set_result(function(*words))
-        except BaseException as error:  # noqa: BLE001 - as a future has it
+        except BaseException as error:  # noqa: BLE001 - a future holds any exception
             future.set_exception(error)
         return future
 

@@ -1,7 +1,6 @@
-"""Training on a cluster of real processes, of which one is killed at a random moment: the model has
-the bytes of one process all the same.
+"""Train on a cluster of real processes, kill a worker at a random moment, and compare the model.
 
-scripts/fuzz_cluster.py runs many.
+It must have the bytes of a model that one process trains.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import oracle
-from farm import PATIENCE, Farm
-from inline import InlineCrew
+from commands import run_train
+from dask_cluster import PATIENCE, Farm
+from fake_cluster import InlineCrew
 from learning import Data, board
-from running import run_train
 
 from randsvm.cluster.crew import Crew
 from randsvm.data.dataset import ParseOptions
 
-# A run of each kind on few rows in many chunks, and its data.
+# One run of each kind, and its data.
 BOARD = "-g 5 --sample-size 100 --gap 0.01 --max-iterations 5"
 CLOUDS = "-g 1 --sample-size 60 --gap 0.01 --max-iterations 5"
 RUNS = {
@@ -40,21 +39,22 @@ RUNS = {
     "scaled random features": (f"randsvm {BOARD} --components 20 --scale minmax", "board"),
     "sgd": ("sgd --epochs 6 --scale standard", "clouds"),
 }
-# Of groups of rows, whose weights are averaged on a cluster only: of one within this process.
+# Runs that average weights over groups of rows on a cluster only. Their models are compared with
+# those of a cluster within this process.
 AVERAGED = {"sgd"}
-# Chunks of a file, and ranges of bytes in which it is read, at the least.
+# Least number of chunks of a file, and of ranges of bytes in which it is read.
 CHUNKS, RANGES = 12, 5
 
 
 class Ended(NamedTuple):
-    """Whether a model has the bytes that are expected, and how long its run took."""
+    """Whether the model of a run has the expected bytes, and the wall seconds of the run."""
 
     same: bool
     seconds: float
 
 
-class Kills:
-    """Runs on files of so many rows in `folder`. Close it."""
+class KilledRuns:
+    """Runs on files of `rows` rows in `folder`. The caller closes it."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         self.folder = folder
@@ -73,8 +73,10 @@ class Kills:
         self.farm = Farm(folder)
 
     def run(self, name: str, workers: int, kill: float | None = None) -> Ended:
-        """One of RUNS on so many workers. kill: seconds after which one is killed; where it was
-        alone another one takes its place."""
+        """Run one of RUNS on a number of workers.
+
+        kill: the seconds after which one worker is killed; if it was the only one, another starts.
+        """
         if name not in self.expected:
             self.expected[name] = self._trained_here(name)
         self._assemble(workers)
@@ -111,7 +113,7 @@ class Kills:
             self.farm.add()
 
     def _assemble(self, workers: int) -> None:
-        """So many workers, all of them there."""
+        """Start or kill workers until the cluster has `workers` of them."""
         while len(self.farm.workers) > workers:
             self.farm.kill()
         while len(self.farm.workers) < workers:

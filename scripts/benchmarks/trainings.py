@@ -1,6 +1,6 @@
-"""Trainings of kernel machines beside their peers: what is trained, by whom, what is to be reached.
+"""The works that train kernel machines: data sets, options, peers and goals.
 
-Every answer, ours and theirs, is judged by certificate.py.
+certificate.py judges every model.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from functools import partial
 from math import inf
 from pathlib import Path
 
-import papers
-from harness import Command, Comparison, Gate, Goal, output
-from quality import (
+from benchmarks import papers
+from benchmarks.harness import Command, Comparison, Gate, Goal, output
+from benchmarks.quality import (
     INTELEX,
     NO_DASK,
     NO_INTELEX,
@@ -24,8 +24,8 @@ from quality import (
     certified,
     count,
 )
-from real_data import PARAMETERS
-from sets import REAL, MissingError, fetched, first, made, real, sample
+from benchmarks.real_data import PARAMETERS
+from benchmarks.sets import REAL, MissingError, fetched, first, made, real, sample
 
 ROWS = 100_000  # of a set where a run is of the size that the goals are meant for
 LEAST_ROWS = 1000

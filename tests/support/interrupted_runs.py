@@ -1,6 +1,6 @@
-"""Real processes that a time limit or a signal cuts off at a random moment, and what must hold.
+"""Run commands that a time limit or a signal ends at a random moment, and check what they leave.
 
-A case is repeated by its number; scripts/fuzz_limits.py runs many.
+A case is repeated by its number.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from learning import OLD_MODEL
 
 from randsvm.models.load import load
 
-# Seconds and part of a time limit that a run may take longer.
+# Seconds, and share of the time limit, that a run may take beyond its limit.
 LATE, LATE_PART = 1.0, 0.05
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SLOW = "--working-set 50 --swap 1 --gap 1e-9 -g 5 -c 100"
-# Runs without an end, and their data.
+# Endless runs, and their data.
 RUNS = (
     (f"osuna {SLOW}", "two"),
     (f"osuna {SLOW} -b 1", "two"),
@@ -38,8 +38,17 @@ RUNS = (
 )
 
 
-class Cuts:
-    """The cases over small files in `folder`."""
+def ended_by_python(code: int, said: str, number: int) -> bool:
+    """Whether a signal has ended Python before it ran code of randsvm.cli.
+
+    Then SIGINT raises KeyboardInterrupt where Python imports its own modules.
+    """
+    imports = number == signal.SIGINT and code == 1 and "KeyboardInterrupt" in said
+    return code == -number or (imports and "randsvm/cli" not in said)
+
+
+class InterruptedRuns:
+    """Runs on small files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +59,7 @@ class Cuts:
         oracle.write_svmlight(folder / "four", classes, X + np.eye(4, 2)[classes])
 
     def limit(self, number: int) -> tuple[str, float]:
-        """A time limit: how the case ended, and how many seconds after what it is allowed."""
+        """Set a random time limit; return how the run ended, and its seconds beyond the limit."""
         chance = random.Random(f"limit {number}")
         limit = chance.choice([chance.uniform(0.02, 0.5), chance.uniform(0.5, 2)])
         process = self._start(number, "--time-limit", f"{limit:.3f}s", "--report", "json")
@@ -63,7 +72,7 @@ class Cuts:
         return whole, outcome["seconds"] - limit - max(LATE, LATE_PART * limit)
 
     def signal(self, number: int) -> tuple[str, float]:
-        """A signal: how the case ended, and how many seconds after it."""
+        """Send a signal at a random moment; return how and after how many seconds it ended."""
         chance = random.Random(f"signal {number}")
         which = SIGNALS[number % len(SIGNALS)]
         process = self._start(number)
@@ -72,8 +81,9 @@ class Cuts:
         began = time.perf_counter()
         _, said = process.communicate(timeout=120)
         took = time.perf_counter() - began
-        # Python itself, before it runs any of our code, dies of the signal.
-        ends = {128 + which: "signal", -which: "killed", 0: "model"}
+        if ended_by_python(process.returncode, said, which):
+            return "killed", took
+        ends = {128 + which: "signal", 0: "model"}
         return self._end(process.returncode, said, ends), took
 
     def _start(self, number: int, *more: str) -> subprocess.Popen[str]:
@@ -89,10 +99,10 @@ class Cuts:
         )
 
     def _end(self, code: int, said: str, ends: dict[int, str]) -> str:
-        """One of `ends`: a whole new model or the old one as it was, and not a word too much."""
+        """Return how the run ended; check that the model is whole, or the old one unchanged."""
         assert code in ends, (code, said)
-        assert code < 0 or "Traceback" not in said, said
-        assert len(said.splitlines()) <= 1 or code < 0, said
+        assert "Traceback" not in said, said
+        assert len(said.splitlines()) <= 1, said
         text = (self.folder / "m").read_text()
         if text != OLD_MODEL:
             load(str(self.folder / "m"))

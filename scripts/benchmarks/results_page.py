@@ -1,7 +1,7 @@
-"""The page of results: scripts/RESULTS.md and its pictures from results/benchmarks.json.
+"""Make the page of results, scripts/RESULTS.md, and its pictures from results/benchmarks.json.
 
-Measures nothing. The pictures need matplotlib (extra plot), and the course of ours needs the logs
-that the benchmarks left beside the JSON.
+It measures nothing. The pictures need matplotlib (extra plot), and the curves of randsvm need the
+logs that the benchmarks left beside the JSON.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from operator import itemgetter
 from pathlib import Path
 
 import click
-import papers
-from sets import HERE, results_option
-from tables import bounded, left_out, peak, spread, table, verdict
-from trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
-from works import MOST_ROWS
 
+from benchmarks import papers
+from benchmarks.sets import SCRIPTS, results_option
+from benchmarks.tables import bounded, left_out, peak, spread, table, verdict
+from benchmarks.trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
+from benchmarks.works import MOST_ROWS
 from randsvm import files
 
 REAL_SETS = ("covtype", "covtype7", "census", "flights", "delay", "a9a", "satimage", "reuters_r8")
@@ -41,10 +41,10 @@ peer that takes {once} s and more is run once, ours from {own} s on. A peer that
 a lower bound. "Fit alone" is the training without start and reading, as the library's own call
 takes it. A peak with "<=" is what any process is seen to have at the least.
 
-Gap and accuracy are those that `scripts/certificate.py` finds in each model file, ours and
-theirs: it computes P and D in double precision with numpy and knows nothing of randsvm. The gap is
-(P - D) / max(|P|, |D|), so it bounds how far an answer is from the optimum; of several classes it
-is the largest of a pair. Where that would cost more than 7e9 kernel values it was not evaluated:
+Gap and accuracy are those that `scripts/benchmarks/certificate.py` finds in each model file, ours
+and theirs: it computes P and D in double precision with numpy and knows nothing of randsvm. The gap
+is (P - D) / max(|P|, |D|), so it bounds how far an answer is from the optimum; of several classes
+it is the largest of a pair. Where that would cost more than 7e9 kernel values it was not evaluated:
 a gap marked "({OWN_WORD})", and "said" in a goal, is what our model says itself, which nothing else
 vouches for. Accuracy is on rows that were not trained on, 10,000 at the most; a regression has its
 mean squared error there. Time is not compared where ours is less accurate than the peer by more
@@ -362,7 +362,9 @@ def _save(figure, path: Path) -> None:
 
 @click.command()
 @click.option("--title", default="benchmarks", show_default=True, help="TITLE.json is read.")
-@click.option("--output", default=HERE, type=click.Path(path_type=Path), help="Folder of the page.")
+@click.option(
+    "--output", default=SCRIPTS, type=click.Path(path_type=Path), help="Folder of the page."
+)
 @results_option
 def main(title: str, output: Path, results: Path) -> None:
     """Write RESULTS.md and RESULTS-*.png of what the benchmarks measured."""

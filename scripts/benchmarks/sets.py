@@ -1,4 +1,4 @@
-"""The sets of the benchmarks as plain files: real ones found, made ones made. Runs nothing else."""
+"""Find or make the data sets of the benchmarks as plain files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import click
 
 from randsvm import files
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results"
-REAL_DATA = HERE.parents[1] / "shared/data"
+SCRIPTS = Path(__file__).resolve().parents[1]
+RESULTS = SCRIPTS.parent / "results"
+REAL_DATA = SCRIPTS.parents[1] / "shared/data"
 REAL_FOLDER = "real"  # below results: what real_data.py makes
 
 # Real set -> its files for training and test.
@@ -44,11 +44,11 @@ results_option = click.option(
 
 
 class MissingError(click.ClickException):
-    """A set that is not there."""
+    """A data set is missing."""
 
 
 def find(folder: Path, name: str) -> Path:
-    """The set `name` in `folder`, plain or .xz. Raises MissingError."""
+    """Return the path of the set `name` in `folder`, plain or .xz. Raises MissingError."""
     for path in (folder / name, folder / f"{name}.xz"):
         if path.exists():
             return path
@@ -56,7 +56,7 @@ def find(folder: Path, name: str) -> Path:
 
 
 def plain(source: Path, into: Path) -> Path:
-    """`source`, decompressed to the folder `into` where it is .xz: peers know no xz."""
+    """Return `source`, decompressed to the folder `into` if it is .xz: peers do not read xz."""
     if source.suffix != ".xz":
         return source
     target = into / source.stem
@@ -67,8 +67,8 @@ def plain(source: Path, into: Path) -> Path:
 
 
 def made(name: str, rows: int, seed: int, into: Path) -> Path:
-    """A set of make_data.py in the folder `into`."""
-    maker, target = HERE / "make_data.py", into / f"{name}.{rows}.{seed}"
+    """Make a set of make_data.py in the folder `into`, if it is not there; return its path."""
+    maker, target = SCRIPTS / "make_data.py", into / f"{name}.{rows}.{seed}"
     if _outdated(target, maker):
         click.echo(f"making {target}", err=True)
         words = [sys.executable, maker, name, target, "--rows", str(rows), "--seed", str(seed)]
@@ -78,13 +78,13 @@ def made(name: str, rows: int, seed: int, into: Path) -> Path:
 
 
 def real(name: str, data: Path, into: Path) -> tuple[Path, Path]:
-    """The files of a real set for training and test. Raises MissingError."""
+    """Return the files of a real set for training and test. Raises MissingError."""
     train, test = (plain(find(data, part), into) for part in REAL[name])
     return train, test
 
 
 def fetched(name: str, into: Path) -> tuple[Path, Path]:
-    """The same of a set of real_data.py. Raises MissingError."""
+    """Return the files of a set of real_data.py for training and test. Raises MissingError."""
     train, test = (into / REAL_FOLDER / f"{name}.{part}" for part in ("train", "test"))
     if not (train.exists() and test.exists()):
         raise MissingError(f"{name}: `make data-real` fetches it")
@@ -92,7 +92,7 @@ def fetched(name: str, into: Path) -> tuple[Path, Path]:
 
 
 def first(path: Path, rows: int, into: Path) -> Path:
-    """The first `rows` rows of a set; itself where it has no more."""
+    """Return a file of the first `rows` rows of a set, or the set itself if it has no more."""
     with path.open("rb") as lines:
         if sum(1 for _ in islice(lines, rows + 1)) <= rows:
             return path
@@ -101,7 +101,7 @@ def first(path: Path, rows: int, into: Path) -> Path:
 
 
 def sample(path: Path, share: float, into: Path) -> Path:
-    """A random share of the rows of a set, in their order."""
+    """Return a file of a random share of the rows of a set, in their order."""
     with path.open("rb") as lines:
         rows = sum(1 for _ in lines)
         chosen = set(random.Random(0).sample(range(rows), round(share * rows)))

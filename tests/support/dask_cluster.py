@@ -1,4 +1,4 @@
-"""A Dask scheduler and its workers as processes of this machine, to be killed."""
+"""A Dask scheduler and its workers as processes of this machine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-# Seconds for a process to be there; a busy machine takes its time.
+# Seconds until a process must have started, on a busy machine.
 PATIENCE = 120.0
 
 
 class Farm:
-    """file: the scheduler's, for --cluster."""
+    """A Dask cluster; `file` is the scheduler file for --cluster."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.file = folder, folder / "scheduler.json"
@@ -45,7 +45,7 @@ class Farm:
         return self.workers[-1]
 
     def kill(self, number: int = -1) -> None:
-        """A worker, as the kernel does that runs out of memory."""
+        """Kill a worker with SIGKILL, as the kernel does when it runs out of memory."""
         worker = self.workers.pop(number)
         worker.send_signal(signal.SIGKILL)
         worker.wait()

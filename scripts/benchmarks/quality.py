@@ -1,4 +1,4 @@
-"""The programs that run, what is missing of them, and what they made is worth."""
+"""The programs that are compared, those that are not installed, and the quality of a model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from harness import output
-from sets import HERE, RESULTS
+from benchmarks.harness import output
+from benchmarks.sets import RESULTS
 
 TRAIN, PREDICT = (str(Path(sys.executable).with_name(f"randsvm-{w}")) for w in ("train", "predict"))
+HERE = Path(__file__).resolve().parent
 PEERS = [sys.executable, str(HERE / "peers.py")]
 # `make peers` makes this environment; a link to another one does as well.
 INTELEX = [str(RESULTS / "peers/bin/python"), str(HERE / "peers.py")]
@@ -29,7 +30,7 @@ NO_INTELEX = None if Path(INTELEX[0]).exists() else "scikit-learn-intelex: `make
 
 
 def versions() -> list[str]:
-    """What runs, in words."""
+    """Return the versions of all programs, as sentences."""
     packages = ("randsvm", "numpy", "scipy", "libsvm-official", "scikit-learn")
     ours = ", ".join(f"{name} {metadata.version(name)}" for name in packages if there(name))
     found = [f"{ours}."]
@@ -53,21 +54,21 @@ def there(package: str) -> bool:
 
 
 def numbers(*words: object) -> dict[str, float]:
-    """What a process prints as `name number` lines."""
+    """Run a process; return the numbers that it prints in lines `name number`."""
     found = re.findall(r"^(\w+) ([-0-9.e+]+|nan)$", output(*words), re.M)
     return {name: float(number) for name, number in found if name != "seconds"}
 
 
 def accuracy(*words: object) -> dict[str, float]:
-    """Per cent, as LIBLINEAR's programs print it."""
+    """Run a process; return the accuracy in per cent that it prints as LIBLINEAR does."""
     return {"accuracy": float(re.search(r"Accuracy = ([0-9.]+)%", output(*words))[1])}
 
 
 def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> dict[str, float]:
-    """A kernel machine's gap, accuracy or mse, and size, by certificate.py: the same for all.
+    """Return gap, accuracy or mse, and size of a kernel machine, computed by certificate.py.
 
-    options: LIBSVM's, in pairs. said: the gap that the model says itself, of ours. The gap is left
-    out where it would cost too many kernel values.
+    options: LIBSVM's, in pairs. The result has `said` as well, the gap that a model of randsvm
+    reports. It has no gap if that would take too many kernel values.
     """
     if NO_SKLEARN:
         return {"SV": size(model)} | said(model)
@@ -88,19 +89,19 @@ def said(model: Path) -> dict[str, float]:
 
 
 def size(model: Path) -> int:
-    """Support vectors of a model in LIBSVM's format."""
+    """Return the number of support vectors of a model in LIBSVM's format."""
     return int(re.search(r"^total_sv (\d+)$", model.read_text(), re.M)[1])
 
 
 def objective(train: Path, model: Path, lambda_: float, classes: int) -> dict[str, float]:
-    """J of a linear model of two classes, by numpy."""
+    """Return J of a linear model of two classes, computed by numpy."""
     if classes > 2 or NO_SKLEARN:
         return {}
     return numbers(*PEERS, "objective", train, model, lambda_)
 
 
 def agreement(one: Path, other: Path) -> dict[str, float]:
-    """Per cent of equal lines."""
+    """Return the percentage of equal lines."""
     pairs = list(zip(one.read_bytes().split(), other.read_bytes().split(), strict=True))
     return {"agreement": 100 * sum(float(a) == float(b) for a, b in pairs) / len(pairs)}
 

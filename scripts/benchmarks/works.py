@@ -1,5 +1,4 @@
-"""The works of the benchmarks that are no training of a kernel machine: start-up, reading,
-prediction, linear machines, memory, growth."""
+"""All other works: start-up, reading, prediction, linear machines, memory, growth."""
 
 from __future__ import annotations
 
@@ -7,9 +6,9 @@ from functools import partial
 from math import inf
 from pathlib import Path
 
-import papers
-from harness import Command, Comparison, Gate, Goal, output
-from quality import (
+from benchmarks import papers
+from benchmarks.harness import Command, Comparison, Gate, Goal, output
+from benchmarks.quality import (
     NO_LIBLINEAR,
     NO_LIBSVM,
     NO_SKLEARN,
@@ -24,8 +23,8 @@ from quality import (
     objective,
     size,
 )
-from sets import made
-from trainings import GAMMA, MEMORY, POINTS, SAMPLED, Bench, ours, promised
+from benchmarks.sets import made
+from benchmarks.trainings import GAMMA, MEMORY, POINTS, SAMPLED, Bench, ours, promised
 
 SMALL_ROWS = 100
 BOUND = 100  # MB of --memory, where the rows take several times as much

@@ -1,6 +1,6 @@
-"""Compare whole processes, ours and its peers in turn: quality first, then time and memory.
+"""Run whole processes in turn, and compare their quality, time and memory.
 
-Knows no set and no algorithm: bench.py says what runs, and what is to be reached.
+Independent of data sets and algorithms. The module `spawn` measures a process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 from statistics import median
 
 import click
-from tables import markdown
+import psutil
 
+from benchmarks.tables import markdown
 from randsvm import files
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
@@ -69,9 +70,10 @@ def run(words: Sequence[str], most: float = inf) -> tuple[dict[str, float], bool
     return found | {name: found[name] / PEAK_UNIT for name in ("peak", "floor")}, ended
 
 
-def output(*words: object) -> str:
-    """What a process that nobody measures writes to standard output."""
-    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True)
+def output(*words: object, folder: Path | None = None) -> str:
+    """Run a process in `folder` without measuring it; return its standard output."""
+    program = [str(word) for word in words]
+    done = subprocess.run(program, cwd=folder, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise click.ClickException(f"{shlex.join(done.args)}: exit {done.returncode}")
     return done.stdout
@@ -377,12 +379,12 @@ def _put(comparisons: list[dict], measured: dict) -> None:
 
 
 def machine() -> str:
-    """Processor, cores, memory, system and Python in words."""
+    """Return processor, cores, memory, system and Python in words."""
     try:
         names = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     except OSError:
         names = []
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    memory = psutil.virtual_memory().total / 2**30
     parts = [*names[:1], f"{os.cpu_count()} cores", f"{memory:.0f} GB", platform.platform()]
     return ", ".join([*parts, f"Python {platform.python_version()}"])
 

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from sets import REAL_FOLDER, results_option
 
+from benchmarks.sets import REAL_FOLDER, results_option
 from randsvm import files
 from randsvm.data import svmlight
 

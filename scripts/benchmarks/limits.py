@@ -1,6 +1,6 @@
-"""What the machine can do at the most, and which share of it ours reaches.
+"""Measure the limits of the machine, and compute which share of them randsvm reaches.
 
-Run alone it measures the limits and prints them as JSON; bench.py does so in a process of its own.
+Run as a program, it prints the limits as JSON.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import papers
-from tables import table
+from benchmarks import papers
+from benchmarks.tables import table
 
 REPEATS = 3
 COPIED = 1 << 25  # float32 values of an array that is copied: 128 MB

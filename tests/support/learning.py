@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import oracle
-from running import run_train
+from commands import run_train
 
 from randsvm.data.classes import against_the_rest, labelled_classes
 from randsvm.data.dataset import Dataset

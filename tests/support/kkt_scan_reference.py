@@ -1,4 +1,4 @@
-"""The plain twin of the compiled looks at rows, randsvm/svm/_survey.pyx."""
+"""A plain Python reference of the compiled scan over rows, randsvm/svm/_survey.pyx."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """Bounds of |beta| where y > 0 and elsewhere; one_sided: beta has the sign of y."""
+    """Bounds of |beta|, for rows with y > 0 and for the others.
+
+    one_sided: beta has the sign of y.
+    """
 
     positive: float
     negative: float
@@ -15,15 +18,18 @@ class Box(NamedTuple):
     one_sided: bool
 
     def of(self, y: float) -> tuple[float, float]:
-        """lower and upper of a row's beta."""
+        """Return the lower and the upper bound of beta for a row with label y."""
         if not self.one_sided:
             return -self.negative, self.positive
         return (0.0, self.positive) if y > 0 else (-self.negative, 0.0)
 
 
 class Sums(NamedTuple):
-    """bends: of P within (left, right], each with by how much the slope of P grows there; outside:
-    the nearest ones before and behind."""
+    """Sums over rows.
+
+    bends : where in (left, right] the slope of P grows, each with the growth
+    outside : the nearest bend at or before left, and the nearest one after right
+    """
 
     norm: float
     linear: float
@@ -54,7 +60,11 @@ def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
 
 
 class Violations(NamedTuple):
-    """rising, falling: violators with their slopes, in order; steepest: a row, its slope, or -1."""
+    """Violators of the KKT conditions.
+
+    rising, falling : rows with their slopes, in order
+    steepest_rise, steepest_fall : a row and its slope; the row is -1 if there is none
+    """
 
     loss: float
     rising: list[tuple[int, float]]
@@ -82,7 +92,7 @@ def violations(y, u, beta, box: Box, b: float, tolerance: float) -> Violations:
             falls.append((i, fall))
             if b - fall > tolerance:
                 falling.append((i, fall))
-    # Of equals the first.
+    # max and min return the first of equal rows.
     return Violations(
         loss,
         rising,

@@ -1,7 +1,9 @@
-"""Run one command and tell what it took: the process between the harness and what it measures.
+"""Run one command and report its time and memory.
 
-A process's peak is never seen below that of the process it was begun in. This one imports next to
-nothing, so that the harness's own size is in no measurement; what is left of that is the floor.
+The system reports for a process at least the peak memory of the process that started it. This one
+imports almost nothing, so that the size of the harness is in no measurement; its own size is the
+floor. psutil has no peak memory of a process that has ended, and pyperf and hyperfine neither end a
+process after a time limit nor keep what it prints.
 
     spawn.py DESCRIPTOR MOST WORD ...
 
@@ -18,7 +20,7 @@ import signal
 import sys
 import time
 
-# Python ignores them, and what it begins would.
+# Python ignores these signals, and a process that it starts inherits that.
 DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
 
 

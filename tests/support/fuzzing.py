@@ -1,7 +1,8 @@
-"""Made and damaged files for the readers, and what must hold of every one of them.
+"""Make and damage files for the readers, and check how each reader ends.
 
-A case is a file's bytes and ends in a result that an independent reader confirms or in one line of
-an error with exit code 65. Every choice comes from one random.Random: a seed repeats a case.
+A case is the bytes of a file. The reader returns a result that an independent reader confirms, or
+raises an error of one line with exit code 65. Every choice comes from one random.Random, so that a
+seed repeats a case.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import Any
 import numpy as np
 import oracle
 import svmlight_reference as reference
+from commands import run_train
 from fuzzing_commands import Lines, Logs
 from liblinear import liblinearutil
 from libsvm import svm, svmutil
-from running import run_train
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
@@ -38,7 +39,7 @@ from randsvm.models.load import load
 from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
 
-# One line that says where, and what was expected.
+# An error of one line: the place, and what was expected.
 PLACED = re.compile(r"[^\n]*:[0-9]+:[0-9]+: expected [^\n]*, found [^\n]*")
 SAID = re.compile(r"[^\n]*file(:[0-9]+){0,2}: expected [^\n]*")
 
@@ -58,7 +59,7 @@ NUMBER = re.compile(rb"[0-9.eE+-]+")
 
 
 def damaged(content: bytes, chance: random.Random, words: Sequence[bytes] = WORDS) -> bytes:
-    """Some edits: bytes flipped, cut out, put in or repeated, numbers replaced, lines exchanged."""
+    """Apply random edits: flip, cut, insert or repeat bytes, replace numbers, exchange lines."""
     for _ in range(chance.choice((1, 1, 1, 2, 3, 5))):
         content = chance.choice(EDITS)(content, chance, words)
     return content
@@ -115,7 +116,7 @@ LINE_ENDS = (b"\n", b"\n", b"\n", b"\r\n", b" \n", b" # x\n", b"\n\n")
 
 
 def made_text(chance: random.Random) -> bytes:
-    """Rows that are legal but for the mixture of their labels."""
+    """Return rows that are legal, except that kinds of labels may be mixed."""
     return b"".join(_made_row(chance) for _ in range(chance.choice((1, 3, 10))))
 
 
@@ -365,8 +366,10 @@ class Caches:
 
 
 class Fuzz:
-    """The readers' cases, each by name: make(chance) -> bytes, check(bytes, chance) -> how
-    it ended (accepted, refused, rebuilt). A wrong end is an AssertionError or what was raised."""
+    """The cases of each reader, by its name: make(chance) -> bytes, check(bytes, chance) -> end.
+
+    The end is one of accepted, refused, rebuilt. A wrong end raises an exception.
+    """
 
     def __init__(self, folder: Path) -> None:
         models, caches = Models(valid_models(folder), folder / "file"), Caches(folder)

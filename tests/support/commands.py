@@ -1,4 +1,4 @@
-"""The commands within this process; errors come as exceptions."""
+"""Run the commands within this process; errors are raised as exceptions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from randsvm.cli import train as training
 
 
 def run_train(*words: object) -> None:
-    """`randsvm-train WORDS`."""
+    """Run `randsvm-train WORDS`."""
     training.train.main([str(word) for word in words], standalone_mode=False)
 
 
 def run_predict(*words: object) -> None:
-    """`randsvm-predict WORDS`."""
+    """Run `randsvm-predict WORDS`."""
     predicting.predict.main([str(word) for word in words], standalone_mode=False)

@@ -1,4 +1,4 @@
-"""What the harness found as Markdown. Measures and reads nothing."""
+"""Write the records of the harness as Markdown tables."""
 
 from __future__ import annotations
 

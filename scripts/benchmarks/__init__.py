@@ -1,0 +1,1 @@
+"""Benchmarks of whole processes, those of randsvm and those of its peers."""

@@ -1,0 +1,35 @@
+"""A time limit or a signal at a random moment: see support/interrupted_runs.py."""
+
+from __future__ import annotations
+
+import interrupted_runs
+import pytest
+from learning import SLOWNESS
+
+# Most seconds, on an idle machine, of a run after its limit and the tolerance, or after its signal.
+LATE = 5.0 * SLOWNESS
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> interrupted_runs.InterruptedRuns:
+    return interrupted_runs.InterruptedRuns(tmp_path_factory.mktemp("interrupted"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4))
+def test_a_time_limit_at_a_random_moment_loses_no_model(runs, number):
+    runs.limit(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4, 8))
+def test_a_signal_at_a_random_moment_loses_no_model(runs, number):
+    runs.signal(number)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("kind", ["limit", "signal"])
+@pytest.mark.parametrize("number", range(50))
+def test_runs_end_soon_after_a_time_limit_or_a_signal(runs, kind, number):
+    _, late = getattr(runs, kind)(number)
+    assert late <= LATE

@@ -1,0 +1,103 @@
+"""Random small trainings against an exact optimum: see support/random_problems.py."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import oracle
+import pytest
+import random_problems
+
+# Cases of the usual test run: none that the time limit ends, and additional ones of the nu tasks,
+# which every fourth case has.
+CASES = [number for number in [*range(26), *range(31, 60, 4)] if number not in (16, 18)]
+
+
+@pytest.mark.parametrize("number", CASES)
+def test_a_random_training_reports_correctly_and_reaches_its_gap_or_says_so(tmp_path, number):
+    random_problems.check(random_problems.case_of(1, number), tmp_path)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(500))
+def test_many_random_trainings_report_correctly(tmp_path, fuzz_seed, results, number):
+    """A case is repeated by its seed and number; the data of one that fails are kept."""
+    case = random_problems.case_of(fuzz_seed, number)
+    try:
+        random_problems.check(case, tmp_path)
+    except BaseException:
+        kept = results / f"fuzz-training-{fuzz_seed}-{number}"
+        case.save(kept)
+        print(shlex.join(["randsvm-train", *case.command(kept, "/tmp/model")]))  # noqa: T201
+        raise
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_the_oracle_encloses_the_optimum_narrowly(C):
+    """LIBSVM's D is below its upper end, and at its lower one but for LIBSVM's tolerance."""
+    y, X = oracle.two_gaussians(80)
+    case = replace(
+        random_problems.case_of(0, 0), y=y, X=X, task="svc", kernel="rbf", gamma=0.5, bounds=(C, C),
+        epsilon=0.0, share=0.5,
+    )  # fmt: skip
+    best = random_problems.optimum(case, case.kernel_values(X, X))
+    found = oracle.libsvm_train(y, X, f"-g 0.5 -c {C} -e 1e-9").dense(80)
+    D = oracle.objectives(y, oracle.kernel_matrix("rbf", X, X, 0.5) @ found, found, 0.0, C).dual
+    assert best.most - best.least <= 1e-8 * best.most
+    assert best.least * (1 - 1e-6) <= D <= best.most
+
+
+WRONG = {
+    "primal": (1 - 1e-5, "P .* reported, of the model"),
+    "dual": (10, "D .* above the optimum"),
+    "violators": (0, "violators reported"),
+    "rho": (1.01, "P .* reported, of the model"),
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_a_wrong_number_is_found(tmp_path, monkeypatch, key):
+    y, X = oracle.two_gaussians(80)
+    words = ("-q", "-g", "0.5", "--gap", "0.01", "--max-iterations", "1", "--sample-size", "20")
+    case = replace(
+        random_problems.case_of(0, 0), y=y, X=X, algorithm="randsvm", task="svc", kernel="rbf",
+        gamma=0.5, bounds=(1.0, 1.0), epsilon=0.0, gap=0.01, tolerance=1e-3, words=words,
+    )  # fmt: skip
+    assert random_problems.check(case, tmp_path)
+    factor, complaint = WRONG[key]
+    plain = random_problems.read
+
+    def read(path, case):
+        written = plain(path, case)
+        if key == "rho":
+            return written._replace(b=written.b * factor)
+        changed = {key: repr(type(factor)(float(written.facts[key]) * factor))}
+        return written._replace(facts={**written.facts, **changed})
+
+    monkeypatch.setattr(random_problems, "read", read)
+    with pytest.raises(random_problems.WrongError, match=complaint):
+        random_problems.check(case, tmp_path)
+
+
+def test_a_silent_miss_of_the_gap_is_found():
+    case = replace(random_problems.case_of(0, 0), gap=0.01)
+    assert not list(random_problems.silence(case, 0.009, {"stopped": "gap <= 0.01"}, []))
+    for stopped in ("gap <= 0.01", "no violators"):
+        assert list(random_problems.silence(case, 0.011, {"stopped": stopped}, []))
+    assert not list(random_problems.silence(case, 0.011, {"stopped": "time limit"}, []))
+
+
+@pytest.mark.parametrize("task", ["svc", "svr", "one-class", "nu-svr"])
+def test_a_coefficient_out_of_its_box_and_a_sum_that_is_off_are_found(task):
+    case = next(c for c in (random_problems.case_of(2, n) for n in range(99)) if c.task == task)
+    lower, upper = case.box
+    middle = (lower + upper) / 2
+    right = np.full(len(lower), case.total / len(lower)) if case.total else middle - middle.mean()
+    assert task == "svc" or not list(random_problems.infeasible(case, right))
+    assert any("bound" in wrong for wrong in random_problems.infeasible(case, upper * (1 + 1e-9)))
+    assert any("sum" in wrong for wrong in random_problems.infeasible(case, right + 1e-3 * upper))
+    halves = np.where(np.arange(len(upper)) % 2, upper, -upper)
+    if task == "nu-svr":
+        assert any("sum |beta|" in wrong for wrong in random_problems.infeasible(case, halves))
