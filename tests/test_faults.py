@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training.job import Job
 
-OLD, OLD_CACHE = OLD_MODEL, "randsvm cache 0\n"
+OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def master(tmp_path_factory) -> Path:
     (folder / "wide").write_text(f"+1 {wide}\n-1 {wide}\n" * 500)
     learn("randsvm", data, folder / "model", "-g", 5, "-k", 50, "--sample-size", 300)
     learn("sgd", data, folder / "linear")
-    for name, old in (("m", OLD), ("c", OLD_CACHE), ("o", "the old file\n")):
+    for name, old in (("m", OLD), ("c", OLD_CACHE), ("o", OLD_LABELS)):
         (folder / name).write_text(old)
     return folder
 
@@ -167,6 +168,67 @@ def test_permissions_that_cannot_be_kept_leave_the_old_file_and_no_other(folder,
     assert contents(folder) == before
 
 
+# ---- files that stay ----
+
+KEPT = {
+    "data, through a folder that does not exist": "train sgd --epochs 1 data no/../data",
+    "model, through a folder that does not exist": "predict data model no/../model",
+    "old model, through such a folder": "train sgd data no/../m",
+    "data": "predict data model wide",
+    "compressed data": "predict data model packed",
+    "model": "predict data model m",
+    "linear model": "predict data model linear",
+    "cache": "predict data model c",
+    "table": "predict data model table",
+    "text": "predict data model text",
+    "data with comments": "predict data model remarks",
+}
+
+
+@pytest.mark.parametrize("line", KEPT.values(), ids=KEPT)
+def test_an_output_that_would_destroy_something_else_is_73(command, folder, line):
+    (folder / "packed").write_bytes(gzip.compress((folder / "data").read_bytes()))
+    (folder / "table").write_text("1,2.5,3\n2,3,1e-3\n")
+    (folder / "text").write_text("a letter\n")
+    (folder / "remarks").write_text("# made by hand\n1 1:2\n")
+    before = contents(folder)
+    name, *words = line.split()
+    ended = command(name, *words)
+    assert (ended.returncode, ended.stdout) == (73, "")
+    assert ended.stderr.startswith(f"randsvm-{name}: cannot create {words[-1]}: ")
+    assert ended.stderr.count("\n") == 1
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("words", ["", "--scores", "-b 1", "--labels libsvm"])
+def test_predictions_replace_predictions(command, folder, words):
+    """Of any kind, and an empty file."""
+    learn("randsvm", folder / "data", folder / "both", "-g", 5, "-b", 1)
+    kinds = ["", "--scores", "-b 1", "--labels libsvm"]
+    (folder / "o").write_text("")
+    for kind in (words, *kinds):
+        ended = command("predict", *kind.split(), "-q", "data", "both", "o")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert (folder / "o").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "spam\nham\n",
+        "a,b\nc\n",
+        "labels spam ham\nspam 0.25 0.75\n",
+        "label normal outlier\n1 0.9 0.1\n",
+        "-1.5e-07 2 3\n",
+        "+1\n" * 100_000,
+    ],
+)
+def test_old_predictions_of_any_model_are_replaced(command, folder, old):
+    (folder / "o").write_text(old)
+    assert command("predict", "-q", "data", "model", "o").returncode == 0
+    assert (folder / "o").read_text() != old
+
+
 # ---- standard streams -------------------------------------------------------------------------
 
 SAYING = {
@@ -268,7 +330,7 @@ def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command, folder):
     ended = command("predict", "-q", "--report", "json", "data", "model", "o", sh='exec "$@" >&-')
     assert ended.returncode == 74
     assert "writing <stdout>: it is closed" in ended.stderr
-    assert (folder / "o").read_bytes() != b"the old file\n"
+    assert (folder / "o").read_bytes() != OLD_LABELS.encode()
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
