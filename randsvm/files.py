@@ -7,6 +7,7 @@ not at all. Knows no format.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import io
 import os
@@ -31,6 +32,7 @@ STANDARD = "-"
 # The names that scripts use; replacing the file behind them would lose what else is printed.
 STANDARD_OUTPUTS = (STANDARD, "/dev/stdout", "/dev/fd/1")
 HEAD_OF_A_KIND = 1 << 16  # so much tells what kind of file it is
+MOST_LINKS = 40  # one after the other, as in Linux
 BLOCK = 1 << 22  # bytes read at once where a whole file is wanted
 
 # First bytes -> module of the standard library whose open() reads it. compression.zstd came
@@ -285,9 +287,25 @@ def _target(path: str) -> tuple[Path, int | None]:
         mode = Path(path).stat().st_mode
     if path.endswith("/") or (mode is not None and stat.S_ISDIR(mode)):
         raise OutputError(f"cannot create {path}: Is a directory")
-    # Only a file that is renamed into place needs its links followed; the link /dev/fd/63
-    # behind a shell's >(command) leads to no path at all.
-    return Path(os.path.realpath(path) if _is_replaceable(mode) else path), mode
+    if not _is_replaceable(mode):
+        # Only a file that is renamed into place needs its links followed; the link /dev/fd/63
+        # behind a shell's >(command) leads to no path at all.
+        return Path(path), mode
+    with _creating(path):
+        return _resolved(path), mode
+
+
+def _resolved(path: str) -> Path:
+    """The file that the kernel means by `path`, links followed; it may not exist yet. Raises
+    OSError as the kernel does: os.path.realpath takes NODIR/../NAME for NAME."""
+    for _ in range(MOST_LINKS):
+        folder, name = os.path.split(path)
+        os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 - Path would drop the dot
+        found = Path(os.path.realpath(folder), name)
+        if not found.is_symlink():
+            return found
+        path = str(found.parent / found.readlink())
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def _is_replaceable(mode: int | None) -> bool:
@@ -348,8 +366,6 @@ def check_output(path: str) -> None:
         if not os.access(target, os.W_OK):
             raise OutputError(f"cannot create {path}: Permission denied")
         return
-    if not target.parent.is_dir():
-        raise OutputError(f"cannot create {path}: No such file or directory")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise OutputError(f"cannot create {path}: Permission denied")
 
@@ -400,6 +416,10 @@ def _identity(path: str | None) -> object:
         return None
     try:
         status = Path(path).stat()
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):  # it cannot be created: check_output says so
+            return _resolved(path)
+        return None
     except OSError:
-        return os.path.realpath(path)
+        return None
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -12,23 +13,32 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import oracle
 import pytest
-from learning import OLD_MODEL, board, learn
+from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
 
 from randsvm import api, files
 from randsvm.data import dataset, reading
 from randsvm.data.dataset import ParseOptions
-from randsvm.errors import InputError, Interrupted, OutputError, TransferError
-from randsvm.events import Progress, Started, listening
+from randsvm.errors import (
+    ClusterError,
+    GapError,
+    InputError,
+    Interrupted,
+    OutputError,
+    TransferError,
+)
+from randsvm.events import Iteration, Progress, Started, Trained, listening
 from randsvm.models.load import load
 from randsvm.parameters.rounds import OsunaParams, StopParams
-from randsvm.parameters.run import Resources
+from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training.job import Job
 
-OLD, OLD_CACHE = OLD_MODEL, "randsvm cache 0\n"
+OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +50,7 @@ def master(tmp_path_factory) -> Path:
     (folder / "wide").write_text(f"+1 {wide}\n-1 {wide}\n" * 500)
     learn("randsvm", data, folder / "model", "-g", 5, "-k", 50, "--sample-size", 300)
     learn("sgd", data, folder / "linear")
-    for name, old in (("m", OLD), ("c", OLD_CACHE), ("o", "the old file\n")):
+    for name, old in (("m", OLD), ("c", OLD_CACHE), ("o", OLD_LABELS)):
         (folder / name).write_text(old)
     return folder
 
@@ -167,6 +177,67 @@ def test_permissions_that_cannot_be_kept_leave_the_old_file_and_no_other(folder,
     assert contents(folder) == before
 
 
+# ---- files that stay ----
+
+KEPT = {
+    "data, through a folder that does not exist": "train sgd --epochs 1 data no/../data",
+    "model, through a folder that does not exist": "predict data model no/../model",
+    "old model, through such a folder": "train sgd data no/../m",
+    "data": "predict data model wide",
+    "compressed data": "predict data model packed",
+    "model": "predict data model m",
+    "linear model": "predict data model linear",
+    "cache": "predict data model c",
+    "table": "predict data model table",
+    "text": "predict data model text",
+    "data with comments": "predict data model remarks",
+}
+
+
+@pytest.mark.parametrize("line", KEPT.values(), ids=KEPT)
+def test_an_output_that_would_destroy_something_else_is_73(command, folder, line):
+    (folder / "packed").write_bytes(gzip.compress((folder / "data").read_bytes()))
+    (folder / "table").write_text("1,2.5,3\n2,3,1e-3\n")
+    (folder / "text").write_text("a letter\n")
+    (folder / "remarks").write_text("# made by hand\n1 1:2\n")
+    before = contents(folder)
+    name, *words = line.split()
+    ended = command(name, *words)
+    assert (ended.returncode, ended.stdout) == (73, "")
+    assert ended.stderr.startswith(f"randsvm-{name}: cannot create {words[-1]}: ")
+    assert ended.stderr.count("\n") == 1
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("words", ["", "--scores", "-b 1", "--labels libsvm"])
+def test_predictions_replace_predictions(command, folder, words):
+    """Of any kind, and an empty file."""
+    learn("randsvm", folder / "data", folder / "both", "-g", 5, "-b", 1)
+    kinds = ["", "--scores", "-b 1", "--labels libsvm"]
+    (folder / "o").write_text("")
+    for kind in (words, *kinds):
+        ended = command("predict", *kind.split(), "-q", "data", "both", "o")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert (folder / "o").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "spam\nham\n",
+        "a,b\nc\n",
+        "labels spam ham\nspam 0.25 0.75\n",
+        "label normal outlier\n1 0.9 0.1\n",
+        "-1.5e-07 2 3\n",
+        "+1\n" * 100_000,
+    ],
+)
+def test_old_predictions_of_any_model_are_replaced(command, folder, old):
+    (folder / "o").write_text(old)
+    assert command("predict", "-q", "data", "model", "o").returncode == 0
+    assert (folder / "o").read_text() != old
+
+
 # ---- standard streams -------------------------------------------------------------------------
 
 SAYING = {
@@ -268,7 +339,7 @@ def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command, folder):
     ended = command("predict", "-q", "--report", "json", "data", "model", "o", sh='exec "$@" >&-')
     assert ended.returncode == 74
     assert "writing <stdout>: it is closed" in ended.stderr
-    assert (folder / "o").read_bytes() != b"the old file\n"
+    assert (folder / "o").read_bytes() != OLD_LABELS.encode()
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
@@ -399,6 +470,178 @@ def test_what_may_not_be_read_is_66_and_such_a_cache_is_made_anew(command, folde
     ended = command(command_name, *words)
     assert ended.returncode == (0 if name == "c" else 66)
     assert ("Permission denied" in ended.stderr) == (name != "c")
+
+
+# ---- interrupted runs and better models ----
+
+LIMIT = 4.0 * SLOWNESS
+
+
+@pytest.fixture
+def good(folder) -> bytes:
+    """A certified model in the place of the old one."""
+    learn("randsvm", folder / "data", folder / "m", "-g", 5)
+    assert float(oracle.trailer(folder / "m")["gap"]) <= 1e-3
+    return (folder / "m").read_bytes()
+
+
+def signalled() -> None:
+    raise Interrupted(signal.SIGINT)
+
+
+def without_cluster() -> None:
+    raise ClusterError("the cluster does not go on")
+
+
+def out_of_time() -> None:
+    time.sleep(LIMIT)
+
+
+# What happens in the first round, and the error that ends the run.
+ENDS = {
+    "signal": (signalled, Interrupted, 130),
+    "cluster": (without_cluster, ClusterError, 69),
+    "time limit": (out_of_time, GapError, 75),
+}
+
+
+def break_off(folder: Path, end: str, heard: list[object], **given: Any) -> None:
+    """Train to the model file m, and break the run off in its first round."""
+    act, _, _ = ENDS[end]
+    first = once(Iteration, act)
+
+    def watch(event: object) -> None:
+        heard.append(event)
+        first(event)
+
+    job = Job(
+        StopParams(gap=1e-9),
+        Limits(LIMIT if end == "time limit" else None, overwrite=given.pop("overwrite", False)),
+        warm_start=given.pop("warm_start", None),
+    )
+    params = Params(gamma=5, **given)
+    data, model = str(folder / "data"), str(folder / "m")
+    api.train_osuna(data, model, params, OsunaParams(working_set=100, swap=1), job, watch)
+
+
+ends = pytest.mark.parametrize("end", ENDS)
+
+
+@ends
+def test_a_run_that_is_broken_off_does_not_replace_a_better_model(folder, good, end):
+    heard: list[object] = []
+    _, error, code = ENDS[end]
+    with pytest.raises(error) as caught:
+        break_off(folder, end, heard)
+    assert caught.value.exit_code == code
+    new = folder / "m.interrupted"
+    assert (folder / "m").read_bytes() == good
+    facts = oracle.trailer(new)
+    assert float(facts["gap"]) > 0.1
+    assert load(str(new))
+    last = heard[-1]
+    assert isinstance(last, Trained)
+    assert (last.model, last.saved) == (str(new), True)
+    assert f"{folder / 'm'} stays" in str(caught.value)
+    assert f"is {new}; --overwrite" in str(caught.value)
+    assert "stays" not in facts["stopped"]
+
+
+def test_a_run_that_is_broken_off_twice_leaves_the_last_model_beside(folder, good):
+    contents = []
+    for C in (1.0, 2.0):
+        with pytest.raises(Interrupted):
+            break_off(folder, "signal", [], C=C)
+        contents.append((folder / "m.interrupted").read_bytes())
+    assert contents[0] != contents[1]
+    assert (folder / "m").read_bytes() == good
+
+
+@ends
+def test_with_overwrite_a_better_model_is_replaced(folder, good, end):
+    if end == "time limit":
+        break_off(folder, end, [], overwrite=True)
+    else:
+        with pytest.raises(ENDS[end][1], match=r"^(?!.*stays)"):
+            break_off(folder, end, [], overwrite=True)
+    assert (folder / "m").read_bytes() != good
+    assert not (folder / "m.interrupted").exists()
+
+
+def worse(folder: Path) -> None:
+    words = ("-g", 5, "--gap", 1e-9, "--max-iterations", 1, "--working-set", 10, "--swap", 1)
+    learn("osuna", folder / "data", folder / "m", *words)
+
+
+def regression(folder: Path) -> None:
+    learn("randsvm", folder / "data", folder / "m", "-g", 5, "-s", "svr")
+
+
+def damaged(folder: Path) -> None:
+    learn("randsvm", folder / "data", folder / "m", "-g", 5)
+    content = (folder / "m").read_bytes()
+    (folder / "m").write_bytes(content.replace(b"SV", b"S V", 1))
+
+
+def of_libsvm(folder: Path) -> None:
+    learn("randsvm", folder / "data", folder / "m", "-g", 5)
+    (folder / "m").write_bytes((folder / "m").read_bytes().partition(b"# randsvm")[0])
+
+
+def of_sgd(folder: Path) -> None:
+    learn("sgd", folder / "data", folder / "m")
+
+
+@pytest.mark.parametrize("make", [worse, regression, damaged, of_libsvm, of_sgd])
+def test_a_model_that_is_not_better_is_replaced(folder, make):
+    make(folder)
+    before = (folder / "m").read_bytes()
+    with pytest.raises(Interrupted, match=r"^interrupted by Ctrl-C$"):
+        break_off(folder, "signal", [])
+    assert (folder / "m").read_bytes() != before
+    assert not (folder / "m.interrupted").exists()
+
+
+def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(folder, good):
+    """Twice as large a C: the first certificate is a coarse one."""
+    with pytest.raises(Interrupted, match="stays"):
+        break_off(folder, "signal", [], warm_start=str(folder / "m"), C=50.0)
+    assert (folder / "m").read_bytes() == good
+    assert load(str(folder / "m.interrupted"))
+
+
+def test_what_has_the_name_of_an_interrupted_model_is_not_replaced(command, folder, good):
+    shutil.copy(folder / "data", folder / "m.interrupted")
+    before = contents(folder)
+    ended = command("train", "-g", 5, "data", "m")
+    assert ended.returncode == 73
+    assert ended.stderr.startswith("randsvm-train: cannot create m.interrupted: there is a file")
+    assert contents(folder) == before
+    assert command("train", "-g", 5, "--overwrite", "data", "m").returncode == 0
+
+
+def test_the_last_line_and_the_log_name_the_interrupted_model(folder, good):
+    words = ("osuna", "-g", 5, "--gap", 1e-9, "--working-set", 100, "--swap", 1, "--log", "log")
+    with subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), "data", "m"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("   1 "):
+                break
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert re.fullmatch(
+        r"randsvm-train: interrupted by signal 15: m stays \(gap [0-9.e-]+\), the new model "
+        r"\(gap [0-9.e-]+\) is m\.interrupted; --overwrite replaces the old one",
+        said.splitlines()[-1],
+    )
+    assert read_log(folder / "log")[-1]["model"] == "m.interrupted"
+    assert (folder / "m").read_bytes() == good
 
 
 # ---- two runs at once -------------------------------------------------------------------------

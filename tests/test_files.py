@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -183,6 +184,8 @@ def link_to_itself(folder):
         (lambda folder: f"{folder}/new/", "Is a directory"),
         (lambda folder: "", "Is a directory"),
         (lambda folder: folder / "missing" / "m", "No such file or directory"),
+        (lambda folder: folder / "missing" / ".." / "file", "No such file or directory"),
+        (lambda folder: folder / "file" / ".." / "file", "Not a directory"),
         (lambda folder: folder / "file" / "m", "Not a directory"),
         (lambda folder: folder / ("x" * 256), "File name too long"),
         (link_to_itself, "Too many levels of symbolic links"),
@@ -196,6 +199,38 @@ def test_what_cannot_be_created_is_said_before_and_when_writing(tmp_path, make, 
         with refused(OutputError, 73, f"cannot create {path}: {message}"):
             attempt(path)
     assert names(tmp_path) == before
+
+
+PATHS = [
+    "m", "./m", "sub//m", "missing/../m", "file/../m", "file/m", "sub/../m", "sub/deep/.././m",
+    "new", "deep/../m", "dangling", "missing", "deep/new", "loop", "loop/../m",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_output_is_the_file_that_the_kernel_would_open(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub" / "deep" / "deeper").mkdir(parents=True)
+    (tmp_path / "file").write_bytes(b"")
+    for link, target in {
+        "new": "sub/deep/../new", "deep": "sub/deep", "dangling": "missing/../m",
+        "sub/deep/new": "deeper/new", "loop": "loop",
+    }.items():  # fmt: skip
+        (tmp_path / link).symlink_to(target)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    except OSError as error:
+        with refused(OutputError, 73, f"cannot create {path}: {error.strerror}"):
+            check_output(path)
+        with refused(OutputError, 73, f"cannot create {path}: {error.strerror}"):
+            write(path)
+    else:
+        expected = Path(f"/proc/self/fd/{descriptor}").readlink()
+        os.close(descriptor)
+        expected.unlink()
+        check_output(path)
+        write(path)
+        assert expected.read_bytes() == b"new"
 
 
 def test_a_folder_without_write_permission_is_refused(tmp_path):

@@ -40,6 +40,7 @@ GROUPS = {
     **dict.fromkeys(("epochs", "average", "early_stopping"), FAR),
     **dict.fromkeys(("update", "update_rate", "checkpoint"), FAR),
     **dict.fromkeys(("folds", "subset"), SEARCH),
+    "overwrite": OUTPUT,
     **dict.fromkeys(("jobs", "memory", "libsvm_cache", "tmpdir", "cache", "cluster"), RESOURCES),
 }
 
@@ -52,7 +53,8 @@ EXIT_CODES = {
     70: "a bug, with its traceback",
     73: "an output cannot be created",
     74: "reading or writing failed, as on a full disk",
-    75: "--require-gap was not met: the old model stays",
+    75: "--require-gap was not met, or a better model than that of --time-limit is there: the old "
+    "model stays",
     128: "+ signal: interrupted; the best model so far is written",
 }
 ENVIRONMENT = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from math import nan
 
 from randsvm import files
-from randsvm.errors import ParameterError
-from randsvm.models import header
+from randsvm.errors import ParameterError, RandsvmError
+from randsvm.models import header, trailer
 from randsvm.models.model import Model
 
 
@@ -17,6 +18,19 @@ def refuse_as_data(path: str, order: str) -> None:
         head = files.head_of(path)
     if path != files.STANDARD and header.format_of(head) is not None:
         raise ParameterError(f"{path} is a model, not data: the order is {order}")
+
+
+def certified(path: str) -> tuple[str, float] | None:
+    """The configuration and the gap of the model in a regular file, by its trailer alone; None:
+    there is no such file, it is damaged, or it certifies nothing."""
+    facts: dict[str, str] | None = None
+    if files.size_of(path):
+        with contextlib.suppress(RandsvmError):
+            facts = trailer.split(files.read_whole(path), path)[1]
+    gap = nan
+    with contextlib.suppress(ValueError):
+        gap = float((facts or {}).get("gap", "nan"))
+    return None if facts is None or gap != gap else (facts.get("configuration", ""), gap)
 
 
 def load(path: str) -> Model:

@@ -26,6 +26,7 @@ from randsvm.events import (
     silent,
     tell,
 )
+from randsvm.models.header import is_number
 from randsvm.models.load import load, refuse_as_data
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
@@ -57,6 +58,7 @@ def predict(
         files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
         refuse_as_data(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
+    files.check_kind(output, "a file of predictions", are_predictions)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
@@ -75,6 +77,26 @@ def predict(
         outcome = prediction.outcome(time.perf_counter() - began, output in files.STANDARD_OUTPUTS)
         tell(outcome)
         return outcome
+
+
+def are_predictions(head: bytes) -> bool:
+    """Whether a file that begins so holds predictions: lines of a label, of numbers, or of a label
+    and numbers, below a line that names the labels where there are probabilities. A row of
+    svmlight has index:value, or says nothing but its label; a model has words."""
+    lines = head.splitlines()
+    if len(head) == files.HEAD_OF_A_KIND:
+        lines = lines[:-1]  # cut short
+    if lines and lines[0].startswith((b"labels ", b"label normal outlier")):
+        lines = lines[1:]
+    return all(_is_prediction(line.split()) for line in lines)
+
+
+def _is_prediction(words: list[bytes]) -> bool:
+    if not words or set(words[0]) & set(b"\0:"):
+        return False
+    cells = words[0].split(b",")
+    is_table = len(cells) > 1 and all(map(is_number, cells))
+    return not is_table and all(map(is_number, words[1:]))
 
 
 class _Way:

@@ -44,6 +44,13 @@ class Limits:
         above=0,
         below=1,
     )
+    overwrite: bool = option(
+        False,
+        "flag",
+        "--overwrite",
+        help="Replace MODEL_FILE even by a model of a larger gap whose training was interrupted or "
+        "out of time; else that one becomes MODEL_FILE.interrupted.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -93,6 +93,16 @@ def _check_precomputed(job: Job) -> None:
             raise ParameterError(f"{option}: -t precomputed has {reason}")
 
 
+def beside(model: str) -> str:
+    """The file of a model that was interrupted, where a better one stays in its place."""
+    return f"{model}.interrupted"
+
+
+def may_stay(model: str) -> bool:
+    """Whether there is a file that a worse model does not replace."""
+    return model not in files.STANDARD_OUTPUTS and bool(files.size_of(model))
+
+
 def check_paths(data: Source, model: str | None, job: Job) -> None:
     """Raise ParameterError or OutputError for files that cannot be or destroy each other, before
     hours of work."""
@@ -106,8 +116,12 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     for path in paths:
         refuse_as_data(path, "TRAIN_FILE MODEL_FILE")
     if model is not None:
-        files.check_output(model)
-        files.check_kind(model, "a model", lambda head: format_of(head) is not None)
+        names = [model]
+        if not job.limits.overwrite and may_stay(model):
+            names.append(beside(model))
+        for name in names:
+            files.check_output(name)
+            files.check_kind(name, "a model", lambda head: format_of(head) is not None)
     if job.resources.cache is not None:
         files.check_kind(job.resources.cache, "a cache", is_cache)
 

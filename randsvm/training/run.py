@@ -10,12 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from math import inf, nan
+from itertools import pairwise
+from math import inf, isnan, nan
 from typing import Any, Generic
 
 from randsvm import __version__
 from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
+from randsvm.models.load import certified
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import Grid, command_line, idle, options
 from randsvm.training import grid_search, probabilities, source
@@ -24,11 +26,14 @@ from randsvm.training.job import (
     IN_MEMORY,
     Job,
     P,
+    beside,
     check_gap,
     check_paths,
     lack_of_gap,
+    may_stay,
 )
 from randsvm.training.kind import Ending, Outcome, Outline, Training
+from randsvm.training.stopping import TIME_LIMIT
 from randsvm.training.subject import Subject
 
 # A search may take so much of the time; where probabilities follow, their cross-validation gets so
@@ -132,11 +137,13 @@ def _announce(training: Training[P, Outcome], params: P, outline: Outline, clock
 class Completion(ABC, Generic[Outcome]):
     """The last part of every run: learn, then write the model and tell the outcome. A signal, or a
     cluster that does not go on, writes what has been learnt so far, unless the model is written
-    already. Raises GapError where it must not be written."""
+    already. Raises GapError where it must not be written, or where a better one stays."""
 
     clock: Clock
     # Whether the outcome is settled: the model is written, or it must not be.
     ended = False
+    # Whether the run was broken off, by a signal or the cluster.
+    interrupted = False
 
     def completed(self) -> Outcome:
         try:
@@ -145,10 +152,13 @@ class Completion(ABC, Generic[Outcome]):
             outcome = self._save(reason)
         except (Interrupted, ClusterError) as end:
             if self.begun and not self.ended:
+                self.interrupted = True
                 self.break_off(str(end))
-                self._save(str(end))
+                outcome = self._save(str(end))
+                if (lack := self.falls_behind(outcome)) is not None:
+                    end.args = (f"{end}: {lack}",)
             raise
-        if (lack := self.lacks(outcome)) is not None:
+        if (lack := self.lacks(outcome) or self.falls_behind(outcome)) is not None:
             raise GapError(lack)
         return outcome
 
@@ -167,6 +177,11 @@ class Completion(ABC, Generic[Outcome]):
 
     def lacks(self, outcome: Outcome) -> str | None:
         """What the model must have to be written and has not; None: nothing."""
+        return None
+
+    def falls_behind(self, outcome: Outcome) -> str | None:
+        """What is said where the model was written beside a better one, which stays; None: it was
+        written in its place."""
         return None
 
     @abstractmethod
@@ -207,6 +222,8 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         self.path = path
         self.words = words
         self.searched = searched
+        # The gap of the better model that stays in `path`.
+        self.better: float | None = None
         # What the model has for probabilities.
         self.fitted: dict[str, Any] = {}
         self.holds_out = training.holds_out(params)
@@ -243,7 +260,36 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
     def outcome(self, stopped: str) -> Outcome:
         best = None if self.searched is None else self.searched.tried[0]
         name = self.path or IN_MEMORY
-        return self.learning.outcome(Ending(name, best, stopped, self.clock.seconds))
+        outcome = self.learning.outcome(Ending(name, best, stopped, self.clock.seconds))
+        if self.interrupted or stopped == TIME_LIMIT:
+            self.better = self._gap_of_a_better_model(outcome)
+        if self.better is not None:
+            outcome = outcome._replace(model=beside(name))  # type: ignore[assignment]
+        return outcome
+
+    def _gap_of_a_better_model(self, outcome: Outcome) -> float | None:
+        """The gap of the model of this task in `path` where it is smaller than that of the outcome;
+        None: there is no such model. A training that is to certify nothing is not compared."""
+        path = self.path
+        if path is None or self.training.job.limits.overwrite or not may_stay(path):
+            return None
+        if not isinstance(outcome, Trained) or (isnan(outcome.gap) and outcome.gap_asked is None):
+            return None
+        old = certified(path)
+        if old is None or outcome.gap <= old[1]:
+            return None
+        words = old[0].split()
+        tasks = [task for option, task in pairwise(words) if option == "-s"]
+        return old[1] if tasks == [self.params.task] else None
+
+    def falls_behind(self, outcome: Outcome) -> str | None:
+        if self.better is None or not isinstance(outcome, Trained):
+            return None
+        new = "not certified" if isnan(outcome.gap) else f"{outcome.gap:.3g}"
+        return (
+            f"{self.path} stays (gap {self.better:.3g}), the new model (gap {new}) is "
+            f"{outcome.model}; --overwrite replaces the old one"
+        )
 
     def lacks(self, outcome: Outcome) -> str | None:
         # Without a certificate none is required: see check_gap.
@@ -262,7 +308,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             **self.fitted,
         )
         if self.path is not None:
-            model.save(self.path)
+            model.save(outcome.model)
         job.keep(model)
 
     def _facts(self, outcome: Outcome) -> dict[str, str]:
