@@ -112,13 +112,8 @@ class Scan(RunningValues):
     def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
         """The solution as it is, and V."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
-        beta = self.coefficients.beta
-        self.slack = self.task.missing(beta)
-        task = self.task.short_of(self.slack)
-        if len(self.windows) != len(task.groups):
-            self.windows = [Window.around(0.0, np.inf) for _ in task.groups]
-        primal, before, levels, candidates = 0.0, task.levels(self.b), [], []
-        for k, group in enumerate(task.groups):
+        primal, before, levels, candidates = 0.0, self.task.levels(self.b), [], []
+        for k, group in enumerate(self.task.groups):
             sums, level = self._level(group, self.windows[k])
             self.windows[k] = Window.around(level, 4 * abs(level - before[k]) + tolerance)
             found = self.ask(Findings(group, level, tolerance, collector))
@@ -127,6 +122,13 @@ class Scan(RunningValues):
             levels.append(level)
         norm, linear = in_order(sums.norm), in_order(sums.linear)
         self.task, self.b = self.task.at(levels)
+        beta = self.coefficients.beta
+        self.slack = self.task.missing(beta)
+        if self.slack:
+            # P is of the best tube, but the KKT conditions are those of a tube of no width.
+            every = self.task.short_of(self.slack)
+            found = self.ask(Findings(every, self.b, tolerance, collector))
+            candidates = [self._filled(every, found.candidates, collector.keep)]
         V = EveryGroup.of(candidates)
         self.steepest = V.steepest
         certified = self.problem.positive_semidefinite

@@ -71,8 +71,8 @@ class Task:
 
     def at(self, levels: list[float]) -> tuple[Task, float]:
         """The task with its tube, and b: of the groups' offsets."""
-        if len(levels) == 1:
-            return replace(self, tube=0.0), levels[0]
+        if not self.size:
+            return self, levels[0]
         above, below = levels
         return replace(self, tube=(above - below) / 2), (above + below) / 2
 

@@ -171,10 +171,8 @@ class Rounds:
             self.best = Best()
             self.best.see(SV, V)
             return self.solved(latest)
-        if reason == NO_VIOLATORS:
-            self._require_margin(SV)
-            if self._lacks_gap(V):
-                reason = NO_DIGITS
+        if reason == NO_VIOLATORS and self._lacks_gap(V):
+            reason = NO_DIGITS
         return Solved(SV, V.certificate, V.count, True, reason, doubt(self.scan, SV))
 
     def run_until(self, latest: float) -> tuple[SV, str]:
@@ -244,15 +242,13 @@ class Rounds:
         assert SV is not None
         if stop.reason == NO_MARGIN and self.best.certified:
             raise self._no_margin
-        return SV, stop.reason
-
-    def _require_margin(self, SV: SV) -> None:
-        """Raise ParameterError where an optimal solution of -s nu-svc has rho <= 0."""
-        if self.least_norm is not None and not SV.has_margin:
+        if own and self.least_norm is not None and not SV.has_margin:
             raise self._no_margin
+        return SV, stop.reason
 
     @property
     def _no_margin(self) -> ParameterError:
+        """For -s nu-svc whose optimum has rho <= 0."""
         between = f" between {self.task.name}" if self.task.name else ""
         return ParameterError(f"-s nu-svc finds no margin{between}: the classes overlap, raise -n")
 
@@ -292,7 +288,8 @@ class Rounds:
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
         if self.least_norm is not None:
             own.append(no_margin(self.least_norm))
-        return [*self.plan.rules, *own, time_limit, no_violators(gap is not None), no_progress]
+        ends = [no_violators(gap is not None), no_progress(gap is not None)]
+        return [*self.plan.rules, *own, time_limit, *ends]
 
     @property
     def deadline(self) -> float:

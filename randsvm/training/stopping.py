@@ -151,14 +151,22 @@ def no_violators(wants_gap: bool) -> Rule:
     run): only a tighter tolerance can bring it, as far as float64 carries."""
 
     def rule(record: Record) -> Answer:
-        if record.violators:
-            return None
-        carries = record.tolerance * TIGHTER >= LEAST_TOLERANCE
-        return Tighten() if wants_gap and carries else End(NO_VIOLATORS)
+        return None if record.violators else _tighter(record, wants_gap, NO_VIOLATORS)
 
     return rule
 
 
-def no_progress(record: Record) -> Answer:
-    """Rounds without progress: D stands still where solves cannot be more precise."""
-    return End(NO_PROGRESS) if record.idle >= MOST_IDLE else None
+def no_progress(wants_gap: bool) -> Rule:
+    """Rounds without progress: D stands still where solves cannot be more precise. wants_gap: as of
+    no_violators; a few rows near the tolerance may violate it in turn and leave the gap as it
+    is."""
+
+    def rule(record: Record) -> Answer:
+        return _tighter(record, wants_gap, NO_PROGRESS) if record.idle >= MOST_IDLE else None
+
+    return rule
+
+
+def _tighter(record: Record, wants_gap: bool, reason: str) -> Answer:
+    carries = record.tolerance * TIGHTER >= LEAST_TOLERANCE
+    return Tighten() if wants_gap and carries else End(reason)

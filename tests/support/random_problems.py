@@ -127,9 +127,15 @@ class Case:
         return (exact(self.gamma) * products + exact(self.coef0)) ** self.degree
 
 
-def case_of(seed: int, number: int) -> Case:
-    """Every fourth is of a nu task."""
+# Task families of the same share, for case_of.
+SHARES = (("svc", "weighted"), ("svr",), ("one-class",), ("nu-svc",), ("nu-svr",))
+
+
+def case_of(seed: int, number: int, *, equal: bool = False) -> Case:
+    """Every fourth is of a nu task; equal: every family of SHARES has the same share."""
     tasks = NU_TASKS if number % 4 == 3 else TASKS
+    if equal:
+        tasks = SHARES[number % len(SHARES)]
     return made(random.Random(f"{seed} training {number}"), tasks)
 
 
@@ -169,6 +175,8 @@ def made(chance: random.Random, tasks: tuple[str, ...]) -> Case:
         words += ["-w", "+1", weights[0], "-w", "-1", weights[1]]
     if size is not None:
         words += ["--sample-size" if algorithm == "randsvm" else "--working-set", size]
+    if size is not None and algorithm != "randsvm" and chance.random() < 0.3:
+        words += ["--swap", chance.choice((2, 2, 3, 4, size))]
     bounds = OWN_BOUNDS.get(task, (C * weights[0], C * weights[1]))
     width = OWN_EPSILON.get(task, epsilon if task == "svr" else 0.0)
     return Case(
@@ -349,7 +357,8 @@ def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float)
 class Written(NamedTuple):
     """A model file, read line by line: beta (n,), b, both of nu-svc as they were before they were
     divided by rho, and the trailer's facts. sure: whether rows tell whose coefficients they are;
-    equal ones with unequal targets do not. tube: -rho of nu-svc; None: the file does not tell."""
+    equal ones with unequal targets do not. tube: -rho of nu-svc; None: the file does not tell, as
+    of an unfinished nu-svc, where rho may have been below 0."""
 
     beta: np.ndarray
     b: float
@@ -386,7 +395,9 @@ def read(path: Path, case: Case) -> Written:
     if case.task == "nu-svc":
         rho = case.size / np.abs(beta).sum()
         beta, b, tube = rho * beta, rho * b, -rho
-    return Written(beta, b, tube, oracle.trailer(path), sure)
+    facts = oracle.trailer(path)
+    finished = facts["stopped"].startswith("gap")
+    return Written(beta, b, tube if finished else None, facts, sure)
 
 
 # ---- the judgement ------------------------------------------------------------------------------

@@ -166,3 +166,108 @@ def test_a_working_set_without_room_for_a_step_is_refused(tmp_path, words):
     with pytest.raises(ParameterError, match=f"{option} must be 4 or more with -s nu-svc, got 3"):
         learn(algorithm, path, tmp_path / "m", *run, 3)
     assert learn(algorithm, path, tmp_path / "m", *run, 4).outcome["gap"] <= 1e-3
+
+
+# ---- many rows at C, and working sets that are a small part of them ------------------------------
+
+
+def noise(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Targets that hardly depend on the rows."""
+    rng = np.random.default_rng(16)
+    X = oracle.as_float32(rng.normal(size=(rows, 5)).round(3))
+    return (X[:, 0] + rng.normal(size=rows)).round(3), X
+
+
+def best_dual(task: str, y: np.ndarray, X: np.ndarray, words: str, gamma: float) -> float:
+    """D of LIBSVM's solution on all rows."""
+    exact = svm_train(y, sparse.csr_matrix(X), f"-q {words} -g {gamma} -e 1e-6")
+    beta = np.zeros(len(y))
+    beta[np.array(exact.get_sv_indices()) - 1] = np.array(exact.get_sv_coef())[:, 0]
+    norm = beta @ oracle.kernel_matrix("rbf", X, X, gamma) @ beta
+    if task == "nu-svc":
+        return -norm / 2 / np.abs(beta).max() ** 2
+    return y @ beta - norm / 2
+
+
+SMALL_SETS = (
+    ("randsvm", "--sample-size", 40),
+    ("osuna-closest", "--working-set", 40),
+    ("osuna", "--working-set", 30, "--swap", 2),
+    ("osuna-closest", "--working-set", 30, "--swap", 2),
+)
+
+
+def assert_reaches_the_optimum_of_libsvm(learnt, best: float) -> None:
+    assert learnt.outcome["stopped"].startswith("gap")
+    P, D = learnt.outcome["primal"], learnt.outcome["dual"]
+    assert best + 1e-5 * abs(best) >= D and best - 1e-5 * abs(best) <= P
+    assert 1.01e-3 * max(abs(P), abs(D)) >= P - D
+
+
+@pytest.mark.parametrize("words", SMALL_SETS, ids=lambda words: f"{words[0]} {words[-2:]}")
+@pytest.mark.parametrize("C, nu, gamma", [(10, 0.3, 10), (1, 0.5, 0.2)], ids=["no tube", "tube"])
+def test_a_regression_that_begins_with_many_rows_at_c(tmp_path, words, C, nu, gamma):
+    """With C = 10 the tube is 0 at the optimum, and sum |beta| falls far below C nu n."""
+    y, X = noise(300)
+    path = save(tmp_path / "d", "nu-svr", y, X)
+    given = ("-s", "nu-svr", "-c", C, "-n", nu, "-g", gamma, "--gap", 1e-3)
+    learnt = learn(words[0], path, tmp_path / "m", *given, *words[1:])
+    best = best_dual("nu-svr", y, X, f"-s 4 -c {C} -n {nu}", gamma)
+    assert_reaches_the_optimum_of_libsvm(learnt, best)
+
+
+@pytest.mark.parametrize("words", SMALL_SETS, ids=lambda words: f"{words[0]} {words[-2:]}")
+def test_classes_of_which_most_rows_are_at_their_bounds(tmp_path, words):
+    targets, X = noise(300)
+    y = np.where(targets > 0, 1.0, -1.0)
+    path = save(tmp_path / "d", "nu-svc", y, X)
+    given = ("-s", "nu-svc", "-n", 0.6, "-g", 0.2, "--gap", 1e-3)
+    learnt = learn(words[0], path, tmp_path / "m", *given, *words[1:])
+    best = best_dual("nu-svc", y, X, "-s 1 -n 0.6", 0.2)
+    assert_reaches_the_optimum_of_libsvm(learnt, best)
+
+
+# ---- runs that are cut short ----------------------------------------------------------------
+
+
+def test_what_is_unfinished_is_no_verdict_on_the_classes(tmp_path):
+    """After one round rho is below 0, which says nothing of the optimum: the model is written, with
+    a factor above 0 and the gap that it has, and so are the folds of -b 1 used."""
+    y, X = board(600)
+    path = save(tmp_path / "d", "nu-svc", y, X)
+    words = ("-s", "nu-svc", "-n", 0.4, "-g", 1, "--sample-size", 20)
+    cut = learn("randsvm", path, tmp_path / "m", *words, "--max-iterations", 1, "-b", 1)
+    assert cut.outcome["stopped"] == "iteration limit" and cut.outcome["gap"] > 1
+    assert "probA" in cut.model.read_text()
+    beta, b = dense(cut.model, X)
+    assert np.isfinite(b) and (beta * y >= 0).all() and np.abs(beta).max() > 0
+    # P of the best rho, of which sum |beta| = nu n gives the factor back.
+    factor = 0.4 * 600 / np.abs(beta).sum()
+    u = kernel_values(words[2:6], X) @ (factor * beta)
+    margins = y * (u + factor * b)
+    rho = np.sort(margins)[int(0.4 * 600)]
+    P = factor * beta @ u / 2 - 240 * rho + np.maximum(0, rho - margins).sum()
+    assert rho < 0
+    assert cut.outcome["primal"] == pytest.approx(P, rel=1e-5)
+    whole = learn("randsvm", path, tmp_path / "whole", *words)
+    assert cut.outcome["dual"] <= whole.outcome["primal"] <= cut.outcome["primal"]
+
+
+def test_classes_of_equal_rows_have_no_margin(tmp_path):
+    """P = D = 0 at once: the gap is reached, but rho is 0."""
+    X = np.tile(oracle.as_float32(np.arange(1.0, 6.0)[:, None]), (8, 2))
+    y = np.where(np.arange(40) < 20, 1.0, -1.0)
+    path = save(tmp_path / "d", "nu-svc", y, X)
+    with pytest.raises(ParameterError, match="no margin"):
+        learn("randsvm", path, tmp_path / "m", "-s", "nu-svc", "-n", 0.5, "-g", 1)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("task", ["nu-svr", "nu-svc", "one-class"])
+def test_kernel_values_beyond_float32_are_refused(tmp_path, task):
+    path = tmp_path / "d"
+    path.write_text("-1 1:1000000 2:1000001\n+1 1:1000002 2:999999\n" * 3)
+    words = ("-s", task, "-n", 0.5, "-t", "poly", "-g", 942, "-d", 3)
+    with pytest.raises(ParameterError, match=r"poly kernel reach .* scale the features"):
+        learn("randsvm", path, tmp_path / "m", *words)
+    assert not (tmp_path / "m").exists()

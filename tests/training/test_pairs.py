@@ -20,7 +20,7 @@ from sklearn.datasets import load_iris, load_svmlight_file
 from randsvm import api
 from randsvm.data.dataset import Dataset
 from randsvm.errors import Interrupted, ModelError, ParameterError
-from randsvm.events import Iteration, Trained
+from randsvm.events import Iteration, Notice, Trained
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
@@ -313,8 +313,11 @@ class Meddler:
 
     def __init__(self, rounds: int, deed) -> None:
         self.left, self.deed, self.outcome = rounds, deed, None
+        self.notices: list[str] = []
 
     def __call__(self, event: object) -> None:
+        if isinstance(event, Notice):
+            self.notices.append(event.text)
         if isinstance(event, Trained):
             self.outcome = event
         if isinstance(event, Iteration):
@@ -356,8 +359,9 @@ def test_interrupted_in_the_middle_of_the_pairs(tmp_path, path, data, monkeypatc
     assert_honest(model, data, "interrupted by signal 15")
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_time_is_up_in_the_middle_of_the_pairs(tmp_path, path, data, monkeypatch, jobs):
+@pytest.fixture
+def jump(monkeypatch):
+    """Call it, and hours have passed."""
     late = 0.0
     clock = time.perf_counter
 
@@ -366,6 +370,11 @@ def test_time_is_up_in_the_middle_of_the_pairs(tmp_path, path, data, monkeypatch
         late = 10_000.0
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
+    return jump
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_time_is_up_in_the_middle_of_the_pairs(tmp_path, path, data, jump, jobs):
     job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=jobs))
     params, model = Params(C=C, gamma=GAMMA), tmp_path / "m"
     outcome = api.train_osuna(
@@ -373,6 +382,23 @@ def test_time_is_up_in_the_middle_of_the_pairs(tmp_path, path, data, monkeypatch
     ).outcome
     assert "time limit" in outcome.stopped
     assert_honest(model, data, "time limit")
+
+
+@pytest.mark.parametrize("task", ["svc", "nu-svc"])
+def test_pairs_that_had_no_time_are_reported_and_count_in_the_gap(tmp_path, path, jump, task):
+    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
+    params, model = Params(task=task, C=C, gamma=GAMMA, nu=0.3), tmp_path / "m"
+    meddler = Meddler(2, jump)
+    outcome = api.train_osuna(
+        str(path), str(model), params, OsunaParams(working_set=20), job, meddler
+    ).outcome
+    found = oracle.trailer(model)
+    assert outcome.stopped == "time limit"
+    # Four classes have six pairs, of which the first was begun.
+    (notice,) = [text for text in meddler.notices if "pairs of classes" in text]
+    assert notice.startswith("5 of 6 pairs of classes have no solution")
+    assert outcome.gap == float(found["gap"]) > 0.5
+    assert outcome.largest_gap >= 1
 
 
 # ---- warm starts --------------------------------------------------------------------------------

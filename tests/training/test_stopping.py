@@ -128,7 +128,7 @@ def progress(*rounds: tuple[float, float]) -> list[str]:
         found = found.after(
             support_vectors=1, violators=5, gap=0.5, seconds_left=1, dual=dual, steepest=steepest
         )
-        answers.append(reason(no_progress(found)))
+        answers.append(reason(no_progress(False)(found)))
     return answers
 
 
@@ -144,6 +144,32 @@ def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
     assert set(progress(*shrinks)) == {""}
     too_small = [(1.0 + 1e-12 * i, 0.5) for i in range(19)]
     assert "no progress" in progress(*too_small)
+
+
+def test_a_falling_gap_is_progress():
+    """Of a dual that gains nothing and a violation that stands still."""
+
+    def idle(factor: float) -> int:
+        found = record()
+        for i in range(19):
+            gap = 0.5 * factor**i
+            found = found.after(
+                support_vectors=1, violators=5, gap=gap, seconds_left=1, dual=1.0, steepest=0.5
+            )
+        return found.idle
+
+    assert idle(0.95) == 0
+    assert idle(1 - 1e-6) > MOST_IDLE
+
+
+def test_without_progress_the_tolerance_tightens_before_the_run_ends():
+    """A few rows that violate it in turn leave a gap above the one asked for."""
+    found = record(tolerance=1e-3, violators=3, idle=MOST_IDLE)
+    assert isinstance(no_progress(True)(found), Tighten)
+    assert no_progress(True)(found.tightened()) is None
+    assert no_progress(True)(record(tolerance=1e-13, violators=3, idle=MOST_IDLE)) == End(
+        "no progress"
+    )
 
 
 def test_the_tolerance_tightens_until_the_gap_is_reached_or_float64_ends():
