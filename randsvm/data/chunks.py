@@ -116,7 +116,8 @@ class FileStore:
     a chunk is valid until its thread reads the next. (Mapped pages would count as resident memory.)
 
     A chunk whose rows all have the same indices (dense data) stores them once. place: what kind of
-    file it is. table : (chunks, 5) int64: offset, rows, nonzeros, stored indices, crc32.
+    file it is. table : (chunks, 5) int64: offset, rows, nonzeros, stored indices, crc32, of a file
+    that has a name: nobody may write to it any more.
     """
 
     def __init__(
@@ -132,8 +133,14 @@ class FileStore:
         self.entries: list[tuple[int, int, int, int, int]] = (
             [] if table is None else [tuple(row) for row in table.tolist()]
         )
+        self.written = None if table is None else self._written()
         self.buffers = local()
         self.resident_bytes = 0
+
+    def _written(self) -> tuple[int, int]:
+        """Return what a write to the file changes: its size and time."""
+        status = os.fstat(self.stream.fileno())
+        return status.st_size, status.st_mtime_ns
 
     def append(self, chunk: RawChunk) -> None:
         m, nnz = len(chunk.y), len(chunk.values)
@@ -222,6 +229,8 @@ class FileStore:
             if count == 0:
                 raise TransferError(f"reading {self.name}: it became shorter while in use")
             done += count
+        if self.written is not None and self._written() != self.written:
+            raise TransferError(f"reading {self.name}: it changed while in use")
 
     def finish(self) -> None:
         """All chunks are in: write what is still in the stream's buffer."""
