@@ -84,6 +84,10 @@ class TransferError(RandsvmError):
     exit_code = 74
 
 
+class SpillError(TransferError):
+    """A spill file cannot be written; another machine may have room for it."""
+
+
 class GapError(RandsvmError):
     """Training ended above the gap that was required; what the model file held is still there."""
 

@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.errors import OutputError, TransferError
+from randsvm.errors import OutputError, SpillError, TransferError
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,9 @@ class RamStore:
         self.chunks: list[RawChunk] = []
         self.nbytes: int = 0
 
+    def __len__(self) -> int:
+        return len(self.chunks)
+
     @property
     def resident_bytes(self) -> int:
         """Of them, what takes memory."""
@@ -120,6 +123,8 @@ class FileStore:
     that has a name: nobody may write to it any more.
     """
 
+    write_error = TransferError
+
     def __init__(
         self,
         stream: IO[bytes],
@@ -136,6 +141,9 @@ class FileStore:
         self.written = None if table is None else self._written()
         self.buffers = local()
         self.resident_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
     def _written(self) -> tuple[int, int]:
         """Return what a write to the file changes: its size and time."""
@@ -156,7 +164,7 @@ class FileStore:
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
-            raise TransferError(f"writing {self.name}: {error.strerror}") from error
+            raise self.write_error(f"writing {self.name}: {error.strerror}") from error
         self.entries.append((offset, m, nnz, len(indices), crc))
 
     @property
@@ -237,12 +245,21 @@ class FileStore:
         try:
             self.stream.flush()
         except OSError as error:
-            raise TransferError(f"writing {self.name}: {error.strerror}") from error
+            raise self.write_error(f"writing {self.name}: {error.strerror}") from error
 
     def close(self) -> None:
         # A write that failed has raised already: the error of closing says nothing new.
         with suppress(OSError):
             self.stream.close()
+
+
+class SpillFile(FileStore):
+    """Chunks in a file without a name."""
+
+    write_error = SpillError
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(stream, "the spill file", place="a spill file")
 
 
 class Store(Protocol):
@@ -322,14 +339,17 @@ class Spilling:
         self.store: RamStore | FileStore = RamStore()
 
     def append(self, chunk: RawChunk) -> None:
-        self.store.append(chunk)
-        if isinstance(self.store, RamStore) and self.store.nbytes > self.limit:
+        """Take in a chunk; where that fails, those before are still there."""
+        store = self.store
+        if isinstance(store, RamStore) and store.nbytes + chunk.nbytes > self.limit:
             # Others may read meanwhile: they see the file once it is whole.
             file = self._file()
-            for each in self.store.chunks:
+            for each in (*store.chunks, chunk):
                 file.append(each)
             file.finish()
             self.store = file
+        else:
+            store.append(chunk)
 
     def _file(self) -> FileStore:
         try:
@@ -337,7 +357,7 @@ class Spilling:
         except OSError as error:
             where = self.folder or tempfile.gettempdir()
             raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
-        return FileStore(stream, "the spill file", place="a spill file")
+        return SpillFile(stream)
 
 
 class MadeStore:
@@ -397,5 +417,6 @@ class MadeStore:
             if number not in self.found:
                 self.kept.append(chunk)
                 self.kept.store.finish()
-                self.found[number] = len(self.found)
+                # Not the number of those found: a chunk whose writing failed may have a place.
+                self.found[number] = len(self.kept.store) - 1
         return chunk
