@@ -88,6 +88,10 @@ class WriteError(TransferError):
     """Writing an output failed half-way, as on a full disk."""
 
 
+class SpillError(WriteError):
+    """A spill file cannot be written; another machine may have room for it."""
+
+
 class GapError(RandsvmError):
     """Training ended above the gap that was required; what the model file held is still there."""
 

@@ -402,6 +402,32 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(long):
         read(long)
 
 
+def write_in_place(path: Path, at: int) -> None:
+    """Change one digit of a file, which keeps its size."""
+    with path.open("r+b") as stream:
+        os.pwrite(stream.fileno(), b"7", at)
+
+
+def append(path: Path) -> None:
+    with path.open("a") as stream:
+        stream.write("+1 1:1\n")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [lambda path: write_in_place(path, 5), append, os.utime],
+    ids=["in place", "longer", "touched"],
+)
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(long, act):
+    """The model would be of rows that no file ever had."""
+    os.utime(long, (1, 1))
+    with (
+        listening(once(Progress, lambda: act(long))),
+        pytest.raises(TransferError, match=r"reading .*long: it changed while it was read"),
+    ):
+        read(long)
+
+
 def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long):
     expected = read(long)
     with listening(once(Progress, long.unlink)):
@@ -423,7 +449,7 @@ def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(long, act
     cache.write_text(OLD_CACHE)
     with (
         listening(once(Progress, lambda: act(long))),
-        pytest.raises(error, match=r"cannot open|became shorter|changed while it was read into"),
+        pytest.raises(error, match=r"cannot open|became shorter|changed while it was read"),
     ):
         read(long, Resources(cache=str(cache)))
     assert cache.read_text() == OLD_CACHE
@@ -448,6 +474,23 @@ def test_a_cache_that_is_cut_while_in_use_ends_training(folder, name, used):
         read(folder / "data", Resources(cache=str(folder / "cache")))
     with pytest.raises(TransferError, match=r"reading .*cache: it became shorter while in use"):
         train_with(name, folder, lambda: os.truncate(folder / "cache", 1000))
+    assert (folder / "m").read_text() == OLD
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
+@pytest.mark.parametrize("name", ["sgd", "osuna"])
+def test_a_cache_that_is_written_to_while_in_use_ends_training(folder, name, used):
+    cache = folder / "cache"
+    if used:
+        read(folder / "data", Resources(cache=str(cache)))
+
+    def act() -> None:
+        # Later than the tick of the clock in which the cache was written.
+        time.sleep(0.05)
+        write_in_place(cache, 200)
+
+    with pytest.raises(TransferError, match=r"reading .*cache: it changed while in use"):
+        train_with(name, folder, act)
     assert (folder / "m").read_text() == OLD
 
 

@@ -22,15 +22,31 @@ from typing import Any
 from distributed import Future, fire_and_forget
 
 from randsvm.cluster.connection import CLOSING, CONNECTING, WAITING, Connection
-from randsvm.cluster.worker import greeting, stop
+from randsvm.cluster.worker import LEASE, greeting, renew, stop
 from randsvm.data.home import Spent
-from randsvm.errors import ClusterError, InputError, OutputError, RandsvmError, TransferError
+from randsvm.errors import (
+    ClusterError,
+    InputError,
+    OutputError,
+    RandsvmError,
+    SpillError,
+    TransferError,
+)
 from randsvm.events import HEARTBEAT, Notice, Progress, check, tell, tell_once
 
 # Seconds without a word of the scheduler, or of any worker, after which a run ends.
 SILENCE = 60.0
 # Seconds between two looks at who is there.
 LOOK = 0.5
+# Seconds after which others do the work of a worker that has beaten but not been running, if there
+# are any: Dask pauses a worker whose memory is nearly full, and starts no task there.
+PAUSED = 10.0
+# A task is late when it takes more seconds than this, and so many times longer than those of other
+# workers, one of which is idle. Its worker gets no tasks for the first REST seconds, then twice as
+# long each time.
+LATE, TIMES, REST = 10.0, 4.0, 60.0
+# Seconds between two renewals of the lease of the rows of this run; see worker.LEASE.
+RENEWAL = LEASE / 6
 # Seconds without a heartbeat after which others do the work of a worker, if there are any. However
 # long its tasks take, a worker has one every few seconds.
 ASLEEP = 30.0
@@ -40,6 +56,8 @@ LOST = 50
 NUMBERS = itertools.count()
 # Errors that are about files of one machine.
 FILE_ERRORS = (InputError, OutputError, TransferError)
+# Of them, those of a worker that cannot keep rows in a spill file: others may have room.
+NO_ROOM = (OutputError, SpillError)
 # What a worker is to import first: a function of ours would be looked for before anything could be
 # said of an error.
 GREETS = "randsvm.cluster.worker"
@@ -52,12 +70,43 @@ DIFFERS = (
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a task that was given to a worker. lost: the worker, or its answer, is gone."""
+    """The answer to a task that was given to a worker. lost: the worker, or its answer, is gone.
+    pace: seconds since the task was given, for each unit of its weight."""
 
     worker: str
     token: Any
     result: Any = None
     lost: bool = False
+    pace: float = 0.0
+
+
+@dataclass(frozen=True)
+class Given:
+    """A task that was given to a worker at a time of time.perf_counter. weight: its work in some
+    unit, for each thread of the worker."""
+
+    worker: str
+    token: Any
+    at: float
+    weight: float
+
+
+@dataclass
+class Signs:
+    """Signs of life of a worker. beat: the scheduler's time of its last heartbeat; heard, running:
+    when that was new, and when the status was `running`, by time.perf_counter."""
+
+    beat: float
+    status: str
+    heard: float
+    running: float
+
+    def see(self, beat: float, status: str, now: float) -> None:
+        if beat != self.beat:
+            self.beat, self.heard = beat, now
+        self.status = status
+        if status == "running":
+            self.running = now
 
 
 class Crew:
@@ -68,6 +117,8 @@ class Crew:
     over = False
     # Seconds that may still be waited at ends.
     patience = CLOSING
+    # The key of the rows of this run, on all workers.
+    key: str | None = None
 
     def __init__(self, address: str) -> None:
         for name in list(logging.root.manager.loggerDict):
@@ -82,13 +133,15 @@ class Crew:
         # Those that tell workers something beside their tasks.
         self._telling: list[threading.Thread] = []
         self._there: dict[str, int] = {}
-        # Of each worker, the scheduler's time of its last heartbeat, and when that was new here.
-        self._beats: dict[str, tuple[float, float]] = {}
+        self._signs: dict[str, Signs] = {}
+        # Worker -> until when it gets no tasks since it is slow, and for how many seconds.
+        self._resting: dict[str, tuple[float, float]] = {}
+        self._renewed = time.perf_counter()
         self._seen = self._somebody = time.perf_counter()
         # Workers whose versions are ours, and those who were asked.
         self._ready: set[str] = set()
         self._asked: set[str] = set()
-        # Those whose versions are others, and what to say of it.
+        # Those that cannot take part, and what to say of it.
         self._refused: dict[str, str] = {}
         # Those that compute other last digits, and in what.
         self._differing: dict[str, str] = {}
@@ -114,16 +167,27 @@ class Crew:
                     self._asked.add(worker)
                     # One that stands still may never answer.
                     threading.Thread(target=self._greet, args=[worker], daemon=True).start()
-                self._seen = time.perf_counter()
-                beats = {worker: one["last_seen"] for worker, one in found.items()}
-                self._beats = {
-                    worker: old
-                    if (old := self._beats.get(worker)) is not None and old[0] == beat
-                    else (beat, self._seen)
-                    for worker, beat in beats.items()
-                }
+                self._seen = now = time.perf_counter()
+                signs = {}
+                for worker, one in found.items():
+                    beat, status = one["last_seen"], one["status"]
+                    sign = self._signs.get(worker) or Signs(beat, status, now, now)
+                    sign.see(beat, status, now)
+                    signs[worker] = sign
+                self._signs = signs
                 self._there = {worker: one["nthreads"] for worker, one in found.items()}
-                self._somebody = max([self._somebody, *(at for _, at in self._beats.values())])
+                at_work = [min(sign.heard, sign.running) for sign in signs.values()]
+                self._somebody = max([self._somebody, *at_work])
+                self._renew(now)
+
+    def _renew(self, now: float) -> None:
+        """Tell the workers now and then that the rows of this run are still needed."""
+        if self.key is None or now - self._renewed < RENEWAL:
+            return
+        self._renewed = now
+        names = [name for name in self._ready & self._there.keys() if self._absence(name) is None]
+        with contextlib.suppress(Exception):  # they release the rows, and are sent them again
+            self._call(names, renew, self.key)
 
     def _greet(self, worker: str) -> None:
         """Let in a new worker if its versions are ours. It is asked beside its tasks: those of
@@ -174,14 +238,42 @@ class Crew:
         if now - self._seen > SILENCE:
             raise self.is_lost(f"the scheduler has not answered for {SILENCE:.0f} s")
         if self._seen - self._somebody > SILENCE:
-            raise self.is_lost(f"no worker of the cluster has answered for {SILENCE:.0f} s")
-        found = {worker: n for worker, n in there.items() if worker in self._ready}
-        awake = {worker: n for worker, n in found.items() if not self._is_asleep(worker)}
+            idle = [one.status for one in list(self._signs.values()) if one.status != "running"]
+            what = f"been running (they are {idle[0]})" if idle else "answered"
+            raise self.is_lost(f"no worker of the cluster has {what} for {SILENCE:.0f} s")
+        taking_part = self._ready - self._refused.keys()
+        found = {worker: n for worker, n in there.items() if worker in taking_part}
+        absent = {worker: why for worker in found if (why := self._absence(worker))}
+        awake = {worker: n for worker, n in found.items() if worker not in absent}
+        if awake:
+            for worker, why in absent.items():
+                text = f"worker {worker} {why}: others do its work"
+                tell_once(text, Notice(text))
         return awake or found
 
-    def _is_asleep(self, worker: str) -> bool:
-        _, at = self._beats.get(worker, (0.0, 0.0))
-        return time.perf_counter() - at > ASLEEP
+    def _absence(self, worker: str) -> str | None:
+        """Return why a worker gets no tasks for now; None: it does."""
+        now, sign = time.perf_counter(), self._signs.get(worker)
+        if sign is None or now - sign.heard > ASLEEP:
+            return f"has shown no sign of life for {ASLEEP:.0f} s"
+        if now - sign.running > PAUSED:
+            why = " since its memory is nearly full" if sign.status == "paused" else ""
+            return f"has been {sign.status}{why}"
+        if now < self._resting.get(worker, (0.0, 0.0))[0]:
+            return "is slow"
+        return None
+
+    def rest(self, worker: str) -> None:
+        """Give a slow worker no tasks for some time."""
+        _, last = self._resting.get(worker, (0.0, REST / 2))
+        self._resting[worker] = time.perf_counter() + 2 * last, 2 * last
+
+    def leave_out(self, worker: str, reason: str) -> bool:
+        """Give a worker no tasks any more. Return False, and do nothing, if it is the only one."""
+        if not self.members().keys() - {worker}:
+            return False
+        self._refused[worker] = reason
+        return True
 
     def move(self, *words: Any) -> None:
         """Count what goes to a worker or comes from one."""
@@ -208,14 +300,22 @@ class Crew:
         """Call a short function on workers beside their tasks, which may keep all their threads;
         nobody waits for it before the end."""
 
+        calling = self._call(names, function, *words)
+        with self._moving:
+            self._telling = [one for one in self._telling if one.is_alive()] + [calling]
+
+    def _call(
+        self, names: list[str], function: Callable[..., Any], *words: Any
+    ) -> threading.Thread:
+        """Call a function on workers in a thread of its own, which is returned."""
+
         def call() -> None:
             with contextlib.suppress(Exception):  # they are gone, and their tasks with them
                 self.client.run(function, *words, workers=names, on_error="ignore")
 
         calling = threading.Thread(target=call, daemon=True)
         calling.start()
-        with self._moving:
-            self._telling = [one for one in self._telling if one.is_alive()] + [calling]
+        return calling
 
     def wait(self, ended: Callable[[], bool]) -> None:
         """Wait for an end, but no more than half of what may still be waited."""
@@ -250,18 +350,30 @@ class Tasks:
     """Tasks that one thread gives to the workers of a crew. given: those that it waits for.
 
     key: of the rows that they are about, if they can be stopped; number: what worker.stop knows
-    them by."""
+    them by. pace: of former tasks of this kind, that is seconds for each unit of weight; paces:
+    of those that were measured here."""
 
-    def __init__(self, crew: Crew, key: str | None = None) -> None:
+    def __init__(self, crew: Crew, key: str | None = None, pace: float = 0.0) -> None:
         self.crew, self.key, self.number = crew, key, next(NUMBERS)
+        self.pace = pace
+        self.paces: list[float] = []
+        # Workers whose tasks others have got: they may still be at work.
+        self.abandoned: set[str] = set()
         self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
-        self.given: dict[Future, tuple[str, Any]] = {}
+        self.given: dict[Future, Given] = {}
         # Answers that were lost one after the other.
         self.lost = 0
 
-    def give(self, worker: str, token: Any, function: Callable[..., Any], *words: Any) -> None:
-        """A task for a worker; token: comes back with its answer. Raises ClusterError where the
-        scheduler is gone, or the run is over."""
+    def give(
+        self,
+        worker: str,
+        token: Any,
+        function: Callable[..., Any],
+        *words: Any,
+        weight: float = 1.0,
+    ) -> None:
+        """Give a worker a task. token: comes back with its answer; weight: see Given. Raises
+        ClusterError where the scheduler is gone, or the run is over."""
         if self.crew.over:
             # A thread that has not heard of it: workers would begin to remember anew.
             raise ClusterError("the run is over")
@@ -272,14 +384,17 @@ class Tasks:
         except Exception as error:  # the scheduler is gone: dask has many errors for that
             raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
         self.crew.move(*words)
-        self.given[future] = worker, token
+        self.given[future] = Given(worker, token, time.perf_counter(), weight)
         _when_done(future, self._done)
 
     def _done(self, future: Future) -> None:
         """Fetch an answer; called in a thread of its own."""
-        worker, token = self.given.get(future, ("", None))
+        given = self.given.get(future, Given("", None, time.perf_counter(), 1.0))
+        worker, token = given.worker, given.token
         try:
-            answer = Answer(worker, token, future.result(timeout=SILENCE))
+            result = future.result(timeout=SILENCE)
+            pace = (time.perf_counter() - given.at) / given.weight
+            answer = Answer(worker, token, result, pace=pace)
         except RandsvmError as error:
             answer = Answer(worker, token, error)
         except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
@@ -301,21 +416,39 @@ class Tasks:
             return None
         if isinstance(answer.result, FILE_ERRORS):
             # The file may be a good one on other machines.
-            raise type(answer.result)(f"worker {answer.worker}: {answer.result}")
+            reason = f"worker {answer.worker}: {answer.result}"
+            if isinstance(answer.result, NO_ROOM) and self.crew.leave_out(answer.worker, reason):
+                return Answer(answer.worker, answer.token, lost=True)
+            raise type(answer.result)(reason)
         if isinstance(answer.result, BaseException):
             raise answer.result
         self.crew.move(answer.result)
         return answer
 
     def _overdue(self) -> Answer | None:
-        """Of a task whose worker is gone, or asleep while others are awake."""
+        """Return a task as lost whose worker is gone, or late while others have nothing to do."""
         members = self.crew.members()
-        for future, (worker, token) in self.given.items():
-            if worker not in members:
+        for future, given in self.given.items():
+            if given.worker in members and self._is_late(given, members):
+                self.crew.rest(given.worker)
+                members = self.crew.members()
+            if given.worker not in members:
                 future.release()
                 del self.given[future]
-                return Answer(worker, token, lost=True)
+                self.abandoned.add(given.worker)
+                return Answer(given.worker, given.token, lost=True)
         return None
+
+    def _is_late(self, given: Given, members: dict[str, int]) -> bool:
+        """Whether a task takes far longer than others have taken, and somebody else is idle."""
+        if not self.paces or not members.keys() - {one.worker for one in self.given.values()}:
+            return False
+        usual = given.weight * max(self.pace, *self.paces)
+        return time.perf_counter() - given.at > max(LATE, TIMES * usual)
+
+    def measure(self, answer: Answer) -> None:
+        """Remember how long a task took whose work is done."""
+        self.paces.append(answer.pace)
 
     def count(self, lost: bool, tasks: int) -> None:
         """Whether an answer was lost; tasks: how many there are. Raises ClusterError where it is
@@ -326,7 +459,7 @@ class Tasks:
 
     def drop(self) -> None:
         """Nobody wants the tasks that are given any more."""
-        names = sorted({name for name, _ in self.given.values()})
+        names = sorted({given.worker for given in self.given.values()} | self.abandoned)
         for future in self.given:
             future.release()
         self.given.clear()

@@ -39,6 +39,8 @@ class Owners:
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
         self.of: dict[int, str] = {}
+        # The most seconds for each shard that the quickest worker has needed in a pass.
+        self.pace = 0.0
         self.lock = Lock()
 
     def assigned(
@@ -127,7 +129,7 @@ class ClusterHome(RemoteHome):
         waiting: dict[int, Run] = {}
         following = {a.number: b.number for a, b in itertools.pairwise(shards)}
         number = shards[0].number if shards else None
-        tasks = Tasks(self.crew, self.rows.key)
+        tasks = Tasks(self.crew, self.rows.key, self.owners.pace)
         try:
             for run in self._answered(tasks, message, shards):
                 waiting[run.first] = run
@@ -135,6 +137,7 @@ class ClusterHome(RemoteHome):
                     run = waiting.pop(number)
                     yield run
                     number = following.get(run.last)
+            self.owners.pace = max(tasks.pace, min(tasks.paces, default=0.0))
         finally:
             tasks.drop()
 
@@ -150,7 +153,8 @@ class ClusterHome(RemoteHome):
         def give(name: str, some: list[Shard], text: bytes, rows: bytes | None = None) -> None:
             threads = self.crew.members().get(name, 1)
             words = self.rows.key, rows, text, tasks.number, some, threads
-            tasks.give(name, (some, text), worker.work, *words)
+            weight = len(some) / threads
+            tasks.give(name, (some, text), worker.work, *words, weight=weight)
 
         def assign(some: Sequence[Shard]) -> list[Shard]:
             """Give tasks for these; what nobody is there for."""
@@ -180,6 +184,7 @@ class ClusterHome(RemoteHome):
                         if part:
                             give(answer.worker, part, again)
             else:
+                tasks.measure(answer)
                 reports: Reports = answer.result
                 began, ended, now = reports.began, reports.ended, time.time()
                 last = Spent(began - asked, ended - began, now - ended)

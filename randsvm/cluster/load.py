@@ -28,6 +28,7 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
     texts = [text_of(path, options) for path in paths]
     assert resources.cluster is not None
     crew, key = Crew(resources.cluster), uuid.uuid4().hex
+    crew.key = key
     try:
         return _loaded(crew, key, texts, resources)
     except BaseException:

@@ -111,8 +111,8 @@ def in_order(
             if where in members:
                 members = {where: members[where]}
             busy = dict.fromkeys(members, 0)
-            for name, _ in tasks.given.values():
-                busy[name] = busy.get(name, 0) + 1
+            for given in tasks.given.values():
+                busy[given.worker] = busy.get(given.worker, 0) + 1
             most = following + AHEAD * sum(members.values())
             for name, threads in members.items():
                 while todo and todo[-1] < most and busy[name] <= threads:
@@ -126,6 +126,7 @@ def in_order(
             if answer.lost:
                 todo = sorted([*todo, answer.token], reverse=True)
             else:
+                tasks.measure(answer)
                 found[answer.token] = answer
             while following in found:
                 yield found.pop(following)

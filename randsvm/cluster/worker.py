@@ -10,11 +10,13 @@ import pickle
 import platform
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +34,9 @@ from randsvm.events import Waiting, Watch, listening, silent, tell
 
 # The fields of a view that are its own; the others follow from the file.
 OWN = ("targets", "scaling", "mapping", "d", "nnz")
+# Seconds after which rows are released that no task and no renewal has been about: the process that
+# needed them was killed. If it was not, `Missing` brings them back.
+LEASE = 180.0
 
 
 def versions() -> dict[str, str]:
@@ -124,9 +129,55 @@ class _Cache:
         self.unwanted: set[tuple[str, int]] = set()
         # Of this worker, as a call has said last.
         self.threads: int | None = None
+        # First part of a key -> when a task or a renewal was about it last (time.monotonic), and
+        # how many tasks are at work.
+        self.touched: dict[str, float] = {}
+        self.at_work: Counter[str] = Counter()
+        self.releasing: Thread | None = None
+
+    def touch(self, key: str, tasks: int = 0) -> None:
+        """Extend the lease of some rows. tasks: how many more are at work."""
+        root = key.partition("/")[0]
+        with self.lock:
+            self.touched[root] = time.monotonic()
+            self.at_work[root] += tasks
+            if self.releasing is None:
+                self.releasing = Thread(target=_release_for_ever, daemon=True)
+                self.releasing.start()
 
 
 _here = _Cache()
+
+
+@contextmanager
+def _at_work(key: str) -> Iterator[None]:
+    """Keep the lease of some rows while a task is about them."""
+    _here.touch(key, 1)
+    try:
+        yield
+    finally:
+        _here.touch(key, -1)
+
+
+def renew(key: str) -> None:
+    """Extend the lease of rows whose master solves. Called beside the tasks of this worker."""
+    if key in _here.touched:
+        _here.touch(key)
+
+
+def release() -> None:
+    """Give up all rows whose lease is over."""
+    latest = time.monotonic() - LEASE
+    with _here.lock:
+        over = [key for key, at in _here.touched.items() if at < latest and not _here.at_work[key]]
+    for key in over:
+        leave(key)
+
+
+def _release_for_ever() -> None:
+    while True:
+        time.sleep(min(LEASE / 6, 10.0))
+        release()
 
 
 @cache
@@ -199,7 +250,8 @@ def whole_view(key: str, own: dict[str, Any], chosen: Chosen) -> Dataset:
 
 def learn(key: str, text: Text, number: int, begin: int, end: int) -> Learnt:
     """What a range of the text holds; where its rows end is kept for `cut`."""
-    found = Range(text, begin, end)
+    with _at_work(key):
+        found = Range(text, begin, end)
     with _here.lock:
         _here.ranges[key, number] = found
     return found.learnt
@@ -209,8 +261,9 @@ def cut(key: str, text: Text, number: int, begin: int, end: int, rows: int, nonz
     """The chunks that end in a range; see Range.cuts."""
     with _here.lock:
         found = _here.ranges.pop((key, number), None)
-    found = found or Range(text, begin, end)
-    return found.cuts(rows, nonzeros)
+    with _at_work(key):
+        found = found or Range(text, begin, end)
+        return found.cuts(rows, nonzeros)
 
 
 def of_lines(work: bytes, text: Text, begin: int, end: int) -> Any:
@@ -319,7 +372,8 @@ def work(
         return Missing(rows=True)
     asked: Each | Visit = pickle.loads(message)
     try:
-        found = asked.runs(shards, threads, _watch(key, number))
+        with _at_work(key):
+            found = asked.runs(shards, threads, _watch(key, number))
     except UnwantedError:
         return Missing()
     return found if isinstance(found, Missing) else Reports(pickle.dumps(found), began, time.time())
@@ -350,7 +404,7 @@ def call(
     _here.threads = threads
     work: Callable[[], Any] = pickle.loads(message)
     try:
-        with listening(_watch(key, number)):
+        with _at_work(key), listening(_watch(key, number)):
             return pickle.dumps(work())
     except UnwantedError:
         return Missing()
@@ -388,5 +442,7 @@ def leave(key: str) -> None:
         for cell in [cell for cell in _here.cells if goes(cell[0])]:
             del _here.cells[cell]
         _here.unwanted = {one for one in _here.unwanted if not goes(one[0])}
+        for table in (_here.touched, _here.at_work):
+            table.pop(key, None)
     for D in left:
         D.store.close()

@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.errors import OutputError, TransferError, WriteError
+from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,9 @@ class RamStore:
         self.chunks: list[RawChunk] = []
         self.nbytes: int = 0
 
+    def __len__(self) -> int:
+        return len(self.chunks)
+
     @property
     def resident_bytes(self) -> int:
         """Of them, what takes memory."""
@@ -116,8 +119,11 @@ class FileStore:
     a chunk is valid until its thread reads the next. (Mapped pages would count as resident memory.)
 
     A chunk whose rows all have the same indices (dense data) stores them once. place: what kind of
-    file it is. table : (chunks, 5) int64: offset, rows, nonzeros, stored indices, crc32.
+    file it is. table : (chunks, 5) int64: offset, rows, nonzeros, stored indices, crc32, of a file
+    that has a name: nobody may write to it any more.
     """
+
+    write_error: type[WriteError] = WriteError
 
     def __init__(
         self,
@@ -132,8 +138,17 @@ class FileStore:
         self.entries: list[tuple[int, int, int, int, int]] = (
             [] if table is None else [tuple(row) for row in table.tolist()]
         )
+        self.written = None if table is None else self._written()
         self.buffers = local()
         self.resident_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def _written(self) -> tuple[int, int]:
+        """Return what a write to the file changes: its size and time."""
+        status = os.fstat(self.stream.fileno())
+        return status.st_size, status.st_mtime_ns
 
     def append(self, chunk: RawChunk) -> None:
         m, nnz = len(chunk.y), len(chunk.values)
@@ -149,7 +164,7 @@ class FileStore:
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
-            raise WriteError(f"writing {self.name}: {error.strerror}") from error
+            raise self.write_error(f"writing {self.name}: {error.strerror}") from error
         self.entries.append((offset, m, nnz, len(indices), crc))
 
     @property
@@ -222,18 +237,29 @@ class FileStore:
             if count == 0:
                 raise TransferError(f"reading {self.name}: it became shorter while in use")
             done += count
+        if self.written is not None and self._written() != self.written:
+            raise TransferError(f"reading {self.name}: it changed while in use")
 
     def finish(self) -> None:
         """All chunks are in: write what is still in the stream's buffer."""
         try:
             self.stream.flush()
         except OSError as error:
-            raise WriteError(f"writing {self.name}: {error.strerror}") from error
+            raise self.write_error(f"writing {self.name}: {error.strerror}") from error
 
     def close(self) -> None:
         # A write that failed has raised already: the error of closing says nothing new.
         with suppress(OSError):
             self.stream.close()
+
+
+class SpillFile(FileStore):
+    """Chunks in a file without a name."""
+
+    write_error = SpillError
+
+    def __init__(self, stream: IO[bytes], folder: str) -> None:
+        super().__init__(stream, f"the spill file in {folder} (--tmpdir)", place="a spill file")
 
 
 class Store(Protocol):
@@ -313,14 +339,17 @@ class Spilling:
         self.store: RamStore | FileStore = RamStore()
 
     def append(self, chunk: RawChunk) -> None:
-        self.store.append(chunk)
-        if isinstance(self.store, RamStore) and self.store.nbytes > self.limit:
+        """Take in a chunk; where that fails, those before are still there."""
+        store = self.store
+        if isinstance(store, RamStore) and store.nbytes + chunk.nbytes > self.limit:
             # Others may read meanwhile: they see the file once it is whole.
             file = self._file()
-            for each in self.store.chunks:
+            for each in (*store.chunks, chunk):
                 file.append(each)
             file.finish()
             self.store = file
+        else:
+            store.append(chunk)
 
     def _file(self) -> FileStore:
         where = self.folder or tempfile.gettempdir()
@@ -328,7 +357,7 @@ class Spilling:
             stream = tempfile.TemporaryFile(dir=self.folder, buffering=1 << 20)  # noqa: SIM115
         except OSError as error:
             raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
-        return FileStore(stream, f"the spill file in {where} (--tmpdir)", place="a spill file")
+        return SpillFile(stream, where)
 
 
 class MadeStore:
@@ -388,5 +417,6 @@ class MadeStore:
             if number not in self.found:
                 self.kept.append(chunk)
                 self.kept.store.finish()
-                self.found[number] = len(self.found)
+                # Not the number of those found: a chunk whose writing failed may have a place.
+                self.found[number] = len(self.kept.store) - 1
         return chunk

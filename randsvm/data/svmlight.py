@@ -189,6 +189,8 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
             raise TransferError(
                 f"reading {files.display_name(path)}: it became shorter while in use"
             )
+        if not text and position.has_changed():
+            raise TransferError(f"reading {files.display_name(path)}: it changed while it was read")
         cut = text.rfind(b"\n") + 1
         if sum(map(len, rest)) + (text.find(b"\n") if cut else len(text)) > LONGEST_LINE:
             raise _LineTooLongError
@@ -216,6 +218,7 @@ class _Position:
             return
         if stat.S_ISREG(status.st_mode):
             self.descriptor, self.total = stream.fileno(), status.st_size
+            self.written = status.st_mtime_ns
 
     def after(self, size: int) -> tuple[int, int | None]:
         """(done, total) when `size` more bytes of content have been read."""
@@ -228,6 +231,13 @@ class _Position:
     def cut_short(self) -> bool:
         """Whether the end came before the size that a plain file had; an archive knows its end."""
         return self.plain and self.descriptor is not None and self.after(0)[0] < self.total
+
+    def has_changed(self) -> bool:
+        """Whether the file was written to since the stream was opened, as size and time show."""
+        if self.descriptor is None:
+            return False
+        status = os.fstat(self.descriptor)
+        return (status.st_size, status.st_mtime_ns) != (self.total, self.written)
 
 
 def _one_by_one(texts: Iterator[bytes], dialect: Dialect) -> Generator[ParsedPiece, None, None]:

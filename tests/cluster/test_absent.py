@@ -1,0 +1,305 @@
+"""Workers that are there and do no work: paused, slow, without room for a spill file; and rows that
+nobody needs any more."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import oracle
+import pytest
+from farm import PATIENCE, Farm
+from learning import board
+
+from randsvm import api
+from randsvm.errors import ClusterError, TransferError
+from randsvm.events import HEARTBEAT, Iteration, Notice
+from randsvm.parameters.rounds import RandsvmParams, StopParams
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
+from randsvm.training import source
+
+pytest.importorskip("distributed")
+import cloudpickle
+from distributed import Worker
+from distributed.core import Status
+
+from randsvm.cluster import worker
+from randsvm.cluster.crew import Crew
+
+# dask leaves sockets and tasks to the end of a process that closes without waiting.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
+
+# Workers cannot import this file.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+Report = TypeVar("Report")
+
+ROWS, SHARD = 1000, 150
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch) -> None:
+    monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
+
+
+@pytest.fixture(autouse=True)
+def both_take_part(monkeypatch) -> None:
+    """A run begins when both workers are there."""
+
+    def gather(crew: Crew) -> None:
+        end = time.monotonic() + PATIENCE
+        while len(crew.members()) < 2:
+            assert time.monotonic() < end
+            time.sleep(HEARTBEAT)
+
+    monkeypatch.setattr(Crew, "_gather", gather)
+
+
+@pytest.fixture
+def two(tmp_path) -> Iterator[Farm]:
+    (tmp_path / "farm").mkdir()
+    farm = Farm(tmp_path / "farm")
+    for _ in range(2):
+        farm.add()
+    yield farm
+    farm.close()
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return board(ROWS).save(tmp_path / "board")
+
+
+def trained(
+    data: Path, cluster: Farm | None, watch: Callable[[object], object] = lambda event: None
+) -> bytes:
+    """The model of at most six rounds."""
+    resources = Resources(cluster=None if cluster is None else str(cluster.file))
+    job = api.Job(stop=StopParams(gap=1e-4, max_iterations=6), resources=resources)
+    model, rule = data.with_name("model"), RandsvmParams(sample_size=100)
+    api.train_randsvm(str(data), str(model), Params(gamma=5.0), rule, job, watch)
+    return model.read_bytes()
+
+
+class Acting:
+    """Listens: acts on the cluster at the second round, and keeps the texts of notices."""
+
+    def __init__(self, farm: Farm, act: Callable[[Crew, str], object]) -> None:
+        self.farm, self.act, self.notices = farm, act, []
+        self.name = ""
+
+    def __call__(self, event: object) -> None:
+        if isinstance(event, Notice):
+            self.notices.append(event.text)
+        if isinstance(event, Iteration) and event.number == 2 and not self.name:
+            with closing(Crew(str(self.farm.file))) as crew:
+                self.name = min(crew.members())
+                self.act(crew, self.name)
+
+    def named(self, text: str) -> int:
+        """How many notices there are of this kind about the worker that was acted on."""
+        return sum(f"worker {self.name}" in one and text in one for one in self.notices)
+
+
+def run_on(crew: Crew, function: Callable[[], Report], *names: str) -> dict[str, Report]:
+    """Call a function of this file on some workers, or on all."""
+    # A lambda, as dask sends what has a name by its name.
+    return crew.client.run(lambda: function(), workers=list(names) or None)
+
+
+def set_status(status: str, crew: Crew, *names: str) -> None:
+    def change(dask_worker: Worker) -> None:
+        dask_worker.status = Status[status]
+
+    crew.client.run(change, workers=list(names))
+
+
+def test_the_work_of_a_paused_worker_is_done_by_others(two, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.PAUSED", 1.0)
+    expected = trained(path, None)
+    watch = Acting(two, partial(set_status, "paused"))
+    assert trained(path, two, watch) == expected
+    assert watch.named("has been paused since its memory is nearly full: others do its work") == 1
+
+
+def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.PAUSED", 1.0)
+    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
+
+    def pause_all(crew: Crew, name: str) -> None:
+        set_status("paused", crew, *crew.members())
+
+    with pytest.raises(ClusterError, match=r"no worker .* has been running \(they are paused\)"):
+        trained(path, two, Acting(two, pause_all))
+    assert "paused" in oracle.trailer(path.with_name("model"))["stopped"]
+
+
+def test_a_worker_that_runs_again_takes_part_again(two, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.PAUSED", 1.0)
+    with closing(Crew(str(two.file))) as crew:
+        names = {*crew.members()}
+        name = min(names)
+        for status, there in (("paused", names - {name}), ("running", names)):
+            set_status(status, crew, name)
+            end = time.monotonic() + PATIENCE
+            while {*crew.members()} != there:
+                assert time.monotonic() < end
+                time.sleep(HEARTBEAT)
+
+
+SECONDS = 15.0
+
+
+def make_slow() -> None:
+    """Every pass takes some time on this worker."""
+    inner = worker.work
+    worker.slow = 0
+
+    def slow(*words: object) -> object:
+        worker.slow += 1
+        time.sleep(SECONDS)
+        return inner(*words)
+
+    worker.work = slow
+
+
+def times_slow() -> int:
+    return worker.slow
+
+
+def test_the_work_of_a_slow_worker_is_done_by_others(two, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.LATE", 1.0)
+    expected = trained(path, None)
+    watch = Acting(two, lambda crew, name: run_on(crew, make_slow, name))
+    assert trained(path, two, watch) == expected
+    assert watch.named("is slow: others do its work") == 1
+    with closing(Crew(str(two.file))) as crew:
+        assert run_on(crew, times_slow, watch.name) == {watch.name: 1}
+
+
+def limit_files() -> None:
+    """A disk that is full after a few bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+
+def begin_with(monkeypatch, act: Callable[[Crew], object]) -> None:
+    """Act when all workers are there and nothing is read."""
+    gather = Crew._gather
+
+    def then_act(crew: Crew) -> None:
+        gather(crew)
+        act(crew)
+
+    monkeypatch.setattr(Crew, "_gather", then_act)
+
+
+def test_a_worker_without_room_for_its_rows_is_left_out(two, path, monkeypatch):
+    expected = trained(path, None)
+    monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
+    full: list[str] = []
+
+    def fill(crew: Crew) -> None:
+        full.append(min(crew.members()))
+        run_on(crew, limit_files, *full)
+
+    begin_with(monkeypatch, fill)
+    notices: list[str] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, Notice):
+            notices.append(event.text)
+
+    assert trained(path, two, watch) == expected
+    text = f"worker {full[0]}: writing the spill file: File too large: it is left out"
+    assert notices.count(text) == 1
+
+
+def test_a_run_ends_when_no_worker_has_room(two, path, monkeypatch):
+    monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
+    begin_with(monkeypatch, lambda crew: run_on(crew, limit_files))
+    with pytest.raises(TransferError, match=r"worker tcp://.*: writing the spill file") as error:
+        trained(path, two)
+    assert error.value.exit_code == 74
+
+
+# ---- leases -----------------------------------------------------------------------------------
+
+
+def kept() -> set[str]:
+    here = worker._here
+    return {*here.data, *(key for key, _ in [*here.ranges, *here.cells])}
+
+
+def shorten_lease() -> None:
+    worker.LEASE = 3.0
+
+
+def on_workers(crew: Crew) -> set[str]:
+    return set().union(*run_on(crew, kept).values())
+
+
+ENDLESS = """
+import sys
+from randsvm.cli import train
+train.train.main(["randsvm", "-q", "-g", "5", "-c", "1000", "--gap", "1e-12", "--sample-size",
+                  "20", "--cluster", *sys.argv[1:]], standalone_mode=False)
+"""
+
+
+def test_rows_of_a_run_that_is_killed_are_released(two, tmp_path):
+    data = board(20_000).save(tmp_path / "large")
+    with closing(Crew(str(two.file))) as crew:
+        run_on(crew, shorten_lease)
+        words = [sys.executable, "-c", ENDLESS, str(two.file), str(data), str(tmp_path / "m")]
+        run = subprocess.Popen(words, start_new_session=True)
+        end = time.monotonic() + PATIENCE
+        while not on_workers(crew):
+            assert run.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        while left := on_workers(crew):
+            assert time.monotonic() < end, left
+            time.sleep(0.5)
+
+
+def test_rows_of_a_run_that_solves_for_long_are_kept(two, path, monkeypatch):
+    monkeypatch.setattr("randsvm.cluster.crew.RENEWAL", 0.5)
+    begin_with(monkeypatch, lambda crew: run_on(crew, shorten_lease))
+    job = api.Job(resources=Resources(cluster=str(two.file)))
+    with closing(source.load(str(path), Params(), job)) as D:
+        before = on_workers(D.home.crew)
+        assert before
+        time.sleep(8)
+        assert on_workers(D.home.crew) == before
+
+
+def test_rows_that_were_released_are_brought_back(two, path):
+    """As those of a process that was stopped for some time."""
+    expected = trained(path, None)
+
+    def release(crew: Crew, name: str) -> None:
+        run_on(crew, forget_all)
+
+    watch = Acting(two, release)
+    assert trained(path, two, watch) == expected
+    assert watch.name
+
+
+def forget_all() -> None:
+    lease, worker.LEASE = worker.LEASE, 0.0
+    try:
+        worker.release()
+        assert not kept()
+    finally:
+        worker.LEASE = lease
