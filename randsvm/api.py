@@ -154,7 +154,10 @@ def _train(
     source = data if isinstance(data, Arrays) else _paths(data)
     target = None if model is None else os.fspath(model)
     outcome = call(source, target, *params, replace(job, keep=kept.append), watch)
-    return FittedModel(kept[0], outcome, job.resources.workers)
+    fitted = kept[0]
+    if isinstance(data, Arrays) and data.boolean:
+        fitted = replace(fitted, values=tuple(map(bool, fitted.values)))
+    return FittedModel(fitted, outcome, job.resources.workers)
 
 
 def _paths(

@@ -46,6 +46,11 @@ class Arrays:
     def __str__(self) -> str:
         return "<arrays>"
 
+    @property
+    def boolean(self) -> bool:
+        """Whether the labels are False and True, which a model file has as 0 and 1."""
+        return self.names is None and np.asarray(self.y).dtype == bool
+
 
 class ArrayStore:
     """Chunks as views of an array or a CSR matrix, made when they are read.
@@ -286,9 +291,10 @@ def spelled(labels: np.ndarray) -> tuple[str, ...]:
 
 
 def _spelled(label: Any) -> str:
-    """Whole numbers without a point."""
+    """A label as a word; whole numbers without a point, and False and True as 0 and 1."""
     text = str(label)
-    if isinstance(label, (float, np.floating)) and float(label).is_integer():
+    whole = isinstance(label, (float, np.floating)) and float(label).is_integer()
+    if whole or isinstance(label, (bool, np.bool_)):
         text = str(int(label))
     if not SPELLABLE.fullmatch(text):
         raise ContentError(
