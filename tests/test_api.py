@@ -212,3 +212,15 @@ def test_importing_the_package_loads_nothing():
         name for line in stub.body if isinstance(line, ast.ImportFrom) for name in line.names
     ]
     assert {name.asname for name in imported} == set(randsvm.__all__)
+
+
+def test_boolean_labels_come_back_as_booleans(tmp_path):
+    y, X = board(200)
+    expected = randsvm.train_randsvm(randsvm.Arrays(X, (y > 0).astype(int)), gamma=5).predict(X)
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), str(tmp_path / "m"), gamma=5)
+    found = fitted.predict(X)
+    assert found.dtype == bool
+    assert (found == expected).all()
+    # A file has them as 0 and 1.
+    assert (randsvm.load(str(tmp_path / "m")).predict(X) == expected).all()
+    assert svmutil.svm_load_model(str(tmp_path / "m")).get_labels() in ([0, 1], [1, 0])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
+import re
 from unittest import mock
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from learning import board
 from libsvm import svmutil
 from scipy import sparse
-from sklearn import svm
+from sklearn import config_context, svm
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
@@ -40,8 +42,14 @@ def array_api():
         yield
 
 
+# As scikit-learn's own NuSVC.
+IGNORES = {"check_class_weight_classifiers": "NuSVC ignores class_weight"}
+
+
 @pytest.mark.filterwarnings("default")
-@parametrize_with_checks(CHECKED)
+@parametrize_with_checks(
+    CHECKED, expected_failed_checks=lambda kind: IGNORES if isinstance(kind, NuSVC) else {}
+)
 def test_the_estimator_passes_every_check_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -49,6 +57,10 @@ def test_the_estimator_passes_every_check_of_scikit_learn(estimator, check):
 def small(rows: int = 300):
     y, X = board(rows)
     return oracle.as_float32(X), y.astype(int)
+
+
+def dense_of(matrix):
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, pandas.DataFrame])
@@ -63,7 +75,7 @@ def test_an_svc_is_that_of_scikit_learn(layout):
     assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-3)
     dense = np.zeros((2, len(X)))
     for beta, machine in zip(dense, (ours, theirs), strict=True):
-        beta[machine.support_] = machine.dual_coef_[0]
+        beta[machine.support_] = dense_of(machine.dual_coef_)[0]
         assert machine.n_support_.tolist() == [(beta < 0).sum(), (beta > 0).sum()]
     assert np.allclose(*dense, atol=2e-2)
     assert (ours.predict(layout(X)) == theirs.predict(X)).mean() > 0.99
@@ -176,7 +188,8 @@ def test_a_sigmoid_has_no_gap():
     [
         ({"kernel": "precomputed"}, "expected kernel values of each row with each"),
         ({"kernel": "cosine"}, "kernel must be one of linear, poly, rbf, sigmoid, precomputed"),
-        ({"kernel": lambda X, Z: X @ Z.T}, "kernel must be linear, poly, rbf, sigmoid or precom"),
+        ({"kernel": 3}, "kernel must be linear, poly, rbf, sigmoid, precomputed or a function"),
+        ({"kernel": lambda X, Z: X}, r"kernel returned values of shape \(20, 2\), expected"),
         ({"C": 0}, "must be > 0"),
         ({"gamma": "median"}, "gamma must be a number, 'scale' or 'auto'"),
         ({"decision_function_shape": "all"}, "must be 'ovr' or 'ovo'"),
@@ -261,3 +274,218 @@ def test_functions_of_pairs_become_classes_and_weights_as_in_scikit_learn(layout
     assert np.allclose(class_values(f, 4), values)
     w = pair_weights(theirs.dual_coef_, layout(theirs.support_vectors_), theirs.n_support_)
     assert np.allclose(w, theirs.coef_)
+
+
+# --- a drop-in for scikit-learn's ----------------------------------------------------------------
+
+KINDS = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "LinearSVC")
+KERNEL_KINDS = KINDS[:-1]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name):
+    X, y = small(100)
+    given = getattr(svm, name)().get_params()
+    ours = getattr(randsvm, name)
+    own = ours().get_params()
+    assert given.keys() <= own.keys()
+    differ = {key for key in given if given[key] != own[key]}
+    assert differ <= {"probability"}  # "deprecated" there
+    found = ours(**given).fit(X, y)
+    assert (found.predict(X) == ours().fit(X, y).predict(X)).all()
+
+
+@pytest.mark.parametrize("name", KERNEL_KINDS)
+def test_parameters_that_change_no_result(name):
+    X, y = small(100)
+    plain, given = (
+        getattr(randsvm, name)(n_jobs=1, **own).fit(X, y)
+        for own in ({}, {"cache_size": 7, "verbose": True, "shrinking": True})
+    )
+    assert (plain.dual_coef_ == given.dual_coef_).all()
+    assert (plain.predict(X) == given.predict(X)).all()
+
+
+def test_what_is_positional_in_scikit_learn_is_positional():
+    for name in KINDS:
+        ours, theirs = (
+            [
+                one.name
+                for one in inspect.signature(kind).parameters.values()
+                if one.kind is not one.KEYWORD_ONLY
+            ]
+            for kind in (getattr(randsvm, name), getattr(svm, name))
+        )
+        assert ours == theirs
+
+
+def test_parameters_of_a_linear_svc_that_change_no_result():
+    X, y = small(100)
+    plain = LinearSVC().fit(X, y)
+    for own in (
+        {"dual": True, "penalty": "l2", "tol": 1e-7, "verbose": 1},
+        {"dual": False, "fit_intercept": True, "intercept_scaling": 10},
+        {"max_iter": 100_000},
+    ):
+        assert (LinearSVC(**own).fit(X, y).coef_ == plain.coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"penalty": "l1", "dual": False}, "Unsupported set of arguments: penalty='l1'"),
+        ({"loss": "hinge", "dual": False}, "Unsupported set of arguments.*'hinge' needs the dual"),
+        ({"fit_intercept": False}, "fit_intercept must be True"),
+        ({"multi_class": "ovo"}, "multi_class must be"),
+    ],
+)
+def test_parameters_of_a_linear_svc_that_are_refused(parameters, message):
+    X, y = small(20)
+    with pytest.raises(ValueError, match=message):
+        LinearSVC(**parameters).fit(X, y)
+
+
+def test_a_linear_svc_that_ends_early_warns():
+    X, y = small(100)
+    with pytest.warns(ConvergenceWarning, match="max_iter=3 ends the descent early: 100 rows"):
+        assert LinearSVC(max_iter=3).fit(X, y).n_iter_ == 3
+
+
+def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn():
+    X, y = small()
+    for kind in (NuSVC, svm.NuSVC):
+        plain = kind(gamma=5).fit(X, y).decision_function(X)
+        machine = kind(gamma=5, class_weight={-1: 1, 1: 3})
+        if kind is NuSVC:
+            with pytest.warns(UserWarning, match="class_weight has no effect on NuSVC"):
+                machine.fit(X, y)
+        else:
+            machine.fit(X, y)
+        assert (machine.decision_function(X) == plain).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_infinite_c_bounds_no_coefficient():
+    X, y = np.array([[0.0, 0], [1, 0], [3, 0], [4, 1]]), [0, 0, 1, 1]
+    ours, theirs = (
+        kind(C=np.inf, kernel="linear", **own).fit(X, y)
+        for kind, own in ((SVC, {"gap": 1e-6}), (svm.SVC, {"tol": 1e-6}))
+    )
+    assert np.allclose(ours.coef_, theirs.coef_, rtol=1e-2)
+
+
+@pytest.mark.parametrize("kind", [SVC, NuSVC])
+def test_ties_are_broken_by_the_decision_function(kind):
+    X, y = make_blobs(60, 2, centers=4, cluster_std=4, random_state=0)
+    machine = kind(break_ties=True, nu=0.1) if kind is NuSVC else kind(break_ties=True)
+    machine.fit(X, y)
+    assert (machine.predict(X) == machine.decision_function(X).argmax(axis=1)).all()
+    machine.set_params(decision_function_shape="ovo")
+    with pytest.raises(ValueError, match="break_ties must be False"):
+        machine.predict(X)
+
+
+def laplace(X, Z):
+    """A kernel that no name stands for."""
+    return np.exp(-np.abs(np.asarray(X)[:, None] - np.asarray(Z)[None]).sum(axis=2))
+
+
+@pytest.mark.parametrize("name", KERNEL_KINDS)
+def test_a_kernel_may_be_a_function(name):
+    X, y = small()
+    targets = np.sin(X[:, 0]) if "R" in name else y
+    ours = getattr(randsvm, name)(kernel=laplace, gap=1e-6, tol=1e-5).fit(X, targets)
+    theirs = getattr(svm, name)(kernel=laplace, tol=1e-6).fit(X, targets)
+    asked = "predict" if "R" in name else "decision_function"
+    f, expected = (getattr(machine, asked)(X[:50] + 0.01) for machine in (ours, theirs))
+    assert np.allclose(f, expected, atol=5e-3 * np.abs(expected).max())
+    again = pickle.loads(pickle.dumps(ours))
+    assert (getattr(again, asked)(X[:50] + 0.01) == f).all()
+
+
+def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix():
+    X, y = make_blobs(60, 2, centers=2, random_state=0)
+    rows = sparse.csr_matrix(X)
+    found = SVC(kernel=lambda X, Z: X @ Z.T).fit(rows, y)
+    expected = SVC(kernel="linear").fit(rows, y)
+    assert np.allclose(found.decision_function(rows), expected.decision_function(rows), atol=1e-2)
+
+
+def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds():
+    def never(X, Z):
+        raise AssertionError("called")
+
+    X = np.zeros((20_000, 1), np.float32)
+    with pytest.raises(ValueError, match="at most 16,384 rows, found 20,000"):
+        SVC(kernel=never).fit(X, np.arange(20_000) % 2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_sigmoid_is_that_of_the_probabilities(classes):
+    """In scikit-learn's sign: P(classes_[0]) of a pair is 1 / (1 + exp(A f + B)), f > 0 for it."""
+    X, y = make_blobs(150, 2, centers=classes, cluster_std=4, random_state=0)
+    # The class that comes first in the rows is the second one, and then the first one.
+    for first in (1, 0):
+        order = np.argsort(y != first, kind="stable")
+        machine = SVC(probability=True, decision_function_shape="ovo").fit(X[order], y[order])
+        pairs = classes * (classes - 1) // 2
+        assert machine.probA_.shape == machine.probB_.shape == (pairs,)
+        assert (machine.probA_ < 0).all()
+        if classes == 2:
+            f = -machine.decision_function(X)
+            p = 1 / (1 + np.exp(machine.probA_ * f + machine.probB_))
+            assert np.allclose(machine.predict_proba(X)[:, 0], p, atol=1e-6)
+    assert SVC().fit(X, y).probA_.shape == (0,)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_what_a_fitted_machine_has():
+    X, y = make_blobs(90, 2, centers=3, cluster_std=4, random_state=0)
+    theirs = svm.SVC(kernel="linear").fit(X, y)
+    ours = SVC(kernel="linear").fit(X, y)
+    missing = {name for name in vars(theirs) if re.fullmatch("[a-z].*_", name)} - set(dir(ours))
+    assert missing == set()
+    assert ours.shape_fit_ == theirs.shape_fit_
+    assert ours.fit_status_ == 0
+    assert ours.n_iter_.shape == theirs.n_iter_.shape
+    assert ours.n_iter_.sum() == max(ours.model_.outcome.iterations, 3)
+    assert ours.fit_time_ > 0
+    assert ours.stopped_.startswith("gap <=")
+    with pytest.raises(ValueError, match="read-only"):
+        ours.coef_[0, 0] = 0
+
+
+def test_a_machine_that_did_not_converge_has_the_status_1():
+    y, X = board(4000)
+    with pytest.warns(ConvergenceWarning, match="scaling the features may help"):
+        machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
+    assert (machine.fit_status_, machine.stopped_) == (1, "iteration limit")
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
+    X, y = make_blobs(90, 2, centers=classes, cluster_std=4, random_state=0)
+    dense, found = (
+        SVC(kernel="linear").fit(layout(X), y) for layout in (np.asarray, sparse.csr_matrix)
+    )
+    for name in ("dual_coef_", "coef_", "support_vectors_"):
+        assert sparse.issparse(getattr(found, name))
+        assert np.allclose(getattr(found, name).toarray(), getattr(dense, name))
+
+
+def test_metadata_routing_knows_sample_weight():
+    for kind in (SVC, LinearSVC, OneClassSVM):
+        with config_context(enable_metadata_routing=True):
+            machine = kind().set_fit_request(sample_weight=True)
+            assert machine.get_metadata_routing().fit.requests == {"sample_weight": True}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_parameter_and_attribute_is_documented(name):
+    X, y = small(50)
+    kind = getattr(randsvm, name)
+    described = set(re.findall(r"^(\w+) : ", kind.__doc__, re.MULTILINE))
+    machine = kind().fit(X, y)
+    attributes = {name for name in vars(machine) if name.endswith("_")} - {"feature_names_in_"}
+    assert described >= {*machine.get_params(), *attributes}
+    assert all(hasattr(machine, name) or name == "coef_" for name in described)

@@ -296,9 +296,10 @@ def spelled(labels: np.ndarray) -> tuple[str, ...]:
 
 
 def _spelled(label: Any) -> str:
-    """Whole numbers without a point."""
+    """A label as a word; whole numbers without a point, and False and True as 0 and 1."""
     text = str(label)
-    if isinstance(label, (float, np.floating)) and float(label).is_integer():
+    whole = isinstance(label, (float, np.floating)) and float(label).is_integer()
+    if whole or isinstance(label, (bool, np.bool_)):
         text = str(int(label))
     if not SPELLABLE.fullmatch(text):
         raise ContentError(

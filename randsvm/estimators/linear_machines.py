@@ -2,61 +2,74 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
+from randsvm.estimators.documentation import documented
 from randsvm.estimators.machine import Classifier, one_blas_thread, refuse
+from randsvm.parameters.sgd import SgdParams
 
 
+@documented(
+    "classes_",
+    "class_weight_",
+    "coef_",
+    "intercept_",
+    "n_iter_",
+    "n_features_in_",
+    "fit_time_",
+    "stopped_",
+    "gap_",
+    "model_",
+)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearSVC(Classifier):
     """Linear classification by stochastic gradient descent, for many rows and sparse features.
 
-    Close to the optimum and not certified: its steps keep no dual solution whose distance could be
-    told, so gap_ is nan. SVC(kernel="linear") is certified, with the hinge loss.
-
-    Parameters as sklearn.svm.LinearSVC has them. loss: hinge, squared_hinge or log. multi_class:
-    ovr or crammer_singer (with its own loss). max_iter: passes over the rows; None: as many as
-    the commands take. The intercept is not regularised. After fit: coef_, intercept_, classes_,
-    n_iter_, n_features_in_, gap_ (nan), model_.
+    Close to the optimum and not certified: it keeps no dual solution, which a gap needs.
+    SVC(kernel="linear") is certified, with the hinge loss. Fewer rows get more passes, from 10 to
+    100; max_iter limits them.
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        loss: str = "squared_hinge",
-        multi_class: str = "ovr",
-        class_weight: Any = None,
-        max_iter: int | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    # Positional in scikit-learn.
+    penalty: str = field(default="l2", kw_only=False)
+    loss: str = field(default="squared_hinge", kw_only=False)
+    C: float = 1.0
+    dual: bool | str = "auto"
+    tol: float = 1e-4
+    multi_class: str = "ovr"
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    max_iter: int | None = 1000
 
     def fit(self, X: Any, y: Any, **unsupported: Any) -> LinearSVC:
-        """X : (m, d) array, sparse matrix or data frame; y : (m,) labels. Raises ValueError;
-        TypeError for weights of single rows."""
+        """Train.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        y : array of shape (n_samples,), labels
+
+        Raises
+        ------
+        ValueError : for parameters or values that it cannot train with.
+        TypeError : for sample_weight.
+        """
         refuse(unsupported)
+        self._check()
         X, arrays = self._labelled(X, y)
         several: dict[str, Any] = {}
         if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
             several = {"multiclass": "crammer-singer"}
-        elif self.multi_class not in ("ovr", "crammer_singer"):
-            raise ValueError(
-                f"multi_class must be 'ovr' or 'crammer_singer', got {self.multi_class!r}"
-            )
         given = {
             "C": self.C,
             "loss": None if several else self.loss.replace("_", "-"),
-            "epochs": self.max_iter,
+            "epochs": self._epochs(X.shape[0]),
             "weights": self._weights(arrays),
             **several,
             **self._common(),
@@ -64,7 +77,6 @@ class LinearSVC(Classifier):
         with one_blas_thread():
             fitted = api.train_sgd(arrays, **given)
         self._take(arrays, fitted)
-        self.gap_ = fitted.gap
         model: Any = fitted.model
         outcome: Any = fitted.outcome
         self.n_iter_ = max(outcome.steps // X.shape[0], 1)
@@ -77,3 +89,32 @@ class LinearSVC(Classifier):
             order = np.argsort(self._numbers)
             self.coef_, self.intercept_ = self.coef_[order], self.intercept_[order]
         return self
+
+    def _check(self) -> None:
+        """Raise ValueError for values that stand for another machine."""
+        if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
+            raise ValueError(
+                f"Unsupported set of arguments: penalty={self.penalty!r}, loss={self.loss!r}, "
+                f"dual={self.dual!r}; penalty must be 'l2', and 'hinge' needs the dual"
+            )
+        if not self.fit_intercept:
+            raise ValueError(
+                "fit_intercept must be True: the intercept is always fitted, and not regularised"
+            )
+        if self.multi_class not in ("ovr", "crammer_singer"):
+            raise ValueError(
+                f"multi_class must be 'ovr' or 'crammer_singer', got {self.multi_class!r}"
+            )
+
+    def _epochs(self, n: int) -> int:
+        """Passes over n rows: as the commands take, within max_iter."""
+        usual = SgdParams().resolved(n).epochs
+        assert isinstance(usual, int)
+        if self.max_iter is None or self.max_iter >= usual:
+            return usual
+        warnings.warn(
+            f"max_iter={self.max_iter} ends the descent early: {n:,} rows get {usual} passes",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+        return self.max_iter

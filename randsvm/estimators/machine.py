@@ -1,10 +1,11 @@
-"""What the estimators share: checked rows and labels, and a model that answers."""
+"""What the estimators share: parameters, checked rows and labels, and predictions of a model."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,13 @@ def _libraries() -> ThreadpoolController:
 
 
 def one_blas_thread() -> Any:
-    """Within the block each of our threads does its own sums: those that BLAS would start for each
-    of them stand in each other's way."""
+    """Limit BLAS to one thread within the block: our threads call it, and the threads that it would
+    start for each of them compete with each other."""
     return _libraries().limit(limits=1, user_api="blas")
 
 
 def refuse(given: Mapping[str, Any]) -> None:
-    """Raise TypeError for what `fit` is given besides the rows and what they are."""
+    """Raise TypeError for arguments of `fit` other than the rows and their labels."""
     if given.get("sample_weight") is not None:
         raise TypeError(
             "fit takes no sample_weight: LIBSVM, which solves the small problems, has a C of each "
@@ -42,8 +43,20 @@ def refuse(given: Mapping[str, Any]) -> None:
         raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Machine(BaseEstimator):
-    """What all share: rows are checked, and a fitted model answers."""
+    """The base of all estimators: checks rows, and predicts by a fitted model.
+
+    Parameters are the fields of the dataclass, which makes the constructor that scikit-learn reads
+    their names from.
+    """
+
+    verbose: bool | int = False
+    random_state: Any = None
+    n_jobs: int | None = None
+
+    # scikit-learn makes set_fit_request from it.
+    __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -72,6 +85,12 @@ class Machine(BaseEstimator):
             jobs = max(1, cores + 1 + jobs)
         return {"seed": 0 if state is None else int(state), "jobs": jobs}
 
+    def _take(self, arrays: Arrays, fitted: Any) -> None:
+        """Keep the model, and what its training reports."""
+        self.model_ = fitted
+        self.gap_ = fitted.gap
+        self.fit_time_, self.stopped_ = fitted.outcome.seconds, fitted.outcome.stopped
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file that randsvm-predict reads, and LIBSVM's or LIBLINEAR's program
         where it can. Column j of X is its feature j + 1. Raises OutputError, TransferError."""
@@ -83,10 +102,10 @@ class Machine(BaseEstimator):
         return shown + self.model_._repr_html_() if hasattr(self, "model_") else shown
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, Machine):
     """Labels of any kind, as class numbers."""
 
-    # Of machines without this parameter.
     class_weight: Any = None
 
     def _labelled(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
@@ -114,13 +133,13 @@ class Classifier(ClassifierMixin, Machine):
         return {} if self.class_weight is None else dict(pairs)
 
     def _take(self, arrays: Arrays, fitted: Any) -> None:
-        """The model, and the number in classes_ of each of its classes."""
-        self.model_ = fitted
+        """Keep the model, and the number in classes_ of each of its classes."""
+        super()._take(arrays, fitted)
         self._numbers = np.array([(arrays.names or ()).index(name) for name in fitted.model.labels])
 
     @property
     def _sign(self) -> float:
-        """Of two classes f > 0 is the second here, and the model's first."""
+        """1 or -1: of two classes f > 0 is the second one here, and the first one of the model."""
         return 1.0 if self._numbers[0] == 1 else -1.0
 
     def decision_function(self, X: Any) -> np.ndarray:

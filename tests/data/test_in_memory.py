@@ -88,7 +88,7 @@ def test_rows_that_are_given_are_left_as_they_are():
         ([2.0, 1.0, 2.0], ("2", "1"), (2, 1)),
         (["spam", "ham", "spam"], ("spam", "ham"), ("spam", "ham")),
         (["7", "5", "7"], ("7", "5"), (7, 5)),
-        (np.array([True, False, True]), ("True", "False"), ("True", "False")),
+        (np.array([True, False, True]), ("1", "0"), (1, 0)),
     ],
 )
 def test_labels_are_spelled_as_in_a_file_and_stand_in_its_order(labels, names, values):

@@ -1,0 +1,185 @@
+"""SVC and NuSVC: classification with a certified gap."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from randsvm.data.in_memory import Arrays
+from randsvm.estimators.documentation import documented
+from randsvm.estimators.kernel_machines import REPORT, SOLUTION, KernelMachine, finite
+from randsvm.estimators.machine import Classifier, refuse
+from randsvm.estimators.one_vs_one import class_values, pair_weights
+
+OF_CLASSES = ("classes_", "class_weight_", *SOLUTION, "probA_", "probB_", *REPORT)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelClassifier(KernelMachine, Classifier):
+    """Classes by one decision function, or by one for each pair of them."""
+
+    probability: bool | str = False
+    decision_function_shape: str = "ovr"
+    break_ties: bool = False
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelClassifier:
+        """Train. At most one copy of X is made, as float32.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        y : array of shape (n_samples,), labels
+
+        Raises
+        ------
+        ValueError : for parameters or values that it cannot train with.
+        TypeError : for sample_weight.
+        """
+        refuse(unsupported)
+        if self.decision_function_shape not in ("ovr", "ovo"):
+            raise ValueError(
+                f"decision_function_shape must be 'ovr' or 'ovo', got "
+                f"{self.decision_function_shape!r}"
+            )
+        X, arrays = self._labelled(X, y)
+        self._fit(X, arrays, probability=self._has_probabilities(), **self._own(arrays))
+        return self
+
+    def _own(self, arrays: Arrays) -> dict[str, Any]:
+        """The options that only this machine has."""
+        raise NotImplementedError
+
+    def _take(self, arrays: Arrays, fitted: Any) -> None:
+        super()._take(arrays, fitted)
+        self._codes, self._names = np.asarray(arrays.y), arrays.names or ()
+
+    def _rounds(self, found: Counter[str]) -> np.ndarray:
+        if not self._has_pairs:
+            return np.array([super()._rounds(found)], np.int32)
+        pairs = [" / ".join(pair) for pair in combinations(self._names, 2)]
+        return np.array([max(found[pair], 1) for pair in pairs], np.int32)
+
+    def _functions(
+        self, support: np.ndarray, dual: np.ndarray, intercept: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Grouped by class, as in LIBSVM."""
+        codes = self._codes[support]
+        del self._codes, self._names
+        if len(self.classes_) == 2:
+            dual, intercept = self._sign * dual, self._sign * intercept
+        order = np.argsort(codes, kind="stable")
+        counts = np.bincount(codes, minlength=len(self.classes_)).astype(np.int32)
+        return support[order], dual[:, order], intercept, counts
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Whether the model has a function of each pair of classes."""
+        return hasattr(self.model_.model, "nr_sv")
+
+    def _weights_of(self, dual: np.ndarray) -> np.ndarray:
+        if not self._has_pairs:
+            return super()._weights_of(dual)
+        return pair_weights(dual, self.support_vectors_, self.n_support_)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """f of each row: (m,) of two classes, > 0 for classes_[1]; else a column for each class, or
+        with decision_function_shape="ovo" for each pair, > 0 for its first."""
+        if not hasattr(self, "model_") or not self._has_pairs:
+            return super().decision_function(X)
+        f = self._decision(X)
+        return f if self.decision_function_shape == "ovo" else class_values(f, len(self.classes_))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row, (m,): of most votes, or see break_ties."""
+        check_is_fitted(self)
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+        if self.break_ties and len(self.classes_) > 2:
+            return self.classes_[self.decision_function(X).argmax(axis=1)]
+        return super().predict(X)
+
+    def _has_probabilities(self) -> bool:
+        return bool(self.probability) and self.probability != "deprecated"
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, (m, classes), by Platt's sigmoid."""
+        check_is_fitted(self)
+        if not self.model_.model.has_probabilities:
+            raise NotFittedError(
+                "predict_proba is not available when fitted with probability=False"
+            )
+        p = self.model_.model.probabilities(self._decision(X))
+        return p[:, np.argsort(self._numbers)]
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithms of predict_proba, (m, classes)."""
+        return np.log(self.predict_proba(X))
+
+    @property
+    def probA_(self) -> np.ndarray:  # noqa: N802
+        """A of Platt's 1 / (1 + exp(A f + B)) for each pair of classes, f > 0 for its first."""
+        return self._sigmoid[0]
+
+    @property
+    def probB_(self) -> np.ndarray:  # noqa: N802
+        """B of the same."""
+        return self._sigmoid[1]
+
+    @property
+    def _sigmoid(self) -> np.ndarray:
+        """A and B, (2, functions). Of two classes, the model's function may be for the second:
+        1 - 1 / (1 + exp(A f + B)) = 1 / (1 + exp(A (-f) - B))."""
+        check_is_fitted(self)
+        found = self.model_.model.sigmoid
+        if found is None:
+            return np.empty((2, 0))
+        A, B = found
+        return np.array([A, -B if len(self.classes_) == 2 and self._sign > 0 else B])
+
+
+@documented(*OF_CLASSES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class SVC(KernelClassifier):
+    """C-support vector classification with a certified gap.
+
+    A drop-in for sklearn.svm.SVC, but for sample_weight. Equal calls give equal models.
+    """
+
+    C: float = 1.0
+
+    _task = "svc"
+
+    def _own(self, arrays: Arrays) -> dict[str, Any]:
+        return {"C": finite(self.C), "weights": self._weights(arrays)}
+
+
+@documented(*OF_CLASSES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class NuSVC(KernelClassifier):
+    """nu-support vector classification with a certified gap.
+
+    A drop-in for sklearn.svm.NuSVC, but for sample_weight. class_weight has no effect, as there: nu
+    is a share of rows that all count alike. fit raises ValueError where nu is infeasible (above
+    2 n_small / n for two classes), and where classes overlap so much that no margin is left.
+    """
+
+    nu: float = 0.5
+
+    _task = "nu-svc"
+
+    def _own(self, arrays: Arrays) -> dict[str, Any]:
+        if np.ptp(self.class_weight_):
+            warnings.warn(
+                "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=3
+            )
+        return {"nu": self.nu}

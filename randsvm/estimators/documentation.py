@@ -1,0 +1,163 @@
+"""Docstrings of the estimators in numpydoc form, made from tables.
+
+A parameter or an attribute is described once, whichever estimators have it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TypeVar
+
+Estimator = TypeVar("Estimator", bound=type)
+
+# Name: the type, and a description.
+PARAMETERS = {
+    "C": ("float", "Penalty of a row's loss; positive. inf stands for 1e10."),
+    "nu": (
+        "float",
+        "Upper bound on the share of the rows that are errors of the margin (classes), lie outside "
+        "of the tube (regression) or outside of the region (novelty detection), and lower bound on "
+        "the share of support vectors; in (0, 1].",
+    ),
+    "epsilon": ("float", "Half the width of the tube within which a row has no loss."),
+    "kernel": (
+        "{'linear', 'poly', 'rbf', 'sigmoid', 'precomputed'} or callable",
+        "'precomputed': X of fit has the kernel values of each row with each, dense or sparse, and "
+        "X of predict those of its rows with the rows of fit. A function of two sets of rows that "
+        "returns their kernel values is called once in fit, with all pairs of its rows, and once "
+        "in each prediction.",
+    ),
+    "degree": ("int", "Degree of the kernel 'poly'."),
+    "gamma": (
+        "{'scale', 'auto'} or float",
+        "Coefficient of 'rbf', 'poly' and 'sigmoid'; 'scale' is 1 / (n_features * X.var()), 'auto' "
+        "is 1 / n_features.",
+    ),
+    "coef0": ("float", "Constant of the kernels 'poly' and 'sigmoid'."),
+    "shrinking": ("bool", "Whether LIBSVM's shrinking heuristic is used."),
+    "probability": (
+        "bool",
+        "Whether to fit Platt's sigmoid by cross-validation, for predict_proba. scikit-learn's "
+        "'deprecated' is False.",
+    ),
+    "tol": (
+        "float",
+        "Tolerance of the KKT conditions. Without effect on LinearSVC, which ends by its passes.",
+    ),
+    "cache_size": ("float", "Accepted as in scikit-learn, without effect."),
+    "class_weight": (
+        "dict, 'balanced' or None",
+        "Weights of the classes, which multiply C; 'balanced' is n_samples / (n_classes * "
+        "np.bincount(y)).",
+    ),
+    "verbose": ("bool or int", "Accepted as in scikit-learn, without effect."),
+    "max_iter": (
+        "int",
+        "Limit of rounds of solve and scan for each problem, -1 is no limit; of LinearSVC limit of "
+        "passes over X, None is no limit.",
+    ),
+    "decision_function_shape": (
+        "{'ovr', 'ovo'}",
+        "Columns of decision_function for three or more classes: one for each class, or one for "
+        "each pair of classes.",
+    ),
+    "break_ties": (
+        "bool",
+        "Whether predict takes the class of the largest decision_function, and not the first of "
+        "those with most votes. Needs decision_function_shape='ovr'.",
+    ),
+    "random_state": ("int, RandomState or None", "Seed of all random draws; None is 0."),
+    "gap": (
+        "float or None",
+        "The training ends when its objective is certified to be within this share of the optimum; "
+        "None is the default of the commands.",
+    ),
+    "n_jobs": ("int or None", "Threads; None is all cores, -1 too."),
+    "loss": ("{'hinge', 'squared_hinge', 'log'}", "Loss of a row."),
+    "multi_class": (
+        "{'ovr', 'crammer_singer'}",
+        "How three or more classes are told apart: each from the rest, or all at once, with a loss "
+        "of its own.",
+    ),
+    "penalty": ("{'l2'}", "Norm of the weights in the objective."),
+    "dual": (
+        "bool or 'auto'",
+        "Accepted as in scikit-learn, without effect; loss='hinge' with dual=False is refused.",
+    ),
+    "fit_intercept": ("True", "An intercept is always fitted."),
+    "intercept_scaling": (
+        "float",
+        "Accepted as in scikit-learn, without effect: the intercept is not regularised.",
+    ),
+}
+ATTRIBUTES = {
+    "classes_": ("ndarray of shape (n_classes,)", "The labels, sorted."),
+    "class_weight_": ("ndarray of shape (n_classes,)", "Weight of each class."),
+    "support_": ("ndarray of shape (n_SV,)", "Rows of X that are support vectors."),
+    "support_vectors_": (
+        "ndarray or sparse matrix of shape (n_SV, n_features)",
+        "The support vectors; none where the kernel is precomputed or a function.",
+    ),
+    "n_support_": (
+        "ndarray of int32",
+        "Number of support vectors, of classes for each class.",
+    ),
+    "dual_coef_": (
+        "ndarray or sparse matrix of shape (n_functions, n_SV)",
+        "Coefficients of the support vectors in the decision functions; sparse where X was.",
+    ),
+    "coef_": (
+        "ndarray or sparse matrix of shape (n_functions, n_features)",
+        "Weights of the features. Of kernel machines: with the linear kernel only, and read-only.",
+    ),
+    "intercept_": ("ndarray of shape (n_functions,)", "Constants of the decision functions."),
+    "offset_": ("ndarray of shape (1,)", "-intercept_."),
+    "probA_": (
+        "ndarray of shape (n_functions,) or (0,)",
+        "A of Platt's 1 / (1 + exp(A f + B)), in scikit-learn's order and sign.",
+    ),
+    "probB_": ("ndarray of shape (n_functions,) or (0,)", "B of the same."),
+    "n_iter_": (
+        "int or ndarray of int32",
+        "Rounds of solve and scan, of classes for each pair of them; of LinearSVC passes over X.",
+    ),
+    "n_features_in_": ("int", "Columns of X in fit."),
+    "shape_fit_": ("tuple of int", "Shape of X in fit."),
+    "fit_status_": ("int", "0, or 1 where the gap that was asked for was not reached."),
+    "fit_time_": ("float", "Seconds that the training took."),
+    "stopped_": ("str", "What ended the training."),
+    "gap_": (
+        "float",
+        "The certified relative gap to the optimum; nan where nothing is certified: kernels that "
+        "are not positive semidefinite, and LinearSVC.",
+    ),
+    "model_": ("FittedModel", "The model, with a report on its training."),
+}
+
+
+def documented(*attributes: str) -> Callable[[Estimator], Estimator]:
+    """Add the sections Parameters and Attributes to the docstring of a dataclass."""
+
+    def decorate(estimator: Estimator) -> Estimator:
+        defaults = {f.name: f.default for f in fields(estimator)}
+        own = {
+            name: (f"{kind}, default={defaults[name]!r}", text)
+            for name, (kind, text) in PARAMETERS.items()
+            if name in defaults
+        }
+        found = {name: ATTRIBUTES[name] for name in attributes}
+        head = textwrap.dedent(f"    {estimator.__doc__ or ''}").strip()
+        sections = [head, _section("Parameters", own), _section("Attributes", found)]
+        estimator.__doc__ = "\n\n".join(sections) + "\n"
+        return estimator
+
+    return decorate
+
+
+def _section(title: str, entries: Mapping[str, tuple[str, str]]) -> str:
+    lines = [title, "-" * len(title)]
+    for name, (kind, text) in entries.items():
+        lines += [f"{name} : {kind}", textwrap.indent(textwrap.fill(text, 90), "    ")]
+    return "\n".join(lines)

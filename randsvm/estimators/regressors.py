@@ -1,0 +1,79 @@
+"""SVR and NuSVR: regression with a certified gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from randsvm.data.in_memory import Arrays
+from randsvm.estimators.documentation import documented
+from randsvm.estimators.kernel_machines import REPORT, SOLUTION, KernelMachine, finite
+from randsvm.estimators.machine import refuse
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelRegressor(RegressorMixin, KernelMachine):
+    """A number for each row."""
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelRegressor:
+        """Train. At most one copy of X is made, as float32.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        y : array of shape (n_samples,), targets
+
+        Raises
+        ------
+        ValueError : for parameters or values that it cannot train with.
+        TypeError : for sample_weight.
+        """
+        refuse(unsupported)
+        X, y = self._rows(X, y=y, y_numeric=True)
+        self._fit(X, Arrays(X, y), **self._own())
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The value of each row, (m,) float64."""
+        return self._decision(X)
+
+    def _own(self) -> dict[str, Any]:
+        """The options that only this machine has."""
+        raise NotImplementedError
+
+
+@documented(*SOLUTION, *REPORT)
+@dataclass(eq=False, repr=False, kw_only=True)
+class SVR(KernelRegressor):
+    """Epsilon-support vector regression with a certified gap.
+
+    A drop-in for sklearn.svm.SVR, but for sample_weight. Equal calls give equal models.
+    """
+
+    C: float = 1.0
+    epsilon: float = 0.1
+
+    _task = "svr"
+
+    def _own(self) -> dict[str, Any]:
+        return {"C": finite(self.C), "epsilon": self.epsilon}
+
+
+@documented(*SOLUTION, *REPORT)
+@dataclass(eq=False, repr=False, kw_only=True)
+class NuSVR(KernelRegressor):
+    """nu-support vector regression with a certified gap.
+
+    A drop-in for sklearn.svm.NuSVR, but for sample_weight. The width of the tube follows from nu.
+    """
+
+    nu: float = 0.5
+    C: float = 1.0
+
+    _task = "nu-svr"
+
+    def _own(self) -> dict[str, Any]:
+        return {"nu": self.nu, "C": finite(self.C)}

@@ -1,0 +1,188 @@
+"""Cases of scikit-learn's sklearn/svm/tests/test_svm.py that need other words for our estimators.
+
+test_svm_of_scikit_learn.py runs that file as it is. Here are the cases that it expects to fail
+where only digits beyond the gap differ, what our estimators take in addition, and some cases of
+other files of scikit-learn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_almost_equal, assert_array_equal
+from scipy import sparse
+from sklearn import base, datasets, svm
+from sklearn.datasets import make_classification
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.utils import check_random_state
+
+from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
+
+X = [[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]
+Y = [1, 1, 1, 2, 2, 2]
+T = [[-1, -1], [2, 2], [3, 2]]
+TRUE_RESULT = [1, 2, 2]
+
+
+@pytest.fixture(scope="module")
+def iris():
+    """In an order in which labels are mixed."""
+    found = datasets.load_iris()
+    order = check_random_state(42).permutation(found.target.size)
+    found.data, found.target = found.data[order], found.target[order]
+    return found
+
+
+def test_precomputed(iris):
+    clf = SVC(kernel="precomputed")
+    # Kernel values of the training rows with each other, and of others with them.
+    K = np.dot(X, np.array(X).T)
+    clf.fit(K, Y)
+    KT = np.dot(T, np.array(X).T)
+    with pytest.raises(ValueError):
+        clf.predict(KT.T)
+    assert_array_equal(clf.dual_coef_, [[-0.25, 0.25]])
+    assert_array_equal(clf.support_, [1, 3])
+    assert_array_equal(clf.intercept_, [0])
+    assert_array_equal(clf.predict(KT), TRUE_RESULT)
+    # The values with support vectors are all that counts.
+    only = np.zeros_like(KT)
+    only[:, clf.support_] = KT[:, clf.support_]
+    assert_array_equal(clf.predict(only), TRUE_RESULT)
+
+    clf, clf2 = SVC(kernel="precomputed", gap=1e-6), SVC(kernel="linear", gap=1e-6)
+    K = np.dot(iris.data, iris.data.T)
+    clf.fit(K, iris.target)
+    clf2.fit(iris.data, iris.target)
+    assert_array_equal(clf.support_, clf2.support_)
+    assert_allclose(clf.dual_coef_, clf2.dual_coef_, atol=1e-2)
+    assert_allclose(clf.intercept_, clf2.intercept_, rtol=1e-2, atol=1e-2)
+    assert np.mean(clf.predict(K) == iris.target) == pytest.approx(0.99, abs=0.005)
+    only = np.zeros_like(K)
+    only[:, clf.support_] = K[:, clf.support_]
+    assert np.mean(clf.predict(only) == iris.target) == pytest.approx(0.99, abs=0.005)
+
+
+def test_sparse_precomputed():
+    clf = SVC(kernel="precomputed").fit(sparse.csr_matrix([[1, 0], [0, 1]]), [0, 1])
+    assert_array_equal(clf.predict(sparse.csr_matrix([[0.5, 0], [0, 0.5]])), [0, 1])
+
+
+def test_a_cross_validation_cuts_rows_and_columns_of_kernel_values(iris):
+    K = np.dot(iris.data, iris.data.T)
+    found = [
+        cross_val_score(machine(kernel="precomputed"), K, iris.target).tolist()
+        for machine in (SVC, svm.SVC)
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["SVR", "OneClassSVM"])
+def test_precomputed_without_classes(iris, name):
+    theirs, ours = getattr(svm, name), {"SVR": SVR, "OneClassSVM": OneClassSVM}[name]
+    K, y = rbf_kernel(iris.data[:, :3], gamma=1), iris.data[:, 3]
+    expected = theirs(kernel="precomputed", tol=1e-8).fit(K, y)
+    found = ours(kernel="precomputed", gap=1e-7).fit(K, y)
+    assert found.gap_ <= 1e-7 and found.support_vectors_.shape == (0, 150)
+    if name == "SVR":
+        assert_allclose(found.predict(K), expected.predict(K), atol=1e-3)
+    else:
+        scale = np.abs(expected.decision_function(K)).max()
+        assert_allclose(
+            found.decision_function(K), expected.decision_function(K), atol=1e-3 * scale
+        )
+
+
+def test_oneclass_fit_predict():
+    assert_array_equal(OneClassSVM().fit_predict(X), OneClassSVM().fit(X).predict(X))
+
+
+def test_an_infeasible_nu_is_a_value_error():
+    """One row against five: nu is 1/3 at the most."""
+    with pytest.raises(ValueError, match="infeasible"):
+        NuSVC(kernel="linear").fit(X, [1, 1, 1, 1, 1, 2])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_svr_predict(iris, kernel):
+    """f is the sum of kernel values with the support vectors."""
+    rows, targets = iris.data, iris.target.astype(float)
+    machine = SVR(kernel=kernel, C=0.1, gamma=1.0).fit(rows, targets)
+    if kernel == "linear":
+        f = np.dot(rows, machine.coef_.T) + machine.intercept_
+    else:
+        K = rbf_kernel(rows, machine.support_vectors_, gamma=1.0)
+        f = np.dot(K, machine.dual_coef_.T) + machine.intercept_
+    assert_allclose(f.ravel(), machine.predict(rows), atol=1e-4)
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        SVC().fit(X, Y[:-1])
+    for machine in (SVC(), LinearSVC(random_state=0)):
+        fortran, strided = np.asfortranarray(X), np.ascontiguousarray(np.tile(Y, (2, 1)).T)[:, -1]
+        assert not fortran.flags["C_CONTIGUOUS"]
+        assert not strided.flags["C_CONTIGUOUS"]
+        assert_array_equal(machine.fit(fortran, strided).predict(T), TRUE_RESULT)
+    with pytest.raises(ValueError, match="features"):
+        SVC().fit(X, Y).predict(np.array(X).T)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_linearsvc(loss):
+    machine = LinearSVC(loss=loss, random_state=0).fit(X, Y)
+    assert_array_equal(machine.predict(T), TRUE_RESULT)
+    assert_array_almost_equal(machine.intercept_, [0], decimal=1)
+    assert_array_equal((machine.decision_function(T) > 0).astype(int) + 1, TRUE_RESULT)
+
+
+def test_crammer_singer_binary():
+    rows, y = make_classification(n_classes=2, class_sep=1.5, random_state=0)
+    machine = LinearSVC(multi_class="crammer_singer", random_state=0)
+    assert machine.fit(rows, y).score(rows, y) > 0.9
+
+
+@pytest.mark.parametrize("machine", [SVC(kernel="linear"), LinearSVC(random_state=0)])
+def test_linearsvc_and_svc_one_vs_rest_agree(iris, machine):
+    """test_ovr_decision_function's outer machine."""
+    outer = OneVsRestClassifier(machine).fit(iris.data, iris.target)
+    assert np.mean(outer.predict(iris.data) == iris.target) > 0.8
+
+
+def test_gamma_scale():
+    rows, y = np.array([[0.0, 1.0], [1.0, 1.0]]), [0, 1]
+    assert SVC(gamma="auto").fit(rows, y)._gamma == 0.5
+    assert SVC(gamma="scale").fit(rows, y)._gamma == pytest.approx(1 / (2 * rows.var()))
+    # Values that are all alike.
+    assert SVC(gamma="scale").fit(np.ones((2, 2)), y)._gamma == 1.0
+
+
+def test_n_support():
+    machine = SVC().fit(X, Y)
+    assert machine.n_support_.sum() == len(machine.support_)
+    for machine in (SVR().fit(X, Y), NuSVR().fit(X, Y), OneClassSVM().fit(X)):
+        assert machine.n_support_.tolist() == [len(machine.support_)]
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        SVC(kernel="linear"),
+        SVC(gamma=1),
+        NuSVC(gamma=1),
+        SVR(gamma=1),
+        NuSVR(gamma=1),
+        OneClassSVM(gamma=1),
+    ],
+)
+def test_sparse_is_as_dense(machine):
+    """test_sparse.py's check_svm_model_equal on the toy rows."""
+    dense = base.clone(machine).fit(np.array(X, float), Y)
+    found = machine.fit(sparse.csr_matrix(np.array(X, float)), Y)
+    assert sparse.issparse(found.support_vectors_)
+    assert_allclose(found.support_vectors_.toarray(), dense.support_vectors_)
+    assert_allclose(found.dual_coef_.toarray(), dense.dual_coef_)
+    assert_array_equal(found.support_, dense.support_)
+    assert_array_equal(found.predict(sparse.csr_matrix(T)), dense.predict(T))
