@@ -83,7 +83,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture
 def script(monkeypatch) -> Callable[[str], ModuleType]:
-    """Imports a script of the folder scripts by its name."""
+    """Import a module of the folder scripts by its name."""
     monkeypatch.syspath_prepend(SCRIPTS)
     return importlib.import_module
 
@@ -104,7 +104,7 @@ def real(tmp_path_factory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory) -> Callable[..., tuple[Path, np.ndarray, np.ndarray]]:
-    """made(name, rows, ...): a set of oracle.py as a file, and its y and X."""
+    """made(name, rows, ...): write a set of oracle.py to a file; return its path, y and X."""
     folder = tmp_path_factory.mktemp("made")
 
     def make(name: str, *arguments: int) -> tuple[Path, np.ndarray, np.ndarray]:
@@ -118,7 +118,7 @@ def made(tmp_path_factory) -> Callable[..., tuple[Path, np.ndarray, np.ndarray]]
 
 
 class Trained(NamedTuple):
-    """What a training run left: the model file and what was said on stderr."""
+    """The model file of a training run, and its text on stderr."""
 
     model: Path
     said: str
@@ -139,9 +139,9 @@ class Trained(NamedTuple):
 
 @pytest.fixture
 def train(tmp_path, capsys) -> Callable[..., Trained]:
-    """train(file, "-g", 1, ...): `randsvm-train randsvm` within this process, a model per call.
+    """train(file, "-g", 1, ...): run `randsvm-train randsvm` within this process.
 
-    Errors come as exceptions; what a process adds to that is the business of test_train.py.
+    Errors are raised as exceptions. Each call writes another model.
     """
     numbers = itertools.count()
 
@@ -155,7 +155,7 @@ def train(tmp_path, capsys) -> Callable[..., Trained]:
 
 
 class Predicted(NamedTuple):
-    """What a prediction left: the output's lines, and what was said."""
+    """The lines that a prediction wrote, and its text on stdout and stderr."""
 
     lines: list[str]
     out: str
@@ -168,7 +168,7 @@ class Predicted(NamedTuple):
 
 @pytest.fixture
 def predict(tmp_path, capsys) -> Callable[..., Predicted]:
-    """predict(file, model, "--scores", ...): `randsvm-predict` within this process."""
+    """predict(file, model, "--scores", ...): run `randsvm-predict` within this process."""
 
     def run(data: Path | str, model: Path, *words: object) -> Predicted:
         output = tmp_path / "output"
@@ -181,7 +181,7 @@ def predict(tmp_path, capsys) -> Callable[..., Predicted]:
 
 @pytest.fixture
 def command(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """command("train", "randsvm", ...): the command as its own process, in tmp_path.
+    """command("train", "randsvm", ...): run the command as its own process in tmp_path.
 
     sh: a line of sh that runs it as "$@"; streams: where stdout or stderr goes instead.
     """

@@ -311,7 +311,7 @@ def test_standard_output_comes_after_what_was_printed(monkeypatch):
 def run_python(code: str, redirection: str, **kwargs) -> subprocess.CompletedProcess:
     """`code` with a real standard input and output."""
     command = f'exec "{sys.executable}" -c "$0" {redirection}'
-    return subprocess.run(["sh", "-c", command, code], capture_output=True, timeout=20, **kwargs)
+    return subprocess.run(["sh", "-c", command, code], capture_output=True, timeout=120, **kwargs)
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])

@@ -47,6 +47,7 @@ def notices_of_a_solve(rows: int, C: float) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice)]
 
 
+@pytest.mark.slow
 def test_a_solve_that_ends_at_libsvms_limit_of_iterations_is_told_once(capfd):
     (said,) = notices_of_a_solve(40, C=1e9)
     assert said.startswith("LIBSVM reached its limit of iterations")

@@ -115,6 +115,7 @@ def clone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_commands_run_and_print_what_is_shown(clone):
     said = ""
     for language, text in blocks(README):

@@ -48,6 +48,8 @@ def test_a_script_finds_what_it_imports(module):
     run("-c", f"import {'.'.join(module.parts)}")
 
 
+@pytest.mark.slow
+@pytest.mark.cluster
 def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
     pytest.importorskip("distributed")
     data = SCRIPTS.parent / "data" / "checkerboard.svm"
@@ -244,6 +246,8 @@ def test_words_become_features_and_numbers_go_to_one(script):
     np.testing.assert_allclose(X, expected, atol=1e-7)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     works = ["reading-twonorm", "one-class", "growth-10000", "growth-300000"]

@@ -61,6 +61,7 @@ def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(
     assert not oracle.violating(data.y, found.f, found.beta, 1.0, 1.1e-3).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_a_working_set_below_the_unbounded_support_vectors_ends_there_as_well(tmp_path, algorithm):
     data, words = gaussians(1000), "-t 2 -g 20"

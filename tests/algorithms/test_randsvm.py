@@ -83,6 +83,7 @@ def test_real_data_comes_out_as_libsvms(real, train, name, C, gamma, k, r):
     assert trained.facts["stopped"] == "no violators"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data, gamma, words",
     [

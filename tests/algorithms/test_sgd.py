@@ -368,6 +368,7 @@ def test_one_against_the_rest_comes_within_a_percent_for_every_class(tmp_path, m
         assert found <= 1.01 * smallest
 
 
+@pytest.mark.slow
 def test_crammer_and_singers_comes_within_a_percent_of_liblinears(tmp_path, made):
     """LIBLINEAR regularises b; with -B 100 that is negligible."""
     path, y, X = made("clouds", 600)
@@ -610,6 +611,7 @@ def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
     assert errors[:, 0].sum() <= errors[:, 1].sum() + 3
 
 
+@pytest.mark.slow
 def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
     """A batch is bounded by nonzeros as well: of rows with 1,500 it has 700."""
     rng = np.random.default_rng(9)

@@ -136,6 +136,7 @@ def clouds(tmp_path_factory) -> Path:
     return Data(*oracle.clouds(600)).save(tmp_path_factory.mktemp("cluster") / "clouds")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", SEVERAL.values(), ids=SEVERAL)
 def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, words):
     if "small" not in words:

@@ -145,6 +145,7 @@ def compiled(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.
     return u.reshape(len(x), *beta.shape[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("widest", WIDTHS)
 def test_the_compiled_exponential_is_right_to_two_last_places(widest):
     """Over all exponents down to -86, where float32 ends; below it is 0, and 1 above 0."""

@@ -240,6 +240,7 @@ def models(draw) -> LiblinearModel:
     )
 
 
+@pytest.mark.slow
 @given(
     models(),
     st.dictionaries(st.sampled_from(["seed", "note", "D"]), st.text()),

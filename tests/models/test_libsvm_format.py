@@ -264,6 +264,7 @@ def models(draw) -> LibsvmModel:
     )
 
 
+@pytest.mark.slow
 @given(models(), st.dictionaries(st.sampled_from(["seed", "note", "D"]), st.text()))
 @settings(max_examples=200)
 def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, model, trailer):

@@ -132,7 +132,7 @@ def _made_row(chance: random.Random) -> bytes:
 
 
 def check_text(content: bytes, chance: random.Random) -> str:
-    """The rows of the reference reader, or a refusal at the place that it refuses."""
+    """Check for the rows of the reference reader, or an error at the same place."""
     options: dict[str, Any] = {
         "labels": chance.choice(("class", "number")),
         "zero_based": chance.random() < 0.3,
@@ -202,7 +202,7 @@ OURS = (
 
 
 def valid_models(folder: Path) -> list[bytes]:
-    """Models of LIBSVM, of LIBLINEAR and of ours, some in a foreign layout, all of a few rows."""
+    """Write small models of LIBSVM, LIBLINEAR and randsvm, some in a foreign layout."""
     y, X = oracle.two_gaussians(24, d=3)
     path, found = folder / "model", []
     for options in LIBSVM_OPTIONS:
@@ -225,13 +225,13 @@ def valid_models(folder: Path) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Models:
-    """Checks of models that were made from valid ones; path: where the libraries read them."""
+    """Check models that were made from valid ones; path: the file that the libraries read."""
 
     valid: list[bytes]
     path: Path
 
     def make(self, chance: random.Random) -> bytes:
-        """A damaged model, or one of ours that was edited and sealed again."""
+        """Return a damaged model, or one of randsvm that was edited and has a new sha256 line."""
         content = chance.choice(self.valid)
         if SEAL in content and chance.random() < 0.5:
             return resealed(damaged(content[: content.index(SEAL)], chance, TRAILER_WORDS))
@@ -255,7 +255,7 @@ class Models:
         return "accepted"
 
     def _predict(self, loaded: Model) -> np.ndarray | None:
-        """Decision values of TEST_ROWS, (rows, columns); None: they leave float64."""
+        """Return decision values of TEST_ROWS, (rows, columns); None if they exceed float64."""
         indptr = np.cumsum([0, *map(len, TEST_ROWS)])
         pairs = [pair for row in TEST_ROWS for pair in row]
         indices = np.array([index for index, _ in pairs], np.int32)
@@ -267,7 +267,7 @@ class Models:
         return f.reshape(len(TEST_ROWS), -1)
 
     def _compare(self, content: bytes, loaded: Model) -> None:
-        """The values of LIBSVM's and LIBLINEAR's libraries on the same file, where they read it."""
+        """Compare with the values of LIBSVM and LIBLINEAR on the same file, if they read it."""
         f, size = self._predict(loaded), size_of(loaded)
         # LIBSVM and LIBLINEAR read memory that is not theirs where their keywords change places.
         if f is None or not size < 1e30 or not in_order(content):
@@ -303,12 +303,12 @@ class Models:
 
 
 def resealed(text: bytes) -> bytes:
-    """`text` with a right sha256 line, as who alters a model on purpose would make it."""
+    """Return `text` with a correct sha256 line."""
     return text + SEAL + hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
 def in_order(content: bytes) -> bool:
-    """Whether the keywords stand as their program writes them."""
+    """Whether the keywords are in the order in which their program writes them."""
     found = [line.split(None, 1)[0].decode("latin-1") for line in content.split(b"\n") if line]
     layouts = (libsvm_format.LAYOUT, liblinear_format.LAYOUT)
     return any(
@@ -319,7 +319,7 @@ def in_order(content: bytes) -> bool:
 
 
 def size_of(loaded: Model) -> float:
-    """Of what float32 and float64 round on the way to a decision value of TEST_ROWS."""
+    """Return a bound of the rounding errors in a decision value of TEST_ROWS."""
     with np.errstate(over="ignore"):
         if isinstance(loaded, LinearModel):
             return 1 + float(np.abs(loaded.w).sum() + np.abs(loaded.b).sum())
@@ -334,7 +334,7 @@ def size_of(loaded: Model) -> float:
 
 
 class Caches:
-    """Checks of damaged caches: the data must be that of the text, the cache whole again."""
+    """Check damaged caches: the data must be those of the text, and the cache whole again."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.cache = folder / "cached.svm", folder / "cache"

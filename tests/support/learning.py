@@ -1,4 +1,4 @@
-"""Training runs of any algorithm with their log, noisy data, and the optimum on all rows."""
+"""Train with any algorithm and read its log; noisy data; the optimum on all rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commands import run_train
 from randsvm.data.classes import against_the_rest, labelled_classes
 from randsvm.data.dataset import Dataset
 
-# How many times slower than a desktop this machine may be: for tests that promise seconds.
+# How many times slower than a desktop this machine is: a factor of the times that tests rely on.
 SLOWNESS = float(os.environ.get("RANDSVM_SLOWNESS", "1"))
 # Seconds by which a busy machine may miss a time limit or delay the end after a signal. The runs
 # that are stopped in tests would go on for longer.
@@ -50,12 +50,12 @@ MAKERS = {"gaussians": gaussians, "board": board}
 
 
 def two_classes(whole: Dataset) -> Dataset:
-    """The view of a data set with y = +1 for the first label of its model, -1 for the other."""
+    """Return a view with y = +1 for the first label of the data set's model, -1 for the other."""
     return against_the_rest(labelled_classes(whole, "")[0], 0)
 
 
 def in_order(y: np.ndarray) -> list[float]:
-    """Labels as they first appear."""
+    """Return the distinct labels in the order of their first rows."""
     return list(dict.fromkeys(y.tolist()))
 
 
@@ -63,7 +63,7 @@ def in_order(y: np.ndarray) -> list[float]:
 
 
 def kernel(words: str, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """K by LIBSVM's letters, as in "-t 1 -g 0.5 -r 1 -d 2"."""
+    """Return K for options of LIBSVM, as in "-t 1 -g 0.5 -r 1 -d 2"."""
     letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
     name = oracle.LIBSVM_KERNELS[int(letters.get("-t", 2))]
     gamma, coef0 = letters.get("-g", 1.0), letters.get("-r", 0.0)
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
 @cache
 def optimum(name: str, rows: int, words: str) -> Answer:
-    """LIBSVM on all rows of a set of `MAKERS`, C = 1."""
+    """Return the solution of LIBSVM on all rows of a set of `MAKERS`, C = 1."""
     y, X = MAKERS[name](rows)
     found = oracle.libsvm_train(y, X, f"{words} -c 1 -e 0.0005")
     u = kernel(words, X, X[found.rows]) @ found.beta
@@ -95,7 +95,7 @@ def optimum(name: str, rows: int, words: str) -> Answer:
 
 
 def answer_of(model: Path, data: Data, words: str, C: float = 1.0) -> Answer:
-    """What a model file says about all rows; rows of X must be distinct."""
+    """Return the solution that a model file holds; the rows of X must be distinct."""
     y, X = data
     found = oracle.read_model(model, X.shape[1])
     Z = oracle.as_float32(found.Z)
@@ -106,7 +106,7 @@ def answer_of(model: Path, data: Data, words: str, C: float = 1.0) -> Answer:
     return Answer(beta, u + found.b, *oracle.objectives(y, u, beta, found.b, C))
 
 
-# What a run may replace: by its head it is a model.
+# A run may replace this file, because it begins as a model does.
 OLD_MODEL = "svm_type c_svc\nthe rest of an old model\n"
 
 
@@ -154,7 +154,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def learn(algorithm: str, data: Path, model: Path, *words: object) -> Finished:
-    """`randsvm-train ALGORITHM` within this process; errors come as exceptions."""
+    """Run `randsvm-train ALGORITHM` within this process; errors are raised as exceptions."""
     log = model.with_suffix(".jsonl")
     arguments = [algorithm, "-q", "--log", log, *words, data, model]
     run_train(*arguments)

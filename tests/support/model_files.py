@@ -1,4 +1,4 @@
-"""Small model files in LIBSVM's and LIBLINEAR's format, written, read back and refused."""
+"""Write, read and refuse small model files in the formats of LIBSVM and LIBLINEAR."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Format(NamedTuple):
 
     @property
     def end_line(self) -> bytes:
-        """The last line of the header."""
+        """Return the last line of the header."""
         return self.module.LAYOUT.end.encode() + b"\n"
 
     @property
@@ -45,7 +45,7 @@ class Format(NamedTuple):
 
     @property
     def header(self) -> list[bytes]:
-        """Lines of body before the last of the header."""
+        """Return the number of lines before the last of the header."""
         return self.body.partition(self.end_line)[0].splitlines(keepends=True)
 
     @property
@@ -53,12 +53,12 @@ class Format(NamedTuple):
         return self.body.partition(self.end_line)[2]
 
     def content(self, model: Any, folder: Path, trailer: dict[str, str] = TRAILER) -> bytes:
-        """The file of a model."""
+        """Return the file of a model."""
         self.module.write(str(folder / "m"), model, trailer)
         return (folder / "m").read_bytes()
 
     def refused(self, content: bytes) -> str:
-        """The message: one line that names the file."""
+        """Check that reading fails; return the message, one line that names the file."""
         with pytest.raises((ModelError, DataError)) as caught:
             self.module.parse(content, "m")
         assert caught.value.exit_code == 65
@@ -67,7 +67,7 @@ class Format(NamedTuple):
         return str(caught.value)
 
     def not_written(self, model: Any, folder: Path) -> str:
-        """The message for a model that could not be read back; the old file stays."""
+        """Check that saving fails and keeps the old file; return the message."""
         path = folder / "m"
         path.write_text("old")
         with pytest.raises(ModelError) as caught:
@@ -86,7 +86,7 @@ def edited(body: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    """Equal to the last bit."""
+    """Whether two models are equal to the last bit."""
     assert type(found) is type(expected)
     for field in dataclasses.fields(found):
         a, b = getattr(found, field.name), getattr(expected, field.name)

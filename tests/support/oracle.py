@@ -57,12 +57,12 @@ def clouds(rows: int, seed: int = 0, classes: int = 4, d: int = 5) -> tuple[np.n
 
 
 def as_float32(X: np.ndarray) -> np.ndarray:
-    """What a reader that keeps float32 holds, in float64 for the formulas."""
+    """Return X rounded to float32, in float64 for the formulas."""
     return X.astype(np.float32).astype(np.float64)
 
 
 def svmlight_text(labels: Sequence[object], X: np.ndarray, base: int = 1) -> str:
-    """Rows as svmlight text: zeros left out, every value in full."""
+    """Return rows as svmlight text without zeros, every value in full."""
     lines = []
     for label, x in zip(labels, X, strict=True):
         entries = [f"{j + base}:{float(x[j])!r}" for j in np.flatnonzero(x)]
@@ -81,7 +81,7 @@ def write_svmlight(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
 def kernel_matrix(
     kernel: str, X: np.ndarray, Z: np.ndarray, gamma: float, coef0: float = 0.0, degree: int = 3
 ) -> np.ndarray:
-    """K(x_i, z_j) as LIBSVM's README defines it, (m, n) float64."""
+    """Return K(x_i, z_j) as LIBSVM's README defines it, (m, n) float64."""
     products = X @ Z.T
     if kernel == "linear":
         return products
@@ -175,7 +175,7 @@ def libsvm_predictions(
 
 
 def libsvm_decisions(model: Any, X: np.ndarray) -> np.ndarray:
-    """svm_predict_values row by row; features are columns counted from 1."""
+    """Call svm_predict_values for each row; features are columns counted from 1."""
     values = (ctypes.c_double * 1)()
     f = np.empty(len(X))
     for i, x in enumerate(X):
@@ -187,14 +187,14 @@ def libsvm_decisions(model: Any, X: np.ndarray) -> np.ndarray:
 
 
 def libsvm_labels(y: np.ndarray, X: np.ndarray, test_X: np.ndarray, words: str) -> np.ndarray:
-    """What LIBSVM says of other rows, of several classes one against one."""
+    """Return LIBSVM's decision values for other rows, of several classes one against one."""
     problem = bindings.svm_problem(y, sparse.csr_matrix(X))
     model = svmutil.svm_train(problem, bindings.svm_parameter(f"-q {words}"))
     return np.array(svmutil.svm_predict([], sparse.csr_matrix(test_X), model, "-q")[0])
 
 
 class ModelFile(NamedTuple):
-    """A model file as LIBSVM's own loader sees it, and the trailer's facts."""
+    """A model file as LIBSVM's own loader reads it, and the facts of its trailer."""
 
     Z: np.ndarray
     beta: np.ndarray
@@ -204,7 +204,7 @@ class ModelFile(NamedTuple):
 
 
 def read_model(path: Path, d: int) -> ModelFile:
-    """Through svm_load_model. Z : (m, d) over features 1..d."""
+    """Read a model through svm_load_model. Z : (m, d) over features 1..d."""
     loaded = svmutil.svm_load_model(str(path))
     assert loaded is not None
     Z = np.zeros((loaded.l, d))
@@ -216,7 +216,7 @@ def read_model(path: Path, d: int) -> ModelFile:
 
 
 class SeveralFile(NamedTuple):
-    """A kernel model of several classes as its text says: Z (m, d), beta (m, K), b (K,), facts."""
+    """A kernel model of several classes: Z (m, d), beta (m, K), b (K,), facts."""
 
     Z: np.ndarray
     beta: np.ndarray
@@ -226,7 +226,7 @@ class SeveralFile(NamedTuple):
 
 
 def read_several(path: Path, d: int) -> SeveralFile:
-    """Line by line; its features are columns counted from 1."""
+    """Read a model line by line; its features are columns counted from 1."""
     head, _, rows = path.read_text().partition("# randsvm")[0].partition("\nSV\n")
     entries = dict(line.split(" ", 1) for line in head.splitlines())
     lines, facts = [line.split() for line in rows.splitlines()], trailer(path)
@@ -260,7 +260,7 @@ def several_objectives(
 
 
 def trailer(path: Path) -> dict[str, str]:
-    """The '# randsvm key value' lines."""
+    """Return the '# randsvm key value' lines of a model."""
     lines = path.read_text().splitlines()
     found = [line.removeprefix("# randsvm ") for line in lines if line.startswith("# randsvm ")]
     return dict(line.partition(" ")[::2] for line in found)
@@ -276,7 +276,7 @@ LINEAR_LOSSES = {
 
 
 class LinearFile(NamedTuple):
-    """A linear model file as its text says: w (d, K), b (K,), label (classes,), and the facts."""
+    """A linear model file: w (d, K), b (K,), label (classes,), and the facts."""
 
     w: np.ndarray
     b: np.ndarray
@@ -393,7 +393,7 @@ def liblinear_predictions(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.nda
 def liblinear_accuracy(
     train: tuple[np.ndarray, Any], test: tuple[np.ndarray, Any], words: str
 ) -> float:
-    """Share of test rows that LIBLINEAR gets right after training with these options."""
+    """Return the test accuracy of LIBLINEAR after training with these options."""
     model = liblinearutil.train(*train, f"{words} -q")
     labels, _, _ = liblinearutil.predict(*test, model, "-q")
     return float((np.array(labels) == test[0]).mean())

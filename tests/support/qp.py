@@ -1,4 +1,4 @@
-"""A second opinion on quadratic programs: an interior-point method in plain numpy and float64.
+"""An interior-point method for quadratic programs in plain numpy and float64, as a reference.
 
 Uses nothing of the modules tested. Says itself how far from the optimum it may be.
 """
@@ -25,7 +25,7 @@ def lower_bound(K, h, lower, upper, s, x):
 
 
 def doubled(K, h, lower, upper, epsilon):
-    """The same without epsilon: beta = a + a*, each with half of the box."""
+    """Return the problem without epsilon: beta = a + a*, each with half of the box."""
     zero = np.zeros_like(upper)
     h = np.concatenate([h - epsilon, h + epsilon])
     lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
@@ -33,7 +33,7 @@ def doubled(K, h, lower, upper, epsilon):
 
 
 def solution(K, h, lower, upper, s, epsilon=0.0):
-    """beta next to the optimum, (m,); its sum is s but for rounding."""
+    """Return beta near the optimum, (m,); its sum is s except for rounding."""
     m = len(h)
     if epsilon:
         K, h, lower, upper = doubled(K, h, lower, upper, epsilon)
@@ -45,7 +45,7 @@ def solution(K, h, lower, upper, s, epsilon=0.0):
 
 
 def minimum(K, h, lower, upper, s, epsilon=0.0):
-    """The smallest objective, and how much smaller it may be in truth."""
+    """Return the smallest objective found, and how far above the minimum it may be."""
     K = K.astype(np.float64)
     if epsilon:
         K, h, lower, upper = doubled(K, h, lower, upper, epsilon)

@@ -93,12 +93,12 @@ class Case:
 
     @property
     def size(self) -> float:
-        """sum |beta| of the nu tasks, of nu-svr at the most."""
+        """Return sum |beta| of the nu tasks; for nu-svr its upper bound."""
         return self.bounds[0] * self.share * len(self.y) if self.task in NU_TASKS else 0.0
 
     @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """lower and upper of beta."""
+        """Return the lower and the upper bounds of beta."""
         n, positive = len(self.y), self.y > 0
         if self.task == "one-class":
             return np.zeros(n), np.ones(n)
@@ -116,7 +116,7 @@ class Case:
         return self.share * len(self.y) if self.task == "one-class" else 0.0
 
     def kernel_values(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        """K(x_i, z_j), (m, n) with 64 bits of mantissa where the machine has them."""
+        """Return K(x_i, z_j), (m, n), with 64 bits of mantissa if the machine has them."""
         X, Z = X.astype(exact), Z.astype(exact)
         if self.kernel == "rbf":
             squares = sum((X[:, [j]] - Z[:, j]) ** 2 for j in range(X.shape[1]))
@@ -132,7 +132,8 @@ SHARES = (("svc", "weighted"), ("svr",), ("one-class",), ("nu-svc",), ("nu-svr",
 
 
 def case_of(seed: int, number: int, *, equal: bool = False) -> Case:
-    """Every fourth is of a nu task; equal: every family of SHARES has the same share."""
+    """Return the case of a seed and a number. Every fourth has a nu task; with `equal` each family
+    of SHARES has the same share."""
     tasks = NU_TASKS if number % 4 == 3 else TASKS
     if equal:
         tasks = SHARES[number % len(SHARES)]
@@ -140,7 +141,7 @@ def case_of(seed: int, number: int, *, equal: bool = False) -> Case:
 
 
 def made(chance: random.Random, tasks: tuple[str, ...]) -> Case:
-    """A case; small sets are as likely as larger ones."""
+    """Return a random case; small sets are as likely as larger ones."""
     n = chance.choice((10, 13, 20, 35, 60, 100, 180, 300))
     d = chance.choice((1, 2, 3, 8))
     task = chance.choice(tasks)
@@ -201,7 +202,7 @@ def _shape(rng: np.random.Generator, n: int, d: int, chance: random.Random) -> n
 
 
 def _scaled(X: np.ndarray, chance: random.Random) -> np.ndarray:
-    """One scale for all columns, or a scale and an offset for each."""
+    """Scale all columns, or scale and shift each column on its own."""
     if chance.random() < 0.5:
         return oracle.as_float32(X * 10 ** chance.choice((0.0, 0.0, chance.uniform(-6, 8))))
     scales = [10 ** chance.uniform(-6, 8) if chance.random() < 0.4 else 1.0 for _ in X.T]
@@ -210,7 +211,7 @@ def _scaled(X: np.ndarray, chance: random.Random) -> np.ndarray:
 
 
 def _labels(rng: np.random.Generator, X: np.ndarray, task: str, chance: random.Random):
-    """Of classes that a curve separates, with some noise, or of very different sizes."""
+    """Return labels of classes that a curve separates, with noise, or of very different sizes."""
     n = len(X)
     spread = X.std(axis=0)
     Z = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -229,7 +230,7 @@ def _labels(rng: np.random.Generator, X: np.ndarray, task: str, chance: random.R
 
 
 def _kernel(X: np.ndarray, kernel: str, chance: random.Random) -> tuple[float, float, int]:
-    """gamma, r and the degree: mostly such that kernel values tell rows apart."""
+    """Return gamma, r and the degree; most of them give kernel values that differ among rows."""
     if kernel == "rbf":
         squares = ((X[:60, None] - X[:60]) ** 2).sum(axis=2)
         typical = float(np.median(squares[squares > 0])) if (squares > 0).any() else 1.0
@@ -251,7 +252,7 @@ class Bounds(NamedTuple):
 
 
 def primal(case: Case, norm: float, u: np.ndarray, b: float, tube: float | None = None) -> float:
-    """P of u, b and the tube, the best one if there is none, as sums of 64 bits."""
+    """Return P of u, b and the tube (default: the best one), as sums of 64 bits."""
     lower, upper = case.box
     z = case.targets - (u + b)
     tube = best_tube(case, z) if tube is None else tube
@@ -272,7 +273,7 @@ def best_tube(case: Case, z: np.ndarray) -> float:
 
 
 def best_offset(case: Case, u: np.ndarray) -> float:
-    """The b of least P: at a bend of one of the rows."""
+    """Return the b with the least P; it is at a bend of one of the rows."""
     z = case.targets - u
     bends = np.unique(np.concatenate([z - case.epsilon, z + case.epsilon]))
     values = [primal(case, exact(0), u, b) for b in bends]
@@ -404,7 +405,7 @@ def read(path: Path, case: Case) -> Written:
 
 
 def check(case: Case, folder: Path) -> str:
-    """How the run ended. Raises WrongError with all that is wrong."""
+    """Run a case; return how it ended. Raises WrongError with everything that is wrong."""
     data, model, log = case.save(folder / "data"), folder / "model", folder / "log.jsonl"
     log.unlink(missing_ok=True)
     model.unlink(missing_ok=True)
@@ -433,12 +434,12 @@ def check(case: Case, folder: Path) -> str:
 
 
 def lost_in_float32(K: np.ndarray) -> bool:
-    """Whether kernel values are so large that float32 does not hold their differences."""
+    """Whether kernel values are too large for float32 to represent their differences."""
     return 2.0**-24 * np.abs(K).max() > K.diagonal().mean() - K.mean()
 
 
 def has_margin(case: Case, K: np.ndarray) -> bool:
-    """Whether nu-svc tells the classes apart by more than rounding."""
+    """Whether the margin of nu-svc exceeds rounding errors."""
     spread = float(K.diagonal().mean() - K.mean())
     return -2 * optimum(case, K).most > NO_MARGIN * case.size**2 * spread
 
@@ -446,7 +447,7 @@ def has_margin(case: Case, K: np.ndarray) -> bool:
 def complaints(
     case: Case, K: np.ndarray, written: Written, best: Bounds, events: list[dict]
 ) -> Iterator[str]:
-    """What is wrong with a finished run, in words with numbers."""
+    """Return what is wrong with a finished run, as sentences."""
     beta, facts = written.beta.astype(exact), written.facts
     u = K @ beta
     norm, b = beta @ u, exact(written.b)
@@ -475,7 +476,7 @@ def complaints(
 
 
 def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
-    """By how much a number may be off: a share of P, and the rounding of the sums in it."""
+    """Return the tolerance of a number: a share of P, and the rounding of the sums in it."""
     beta = np.abs(written.beta)
     lower, upper = case.box
     parts = np.abs(K).astype(float) @ beta
@@ -503,7 +504,7 @@ def infeasible(case: Case, beta: np.ndarray) -> Iterator[str]:
 def counts(
     case: Case, K: np.ndarray, f: np.ndarray, beta: np.ndarray, facts: dict[str, str]
 ) -> Iterator[str]:
-    """Violators, where the decision values are known well enough to count them."""
+    """Check the number of violators, if the decision values are accurate enough."""
     if facts["violators"] == "unknown":
         return
     parts = (np.abs(K) @ np.abs(beta)).max() + np.abs(f).max() + np.abs(case.targets).max()
@@ -525,7 +526,7 @@ def violators(case: Case, f: np.ndarray, beta: np.ndarray, tolerance: float) -> 
 
 
 def silence(case: Case, gap: float, facts: dict[str, str], events: list[dict]) -> Iterator[str]:
-    """A gap that was asked for is reached, or the run says so."""
+    """Check that the required gap is reached, or that the run reports that it is not."""
     stopped = facts["stopped"]
     if gap <= case.gap:
         return

@@ -1,4 +1,4 @@
-"""A data set as D and as arrays, with a scan over it, and the formulas in dense float64."""
+"""A data set as D and as arrays, with a scan over it; its formulas in dense float64."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from randsvm.parameters.run import Resources
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 
-# So many rows to a chunk that a few hundred are several shards.
+# With this many rows in a chunk, a few hundred rows make several shards.
 SMALL = ParseOptions(chunk_rows=100)
 
 
 def problem(kernel: str = "rbf", gamma: float = 0.8, C: float = 1.0, **others) -> Problem:
-    """A C-SVC, as one row of the table in svm/tasks.py; others: any field of Problem."""
+    """Return the problem of a C-SVC; others: any field of Problem."""
     fields = {
         "task": "svc", "kernel": kernel, "degree": 3, "gamma": gamma, "coef0": 0.0,
         "bounds": (C, C), "epsilon": 0.0, "total": 0.0, "tolerance": 1e-3, "shrinking": True,
@@ -60,7 +60,7 @@ class Case:
 
     @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """lower and upper of every row, by the table in svm/tasks.py."""
+        """Return the lower and the upper bound of each row, as in svm/tasks.py."""
         n, (positive, negative) = len(self.y), self.problem.bounds
         if self.problem.task == "one-class":
             return np.zeros(n), np.full(n, positive)
@@ -82,7 +82,7 @@ class Case:
         return float(linear - beta @ self.K @ beta / 2)
 
     def violators(self, beta: np.ndarray, b: float, tolerance: float) -> set[int]:
-        """Rows that do not meet rise <= b <= fall; see Task.slopes."""
+        """Return the rows that violate rise <= b <= fall; see Task.slopes."""
         lower, upper = self.box
         z = self.y - self.K @ beta - b
         below, above = z - self.problem.epsilon, z + self.problem.epsilon
@@ -91,7 +91,7 @@ class Case:
         return set(np.flatnonzero(rises | falls).tolist())
 
     def some(self, seed: int, m: int = 60) -> np.ndarray:
-        """beta of which m are not 0, a third of them at a bound; its sum is anywhere."""
+        """Return beta with m nonzeros, a third of them at a bound; its sum is arbitrary."""
         rng = np.random.default_rng(seed)
         lower, upper = self.box
         height = np.where(rng.random(len(self.y)) < 0.3, 1.0, rng.uniform(0.01, 0.99, len(self.y)))
@@ -101,7 +101,7 @@ class Case:
         return beta
 
     def step(self, beta: np.ndarray) -> Step:
-        """From where the scan stands to beta."""
+        """Return the step from the current beta of the scan to `beta`."""
         rows = np.flatnonzero((beta != 0) | (self.standing != 0))
         return Step(self.scan.points(rows), beta[rows])
 
@@ -123,7 +123,7 @@ def case(
     options: ParseOptions = SMALL,
     **scan,
 ) -> Iterator[Case]:
-    """path : svmlight text of y and X; the labels of a one-class problem are not looked at."""
+    """Open a data set. path : svmlight text of y and X; a one-class problem ignores the labels."""
     X = X[:, X.any(axis=0)]
     if problem.task == "svr":
         options = replace(options, labels="number")
@@ -140,7 +140,7 @@ def case(
 
 
 def task_file(folder: Path, problem: Problem, rows: int = 450) -> tuple[Path, np.ndarray, Any]:
-    """A file for any task, its y and X."""
+    """Write a file for any task; return its path, y and X."""
     y, X = oracle.two_gaussians(rows)
     if problem.task == "svr":
         y = X[:, 0] + np.random.default_rng(3).normal(size=rows) / 4

@@ -1,4 +1,4 @@
-"""The plain twin of randsvm/_sgd.pyx: the same steps with w and its mean written out."""
+"""A plain Python reference of randsvm/algorithms/_sgd.pyx: w and its mean are stored in full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def loss(name: str, z: float) -> float:
 
 
 def slope(name: str, z: float) -> float:
-    """dL/dz."""
+    """Return dL/dz."""
     if name == "hinge":
         return -1.0 if z < 1 else 0.0
     if name == "squared-hinge":
@@ -29,7 +29,7 @@ def slope(name: str, z: float) -> float:
 
 
 class Plain:
-    """w (d, K), b (K,); every iterate is kept, so that a mean is a mean."""
+    """w (d, K), b (K,); all iterates are kept, so that the mean is computed directly."""
 
     def __init__(self, d, classes, steps):
         K = 1 if classes <= 2 and not steps.crammer_singer else classes
@@ -46,7 +46,7 @@ class Plain:
         return eta * max(0.0, 1 - self.t / steps.horizon) if steps.horizon else eta
 
     def bias_rate(self):
-        """b has steps of its own: what they are beside those of the weights."""
+        """Return the ratio of the steps of b to those of the weights."""
         steps = self.steps
         if steps.fixed_rate or steps.bias_lambda is None:
             return steps.bias_rate
@@ -90,7 +90,7 @@ class Plain:
         return 1 + 2 * eta * (np.dot(x, x) + self.bias_rate())
 
     def tube(self, z):
-        """dL/df of max(0, |z| - epsilon), z = y - f."""
+        """Return dL/df of max(0, |z| - epsilon), z = y - f."""
         outside = abs(z) > self.steps.epsilon
         self.losses += max(0.0, abs(z) - self.steps.epsilon)
         return np.array([-np.sign(z) * outside])

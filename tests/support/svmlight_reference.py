@@ -1,4 +1,4 @@
-"""A plain-Python reader of svmlight text and writer of its values: twins of the compiled ones.
+"""A reader of svmlight text and a writer of its values in plain Python, as a reference.
 
 Slow and obviously right: they follow the rules line by line and share no code with the package.
 """
@@ -17,7 +17,7 @@ TOKEN = re.compile(rb"[^ \t]+")
 
 
 class BadTokenError(Exception):
-    """Where the first token stands that is not legal."""
+    """The place of the first token that is not legal."""
 
     def __init__(self, line: int, column: int) -> None:
         super().__init__(line, column)
@@ -25,7 +25,7 @@ class BadTokenError(Exception):
 
 
 class RefusedError(Exception):
-    """The token at hand is not legal."""
+    """A token is not legal."""
 
 
 @dataclass

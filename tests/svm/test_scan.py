@@ -223,6 +223,7 @@ def error_of_u(one) -> float:
     return float(np.abs(one.u - one.K @ one.standing).max())
 
 
+@pytest.mark.slow
 def test_where_float32_is_too_coarse_the_run_goes_on_in_float64(made):
     """C = 1e5: the coefficients blow up the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
