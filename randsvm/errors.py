@@ -88,6 +88,12 @@ class WriteError(TransferError):
     """Writing an output failed half-way, as on a full disk."""
 
 
+class OutOfMemoryError(RandsvmError):
+    """The system has no memory left for the run."""
+
+    exit_code = 71
+
+
 class GapError(RandsvmError):
     """Training ended above the gap that was required; what the model file held is still there."""
 
