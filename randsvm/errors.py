@@ -92,6 +92,12 @@ class SpillError(WriteError):
     """A spill file cannot be written; another machine may have room for it."""
 
 
+class OutOfMemoryError(RandsvmError):
+    """The system has no memory left for the run."""
+
+    exit_code = 71
+
+
 class GapError(RandsvmError):
     """Training ended above the gap that was required; what the model file held is still there."""
 

@@ -18,15 +18,17 @@ from typing import Any
 import oracle
 import pytest
 from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
+from running import run_predict, run_train
 
 from randsvm import api, files
-from randsvm.data import dataset, reading
+from randsvm.data import dataset, reading, svmlight
 from randsvm.data.dataset import ParseOptions
 from randsvm.errors import (
     ClusterError,
     GapError,
     InputError,
     Interrupted,
+    OutOfMemoryError,
     OutputError,
     TransferError,
 )
@@ -685,6 +687,78 @@ def test_the_last_line_and_the_log_name_the_interrupted_model(folder, good):
     )
     assert read_log(folder / "log")[-1]["model"] == "m.interrupted"
     assert (folder / "m").read_bytes() == good
+
+
+def test_unreadable_files_are_not_the_business_of_the_command_line(folder, monkeypatch, capsys):
+    """Else they would be mistakes of usage; as this test may run for a user who reads all files,
+    it hides the files from click alone."""
+    monkeypatch.chdir(folder)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK and access(path, mode))
+    run_train("sgd", "-q", "--cache", "c", "data", "m")
+    run_predict("-q", "data", "m", "o")
+    assert (folder / "o").read_text() != OLD_LABELS
+
+
+# ---- pipes that end too early, memory that ends ----
+
+
+@pytest.mark.parametrize("prompt", [False, True], ids=["train", "update"])
+@pytest.mark.parametrize("cut", [0, 1, 3])
+def test_a_pipe_that_ends_without_a_newline_is_noted(command, folder, cut, prompt):
+    content = (folder / "data").read_bytes()
+    words = ("--update", "linear") if prompt else ()
+    ended = command("train", "sgd", *words, "-", "m", stdin=content[: len(content) - cut])
+    assert ended.returncode == 0
+    note = "note: <stdin> ends without a newline: was its writer cut short?"
+    assert ended.stderr.splitlines().count(note) == (cut > 0)
+
+
+def test_a_file_that_ends_without_a_newline_is_not_noted(command, folder):
+    (folder / "data").write_bytes((folder / "data").read_bytes()[:-1])
+    assert "newline" not in command("train", "sgd", "data", "m").stderr
+    assert "newline" not in command("train", "sgd", "-", "m", sh='exec "$@" < data').stderr
+    sh = 'gzip < data | "$@"'
+    assert "newline" not in command("train", "sgd", "-", "m", sh=sh).stderr
+
+
+@pytest.mark.parametrize("runs, option", [("train", "--memory or --jobs"), ("predict", "--jobs")])
+def test_out_of_memory_is_one_line_and_71(folder, monkeypatch, runs, option):
+    monkeypatch.chdir(folder)
+    parse = svmlight.parse_piece
+
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(svmlight, "parse_piece", parse)
+        raise MemoryError
+
+    monkeypatch.setattr(svmlight, "parse_piece", fail)
+    words = ["sgd", "-q", "data", "m"] if runs == "train" else ["-q", "data", "model", "o"]
+    stage = " while reading" if runs == "train" else ""  # no progress of a prediction yet
+    with pytest.raises(OutOfMemoryError, match=f"^out of memory{stage}: lower {option}$"):
+        (run_train if runs == "train" else run_predict)(*words)
+    assert OutOfMemoryError.exit_code == 71
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ulimit -v is Linux's")
+def test_a_bound_on_memory_shows_no_traceback(command, folder):
+    """Wherever it strikes once the libraries are there."""
+    rows = (folder / "data").read_text() * 200
+    (folder / "large").write_text(rows)
+    code = (
+        "import resource, sys; from randsvm.cli import train; import randsvm.training.linear_svm; "
+        "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "
+        "resource.setrlimit(resource.RLIMIT_AS, (size + 20_000_000, size + 20_000_000)); "
+        "sys.argv[0] = 'randsvm-train'; train.main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "sgd", "-q", "--jobs", "1", "large", "m"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 71
+    assert re.fullmatch("randsvm-train: out of memory[^\\n]*\\n", ended.stderr)
+    assert (folder / "m").read_text() == OLD
 
 
 # ---- two runs at once -------------------------------------------------------------------------

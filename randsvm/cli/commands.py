@@ -51,6 +51,7 @@ EXIT_CODES = {
     66: "an input cannot be opened",
     69: "the cluster cannot be reached or does not go on; the best model so far is written",
     70: "a bug, with its traceback",
+    71: "out of memory",
     73: "an output cannot be created",
     74: "reading or writing failed, as on a full disk",
     75: "--require-gap was not met, or a better model than that of --time-limit is there: the old "

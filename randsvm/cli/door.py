@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from randsvm.cli import signals
-from randsvm.errors import DataError, Interrupted, RandsvmError, TransferError
+from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
 from randsvm.streams import make_standard_streams_patient
 
 BUG = 70
@@ -46,6 +46,9 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
         return error.exit_code
     except BrokenPipeError:
         return BROKEN_PIPE
+    except MemoryError:  # before the run begins
+        _say(f"{name}: out of memory")
+        return OutOfMemoryError.exit_code
     except Exception as error:  # noqa: BLE001
         # The files of a run have errors of their own: this is where results are said.
         if isinstance(error, OSError) and error.filename is None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+# Unreadable inputs are reported where they are opened, with 66; click would report them with 2.
+PATH = click.Path(readable=False)
+
 
 class Word(click.ParamType):
     """A word of a list, or its number in the list: `-t rbf` or `-t 2`."""
@@ -194,7 +197,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "int": {"type": int},
     "float": {"type": float},
     "flag": {"is_flag": True},
-    "path": {"type": click.Path()},
+    "path": {"type": PATH},
     "size": {"type": Size()},
     "switch": {"type": Switch()},
     "duration": {"type": Duration()},
@@ -278,10 +281,8 @@ def rounds(command: Decorated) -> Decorated:
 
 def files(command: Decorated) -> Decorated:
     """What every algorithm reads and writes."""
-    more = click.argument(
-        "more_files", type=click.Path(), nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]"
-    )
-    return click.argument("train_file", type=click.Path())(more(command))
+    more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
+    return click.argument("train_file", type=PATH)(more(command))
 
 
 def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
@@ -301,14 +302,14 @@ def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
 warm_start = click.option(
     "--warm-start",
     metavar="MODEL",
-    type=click.Path(),
+    type=PATH,
     help="Start from this model, e.g. yesterday's on fewer rows; task, kernel and C are as in it "
     "where they are not given.  [default: none]",
 )
 log = click.option(
     "--log",
     metavar="FILE.jsonl",
-    type=click.Path(),
+    type=PATH,
     help="Add a line of JSON per event to this file.  [default: none]",
 )
 report = click.option(

@@ -45,9 +45,9 @@ class OfFilesOrInfo(Command):
         ),
     },
 )
-@click.argument("test_file", type=click.Path())
-@click.argument("model_file", type=click.Path())
-@click.argument("output_file", type=click.Path())
+@click.argument("test_file", type=options.PATH)
+@click.argument("model_file", type=options.PATH)
+@click.argument("output_file", type=options.PATH)
 @click.option(
     "--scores",
     is_flag=True,

@@ -19,7 +19,7 @@ import click
 from randsvm.cli import bars
 from randsvm.cli.log import Log
 from randsvm.cli.records import Records
-from randsvm.errors import ParameterError, TransferError
+from randsvm.errors import OutOfMemoryError, ParameterError, TransferError
 from randsvm.events import (
     Epoch,
     Iteration,
@@ -42,8 +42,8 @@ class Report:
     """The listener of a command, as a context.
 
     words, files: options and arguments that complete the line that repeats the run; files: what
-    each is -> its name. given: quiet, report (text or json) and log (a path or None), as the
-    options were given.
+    each is -> its name. given: the options, of which quiet, report (text or json) and log (a path
+    or None) are needed.
     """
 
     def __init__(
@@ -69,6 +69,9 @@ class Report:
         self.log = None if path is None else Log(path)
         self.bar = bars.Bar() if bars.wanted() and not self.quiet else None
         self.epoch: str | None = None  # the line of the last one, while a bar shows it
+        # What an error that comes of too little memory says: the work under way, and the option.
+        self.stage = ""
+        self.appetite = "--memory or --jobs" if "memory" in given else "--jobs"
         # Outputs besides the model that could not be written: each with its reason, and those of
         # the standard streams that are not written any more.
         self.unwritten: list[str] = []
@@ -80,11 +83,14 @@ class Report:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        """Raise TransferError at the end of a run that went on without one of its outputs."""
+        """Raise TransferError at the end of a run that went on without one of its outputs, and
+        OutOfMemoryError in the place of MemoryError."""
         if self.bar is not None:
             self.bar.close()
         if self.log is not None:
             self.log.close()
+        if kind is not None and issubclass(kind, MemoryError):
+            raise OutOfMemoryError(f"out of memory{self.stage}: lower {self.appetite}")
         if kind is None and self.unwritten:
             raise TransferError(f"{self.unwritten[0]}: all else is done")
 
@@ -92,9 +98,11 @@ class Report:
         if isinstance(event, Waiting):
             return
         if isinstance(event, Progress):
+            self.stage = f" while {event.stage}"
             if self.bar is not None:
                 self.bar.draw(event)
             return
+        self.stage = ""
         line = self.records.line(event) if self.json or self.log is not None else ""
         self._write_log(line)
         if self.bar is not None:

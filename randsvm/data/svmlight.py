@@ -22,7 +22,7 @@ import randsvm.data._svmlight as _svmlight
 from randsvm import files
 from randsvm.data.row_numbers import Numbers
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
-from randsvm.events import HEARTBEAT, Progress, Watch, result_of, silent
+from randsvm.events import HEARTBEAT, Notice, Progress, Watch, result_of, silent, tell
 
 Labels = Literal["class", "number"]
 
@@ -200,6 +200,9 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
         piece = b"".join([*rest, memoryview(text)[:cut], PADDING])
         yield piece.removeprefix(BYTE_ORDER_MARK) if first else piece
         if not text:
+            if any(rest) and position.is_pipe:
+                name = files.display_name(path)
+                tell(Notice(f"{name} ends without a newline: was its writer cut short?"))
             return
         rest = [text[cut:]]
         first = False
@@ -227,6 +230,11 @@ class _Position:
             return self.read, None
         # Compressed or not, the descriptor stands where the file has been read to.
         return os.lseek(self.descriptor, 0, os.SEEK_CUR), self.total
+
+    @property
+    def is_pipe(self) -> bool:
+        """Whether nothing but its content tells where it ends: an archive knows its end."""
+        return self.plain and self.descriptor is None
 
     def cut_short(self) -> bool:
         """Whether the end came before the size that a plain file had; an archive knows its end."""
