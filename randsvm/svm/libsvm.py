@@ -293,8 +293,9 @@ def nu_svc(
     """min 1/2 a' Q a,  Q_ij = y_i y_j K_ij,  0 <= a <= 1,  sum a = total where y is 1 and where it
     is -1.
 
-    rows, labels y : (variables,), -1 or 1. The first one stays at a = 1: LIBSVM divides all by its
-    rho, which must not be 0. Of each label LIBSVM begins with a = 1 for the first int(total).
+    rows, labels y : (variables,), -1 or 1. Of each label LIBSVM begins with a = 1 for the first
+    int(total). It divides all by its rho, which is not undone here: alpha is a but for a factor,
+    and not finite where rho is 0.
     """
     library = _load_library()
     parameter = library.parameter(NU_SVC, len(rows), tolerance)
@@ -303,11 +304,7 @@ def nu_svc(
     pointers = layout.starts[rows]
 
     def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
-        found = library.train(parameter, pointers, labels).positive
-        # Where kernel values are so large that their differences are lost, rho is 0 all the same:
-        # what is not finite then is refused by the first scan.
-        with np.errstate(invalid="ignore"):
-            return found._replace(alpha=found.alpha / found.alpha[0])
+        return library.train(parameter, pointers, labels).positive
 
     return call(work)
 

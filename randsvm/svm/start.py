@@ -52,6 +52,8 @@ def _start_with_sums(scan: Scan, S: WorkingSet) -> Step:
     solution of the subset S alone are at their bounds."""
     points, task = scan.points(S.rows), scan.task
     alone = _alone(scan, points)
+    if S.whole and task.size:
+        return Step(replace(points, beta=np.zeros(len(points))), alone)
     at = np.flatnonzero(alone)
     scan.advance(points.X[at], alone[at], fresh=True)
     y, u = scan.D.labels(), scan.u

@@ -14,6 +14,8 @@ With a = C t and a* = C t this is LIBSVM's nu-SVC, labels 1 and -1, but for
         diagonal H, and values with the corner rows that give it the gradient at t = r that the
         free rows of its group are expected to have. It ends where theirs is, next to r, and the
         difference is given back.
+
+Without a linear term and with equal sums it is LIBSVM's nu-SVC as it is, see _plain.
 """
 
 from __future__ import annotations
@@ -98,6 +100,11 @@ def _both_groups(
     task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller
 ) -> Solution:
     """See the head of this file."""
+    plain = None
+    if sums[0] == sums[1] and not task.h.any():
+        plain = _plain(task, positive, sums, call)
+    if plain is not None:
+        return plain
     C = float((task.upper - task.lower)[0])
     sign = np.where(positive, 1.0, -1.0)
     t = np.abs(task.start) / C
@@ -125,12 +132,40 @@ def _both_groups(
     found = nu_svc(layout, rows, labels, total, task.tolerance / C, call)
     layout.close()
     beta = np.empty(m)
-    beta[order] = C * sign[order] * found.alpha[-m:]
+    # The first row stays at 1. Where kernel values are so large that their differences are lost,
+    # LIBSVM's rho is 0 all the same: what is not finite then is refused by the first scan.
+    with np.errstate(invalid="ignore"):
+        beta[order] = C * sign[order] * (found.alpha[-m:] / found.alpha[0])
+    return Solution(_with_sums(task, positive, sums, beta), found.ended, found.iterations)
+
+
+def _plain(
+    task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller
+) -> Solution | None:
+    """LIBSVM's own nu-SVC, from its own start. None: its rho is 0, by which it divides."""
+    C = float((task.upper - task.lower)[0])
+    sign = np.where(positive, 1.0, -1.0)
+    order = np.argsort(~positive, kind="stable")
+    layout, m = task.layout(order), len(order)
+    found = nu_svc(layout, np.arange(m), sign[order], sums[0] / C, task.tolerance / C, call)
+    layout.close()
+    total = float(found.alpha.sum())
+    if not 0 < total < math.inf:
+        return None
+    beta = np.empty(m)
+    beta[order] = sign[order] * found.alpha * ((sums[0] + sums[1]) / total)
+    return Solution(_with_sums(task, positive, sums, beta), found.ended, found.iterations)
+
+
+def _with_sums(
+    task: Boxed, positive: np.ndarray, sums: tuple[float, float], beta: np.ndarray
+) -> np.ndarray:
+    """beta within its bounds, each group with its sum."""
     for group, total in ((positive, sums[0]), (~positive, -sums[1])):
         one = np.where(group, task.lower, beta), np.where(group, task.upper, beta)
         others = math.fsum(beta[~group])
         beta = replace(task, lower=one[0], upper=one[1], s=total + others).finished(beta)
-    return Solution(beta, found.ended, found.iterations)
+    return beta
 
 
 def _level(slope: np.ndarray, t: np.ndarray) -> float:

@@ -55,3 +55,32 @@ def test_regression(seed, C, name):
     beta, sums = check(K, rng.normal(size=m) - frozen(rng, m, C), -upper, upper, start)
     assert beta.sum() == pytest.approx(sums[0] - sums[1], abs=1e-12 * m * C)
     assert np.abs(beta).sum() <= sum(sums) + 1e-12 * m * C
+
+
+@pytest.mark.parametrize("name", ["rbf", "linear"])
+@pytest.mark.parametrize("C", BOUNDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_beside_nothing(seed, C, name):
+    """Without a linear term and with equal sums: LIBSVM's own nu-SVC."""
+    rng = np.random.default_rng([seed, 13])
+    m = sizes(rng)
+    K, y = kernel(rng, m, name), np.where(np.arange(m) % 2, -1.0, 1.0)
+    lower, upper = np.minimum(0, y * C), np.maximum(0, y * C)
+    total = C * rng.uniform(0, m // 2)
+    start = np.zeros(m)
+    for side in (y > 0, y < 0):
+        start[side] = y[side] * total / side.sum()
+    beta, sums = check(K, np.zeros(m), lower, upper, start)
+    assert beta.sum() == pytest.approx(0, abs=1e-12 * m * C)
+    assert beta[y > 0].sum() == pytest.approx(sums[0], abs=1e-12 * m * C)
+
+
+def test_equal_rows_have_no_rho_to_divide_by():
+    """LIBSVM divides by 0 there: any coefficients with the sums are a solution."""
+    m, y = 12, np.where(np.arange(12) % 2, -1.0, 1.0)
+    lower, upper = np.minimum(0, y), np.maximum(0, y)
+    K = np.ones((m, m), np.float32)
+    found = solve_two_sums(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m))
+    assert np.isfinite(found.beta).all()
+    assert found.beta[y > 0].sum() == pytest.approx(2.5)
+    assert found.beta.sum() == pytest.approx(0, abs=1e-12)
