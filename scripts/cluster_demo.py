@@ -23,6 +23,8 @@ PATIENCE = 60.0
 # The worker is killed after so many rounds.
 ROUNDS = 2
 DASK = (sys.executable, "-m", "dask")
+# Whoever can connect to a scheduler or worker can run code there.
+LOOPBACK = ("--host", "127.0.0.1", "--dashboard-address")
 TRAIN = (sys.executable, "-m", "randsvm.cli.train", "randsvm", "-g", "5", "--sample-size", "200")
 
 
@@ -43,8 +45,9 @@ def started(stack: ExitStack, command: Sequence[object]) -> subprocess.Popen[byt
 
 def scheduler_of(stack: ExitStack, file: Path) -> dict[str, object]:
     """What the scheduler says of itself."""
-    click.echo(f"$ dask scheduler --scheduler-file {file.name}")
-    started(stack, [*DASK, "scheduler", "--scheduler-file", file, "--port", 0])
+    click.echo(f"$ dask scheduler --scheduler-file {file.name} --host 127.0.0.1")
+    words = ["--scheduler-file", file, "--port", 0, *LOOPBACK, "127.0.0.1:8787"]
+    started(stack, [*DASK, "scheduler", *words])
     end = time.monotonic() + PATIENCE
     while not file.exists():
         if time.monotonic() > end:
@@ -74,8 +77,9 @@ def demo(data: Path, gap: float) -> None:
         click.echo(f"scheduler at {about['address']}")
         port = dict(about["services"]).get("dashboard")  # type: ignore[call-overload]
         click.echo(f"dashboard at http://127.0.0.1:{port}/status" if port else "no dashboard")
-        words = ["--scheduler-file", file, "--nthreads", 1, "--no-nanny"]
-        click.echo(f"$ dask worker --scheduler-file {file.name} --nthreads 1 --no-nanny  (twice)")
+        words = ["--nthreads", "1", "--no-nanny", "--host", "127.0.0.1"]
+        click.echo(f"$ dask worker --scheduler-file {file.name} {' '.join(words)}  (twice)")
+        words = ["--scheduler-file", str(file), *words, *LOOPBACK, "127.0.0.1:0"]
         workers = [started(stack, [*DASK, "worker", *words]) for _ in range(2)]
         common = [*TRAIN, "--gap", str(gap), str(data)]
         there, here = Path(folder) / "there.model", Path(folder) / "here.model"

@@ -38,7 +38,7 @@ OTHERS = {
     "--rows",
     "--nthreads",
     "--no-nanny",
-    "--no-dashboard",
+    "--dashboard-address",
     "--protocol",
     "--scheduler-file",
     "--hostfile",

@@ -41,9 +41,9 @@ LOOK = 0.5
 # Seconds after which others do the work of a worker that has beaten but not been running, if there
 # are any: Dask pauses a worker whose memory is nearly full, and starts no task there.
 PAUSED = 10.0
-# A task is late when it takes more seconds than this, and so many times longer than those of other
-# workers, one of which is idle. Its worker gets no tasks for the first REST seconds, then twice as
-# long each time.
+# A worker is slow when others, one of which is idle, have waited for it for LATE seconds in all,
+# beyond TIMES what their own tasks took; a task in time makes good for all before. It gets no tasks
+# for REST seconds at first, then for twice as long each time.
 LATE, TIMES, REST = 10.0, 4.0, 60.0
 # Seconds between two renewals of the lease of the rows of this run; see worker.LEASE.
 RENEWAL = LEASE / 6
@@ -71,24 +71,26 @@ DIFFERS = (
 @dataclass(frozen=True)
 class Answer:
     """The answer to a task that was given to a worker. lost: the worker, or its answer, is gone.
-    pace: seconds since the task was given, for each unit of its weight."""
+    seconds: since the task was given."""
 
     worker: str
     token: Any
     result: Any = None
     lost: bool = False
-    pace: float = 0.0
+    seconds: float = 0.0
+    given: Given | None = None
 
 
 @dataclass(frozen=True)
 class Given:
     """A task that was given to a worker at a time of time.perf_counter. weight: its work in some
-    unit, for each thread of the worker."""
+    unit, for each thread of the worker; pace: seconds for each unit that are not slow."""
 
     worker: str
     token: Any
     at: float
     weight: float
+    pace: float
 
 
 @dataclass
@@ -136,6 +138,8 @@ class Crew:
         self._signs: dict[str, Signs] = {}
         # Worker -> until when it gets no tasks since it is slow, and for how many seconds.
         self._resting: dict[str, tuple[float, float]] = {}
+        # Worker -> seconds that others have waited for it.
+        self.waited: dict[str, float] = {}
         self._renewed = time.perf_counter()
         self._seen = self._somebody = time.perf_counter()
         # Workers whose versions are ours, and those who were asked.
@@ -350,12 +354,10 @@ class Tasks:
     """Tasks that one thread gives to the workers of a crew. given: those that it waits for.
 
     key: of the rows that they are about, if they can be stopped; number: what worker.stop knows
-    them by. pace: of former tasks of this kind, that is seconds for each unit of weight; paces:
-    of those that were measured here."""
+    them by. paces: seconds for each unit of weight of those that were measured."""
 
-    def __init__(self, crew: Crew, key: str | None = None, pace: float = 0.0) -> None:
+    def __init__(self, crew: Crew, key: str | None = None) -> None:
         self.crew, self.key, self.number = crew, key, next(NUMBERS)
-        self.pace = pace
         self.paces: list[float] = []
         # Workers whose tasks others have got: they may still be at work.
         self.abandoned: set[str] = set()
@@ -371,8 +373,9 @@ class Tasks:
         function: Callable[..., Any],
         *words: Any,
         weight: float = 1.0,
+        pace: float = 0.0,
     ) -> None:
-        """Give a worker a task. token: comes back with its answer; weight: see Given. Raises
+        """Give a worker a task. token: comes back with its answer; weight, pace: see Given. Raises
         ClusterError where the scheduler is gone, or the run is over."""
         if self.crew.over:
             # A thread that has not heard of it: workers would begin to remember anew.
@@ -384,17 +387,17 @@ class Tasks:
         except Exception as error:  # the scheduler is gone: dask has many errors for that
             raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
         self.crew.move(*words)
-        self.given[future] = Given(worker, token, time.perf_counter(), weight)
+        self.given[future] = Given(worker, token, time.perf_counter(), weight, pace)
         _when_done(future, self._done)
 
     def _done(self, future: Future) -> None:
         """Fetch an answer; called in a thread of its own."""
-        given = self.given.get(future, Given("", None, time.perf_counter(), 1.0))
-        worker, token = given.worker, given.token
+        given = self.given.get(future)
+        worker, token = ("", None) if given is None else (given.worker, given.token)
         try:
             result = future.result(timeout=SILENCE)
-            pace = (time.perf_counter() - given.at) / given.weight
-            answer = Answer(worker, token, result, pace=pace)
+            seconds = 0.0 if given is None else time.perf_counter() - given.at
+            answer = Answer(worker, token, result, seconds=seconds, given=given)
         except RandsvmError as error:
             answer = Answer(worker, token, error)
         except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
@@ -440,15 +443,26 @@ class Tasks:
         return None
 
     def _is_late(self, given: Given, members: dict[str, int]) -> bool:
-        """Whether a task takes far longer than others have taken, and somebody else is idle."""
-        if not self.paces or not members.keys() - {one.worker for one in self.given.values()}:
+        """Whether the worker of a task is slow, and another one is idle."""
+        if not members.keys() - {one.worker for one in self.given.values()}:
             return False
-        usual = given.weight * max(self.pace, *self.paces)
-        return time.perf_counter() - given.at > max(LATE, TIMES * usual)
+        excess = self._excess(given, time.perf_counter() - given.at)
+        return excess > 0 and excess + self.crew.waited.get(given.worker, 0.0) > LATE
+
+    def _excess(self, given: Given, seconds: float) -> float:
+        """Return the seconds beyond TIMES those that tasks of other workers took."""
+        if not self.paces:
+            return 0.0
+        return seconds - TIMES * given.weight * max(given.pace, *self.paces)
 
     def measure(self, answer: Answer) -> None:
         """Remember how long a task took whose work is done."""
-        self.paces.append(answer.pace)
+        given = answer.given
+        assert given is not None
+        excess = self._excess(given, answer.seconds)
+        waited = self.crew.waited
+        waited[given.worker] = waited.get(given.worker, 0.0) + excess if excess > 0 else 0.0
+        self.paces.append(answer.seconds / given.weight)
 
     def count(self, lost: bool, tasks: int) -> None:
         """Whether an answer was lost; tasks: how many there are. Raises ClusterError where it is

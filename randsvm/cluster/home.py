@@ -39,7 +39,8 @@ class Owners:
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
         self.of: dict[int, str] = {}
-        # The most seconds for each shard that the quickest worker has needed in a pass.
+        # The most seconds for each shard that the quickest worker has needed in a pass, as in that
+        # which reads the rows.
         self.pace = 0.0
         self.lock = Lock()
 
@@ -129,7 +130,7 @@ class ClusterHome(RemoteHome):
         waiting: dict[int, Run] = {}
         following = {a.number: b.number for a, b in itertools.pairwise(shards)}
         number = shards[0].number if shards else None
-        tasks = Tasks(self.crew, self.rows.key, self.owners.pace)
+        tasks = Tasks(self.crew, self.rows.key)
         try:
             for run in self._answered(tasks, message, shards):
                 waiting[run.first] = run
@@ -137,7 +138,7 @@ class ClusterHome(RemoteHome):
                     run = waiting.pop(number)
                     yield run
                     number = following.get(run.last)
-            self.owners.pace = max(tasks.pace, min(tasks.paces, default=0.0))
+            self.owners.pace = max(self.owners.pace, min(tasks.paces, default=0.0))
         finally:
             tasks.drop()
 
@@ -150,11 +151,17 @@ class ClusterHome(RemoteHome):
         asked, last = time.time(), Spent()
         ordinary = message(False)
 
-        def give(name: str, some: list[Shard], text: bytes, rows: bytes | None = None) -> None:
+        def give(
+            name: str,
+            some: list[Shard],
+            text: bytes,
+            rows: bytes | None = None,
+            pace: float = 0.0,
+        ) -> None:
             threads = self.crew.members().get(name, 1)
             words = self.rows.key, rows, text, tasks.number, some, threads
             weight = len(some) / threads
-            tasks.give(name, (some, text), worker.work, *words, weight=weight)
+            tasks.give(name, (some, text), worker.work, *words, weight=weight, pace=pace)
 
         def assign(some: Sequence[Shard]) -> list[Shard]:
             """Give tasks for these; what nobody is there for."""
@@ -176,13 +183,13 @@ class ClusterHome(RemoteHome):
                 homeless += [shard for shard in some if shard.number in left]
             elif isinstance(answer.result, Missing):
                 if answer.result.rows:
-                    give(answer.worker, some, text, self.pickled_rows)
+                    give(answer.worker, some, text, self.pickled_rows, self.owners.pace)
                 else:
                     behind = set(answer.result.shards)
                     for these, again in ((True, message(True)), (False, ordinary)):
                         part = [shard for shard in some if (shard.number in behind) == these]
                         if part:
-                            give(answer.worker, part, again)
+                            give(answer.worker, part, again, pace=self.owners.pace)
             else:
                 tasks.measure(answer)
                 reports: Reports = answer.result

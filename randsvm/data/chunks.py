@@ -344,9 +344,13 @@ class Spilling:
         if isinstance(store, RamStore) and store.nbytes + chunk.nbytes > self.limit:
             # Others may read meanwhile: they see the file once it is whole.
             file = self._file()
-            for each in (*store.chunks, chunk):
-                file.append(each)
-            file.finish()
+            try:
+                for each in (*store.chunks, chunk):
+                    file.append(each)
+                file.finish()
+            except BaseException:
+                file.close()
+                raise
             self.store = file
         else:
             store.append(chunk)

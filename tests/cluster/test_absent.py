@@ -31,9 +31,10 @@ pytest.importorskip("distributed")
 import cloudpickle
 from distributed import Worker
 from distributed.core import Status
+from inline import Done, InlineCrew
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import Crew
+from randsvm.cluster.crew import Answer, Crew, Given, Tasks
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -182,8 +183,37 @@ def test_the_work_of_a_slow_worker_is_done_by_others(two, path, monkeypatch):
     watch = Acting(two, lambda crew, name: run_on(crew, make_slow, name))
     assert trained(path, two, watch) == expected
     assert watch.named("is slow: others do its work") == 1
+    # Others waited for it in one pass.
     with closing(Crew(str(two.file))) as crew:
         assert run_on(crew, times_slow, watch.name) == {watch.name: 1}
+
+
+def test_waits_for_a_worker_add_up():
+    """Each of its tasks is a little late; one that is in time makes good for them."""
+    crew = InlineCrew("2")
+    tasks = Tasks(crew)
+
+    def take(name: str, seconds: float) -> None:
+        given = Given(name, None, time.perf_counter() - seconds, 1.0, 0.0)
+        tasks.measure(Answer(name, None, seconds=seconds, given=given))
+
+    def is_late(seconds: float) -> bool:
+        given = Given("worker 1", None, time.perf_counter() - seconds, 1.0, 0.0)
+        tasks.given = {Done(): given}
+        return tasks._is_late(given, crew.members())
+
+    assert not is_late(1000.0)  # no other task is done
+    take("worker 0", 1.0)
+    assert not is_late(13.9)
+    assert is_late(14.1)
+    take("worker 1", 10.0)  # 6 seconds beyond 4 times those of the other
+    tasks.paces = [1.0]
+    assert not is_late(7.9)
+    assert is_late(8.1)
+    take("worker 1", 3.9)
+    tasks.paces = [1.0]
+    assert not is_late(13.9)
+    assert is_late(14.1)
 
 
 def limit_files() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 # Seconds until a process must have started, on a busy machine.
 PATIENCE = 120.0
+LOOPBACK = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
 
 
 class Farm:
@@ -29,7 +30,7 @@ class Farm:
         self, what: str, *words: object, folder: Path | None = None
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{what}", *map(str, words)],
+            [sys.executable, "-m", f"distributed.cli.dask_{what}", *LOOPBACK, *map(str, words)],
             cwd=folder or self.folder,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,

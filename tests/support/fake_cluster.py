@@ -29,6 +29,7 @@ class InlineCrew(Crew):
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
         self.client, self.moved, self.spent, self.given = self, 0, Spent(), 0
+        self.waited: dict[str, float] = {}
         self._moving = Lock()
 
     def members(self) -> dict[str, int]:
