@@ -21,6 +21,8 @@ from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Decision, Fit, Job, P
 
 Result = TypeVar("Result")
+# What is kept of f, (m, columns), of rows with y, (m,).
+Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # Draw numbers of folds and of the subset: numbers that no other draw of a run ever reaches.
 FOLDS_DRAW = 2**63 + 1
@@ -66,13 +68,14 @@ class CrossValidation(Generic[P]):
         return self.D.home.call(partial(work, Held(held, rest, self.fit, params)))
 
     def decisions(
-        self, params: P, until: float, folds: Sequence[int] | None = None
+        self, params: P, until: float, keep: Keep, folds: Sequence[int] | None = None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Which rows were held out, (n,) bool, and their f as learnt without them, (m, K) float64:
-        those of the folds that were done in time; None: none was. folds: None: all."""
+        """Return which rows were held out, (n,) bool, and what is kept of their f as learnt without
+        them, (m, K) float64: those of the folds that were done in time; None: none was. folds:
+        None: all."""
 
         def of(fold: int) -> tuple[int, np.ndarray | None]:
-            return fold, self.done(in_time, params, fold)
+            return fold, self.done(partial(in_time, keep), params, fold)
 
         tasks = [partial(of, fold) for fold in folds or self.folds]
         done = side_by_side(tasks, self.at_once, until, "probabilities")
@@ -80,10 +83,10 @@ class CrossValidation(Generic[P]):
         if not found:
             return None
         f = np.empty((self.D.n, next(iter(found.values())).shape[1]))
-        for fold, part in found.items():
-            f[self.fold == fold] = part
         held = np.isin(self.fold, list(found))
-        return held, f[held]
+        for fold in list(found):
+            f[self.fold == fold] = found.pop(fold)
+        return held, f if held.all() else f[held]
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,10 @@ class Held(Generic[P]):
         return decision_values(self.held, self.fit(self.rest, self.params))
 
 
-def in_time(fold: Held[P]) -> np.ndarray | None:
-    """f of the rows held out; None: there was no time to learn it."""
+def in_time(keep: Keep, fold: Held[P]) -> np.ndarray | None:
+    """Return what is kept of f of the rows held out; None: there was no time to learn it."""
     try:
-        return np.concatenate([f for _, f in fold.values()])
+        return np.concatenate([keep(f, y) for y, f in fold.values()])
     except TimeLimitError:
         return None
 

@@ -28,13 +28,32 @@ def sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.array([fitted(column, y == index) for index, column in enumerate(f.T)]).T
 
 
+def own_pairs(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return f of the pairs that each row's own class is in, (n, K - 1) float64: column j - 1 of a
+    row of class i is that of the pair with the class j > i, column j with j < i.
+
+    f : (n, pairs), columns of the pairs (0, 1), (0, 2), .. (K - 2, K - 1). Of many classes that is
+    a small part of f.
+    """
+    classes = _classes(f.shape[1])
+    number = np.zeros((classes, classes), np.int64)
+    first, second = np.triu_indices(classes, 1)
+    number[first, second] = number[second, first] = np.arange(len(first))
+    columns = number[~np.eye(classes, dtype=bool)].reshape(classes, classes - 1)
+    return np.take_along_axis(f, columns[y.astype(np.int64)], axis=1)
+
+
 def pair_sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The same for columns that stand for pairs of classes, (0, 1), (0, 2), .. (K - 2, K - 1):
-    each is fitted to the rows of its two classes, as in LIBSVM. (2, pairs) float64."""
-    classes, found = _classes(f.shape[1]), []
-    for (i, j), column in zip(itertools.combinations(range(classes), 2), f.T, strict=True):
-        of_pair = (y == i) | (y == j)
-        found.append(fitted(column[of_pair], y[of_pair] == i))
+    """Return A and B for each pair of classes, fitted to the rows of its two classes, as in LIBSVM;
+    (2, pairs) float64.
+
+    f : (n, K - 1), see own_pairs; y : (n,) class indices.
+    """
+    found = []
+    for i, j in itertools.combinations(range(f.shape[1] + 1), 2):
+        of_pair = np.flatnonzero((y == i) | (y == j))
+        first = y[of_pair] == i
+        found.append(fitted(f[of_pair, np.where(first, j - 1, i)], first))
     return np.array(found).T
 
 

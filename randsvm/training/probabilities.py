@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,22 @@ from randsvm.training.clock import Clock, TimeLimitError
 from randsvm.training.cross_validation import CrossValidation, at_once, decision_values, lent
 from randsvm.training.job import Decision, Job, P, TimedFit
 
-# What the model has, by its names, out of f, (n, columns), and y, (n,), of rows that were held out.
-Fitting = Callable[[np.ndarray, np.ndarray], dict[str, Any]]
+
+class Fitting(NamedTuple):
+    """How probabilities are fitted to f, (n, columns), and y, (n,), of rows that were held out.
+
+    keep: what is kept of f, called with f and y of some rows at a time; fit: what the model has, by
+    its names, called with what was kept of all rows and y.
+    """
+
+    fit: Callable[[np.ndarray, np.ndarray], dict[str, Any]]
+    keep: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def every_column(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return f
+
+
 # Of the time for a fold, what it may learn for; the rest is for the decision values.
 FITTING = 0.75
 # The rows that are fitted to before anything is learnt, and what part of the time they may take.
@@ -39,9 +53,10 @@ BINS = 10
 def fitting(kind: str, multiclass: str | None) -> Fitting:
     """Of classes (svc), one against one or else, or of a regression (svr)."""
     if kind == "svr":
-        return lambda f, y: {"noise_scale": laplace_scale(y - f[:, 0])}
-    sigmoids = platt.pair_sigmoids if multiclass == "ovo" else platt.sigmoids
-    return lambda f, y: {"sigmoid": sigmoids(f, y)}
+        return Fitting(lambda f, y: {"noise_scale": laplace_scale(y - f[:, 0])}, every_column)
+    if multiclass == "ovo":
+        return Fitting(lambda f, y: {"sigmoid": platt.pair_sigmoids(f, y)}, platt.own_pairs)
+    return Fitting(lambda f, y: {"sigmoid": platt.sigmoids(f, y)}, every_column)
 
 
 # --- held-out rows -------------------------------------------------------------------------
@@ -66,7 +81,7 @@ def cross_validated(
         validation: CrossValidation[P] = CrossValidation.of(
             whole, folds, job, lambda D, params: fit(D, params, seconds)
         )
-        found = validation.decisions(params, until)
+        found = validation.decisions(params, until, fitting.keep)
     if found is None:
         tell(Notice("no time for -b 1: probabilities are from few rows"))
         return {}
@@ -74,7 +89,7 @@ def cross_validated(
     if not held.all():
         rows = np.count_nonzero(held)
         tell(Notice(f"little time for -b 1: probabilities are from {rows:,} held-out rows"))
-    return fitting(f, D.labels()[held])
+    return fitting.fit(f, D.labels()[held])
 
 
 def of_few(
@@ -89,8 +104,8 @@ def of_few(
         halves: CrossValidation[P] = CrossValidation.of(
             few, 2, job, lambda D, params: fit(D, params, seconds)
         )
-        found = halves.decisions(params, until, folds=[0])
-    return {} if found is None else fitting(found[1], S.labels()[found[0]])
+        found = halves.decisions(params, until, fitting.keep, folds=[0])
+    return {} if found is None else fitting.fit(found[1], S.labels()[found[0]])
 
 
 def laplace_scale(z: np.ndarray) -> float:

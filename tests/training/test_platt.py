@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
@@ -84,6 +85,20 @@ def bindings_say(path: Path, X: np.ndarray) -> tuple[list[float], np.ndarray]:
 
 
 WORDS = ("-c", 2, "-g", 0.3)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_sigmoids_of_pairs_need_the_columns_of_each_rows_own_class(classes):
+    random = np.random.default_rng(classes)
+    f = random.normal(size=(400, classes * (classes - 1) // 2))
+    y = random.integers(0, classes, 400).astype(float)
+    kept = np.concatenate([platt.own_pairs(f[at], y[at]) for at in (slice(150), slice(150, 400))])
+    assert kept.shape == (400, classes - 1)
+    found = platt.pair_sigmoids(kept, y)
+    for number, (i, j) in enumerate(itertools.combinations(range(classes), 2)):
+        rows = (y == i) | (y == j)
+        expected = platt.fitted(f[rows, number], y[rows] == i)
+        assert tuple(found[:, number]) == expected
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
