@@ -112,6 +112,7 @@ def test_ten_classes_against_the_rest_reach_the_gap(tmp_path):
     assert exact.primal - exact.dual <= 2 * GAP * exact.primal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [1e4, 1e6])
 def test_p_and_d_are_those_of_the_model_as_written_at_any_cost(tmp_path, C):
     """And a gap that is not reached is said."""
