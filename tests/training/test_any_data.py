@@ -112,6 +112,7 @@ def test_ten_classes_against_the_rest_reach_the_gap(tmp_path):
     assert exact.primal - exact.dual <= 2 * GAP * exact.primal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [1e4, 1e6])
 def test_p_and_d_are_those_of_the_model_as_written_at_any_cost(tmp_path, C):
     """And a gap that is not reached is said."""
@@ -138,8 +139,10 @@ def test_no_violators_is_said_only_where_the_evaluation_finds_none(tmp_path):
 
 
 def test_a_time_limit_is_not_seen_before_its_time(tmp_path):
-    """Rounds that change two coefficients tell little of what a closing evaluation takes."""
+    """The time of rounds that change two coefficients says little about the closing evaluation."""
     path = gaussians(2000).save(tmp_path / "data")
     words = ("--working-set", 2, "-g", 100, "--gap", 1e-4, "--max-iterations", 200)
-    learnt = learn("osuna", path, tmp_path / "m", *words, "--time-limit", "10s")
+    usual = learn("osuna", path, tmp_path / "m", *words).outcome["seconds"]
+    limit = f"{max(10, 10 * usual):.0f}s"  # the usual time is longer on a busy machine
+    learnt = learn("osuna", path, tmp_path / "m", *words, "--time-limit", limit)
     assert learnt.facts["stopped"] == "iteration limit"

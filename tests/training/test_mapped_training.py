@@ -49,6 +49,7 @@ def test_fourier_features_come_near_the_exact_kernel(boards, tmp_path, predict):
     assert accuracy(predict(test, straight.model)) < 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["", "--exact"])
 def test_maclaurin_features_come_near_the_exact_kernel(tmp_path, predict, words):
     y, X = quadratic(3000)

@@ -259,6 +259,7 @@ def accuracy(predicted) -> float:
     return correct / rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, words",
     [
