@@ -11,6 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import slices
+
+# Rows that are copied at a time.
+ROWS_AT_ONCE = 8192
+
 
 @dataclass(frozen=True)
 class Points:
@@ -103,14 +108,23 @@ class Gathered:
         at = self._place[np.searchsorted(self._rows, rows)]
         begins, lengths = self._ends[at], self._ends[at + 1] - self._ends[at]
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        every = np.arange(indptr[-1]) + np.repeat(begins - indptr[:-1], lengths)
+        values = np.empty(indptr[-1], self._values.dtype)
+        indices = np.empty(indptr[-1], self._indices.dtype)
+        # A few rows at a time: where each value is takes more memory than the values.
+        for some in slices(len(rows), ROWS_AT_ONCE):
+            to = slice(indptr[some.start], indptr[some.stop])
+            every = np.arange(to.start, to.stop)
+            every += np.repeat(begins[some] - indptr[some], lengths[some])
+            values[to], indices[to] = self._values[every], self._indices[every]
         shape = (len(rows), self.columns)
-        X = sparse.csr_matrix((self._values[every], self._indices[every], indptr), shape=shape)
-        return Points(rows, X, self._y[at])
+        return Points(rows, sparse.csr_matrix((values, indices, indptr), shape=shape), self._y[at])
 
 
 def _with_room(array: np.ndarray, used: int, more: np.ndarray) -> np.ndarray:
-    """The array with `more` behind what is used of it, made twice as long where it is full."""
+    """Return the array with `more` behind what is used of it, made twice as long where it is full.
+    An empty one is replaced by `more` itself."""
+    if not len(array):
+        return more
     needed = used + len(more)
     if needed > len(array):
         grown = np.empty(max(needed, 2 * len(array)), array.dtype)

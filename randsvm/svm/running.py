@@ -139,6 +139,12 @@ class RunningValues:
                 self.fetched = self.audit[rows]
             return self.fetched
         missing = self.gathered.missing(rows)
+        if len(missing) > self.gathered.count and len(missing) > len(rows) // 2:
+            # Nearly all are new, as where a nu task begins with a share of all rows: they are
+            # shared with what is kept, not copied from it.
+            found, self.gathered = centres(self.D, rows), Gathered(self.D.d)
+            self.gathered.add(found)
+            return found
         if len(missing):
             self._make_room(rows)
             self.gathered.add(centres(self.D, missing))
@@ -186,11 +192,12 @@ class RunningValues:
             # Rounding has shown: from here on everything is computed in float64.
             self.refine()
 
-    def afresh(self) -> None:
-        """u from scratch, of the coefficients as they are."""
+    def afresh(self, X: sparse.csr_matrix | None = None) -> None:
+        """Compute u from scratch, of the coefficients as they are. X: of their rows; None: it is
+        fetched."""
         rows, beta = self.coefficients.rows, self.coefficients.beta
         self.values.restart(Put(rows, beta, alone=True))
-        self.advance(self.rows(rows).X, beta, fresh=True)
+        self.advance(self.rows(rows).X if X is None else X, beta, fresh=True)
 
     def refine(self) -> bool:
         """Go on in float64; False where that is so already."""

@@ -106,7 +106,8 @@ class Scan(RunningValues):
         if len(at) < len(self.coefficients.rows):
             self.advance(points.X[at], step.beta[at] - points.beta[at])
         else:
-            self.afresh()
+            same = np.array_equal(points.rows, self.coefficients.rows)
+            self.afresh(points.X if same else None)
         return len(at)
 
     def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:

@@ -1,0 +1,82 @@
+"""Peaks of memory that README promises: of whole processes, and of the arrays that they grow by."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.data.points import Gathered, Points
+
+MEGABYTE = 10**6
+
+# Its parent is small: a process counts as its own what its parent had at its birth.
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.call([sys.executable, "-m", *sys.argv[1:]], stdout=subprocess.DEVNULL)
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def peak(folder: Path, *words: object) -> float:
+    """Peak memory of a command, in MB."""
+    ended = subprocess.run(
+        [sys.executable, "-c", MEASURED, *map(str, words)],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    code, kilobytes = ended.stdout.split()
+    assert code == "0", ended.stderr
+    unit = 1 if sys.platform == "darwin" else 1024
+    return int(kilobytes) * unit / MEGABYTE
+
+
+def test_the_largest_subproblem_of_a_regression_is_within_the_promise(tmp_path):
+    n, random = 8000, np.random.default_rng(0)
+    X = random.normal(size=(n, 5)).round(3)
+    y = np.sin(3 * X[:, 0]) + random.normal(size=n)
+    with (tmp_path / "data").open("w") as file:
+        for target, row in zip(y, X, strict=True):
+            pairs = " ".join(f"{j + 1}:{value:g}" for j, value in enumerate(row))
+            file.write(f"{target:.4f} {pairs}\n")
+    words = ("randsvm.cli.train", "-s", "svr", "--sample-size", 3000, "--max-iterations", 2)
+    found = peak(tmp_path, *words, "--memory", "16M", "data", "m")
+    assert found < 16 * 1.05 + 16 * n / MEGABYTE + 300
+
+
+def rows(m: int, each: int) -> Points:
+    random = np.random.default_rng(1)
+    X = sparse.csr_matrix(
+        (
+            random.normal(size=m * each).astype(np.float32),
+            np.tile(np.arange(each, dtype=np.int32), m),
+            np.arange(m + 1) * each,
+        ),
+        shape=(m, each),
+    )
+    return Points(np.arange(m), X, np.zeros(m))
+
+
+def test_rows_that_were_gathered_are_handed_out_without_larger_arrays():
+    every = rows(40_000, 50)
+    gathered = Gathered(50)
+    gathered.add(every)
+    assert np.shares_memory(gathered._values, every.X.data)  # the first are not copied
+    tracemalloc.start()
+    found = gathered.points(every.rows[::-1])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1.6 * (found.X.data.nbytes + found.X.indices.nbytes)
+    assert (every.X[::-1] != found.X).nnz == 0
+    # More rows go behind, and the first stay what they were.
+    before = every.X.data.copy()
+    more = rows(10, 50)
+    gathered.add(Points(more.rows + 40_000, more.X, more.y))
+    assert np.array_equal(every.X.data, before)
+    assert (gathered.points(np.arange(40_000, 40_010)).X != more.X).nnz == 0
