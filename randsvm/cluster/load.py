@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import Crew
+from randsvm.cluster.cluster_executor import ClusterDataset, ClusterExecutor
 from randsvm.cluster.first_pass import first_pass
-from randsvm.cluster.home import ClusterDataset, ClusterHome
 from randsvm.cluster.ranges import Text, text_of
 from randsvm.cluster.worker import Rows
+from randsvm.cluster.worker_pool import WorkerPool
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Shard
 from randsvm.data.reading import ParseOptions, digest_of, hexdigest
+from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
-from randsvm.events import Progress, tell
+from randsvm.events import Progress, emit
 from randsvm.parameters.run import Resources
 
 
@@ -27,30 +27,32 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
         raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
     texts = [text_of(path, options) for path in paths]
     assert resources.cluster is not None
-    crew, key = Crew(resources.cluster), uuid.uuid4().hex
-    crew.key = key
+    worker_pool, key = WorkerPool(resources.cluster), uuid.uuid4().hex
+    worker_pool.key = key
     try:
-        return _loaded(crew, key, texts, resources)
+        return _loaded(worker_pool, key, texts, resources)
     except BaseException:
-        crew.tell_all(worker.leave, key)
-        crew.close()
+        worker_pool.notify_all(worker.leave, key)
+        worker_pool.close()
         raise
 
 
-def _loaded(crew: Crew, key: str, texts: Sequence[Text], resources: Resources) -> Dataset:
-    source = first_pass(crew, key, texts)
+def _loaded(
+    worker_pool: WorkerPool, key: str, texts: Sequence[Text], resources: Resources
+) -> Dataset:
+    source = first_pass(worker_pool, key, texts)
     rows = Rows(key, source, resources.data_bytes, resources.tmpdir)
     # What this process may have to read of the text, once there are no workers, it keeps as well.
     store = source.store(resources.data_bytes, resources.tmpdir)
     D = ClusterDataset(source.summary, store, resources.workers)
-    D.home = home = ClusterHome(crew, rows)
+    D.executor = executor = ClusterExecutor(worker_pool, rows)
 
     def digested(shard: Shard) -> bytes:
         return digest_of(D.store.read(shard.number))
 
     digests = []
-    for digest in home.map(digested, D.shards):
+    for digest in executor.map(digested, D.shards):
         digests.append(digest)
-        tell(Progress("reading", int(D.starts[len(digests)]), D.n))
+        emit(Progress("reading", int(D.starts[len(digests)]), D.n))
     D.summary = replace(D.summary, digest=hexdigest(digests, D.summary.names))
     return D

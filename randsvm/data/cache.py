@@ -16,7 +16,7 @@ import numpy as np
 from randsvm.data.chunks import FileStore, Spilling, Store
 from randsvm.data.reading import ParseOptions, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
-from randsvm.events import Unwritten, results_of, tell
+from randsvm.events import Unwritten, emit, results_of
 from randsvm.files import STANDARD, check_apart, create_output, name_of, open_input
 from randsvm.parameters.run import Resources
 
@@ -47,7 +47,7 @@ def read(
         try:
             return _read_through_cache(paths, options, resources.cache, resources.workers)
         except WriteError as error:
-            tell(Unwritten(str(error)))
+            emit(Unwritten(str(error)))
     spilling = Spilling(resources.data_bytes, resources.tmpdir)
     try:
         summary = first_pass(paths, options, spilling.append, resources.workers)

@@ -18,7 +18,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.row_numbers import Place
 from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
-from randsvm.events import Progress, Watch, tell
+from randsvm.events import Progress, Watch, emit
 from randsvm.files import display_name, name_of, size_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
@@ -190,7 +190,7 @@ def _blocks(
     jobs: int,
 ) -> Iterator[Block]:
     """Of all files; table, features: are told which of them they are from."""
-    way = Way(paths, tell)
+    way = Way(paths, emit)
     for path in paths:
         table.path = features.path = path
         yield from read_blocks(

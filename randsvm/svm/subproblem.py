@@ -13,13 +13,13 @@ from collections.abc import Callable
 import numpy as np
 
 from randsvm.data.points import Points
-from randsvm.events import Notice, tell_once
+from randsvm.events import Notice, emit_once
 from randsvm.parameters.option import require, word_of_size
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
-from randsvm.svm.encodings import Solution, product, solve
 from randsvm.svm.solution import Step
+from randsvm.svm.subproblem_qp import Solution, product, solve
 from randsvm.svm.tasks import Task, task_of
 from randsvm.svm.two_sums import solve_two_sums
 
@@ -69,7 +69,7 @@ def svmlearn(
         libsvm.check_values(points, problem)
         beta, ended = libsvm.whole(points, problem, problem.tolerance / 2)
     if not ended:
-        tell_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
+        emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
     return Step(points, beta, time.perf_counter() - began, ended)
 
 

@@ -23,7 +23,7 @@ Parsed = TypeVar("Parsed")
 def lines_of(
     labels: Sequence[str], zero_based: bool, seen: SeenFeatures | None, scaling: Scaling | None
 ) -> dict[str, str]:
-    """The lines that `Facts` reads. labels: none where the format or the task settles them."""
+    """The lines that `Metadata` reads. labels: none where the format or the task settles them."""
     lines = {"labels": " ".join(labels)} if labels else {}
     lines["index_base"] = "0" if zero_based else "1"
     if seen is not None:
@@ -48,7 +48,7 @@ def numbers_of(text: str) -> np.ndarray:
     return np.array(list(map(float, words)))
 
 
-class Facts:
+class Metadata:
     """The lines of one trailer. Whoever knows a line takes it out; `rest` is what nobody took.
 
     Every method raises ModelError, which names the file.
