@@ -5,10 +5,11 @@ Knows no machine.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
+
+from randsvm.models.decisions import class_pairs
 
 
 def class_values(f: np.ndarray, K: int) -> np.ndarray:
@@ -18,7 +19,7 @@ def class_values(f: np.ndarray, K: int) -> np.ndarray:
     surer one is the larger.
     """
     votes, sums = np.zeros((2, len(f), K))
-    for column, (i, j) in zip(f.T, itertools.combinations(range(K), 2), strict=True):
+    for column, i, j in zip(f.T, *class_pairs(K), strict=True):
         votes[:, i] += column >= 0
         votes[:, j] += column < 0
         sums[:, i] += column
@@ -39,6 +40,6 @@ def pair_weights(dual_coef: np.ndarray, support_vectors: Any, n_support: np.ndar
         [
             dual_coef[j - 1, of[i]] @ support_vectors[of[i]]
             + dual_coef[i, of[j]] @ support_vectors[of[j]]
-            for i, j in itertools.combinations(range(len(of)), 2)
+            for i, j in zip(*class_pairs(len(of)), strict=True)
         ]
     )

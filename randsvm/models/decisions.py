@@ -6,6 +6,9 @@ classes, one against one; pairs stand in the order (0, 1), (0, 2), .. (K - 2, K 
 
 from __future__ import annotations
 
+from math import sqrt
+from typing import TypeVar
+
 import numpy as np
 
 # No class is ever certain or impossible: LIBSVM's bound.
@@ -23,15 +26,31 @@ def predicted_classes(f: np.ndarray) -> np.ndarray:
     return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
 
 
-def pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first class and the second of each pair, both (classes (classes - 1) / 2,) int64."""
+def class_pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the second class of each pair, both (classes (classes - 1) / 2,) int64.
+
+    This table defines the order of pairs in models, decision values and probabilities.
+    """
     first, second = np.triu_indices(classes, 1)
     return first, second
 
 
+AnyInt = TypeVar("AnyInt", int, np.ndarray)
+
+
+def pair_number(first: AnyInt, second: AnyInt, classes: int) -> AnyInt:
+    """Return the position of the pair (first, second), first < second, in `class_pairs`."""
+    return first * classes - first * (first + 1) // 2 + second - first - 1
+
+
+def classes_of_pairs(pairs: int) -> int:
+    """Return the number of classes that have this number of pairs."""
+    return round((1 + sqrt(1 + 8 * pairs)) / 2)
+
+
 def votes(first_wins: np.ndarray, second_wins: np.ndarray, classes: int) -> np.ndarray:
     """How many pairs each class wins, (m, classes) float32. Both arguments: (m, pairs) bool."""
-    i, j = pairs(classes)
+    i, j = class_pairs(classes)
     each = np.eye(classes, dtype=np.float32)
     return first_wins.astype(np.float32) @ each[i] + second_wins.astype(np.float32) @ each[j]
 
@@ -74,7 +93,7 @@ def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> n
     JMLR 5, 2004, Algorithm 2: p minimises 1/2 sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2 with
     sum p = 1. Steps and tolerance are LIBSVM's, so that digits agree, too.
     """
-    i, j = pairs(classes)
+    i, j = class_pairs(classes)
     r = np.zeros((len(f), classes, classes))
     r[:, i, j] = _sigmoids(f, sigmoid)
     r[:, j, i] = 1 - r[:, i, j]

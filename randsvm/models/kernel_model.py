@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from typing import Any
@@ -120,6 +120,13 @@ class KernelModel(Model):
     def _labels_in_float32(self) -> bool:
         """Whether most labels are sure in float32, which takes a fraction of the time."""
         return self.task != "svr" and self.kernel.name == "rbf"
+
+    def over_used_features(self) -> KernelModel:
+        """Return the same model without the features that no support vector has."""
+        Z = self.Z
+        used, columns = np.unique(Z.indices, return_inverse=True)
+        Z = sparse.csr_matrix((Z.data, columns, Z.indptr), shape=(Z.shape[0], len(used)))
+        return replace(self, Z=Z, features=self.features[used])
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         """Costs m * len(beta) kernel values, a block at a time."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import Matrix
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
 from randsvm.models.metadata import Metadata, lines_of
@@ -33,7 +34,7 @@ class ModelRows(NamedTuple):
     count in |x|^2; unseen : indices that training never saw, one for each value.
     """
 
-    X: sparse.csr_matrix
+    X: Matrix
     extra: np.ndarray
     unseen: np.ndarray
 
@@ -75,6 +76,13 @@ class Model:
         """
         f = self._decision(rows, labels_only)
         return f[:, 0] if f.shape[1] == 1 else f
+
+    def decision_matrix(self, X: Matrix) -> np.ndarray:
+        """Return f of rows that are laid out over the model's features, (m, columns) float64.
+
+        X : (m, d), without features outside the model's.
+        """
+        return self._decision(ModelRows(X, np.zeros(X.shape[0]), np.empty(0, np.int32)), False)
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         """(m, columns) float64."""

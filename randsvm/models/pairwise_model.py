@@ -41,11 +41,11 @@ class PairwiseModel(KernelModel):
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
         """(m, pairs). sums : (classes, m, classes - 1)."""
-        i, j = decisions.pairs(len(self.labels))
+        i, j = decisions.class_pairs(len(self.nr_sv))
         return (sums[i, :, j - 1] + sums[j, :, i]).T + self.b
 
     def _sizes(self, sums: np.ndarray) -> np.ndarray:
-        i, j = decisions.pairs(len(self.labels))
+        i, j = decisions.class_pairs(len(self.nr_sv))
         return (sums[i] + sums[j]).T
 
     def _certain(self, f: np.ndarray, off: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ class PairwiseModel(KernelModel):
         columns = np.repeat([j - 1, i], [self.nr_sv[i], self.nr_sv[j]])
         beta = sign * self.beta[rows, columns]
         used = beta != 0
-        number = i * len(self.labels) - i * (i + 1) // 2 + j - i - 1
+        number = decisions.pair_number(i, j, len(self.nr_sv))
         return KernelModel(
             task=self.task,
             kernel=self.kernel,

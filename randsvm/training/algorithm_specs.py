@@ -15,7 +15,7 @@ from randsvm.svm.start import cold_start
 from randsvm.svm.subproblem import memory_of
 from randsvm.svm.working_set import Choice
 from randsvm.training.job import Job
-from randsvm.training.several_classes import Subtasks
+from randsvm.training.multiclass import Subtask, Subtasks
 from randsvm.training.stopping import Rule, support_bound
 
 FORMULA_FOR_K = (
@@ -57,6 +57,8 @@ NU_LEAST = 4
 
 # A plan for so many rows and this problem.
 SpecFactory = Callable[[int, Problem, Job], AlgorithmSpec]
+# The algorithm of a subtask.
+SpecOfSubtask = Callable[[Subtask], AlgorithmSpec]
 
 
 def rows_of(n: int, problem: Problem) -> int:

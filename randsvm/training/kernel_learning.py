@@ -10,14 +10,15 @@ from typing import Any
 
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Notice, Trained, Watch, emit, emit_once, listening
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import BrokenOffError, work_off
 from randsvm.parameters.svm import Params
-from randsvm.training.assemble import Answer, SpecOfSubtask, assemble, model_of
+from randsvm.training.algorithm_specs import SpecOfSubtask
 from randsvm.training.clock import LATE, Clock, TimeLimitError
+from randsvm.training.multiclass import Subtasks, assemble, finished
 from randsvm.training.probabilities import marked
 from randsvm.training.rounds import Rounds, Solved, count_bounded, total
-from randsvm.training.several_classes import Subtasks
 from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
 from randsvm.training.trainer import Ending, Learning, Trainer
 from randsvm.training.usefulness import TEXTS
@@ -76,7 +77,7 @@ class KernelLearning(Learning[Trained]):
         self._tell_doubts()
         if self.params.probability and self.params.kind == "one-class":
             D, seed = self.subtasks.D, self.training.job.run.seed
-            self.marks = marked(D, self._answer.decision, self.clock, self.end - LATE, seed)
+            self.marks = marked(D, self._machine.decision_matrix, self.clock, self.end - LATE, seed)
 
     def _tell_doubts(self) -> None:
         """Tell why the model is useless, if most of its subtasks are."""
@@ -182,7 +183,7 @@ class KernelLearning(Learning[Trained]):
         return Trained(
             model=ending.model,
             iterations=sum(self.counts.values()),
-            support_vectors=len(self._answer.points),
+            support_vectors=len(self._machine.beta),
             bounded=count_bounded([one.SV for one in every]),
             violators=sum(counted) if len(counted) == len(every) else None,
             J=certificate.primal * self.training.scales(self.params)[1],
@@ -212,9 +213,9 @@ class KernelLearning(Learning[Trained]):
         }
 
     def model(self, **common: Any) -> Model:
-        features, mapping = self.training.D.summary.features, self.training.map_of(self.params)
-        return model_of(self._answer, features, mapping, **common, **self.marks)
+        return finished(self._machine, self.training.map_of(self.params), **common, **self.marks)
 
     @cached_property
-    def _answer(self) -> Answer:
+    def _machine(self) -> KernelModel:
+        """The solutions as one model over the columns of D."""
         return assemble(self.subtasks, [one.SV for one in self._every])

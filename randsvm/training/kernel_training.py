@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import Trained
 from randsvm.parameters.svm import Params
-from randsvm.training.algorithm_specs import AlgorithmSpec, SpecFactory
-from randsvm.training.assemble import decision_of
+from randsvm.training.algorithm_specs import AlgorithmSpec, SpecFactory, SpecOfSubtask
 from randsvm.training.clock import Clock
 from randsvm.training.cross_validation import at_once
-from randsvm.training.job import Decision
+from randsvm.training.job import Decision, Job
 from randsvm.training.kernel_learning import KernelLearning
-from randsvm.training.several_classes import Subtask, Subtasks
+from randsvm.training.multiclass import Subtask, Subtasks, assemble
+from randsvm.training.rounds import Rounds
 from randsvm.training.trainer import Outline, Trainer
 from randsvm.training.warm_start import WarmStart
 
@@ -83,10 +85,10 @@ class KernelTrainer(Trainer[Params, Trained]):
         return replace(super().for_parts(), old=None)
 
     def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
-        """Without a closing evaluation."""
+        """Return f of the subtasks' solutions, without a closing evaluation."""
         subtasks = self._subtasks(D, params, at_once(D, self.job))
         algorithm_spec = partial(self._algorithm_spec, C=params.cost)
-        return decision_of(subtasks, algorithm_spec, self.job, clock)
+        return _decision_of(subtasks, algorithm_spec, self.job, clock)
 
     def holds_out(self, params: Params) -> bool:
         return params.probability and params.kind != "one-class"
@@ -99,3 +101,29 @@ class KernelTrainer(Trainer[Params, Trained]):
         largest = self.spec_factory(subtasks.most_rows, subtasks.problem, self.job)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         return KernelLearning(self, params, subtasks, algorithm_spec, at_once, clock, until)
+
+
+def _decision_of(
+    subtasks: Subtasks, algorithm_spec: SpecOfSubtask, job: Job, clock: Clock
+) -> Decision:
+    """Solve the subtasks without a closing evaluation and return their f.
+
+    Each subtask gets at least one round. A pair that has not begun when `clock` ends gets a
+    constant f.
+    """
+    solutions = []
+    try:
+        for number in range(len(subtasks)):
+            late = number > 0 and time.perf_counter() >= clock.end
+            if subtasks.pairs and (late or 0 in subtasks.sides(number)):
+                solutions.append(subtasks.nothing(number)[0])
+                continue
+            task, ends = subtasks[number], clock.share(1 / (len(subtasks) - number))
+            rounds = Rounds(task, algorithm_spec(task), job, clock, ends, share=subtasks.at_once)
+            try:
+                solutions.append(task.in_whole(rounds.scan.completed(rounds.run_until(inf)[0])))
+            finally:
+                rounds.scan.forget()
+    finally:
+        subtasks.close()
+    return assemble(subtasks, solutions).decision_matrix

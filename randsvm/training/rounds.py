@@ -23,7 +23,7 @@ from randsvm.svm.start import least_norm, resumed
 from randsvm.training.algorithm_specs import AlgorithmSpec
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
-from randsvm.training.several_classes import Subtask, Subtasks
+from randsvm.training.multiclass import Subtask, Subtasks
 from randsvm.training.stopping import (
     NO_DIGITS,
     NO_MARGIN,

@@ -14,8 +14,8 @@ from randsvm.svm.scan import Scan, Starter
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import Choice, WorkingSet
+from randsvm.training.multiclass import Subtask
 from randsvm.training.old_model import OldModel
-from randsvm.training.several_classes import Subtask
 
 # Where fewer of the support vectors are found again, the old decision values say more.
 LEAST_FOUND = 0.5

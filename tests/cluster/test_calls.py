@@ -199,7 +199,7 @@ def struck(matches: Callable[[object], bool]) -> Callable[[object], None]:
 def large(monkeypatch) -> None:
     """All rows are too many to be copied, and those of a pair to come here."""
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
-    monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+    monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
 
 def train(folder: Path, rows: tuple, params: Params, folds: int | None, watch: Callable) -> None:

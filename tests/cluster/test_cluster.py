@@ -141,7 +141,7 @@ def clouds(tmp_path_factory) -> Path:
 def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, words):
     if "small" not in words:
         # Pairs of few rows come to this process.
-        monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+        monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     same(two, tmp_path, clouds, *words.split())
 
 
@@ -563,7 +563,7 @@ def test_pairs_that_are_done_are_written_when_the_cluster_is_lost(
     two, tmp_path, clouds, monkeypatch
 ):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 3.0)
-    monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+    monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
     def kill_all() -> None:
         while two.workers:
@@ -693,7 +693,7 @@ def without(worker_pool: WorkerPool, *keys: str) -> bool:
 @pytest.mark.parametrize("bad", [b"", b"+1 1:x\n"], ids=["a model", "bad text"])
 def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monkeypatch, bad):
     monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
-    monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
+    monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         before = kept(worker_pool)

@@ -295,7 +295,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
 @pytest.mark.parametrize("classes", [3, 7])
 def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes):
     rng = np.random.default_rng(classes)
-    i, j = decisions.pairs(classes)
+    i, j = decisions.class_pairs(classes)
     r = np.zeros((classes, classes))
     r[i, j] = rng.uniform(0.1, 0.9, len(i))
     r[j, i] = 1 - r[i, j]

@@ -64,7 +64,7 @@ class KilledRuns:
         self.small = ExitStack()
         for name, value in {
             "training.source.ParseOptions": partial(ParseOptions, chunk_rows=rows // CHUNKS),
-            "training.several_classes.FEW_ROWS": 0,
+            "training.multiclass.FEW_ROWS": 0,
             "data.grouping.CHUNK_ROWS": rows // CHUNKS,
             "cluster.ranges.RANGE": clouds.stat().st_size // RANGES,
             "algorithms.sgd.GROUP_CHUNKS": 3,

@@ -24,7 +24,7 @@ from randsvm.events import Iteration, Notice, Trained
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
-from randsvm.training import several_classes
+from randsvm.training import multiclass
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -41,7 +41,7 @@ ALGORITHMS = {
 @pytest.fixture(autouse=True)
 def _side_by_side(monkeypatch):
     """Small pairs as well."""
-    monkeypatch.setattr(several_classes, "SIDE_BY_SIDE_ROWS", 0)
+    monkeypatch.setattr(multiclass, "SIDE_BY_SIDE_ROWS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -346,7 +346,7 @@ def test_interrupted_in_the_middle_of_the_pairs(tmp_path, path, data, monkeypatc
     """Of hundreds of thousands that have not begun no row is looked at: their rows are counted."""
 
     def strike() -> None:
-        monkeypatch.setattr(several_classes.Subtasks, "__getitem__", unread)
+        monkeypatch.setattr(multiclass.Subtasks, "__getitem__", unread)
         monkeypatch.setattr(Dataset, "labels_of", unread)
         raise Interrupted(signal.SIGTERM)
 

@@ -33,7 +33,7 @@ from randsvm.parameters.rounds import OsunaParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import source
-from randsvm.training.several_classes import Subtasks
+from randsvm.training.multiclass import Subtasks
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA, "--multiclass", "ovr")

@@ -1,0 +1,303 @@
+"""Split a training into subtasks, and join their solutions to one model.
+
+Several classes are one subtask for each pair of classes, or one for each class against the rest.
+Two classes, regression and novelty detection are a single subtask. Knows no algorithm and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from randsvm.arrays import distinct
+from randsvm.data.classes import against_the_rest, one_class
+from randsvm.data.dataset import Dataset
+from randsvm.data.grouping import Grouped
+from randsvm.data.points import Points
+from randsvm.data.precomputed import centres
+from randsvm.errors import ParameterError
+from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.random_features import RandomMap
+from randsvm.models.decisions import class_pairs
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.model import Model
+from randsvm.models.pairwise_model import PairwiseModel
+from randsvm.parameters.problem import Problem
+from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Params
+from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
+from randsvm.svm.running import FEW_ROWS
+from randsvm.svm.solution import SV, Certificate
+
+EMPTY = np.empty(0)
+# Pairs of fewer rows are solved one after another: most of their time is spent in Python, which
+# runs one thread at a time. Measured with 96 rows: two threads take 1.8 times as long as one.
+SIDE_BY_SIDE_ROWS = 400
+
+
+@dataclass(frozen=True)
+class Subtask:
+    """One binary classification, regression or novelty detection.
+
+    D : its rows with y = -1/+1, a regression's targets, or 0 for novelty detection
+    problem : with the bounds of the coefficients of both sides
+    name : the class with y = +1, or both classes of a pair; empty if there is one subtask only
+    pair : the labels of both classes of a pair
+    rows : (n,) int64, the row numbers in the whole D, for a pair
+    """
+
+    D: Dataset
+    problem: Problem
+    name: str = ""
+    pair: tuple[str, str] | None = None
+    rows: np.ndarray | None = None
+
+    def in_whole(self, solution: SV) -> SV:
+        """Return the solution with row numbers of the whole D.
+
+        A pair's solution loses its points: several pairs share the rows of a class.
+        """
+        if self.rows is None:
+            return solution
+        rows = self.rows[solution.rows]
+        order = np.argsort(rows)
+        return replace(solution, rows=rows[order], beta=solution.beta[order], points=None)
+
+
+class Subtasks:
+    """The subtasks of D, a sequence. A view of D takes memory, so each is made on demand.
+
+    D : y are class indices (`labelled_classes`) or targets; novelty detection ignores them
+    resources : shared by all subtasks
+    at_once : number of such sequences that share the resources
+    doubtful : see Problem
+    """
+
+    def __init__(
+        self,
+        D: Dataset,
+        params: Params,
+        resources: Resources,
+        at_once: int = 1,
+        *,
+        doubtful: bool = False,
+    ) -> None:
+        self.D, self.params, self.doubtful = D, params, doubtful
+        self.resources, self.at_once = resources, at_once
+        self._regrouped: Grouped | None = None
+        self._lock = Lock()
+        self.names: list[str] = []
+        self.counts: list[int] = []
+        if params.kind == "svc":
+            assert D.targets is not None
+            order = np.argsort(D.targets).tolist()
+            self.names = [D.summary.names[i] for i in order]
+            self.counts = [D.summary.counts[i] for i in order]
+            self._whole = sum(self.counts) == D.n
+            self._check()
+
+    def _check(self) -> None:
+        """Raise ParameterError if the classes cannot have the nu of -s nu-svc."""
+        names, counts = self.names, self.counts
+        for i, j in self.pairs if len(names) > 2 else [(0, 1)]:
+            self.params.check_classes([names[i], names[j]], [counts[i], counts[j]])
+        if self.params.task == "nu-svc" and len(self) == len(names) > 2 and not self.pairs:
+            raise ParameterError("-s nu-svc tells two classes apart, not one from the rest")
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The class indices of each pair; empty unless the training is one against one."""
+        if self.params.multiclass != "ovo":
+            return []
+        first, second = class_pairs(len(self.names))
+        return list(zip(first.tolist(), second.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.pairs) or (len(self.names) if len(self.names) > 2 else 1)
+
+    @property
+    def most_rows(self) -> int:
+        """The number of rows of the largest subtask."""
+        if not self.pairs:
+            return self.D.n
+        return min(self.D.n, max(self.counts[i] + self.counts[j] for i, j in self.pairs))
+
+    def side_by_side(self, solve_bytes: int) -> int:
+        """Return how many subtasks are solved at the same time, each in a thread.
+
+        Only pairs with enough rows are, and they use at most half of the memory. solve_bytes : the
+        memory of one subproblem.
+        """
+        if not self.pairs or self.most_rows < SIDE_BY_SIDE_ROWS:
+            return 1
+        each = 17 * self.most_rows + solve_bytes
+        room = self.resources.memory // 2 // max(each, 1)
+        return max(1, min(self.resources.workers, room, len(self)))
+
+    def __getitem__(self, number: int) -> Subtask:
+        D, problem = self.D, self._problem_of(number)
+        if self.params.task == "one-class":
+            return Subtask(one_class(D), problem)
+        if self.params.kind != "svc":
+            return Subtask(D, problem)
+        if not self.pairs:
+            name = self.names[number] if len(self.names) > 2 else ""
+            return Subtask(against_the_rest(D, number), problem, name)
+        first, second = self.pairs[number]
+        D, rows = self._grouped().pair(first, second)
+        if D.n <= FEW_ROWS:
+            D = D.in_one_thread().gathered().in_one_thread()
+        pair = self.names[first], self.names[second]
+        return Subtask(D, problem, " / ".join(pair), pair, rows)
+
+    # --- properties of a subtask that need no pass over its rows ---------------------------
+
+    @property
+    def problem(self) -> Problem:
+        """The problem over all rows, without class weights."""
+        return self._problem(self.D.n)
+
+    def _problem(self, n: int, weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
+        cache = self.resources.libsvm_megabytes / self.at_once
+        return replace(self.params.problem(n, weights, cache), doubtful=self.doubtful)
+
+    def _problem_of(self, number: int) -> Problem:
+        params, names, counts = self.params, self.names, self.counts
+        if not names:
+            return self.problem
+        if self.pairs:
+            weights = params.pair_weights(*self.pairs[number], names, counts)
+        elif len(names) == 2:
+            weights = params.side_weights(names, counts)
+        else:
+            weights = params.one_vs_rest_weights(number, names, counts)
+        return self._problem(sum(self.sides(number)) if self.pairs else self.D.n, weights)
+
+    def sides(self, number: int) -> tuple[int, int]:
+        """Return how many rows of a classification have y = +1 and how many y = -1."""
+        if self.pairs:
+            first, second = self.pairs[number]
+            return self._size(first), self._size(second)
+        return self._size(number), self.D.n - self._size(number)
+
+    def _size(self, index: int) -> int:
+        """Return the number of rows of a class. D may be a view; `counts` are of all rows."""
+        return self.counts[index] if self._whole else len(self._grouped().rows[index])
+
+    def nothing(self, number: int) -> tuple[SV, Certificate]:
+        """Return the solution of a subtask without support vectors, and its certificate.
+
+        f is the constant b with the lowest P: P is linear in b between -1 and 1. For nu-SVC f = 0
+        with rho = 0 has P = 0, and D is unknown. Only classifications are certified.
+        """
+        empty, problem = self._empty, self._problem_of(number)
+        if problem.size or not self.names:
+            certified = bool(self.names) and problem.positive_semidefinite
+            certificate = Certificate(0.0, -inf if certified else 0.0, certified)
+            return SV(empty.rows, EMPTY, 0.0, problem, empty), certificate
+        lost = [C * rows for C, rows in zip(problem.bounds, self.sides(number), strict=True)]
+        certificate = Certificate(2.0 * min(lost), 0.0, problem.positive_semidefinite)
+        b = 1.0 if lost[0] > lost[1] else -1.0
+        return SV(empty.rows, EMPTY, b, problem, empty), certificate
+
+    @cached_property
+    def _empty(self) -> Points:
+        """No rows; shared, because there may be hundreds of thousands of pairs."""
+        X = sparse.csr_matrix((0, self.D.d), dtype=np.float32)
+        return Points(np.empty(0, np.int64), X, EMPTY)
+
+    # --- the rows of pairs -----------------------------------------------------------------
+
+    def _grouped(self) -> Grouped:
+        """Return the rows grouped by class. The lock makes sure that it is made once."""
+        with self._lock:
+            if self._regrouped is None:
+                room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
+                room, classes = room // self.at_once, len(self.names)
+                self._regrouped = Grouped.of(self.D, classes, room, self.resources.tmpdir)
+            return self._regrouped
+
+    def close(self) -> None:
+        """Free the rows that were grouped by class."""
+        if self._regrouped is not None:
+            self._regrouped.close()
+
+
+# --- solutions as one model ----------------------------------------------------------------
+
+
+def assemble(subtasks: Subtasks, solutions: Sequence[SV]) -> KernelModel:
+    """Return the model of all subtasks, over the columns of D.
+
+    solutions : one for each subtask, in their order, over the rows of the whole D. `finished`
+    makes the model that is saved.
+    """
+    problem = solutions[0].problem
+    fields: dict[str, Any] = {
+        "task": problem.kind,
+        "nu": problem.size > 0,
+        "kernel": Kernel.of(problem),
+        "features": subtasks.D.summary.features,
+        "labels": tuple(subtasks.names),
+        "values": tuple(subtasks.names),
+        "b": np.array([one.b * one.scale for one in solutions]),
+    }
+    if subtasks.pairs:
+        return PairwiseModel(**_joined_pairs(subtasks, solutions), **fields)
+    return KernelModel(**_joined_columns(solutions), **fields)
+
+
+def _joined_pairs(subtasks: Subtasks, solutions: Sequence[SV]) -> dict[str, Any]:
+    """Return the support vectors of all pairs, grouped by class, as PairwiseModel has them."""
+    classes = len(subtasks.names)
+    rows = distinct(np.concatenate([one.rows for one in solutions]))
+    points = centres(subtasks.D, rows)
+    beta = np.zeros((len(rows), classes - 1))
+    for (i, j), one in zip(subtasks.pairs, solutions, strict=True):
+        at = np.searchsorted(rows, one.rows)
+        # The coefficient against class j is in column j - 1 if j > own class, else in column j.
+        beta[at, np.where(points.y[at] == i, j - 1, i)] = one.beta * one.scale
+    order = np.argsort(points.y, kind="stable")
+    nr_sv = np.bincount(points.y.astype(np.int64), minlength=classes)
+    return {
+        "Z": points.X[order],
+        "beta": beta[order],
+        "support": points.rows[order],
+        "nr_sv": tuple(nr_sv.tolist()),
+    }
+
+
+def _joined_columns(solutions: Sequence[SV]) -> dict[str, Any]:
+    """Return the support vectors of all solutions by row number, a column of beta for each."""
+    points = Points.concatenate([one.points for one in solutions if one.points is not None])
+    rows, first = np.unique(points.rows, return_index=True)
+    beta = np.zeros((len(rows), len(solutions)))
+    for column, one in enumerate(solutions):
+        beta[np.searchsorted(rows, one.rows), column] = one.beta * one.scale
+    return {"Z": points.X[first], "beta": beta, "support": rows}
+
+
+def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> Model:
+    """Return the model to save.
+
+    machine : by `assemble`. mapping : the random features that its columns are; None: the features
+    themselves. common : the fields of Model that the data and the options determine.
+    """
+    if mapping is None:
+        return replace(machine.over_used_features(), **common)
+    return LinearModel(
+        w=machine.Z.T.astype(np.float64) @ machine.beta,
+        b=machine.b,
+        solver=EPSILON_INSENSITIVE if machine.task == "svr" else LOSSES["hinge"].solver,
+        mapping=mapping,
+        features=machine.features,
+        **common,
+    )
