@@ -81,9 +81,11 @@ def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
     return max(D.map(of))
 
 
-def gram_of(D: Dataset, kernel_layout: KernelLayout, points: Points) -> np.ndarray:
+def gram_of(
+    D: Dataset, kernel_layout: KernelLayout, points: Points, *, centred: bool
+) -> np.ndarray:
     """K of every pair of rows of D, (m, m) float32. points: rows as `precomputed.centres` has
-    them."""
+    them. centred: see gram."""
     if kernel_layout.kernel.name == "precomputed":
         return precomputed.kernel_values(D, points)
-    return gram.gram(kernel_layout, points.X)
+    return gram.gram(kernel_layout, points.X, centred=centred)

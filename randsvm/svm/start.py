@@ -48,11 +48,11 @@ def resumed(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
 
 
 def _start_with_sums(scan: Scan, S: WorkingSet) -> Step:
-    """Coefficients with the sums that the task asks for: the rows that lie furthest out by the
-    solution of the subset S alone are at their bounds."""
+    """Coefficients with the sums that the task asks for: the solution over all rows, or, of a
+    subset S, the rows that lie furthest out by its own solution are at their bounds."""
     points, task = scan.points(S.rows), scan.task
     alone = _alone(scan, points)
-    if S.whole and task.size:
+    if S.whole:
         return Step(replace(points, beta=np.zeros(len(points))), alone)
     at = np.flatnonzero(alone)
     scan.advance(points.X[at], alone[at], fresh=True)
@@ -68,7 +68,7 @@ def _alone(scan: Scan, points: Points) -> np.ndarray:
     task, y, m = scan.task, points.y, len(points)
     lower, upper = task.box(y)
     call = libsvm.in_daemon_thread
-    K, h = scan.gram(points), y - task.epsilon * np.sign(y) * task.one_sided
+    K, h = scan.gram(points, centred=not task.total), y - task.epsilon * np.sign(y) * task.one_sided
     if not task.size:
         return solve(K, h, lower, upper, task.total * m / scan.D.n, call=call).beta
     share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))

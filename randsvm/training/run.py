@@ -304,6 +304,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             zero_based=job.run.zero_based or labelled_data.D.summary.numbered,
             seen=SeenFeatures.of(labelled_data.D.summary.features),
             scaling=labelled_data.D.scaling,
+            precise=labelled_data.D.summary.precise,
             metadata=self._metadata(outcome),
             **self.fitted,
         )

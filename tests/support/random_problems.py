@@ -466,13 +466,21 @@ def complaints(
         yield f"D {emitted['dual']:.10g} above the optimum {best.most:.10g}"
     if emitted["primal"] < best.least - slack:
         yield f"P {emitted['primal']:.10g} below the optimum {best.least:.10g}"
-    size = max(abs(emitted["primal"]), abs(emitted["dual"]))
+    size = max(abs(emitted["primal"]), abs(emitted["dual"]), nothing(case, K))
     gap = (emitted["primal"] - emitted["dual"]) / size if size else 0.0
     if abs(gap - emitted["gap"]) > 1e-12 + ROUNDING * abs(gap):
         yield f"gap {emitted['gap']:.6g} reported, {gap:.6g} by P and D reported"
     if written.sure and not case.size:  # whose violators are those of two groups of rows
         yield from counts(case, K, u + b, beta, metadata)
     yield from silence(case, emitted["gap"], metadata, events)
+
+
+def nothing(case: Case, K: np.ndarray) -> float:
+    """Size of an objective of novelty detection that counts as 0, see README: a hundredth of the
+    optimum of orthogonal rows."""
+    if case.task != "one-class":
+        return 0.0
+    return 0.01 * float(case.total**2 / len(K) * K.diagonal().mean() / 2)
 
 
 def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
