@@ -26,7 +26,7 @@ import dask
 from distributed import Client, LocalCluster, Security
 
 from randsvm.errors import ClusterError, ParameterError
-from randsvm.events import in_daemon_thread
+from randsvm.events import HEARTBEAT, in_daemon_thread
 
 # Seconds that the scheduler, and then the first worker, may take to be there.
 CONNECTING = 60.0
@@ -38,6 +38,8 @@ WAITING = "waiting for workers"
 # Most workers of local:N, and the last port that there is.
 MOST_LOCAL, LAST_PORT = 9999, 65535
 HOST = "127.0.0.1"
+# Seconds that a scheduler may take to write its file.
+WRITING = 2.0
 # The page of a scheduler or worker says what it does to everybody who connects: serve none.
 NO_PAGES: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
@@ -229,18 +231,36 @@ def _check_address(address: str) -> None:
 
 def _check_scheduler_file(path: str) -> None:
     """Raise ParameterError unless this file has the address of a scheduler."""
+    latest = time.perf_counter() + WRITING
+    while not _has_address(path):
+        if time.perf_counter() > latest:
+            raise _no_scheduler_file(path)
+        time.sleep(HEARTBEAT)
+
+
+def _has_address(path: str) -> bool:
+    """Whether a scheduler file is whole. Raises ParameterError for a file of another kind."""
     try:
         with Path(path).open("rb") as stream:
-            # A data set may be large.
-            content = json.load(stream) if stream.peek(1)[:1] == b"{" else None
+            # A data set may be large: it is not read.
+            if stream.peek(1)[:1] not in (b"", b"{"):
+                raise _no_scheduler_file(path)
+            content = json.load(stream)
     except OSError as error:
         raise ClusterError(f"cannot open {path}: {error.strerror}") from error
+    except ParameterError:
+        raise
     except ValueError:
-        content = None
-    if not isinstance(content, dict) or not isinstance(content.get("address"), str):
-        raise ParameterError(
-            f"--cluster: expected a scheduler file (JSON with an address), found {path}"
-        )
+        return False
+    if not isinstance(content.get("address"), str):
+        raise _no_scheduler_file(path)
+    return True
+
+
+def _no_scheduler_file(path: str) -> ParameterError:
+    return ParameterError(
+        f"--cluster: expected a scheduler file (JSON with an address), found {path}"
+    )
 
 
 @contextlib.contextmanager

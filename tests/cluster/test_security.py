@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ pytest.importorskip("distributed")
 from distributed import Security
 from distributed.core import rpc
 
+from randsvm.cluster import connection
 from randsvm.cluster.crew import Crew
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
@@ -130,3 +132,12 @@ def test_a_file_that_is_no_scheduler_file_is_refused_in_one_line(tmp_path, conte
     with pytest.raises(ParameterError, match="expected a scheduler file") as error:
         run_train("randsvm", "-q", "--cluster", tmp_path / "file", path, tmp_path / "m")
     assert "\n" not in str(error.value)
+
+
+def test_a_scheduler_file_that_is_being_written_is_waited_for(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    writing = threading.Timer(0.3, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])
+    writing.start()
+    connection._check_scheduler_file(str(file))
+    writing.join()
