@@ -12,10 +12,17 @@ from randsvm.kernels.sums import panels_of
 
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256
+# Values whose mean is so many times their spread are centred: float32 has seven digits.
+OFFSET = 100.0
 
 
-def gram(space: Space, X: sparse.csr_matrix) -> np.ndarray:
-    """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision."""
+def gram(space: Space, X: sparse.csr_matrix, *, centred: bool = False) -> np.ndarray:
+    """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision.
+
+    centred: less the means of rows and columns where the values lie far from 0 beside their
+    spread, so that float32 holds their differences. That is another kernel, with which sum_j
+    (K_ij d_j) is the same but for a constant where sum d = 0.
+    """
     m, d = X.shape
     K: np.ndarray = np.empty((m, m), np.float32)
     if m and space.by_differences:
@@ -27,14 +34,21 @@ def gram(space: Space, X: sparse.csr_matrix) -> np.ndarray:
         z = np.column_stack([x[:, :d] * np.float32(space.kernel.scale), x[:, d + 1], x[:, d]])
         rbf_gram(x, panels_of(z), K)
     else:
-        _gram_in_blocks(space, X, K)
+        sums, diagonal = _gram_in_blocks(space, X, K)
+        mean, far = float(sums.mean()) / max(m, 1), space.kernel.name in ("linear", "poly")
+        if centred and far and abs(mean) > OFFSET * (diagonal - mean) and np.isfinite(mean):
+            _gram_in_blocks(space, X, K, sums / m)
     return K
 
 
-def _gram_in_blocks(space: Space, X: sparse.csr_matrix, K: np.ndarray) -> None:
-    """See gram; into K."""
-    rows = space.rows(X)
-    parts = list(slices(len(K), GRAM_ROWS))
+def _gram_in_blocks(
+    space: Space, X: sparse.csr_matrix, K: np.ndarray, means: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
+    """See gram; into K, less the means : (m,) of rows and columns. Returns the sums of its rows,
+    (m,) float64, and the mean of its diagonal."""
+    m = len(K)
+    rows, sums, diagonal = space.rows(X), np.zeros(m), 0.0
+    parts = list(slices(m, GRAM_ROWS))
     centres = [space.centres(rows[j]) for j in parts]
     buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, space.dtype)
     for number, i in enumerate(parts):
@@ -43,7 +57,16 @@ def _gram_in_blocks(space: Space, X: sparse.csr_matrix, K: np.ndarray) -> None:
             block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
             columns.arguments(prepared, block, largest)
             space.kernel.finish(block, largest)
+            if means is not None:
+                block -= means[i, None]
+                block -= means[j] - means.mean()
             K[i, j] = block
             K[j, i] = block.T
+            sums[i] += block.sum(axis=1)
+            if i == j:
+                diagonal += float(block.trace()) / m
+            else:
+                sums[j] += block.sum(axis=0)
     if space.kernel.name == "rbf":
         np.fill_diagonal(K, 1.0)
+    return sums, diagonal

@@ -159,11 +159,12 @@ class RunningValues:
         if self.gathered.count > 2 * len(needed):
             self.gathered = self.gathered.only(needed)
 
-    def gram(self, points: Points) -> np.ndarray:
-        """K of every pair of some points, (m, m) float32. Raises ParameterError where the values
-        may be beyond it."""
+    def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
+        """K of every pair of some points, (m, m) float32, for steps that leave the sum of their
+        coefficients as it is; not centred: for any. Raises ParameterError where the values may be
+        beyond float32."""
         check_values(points, self.problem)
-        return gram_of(self.D, self.gram_space, points)
+        return gram_of(self.D, self.gram_space, points, centred=centred)
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """The reports of all shards, added up; stage: what is told to be done to their rows."""

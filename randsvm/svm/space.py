@@ -79,9 +79,9 @@ def _largest_norm(D: Dataset, space: Space) -> float:
     return max(D.map(of))
 
 
-def gram_of(D: Dataset, space: Space, points: Points) -> np.ndarray:
+def gram_of(D: Dataset, space: Space, points: Points, *, centred: bool) -> np.ndarray:
     """K of every pair of rows of D, (m, m) float32. points: rows as `precomputed.centres` has
-    them."""
+    them. centred: see gram."""
     if space.kernel.name == "precomputed":
         return precomputed.kernel_values(D, points)
-    return gram.gram(space, points.X)
+    return gram.gram(space, points.X, centred=centred)

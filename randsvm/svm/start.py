@@ -68,7 +68,7 @@ def _alone(scan: Scan, points: Points) -> np.ndarray:
     task, y, m = scan.task, points.y, len(points)
     lower, upper = task.box(y)
     call = libsvm.in_daemon_thread
-    K, h = scan.gram(points), y - task.epsilon * np.sign(y) * task.one_sided
+    K, h = scan.gram(points, centred=not task.total), y - task.epsilon * np.sign(y) * task.one_sided
     if not task.size:
         return solve(K, h, lower, upper, task.total * m / scan.D.n, call=call).beta
     share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))
