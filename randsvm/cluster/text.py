@@ -44,7 +44,9 @@ class Text:
     @property
     def dialect(self) -> Dialect:
         options = self.options
-        return Dialect(options.labels, options.zero_based, options.any_label)
+        return Dialect(
+            options.labels, options.zero_based, options.any_label, precise=options.precise
+        )
 
     def read(self, begin: int, end: int) -> bytes:
         """Raises InputError and TransferError."""
@@ -220,7 +222,8 @@ def _is_row(line: bytes) -> bool:
 @dataclass(frozen=True)
 class Source:
     """Text files, one after the other, and their chunks. places : (chunks + 1,) int64, where each
-    begins, counted in bytes of all files; rows, nonzeros : (chunks,) int64."""
+    begins, counted in bytes of all files; rows, nonzeros : (chunks,) int64. Values are float64 in
+    all chunks where the summary says so, and else in those in which rounding shows."""
 
     texts: tuple[Text, ...]
     summary: Summary
@@ -240,7 +243,7 @@ class Source:
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             name = name_of([text.path for text in self.texts])
             raise TransferError(f"reading {name}: it changed while in use")
-        return chunk
+        return chunk if self.summary.precise else chunk.settled(number)
 
     def _rows(self, text: Text, begin: int, end: int) -> RawChunk:
         options = text.options
@@ -250,6 +253,7 @@ class Source:
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
+            precise=True,
         )
         y = block.y
         if options.labels == "class":

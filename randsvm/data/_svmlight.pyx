@@ -64,6 +64,10 @@ cdef extern from *:
 
 ctypedef const uint8_t *Text
 
+ctypedef fused real:
+    float
+    double
+
 # The loop reads eight bytes at a time and stops at newlines: whoever calls appends these.
 PADDING = b"\n" * 8
 
@@ -249,7 +253,14 @@ cdef inline float to_float32(Number number, Text start) noexcept nogil:
     return float32_of_many_digits(number, start)
 
 
-cdef double to_float64(Number number, Text start) noexcept nogil:
+cdef inline double to_float64(Number number, Text start) noexcept nogil:
+    """float64(number), rounded like Python does; `start` is its first digit or dot."""
+    if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
+        return <double> <int64_t> number.digits / TEN[-number.exponent]   # see to_float32
+    return float64_of_many_digits(number, start)
+
+
+cdef double float64_of_many_digits(Number number, Text start) noexcept nogil:
     cdef long double near
     cdef double low, high
     if number.digits == 0:
@@ -423,7 +434,8 @@ cdef class Rows:
     cdef double *y
     cdef int64_t *indptr
     cdef int32_t *indices
-    cdef float *values
+    cdef float *values    # one of these two is NULL
+    cdef double *doubles
     cdef uint64_t *marks  # a bit for each index
     cdef int64_t largest  # of the marked ones
     cdef Spellings table
@@ -441,7 +453,7 @@ cdef class Rows:
 
     def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
-              int32_t[::1] indices, float[::1] values):
+              int32_t[::1] indices, real[::1] values):
         """Parse `text`, complete lines and PADDING; the arrays are as long as `count` says."""
         cdef Text start = <Text> <const char *> text
         cdef Text end = start + len(text) - len(PADDING)
@@ -453,7 +465,13 @@ cdef class Rows:
         self.y = &y[0] if numbers else NULL
         self.indptr = &indptr[0]
         self.indices = &indices[0] if indices.shape[0] else NULL
-        self.values = &values[0] if values.shape[0] else NULL
+        self.values = NULL
+        self.doubles = NULL
+        if values.shape[0]:
+            if real is float:
+                self.values = &values[0]
+            else:
+                self.doubles = &values[0]
         with nogil:
             enough = self.read_lines(start, end)
         if not enough:
@@ -516,10 +534,12 @@ cdef class Rows:
         cdef int64_t entries = self.entries, previous = -1 if self.zero_based else 0, index
         cdef int32_t *indices = self.indices
         cdef float *values = self.values
+        cdef double *doubles = self.doubles
         cdef Text token, digits
         cdef Number number
         cdef bint negative
         cdef float value
+        cdef double precise
         while True:
             token = p
             p = read_index(p, &index)
@@ -541,10 +561,16 @@ cdef class Rows:
                 p = next_token(p)
             if p == NULL:
                 return self.bad(IS_FEATURE, token, previous)
-            value = to_float32(number, digits)
-            if value > LARGEST_FLOAT:
-                return self.bad(IS_FEATURE, token, previous)
-            values[entries] = <float> SIGN[negative] * value
+            if doubles == NULL:
+                value = to_float32(number, digits)
+                if value > LARGEST_FLOAT:
+                    return self.bad(IS_FEATURE, token, previous)
+                values[entries] = <float> SIGN[negative] * value
+            else:
+                precise = to_float64(number, digits)
+                if <float> precise > LARGEST_FLOAT:
+                    return self.bad(IS_FEATURE, token, previous)
+                doubles[entries] = SIGN[negative] * precise
             indices[entries] = <int32_t> index
             previous = index
             entries += 1

@@ -18,7 +18,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.row_numbers import Place
 from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
-from randsvm.events import Progress, Watch, tell
+from randsvm.events import Notice, Progress, Watch, tell
 from randsvm.files import display_name, name_of, size_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
@@ -67,7 +67,7 @@ class Summary:
     features : (d,) int32, the distinct indices, sorted, as written in the file.
     names, values, counts: labels as first spelled, in order of appearance (classification), what
     they stand for, and how many rows have them. queries: rows with a qid:. numbered: see
-    ParseOptions.
+    ParseOptions. precise: whether values are float64, as rounding to float32 would show.
     """
 
     n: int
@@ -79,20 +79,62 @@ class Summary:
     queries: int
     digest: str
     numbered: bool = False
+    precise: bool = False
 
 
 @dataclass(frozen=True)
 class ParseOptions:
     """The options that change what is parsed, and how D is cut. `labels`: class or number;
     any_label: as in LabelTable. numbered: rows are those of a precomputed kernel and begin with
-    0:number, which takes zero_based."""
+    0:number, which takes zero_based. precise: all values are float64; else these are float32
+    unless rounding shows."""
 
     labels: Labels = "class"
     zero_based: bool = False
     any_label: bool = False
     numbered: bool = False
+    precise: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
+
+
+class RoundedError(Exception):
+    """Rounding is measurable in a chunk, and chunks before it are rounded already."""
+
+
+class Precision:
+    """Whether chunks keep their float64 values: from the first on in which rounding to float32 is
+    measurable. The chunks before it have to be made again if that is possible, for the rounding of
+    their values, too, is measurable beside the differences in that chunk.
+
+    precise: known from the beginning; final: chunks cannot be made again.
+    """
+
+    def __init__(self, *, precise: bool, final: bool) -> None:
+        self.precise, self.final = precise, final
+        self.chunks = self.rounded = 0
+
+    def of(self, chunk: RawChunk) -> RawChunk:
+        """The next chunk as it is stored. Raises RoundedError."""
+        if self.precise:
+            return chunk
+        chunk = chunk.settled(self.chunks)
+        self.chunks += 1
+        if not chunk.precise:
+            self.rounded += len(chunk.y)
+        elif self.rounded and not self.final:
+            raise RoundedError
+        else:
+            self.precise = True
+            if self.rounded:
+                tell(
+                    Notice(
+                        f"the first {self.rounded:,} rows were rounded to float32 before the need "
+                        "for float64 showed: a named file, which is read again, gives a better "
+                        "model than a pipe"
+                    )
+                )
+        return chunk
 
 
 def next_cut(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
@@ -199,6 +241,7 @@ def _blocks(
             zero_based=options.zero_based,
             unlabelled=options.any_label,
             numbered=options.numbered,
+            precise=not options.numbered,
             jobs=jobs,
             watch=way.has_read,
         )
@@ -230,13 +273,21 @@ def first_pass(
     paths: Sequence[str], options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
 ) -> Summary:
     """Parse and validate everything once, one file after the other; keep: called with each chunk,
-    in order."""
+    in order.
+
+    Raises RoundedError where all values have to be float64 and files can be read again: the caller
+    begins anew with `precise` options. Values of a precomputed kernel are float32 in any case, as
+    LIBSVM keeps them.
+    """
+    final = any(size_of(path) is None for path in paths)
+    precision = Precision(precise=options.precise, final=final)
     classes, digest = _Classes(paths[0], options.any_label), Digest()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
     features = _Features()
     n = nnz = queries = 0
 
     def take(chunk: RawChunk) -> None:
+        chunk = precision.of(chunk)
         digest.add(chunk)
         keep(chunk)
 
@@ -264,4 +315,5 @@ def first_pass(
         queries=queries,
         digest=digest.hexdigest(names),
         numbered=options.numbered,
+        precise=precision.precise,
     )
