@@ -165,6 +165,8 @@ def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
     if sparse.issparse(X):
         # Not all formats have rows.
         X = sparse.csr_matrix(X)
+    elif not isinstance(X, np.ndarray) and not hasattr(X, "iloc"):
+        X = np.asarray(X, np.float64)
     for number, (begin, end) in enumerate(itertools.pairwise(starts.tolist())):
         rows = begin + sample_of(end - begin)
         some: Any = X.iloc[rows] if hasattr(X, "iloc") else X[rows]

@@ -54,6 +54,12 @@ def numbers_of(text: str) -> np.ndarray:
     return np.array(list(map(float, words)))
 
 
+def are_precise(lines: Mapping[str, str] | None) -> bool:
+    """Whether feature values are float64: as the trailer says, and always in a model of LIBSVM's or
+    LIBLINEAR's own, as their programs read rows so. lines: see Facts."""
+    return lines is None or lines.get("values") == "float64"
+
+
 class Facts:
     """The lines of one trailer. Whoever knows a line takes it out; `rest` is what nobody took.
 
@@ -113,12 +119,12 @@ class Facts:
         return base == "0"
 
     def precise(self) -> bool:
-        """Whether feature values are float64: always in a model of LIBSVM's or LIBLINEAR's own, as
-        their programs read rows so."""
-        values = self.rest.pop("values", "float64" if self.foreign else "float32")
+        """See are_precise."""
+        precise = are_precise(None if self.foreign else self.rest)
+        values = self.rest.pop("values", "float64" if precise else "float32")
         if values not in ("float32", "float64"):
             raise self.error(f"expected values float32 or float64 in the trailer, found {values!r}")
-        return values == "float64"
+        return precise
 
     def seen_features(self) -> SeenFeatures | None:
         return self.take("features", SeenFeatures.parse)

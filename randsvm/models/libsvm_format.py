@@ -19,6 +19,7 @@ from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
+from randsvm.models.facts import are_precise
 from randsvm.models.header import NUMBER, Header, Layout
 
 CLASSIFIERS = ("c_svc", "nu_svc")
@@ -166,7 +167,7 @@ def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None
     Raises ModelError, or DataError with line and column inside the support vectors.
     """
     header, trailer = headers.read(content, name, LAYOUT)
-    return LibsvmModel(**_fields(header), **_parse_rows(header)), trailer
+    return LibsvmModel(**_fields(header), **_parse_rows(header, are_precise(trailer))), trailer
 
 
 def _fields(header: Header) -> dict[str, Any]:
@@ -229,8 +230,9 @@ def _of_classes(
     return header.integers(keyword, nr_class)
 
 
-def _parse_rows(header: Header) -> dict[str, Any]:
-    """The support vectors: as many svmlight rows as promised, one a line, nothing else."""
+def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
+    """The support vectors: as many svmlight rows as promised, one a line, nothing else. precise:
+    whether their values are float64."""
     total_sv = _total_sv(header)
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
@@ -242,7 +244,7 @@ def _parse_rows(header: Header) -> dict[str, Any]:
         name=header.name,
         labels="number",
         zero_based=True,
-        precise=True,
+        precise=precise,
         first_line=header.rows_at,
     )
     if len(block.y) != total_sv:

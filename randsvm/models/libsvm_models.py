@@ -44,7 +44,7 @@ def _kernel_model(body: LibsvmModel, facts: Facts) -> KernelModel:
             0.0 if body.coef0 is None else body.coef0,
             3 if body.degree is None else body.degree,
         ),
-        "Z": Z.astype(np.float64 if common["precise"] else np.float32, copy=False),
+        "Z": Z,
         "features": features,
         "beta": body.coefficients,
         "b": -np.array(body.rho),
