@@ -36,8 +36,8 @@ def is_measurable(indices: np.ndarray, values: np.ndarray, pairs_needed: int = P
     indices : (nnz,) int, the column of each value; values : (nnz,) float64, row by row.
 
     A column's values are compared in pairs, each of the first half with one of the second half.
-    Both the differences and what rounding moves are averaged as square roots, so that few values
-    far from the others (a missing time stamp that is given as 0) hide nothing.
+    Means are geometric, so that some values far from the others (missing time stamps that are given
+    as 0) hide nothing.
     """
     moved = np.abs(values - values.astype(np.float32))
     if not moved.any():
@@ -46,17 +46,23 @@ def is_measurable(indices: np.ndarray, values: np.ndarray, pairs_needed: int = P
     indices, values, moved = indices[order], values[order], moved[order]
     begins = np.flatnonzero(np.diff(indices, prepend=indices[0] - 1))
     counts = np.diff(begins, append=len(indices))
-    column = np.repeat(np.arange(len(begins)), counts)
-    half = (counts // 2)[column]
-    first = np.flatnonzero(np.arange(len(values)) - begins[column] < half)
-    one, other, column = values[first], values[first + half[first]], column[first]
+    of = np.repeat(np.arange(len(begins)), counts)
+    half = (counts // 2)[of]
+    first = np.flatnonzero(np.arange(len(values)) - begins[of] < half)
+    one, other, column = values[first], values[first + half[first]], of[first]
     apart = np.abs(one - other)
     differ = apart > NOISE * np.maximum(np.abs(one), np.abs(other))
     column, apart = column[differ], apart[differ]
-    pairs = np.bincount(column, minlength=len(begins))
-    judged = pairs >= pairs_needed
-    if not judged.any():
-        return False
-    spread = np.bincount(column, np.sqrt(apart), len(begins))[judged] / pairs[judged]
-    shift = np.add.reduceat(np.sqrt(moved), begins)[judged] / counts[judged]
-    return bool((shift**2 > MEASURABLE * spread**2).any())
+    inexact = moved > 0
+    pairs, spread = _mean_logarithm(column, apart, len(begins))
+    rounded, shift = _mean_logarithm(of[inexact], moved[inexact], len(begins))
+    judged = (pairs >= pairs_needed) & (rounded >= pairs_needed)
+    return bool((shift[judged] - spread[judged] > np.log(MEASURABLE)).any())
+
+
+def _mean_logarithm(
+    column: np.ndarray, values: np.ndarray, columns: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """How many values each column has, and the mean of their logarithms; (columns,) each."""
+    counts = np.bincount(column, minlength=columns)
+    return counts, np.bincount(column, np.log(values), columns) / np.maximum(counts, 1)

@@ -44,13 +44,13 @@ SHOWS = {
 }
 HIDDEN = {
     "normal": normal(),
-    "kelvin": 288.15 + 10 * normal(),
+    "20, spread 1": 20 + normal(),
     "sorted": np.sort(normal()),
     "heavy tails": np.exp(3 * normal()),
     "small": 1e-30 * normal(),
     "years, which float32 has": np.round(1990 + 5 * normal()),
     "constant": np.full(ROWS, 0.1),
-    "constant but for rounding": 0.1 + 1e-17 * np.arange(ROWS),
+    "constant but for rounding": 0.1 + 1e-17 * (np.arange(ROWS) % 9),
     "two values": np.where(normal() > 1, 0.1, 0.7),
     # 13 or 14 ones in rows of length 1, most of them 14.
     "unit length": 1 / np.sqrt(14 - (normal() > 1)),
