@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from randsvm.data.chunks import MadeStore, RawChunk, joined
+from randsvm.data.chunks import MadeStore, RawChunk, joined, settled
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Summary, next_cut, united
 from randsvm.data.svmlight import (
@@ -239,11 +239,11 @@ class Source:
             if begin < text.size and end > 0:
                 parts.append(self._rows(text, max(begin, 0), min(end, text.size)))
             begin, end = begin - text.size, end - text.size
-        chunk = joined(parts)
+        chunk = joined(parts) if self.summary.precise else settled(parts, number)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             name = name_of([text.path for text in self.texts])
             raise TransferError(f"reading {name}: it changed while in use")
-        return chunk if self.summary.precise else chunk.settled(number)
+        return chunk
 
     def _rows(self, text: Text, begin: int, end: int) -> RawChunk:
         options = text.options
@@ -254,6 +254,7 @@ class Source:
             zero_based=options.zero_based,
             unlabelled=options.any_label,
             precise=True,
+            near=not self.summary.precise,
         )
         y = block.y
         if options.labels == "class":

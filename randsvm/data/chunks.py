@@ -6,7 +6,7 @@ rounding.py), the values of the whole data set are float64 instead: subtracting 
 column would keep most such data in float32, but then all that reads rows (--scale, warm starts,
 sparse rows, linear kernels, models) would have to know of the offsets. Each chunk says by the type
 of its values which it is, in every store; what is made of rows takes over their type. The first
-pass judges each chunk by its rows alone (see reading.py), so that the answer depends neither on
+pass judges chunks by their rows alone (see reading.py), so that the answer depends neither on
 memory, jobs or compression nor on whether rows come from a file, an array or a cluster.
 
 Knows nothing of text, nor of what a row stands for.
@@ -25,7 +25,7 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.data.rounding import PAIRS, is_measurable, sample_of
+from randsvm.data.rounding import PAIRS, is_judged, is_measurable, sample_of
 from randsvm.errors import OutputError, TransferError
 
 
@@ -50,20 +50,6 @@ class RawChunk:
     def precise(self) -> bool:
         return self.values.dtype == np.float64
 
-    @property
-    def rounded(self) -> RawChunk:
-        """The same with float32 values."""
-        return replace(self, values=self.values.astype(np.float32, copy=False))
-
-    def settled(self, number: int) -> RawChunk:
-        """The same with float32 values unless rounding to these is measurable. number: of the
-        chunk; the first may be all that there is, however small."""
-        if not self.precise:
-            return self
-        some = self[sample_of(len(self.y))]
-        needed = PAIRS if number else max(1, min(PAIRS, len(self.y) // 2))
-        return self if is_measurable(some.indices, some.values, needed) else self.rounded
-
     def part(self, begin: int, end: int) -> RawChunk:
         """Rows begin .. end - 1, as views of the same memory."""
         first, last = self.indptr[begin], self.indptr[end]
@@ -83,14 +69,29 @@ class RawChunk:
         return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at])
 
 
-def joined(parts: Sequence[RawChunk]) -> RawChunk:
-    """One after the other, in memory of their own."""
+def settled(parts: Sequence[RawChunk], number: int) -> RawChunk:
+    """One after the other, in memory of their own, with float32 values unless rounding to these is
+    measurable. number: of the chunk among all of them, which decides with the rows whether they are
+    looked at."""
+    if not (parts[0].precise and is_judged(number)):
+        return joined(parts, np.float32)
+    chunk = joined(parts)
+    some = chunk[sample_of(len(chunk.y))]
+    # The first chunk may be all that there is, however small.
+    needed = PAIRS if number else max(1, min(PAIRS, len(chunk.y) // 2))
+    if is_measurable(some.indices, some.values, needed):
+        return chunk
+    return replace(chunk, values=chunk.values.astype(np.float32))
+
+
+def joined(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChunk:
+    """One after the other, in memory of their own. dtype: of the values; None: their own."""
     lengths = np.concatenate([np.diff(p.indptr) for p in parts])
     return RawChunk(
         np.concatenate([p.y for p in parts]),
         np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
         np.concatenate([p.indices for p in parts]),
-        np.concatenate([p.values for p in parts]),
+        np.concatenate([p.values for p in parts], dtype=dtype, casting="same_kind"),
     )
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, slices
-from randsvm.data.chunks import RawChunk
+from randsvm.data.chunks import RawChunk, settled
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import Digest, ParseOptions, Summary, next_cut
-from randsvm.data.rounding import sample_of
+from randsvm.data.rounding import is_judged, sample_of
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
 
@@ -168,12 +168,14 @@ def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
     elif not isinstance(X, np.ndarray) and not hasattr(X, "iloc"):
         X = np.asarray(X, np.float64)
     for number, (begin, end) in enumerate(itertools.pairwise(starts.tolist())):
+        if not is_judged(number):
+            continue
         rows = begin + sample_of(end - begin)
         some: Any = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
         if not isinstance(rounded, np.ndarray):
             some = sparse.csr_matrix(some)
         store = ArrayStore(rows_of(some, precise=True), np.zeros(len(rows)), 0, np.array([0]))
-        if store.all_rows.settled(number).precise:
+        if settled([store.all_rows], number).precise:
             return True
     return False
 

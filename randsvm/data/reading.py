@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.data.chunks import RawChunk, joined
+from randsvm.data.chunks import RawChunk, joined, settled
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_numbers import Place
 from randsvm.data.svmlight import Block, Labels, read_blocks
@@ -98,31 +98,36 @@ class ParseOptions:
     chunk_nonzeros: int = CHUNK_NONZEROS
 
 
+def are_files(paths: Sequence[str]) -> bool:
+    """Whether all of them can be read again, unlike pipes."""
+    return all(size_of(path) is not None for path in paths)
+
+
 class RoundedError(Exception):
-    """Rounding is measurable in a chunk, and chunks before it are rounded already."""
+    """Rounding is measurable: read again with `precise` options."""
 
 
 class Precision:
     """Whether chunks keep their float64 values: from the first on in which rounding to float32 is
-    measurable. The chunks before it have to be made again if that is possible, for the rounding of
-    their values, too, is measurable beside the differences in that chunk.
+    measurable. All has to be read again then if that is possible: the rounding of chunks before it,
+    too, is measurable beside the differences in that chunk.
 
-    precise: known from the beginning; final: chunks cannot be made again.
+    precise: known from the beginning; final: nothing can be read again.
     """
 
     def __init__(self, *, precise: bool, final: bool) -> None:
         self.precise, self.final = precise, final
         self.chunks = self.rounded = 0
 
-    def of(self, chunk: RawChunk) -> RawChunk:
+    def joined(self, parts: Sequence[RawChunk]) -> RawChunk:
         """The next chunk as it is stored. Raises RoundedError."""
         if self.precise:
-            return chunk
-        chunk = chunk.settled(self.chunks)
+            return joined(parts)
+        chunk = settled(parts, self.chunks)
         self.chunks += 1
         if not chunk.precise:
             self.rounded += len(chunk.y)
-        elif self.rounded and not self.final:
+        elif not self.final:
             raise RoundedError
         else:
             self.precise = True
@@ -145,9 +150,16 @@ def next_cut(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
 
 
 class ChunkCutter:
-    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
+    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone. join:
+    makes a chunk of its parts, in memory of its own."""
 
-    def __init__(self, chunk_rows: int, chunk_nonzeros: int) -> None:
+    def __init__(
+        self,
+        chunk_rows: int,
+        chunk_nonzeros: int,
+        join: Callable[[Sequence[RawChunk]], RawChunk] = joined,
+    ) -> None:
+        self.join = join
         self.chunk_rows = chunk_rows
         self.chunk_nonzeros = chunk_nonzeros
         self.parts: list[RawChunk] = []
@@ -169,7 +181,7 @@ class ChunkCutter:
 
     def cut(self) -> RawChunk:
         """The rows held now as one chunk, copied, so that the memory of their blocks is freed."""
-        chunk = joined(self.parts)
+        chunk = self.join(self.parts)
         self.parts.clear()
         self.rows = self.nonzeros = 0
         return chunk
@@ -231,7 +243,10 @@ def _blocks(
     features: _Features,
     jobs: int,
 ) -> Iterator[Block]:
-    """Of all files; table, features: are told which of them they are from."""
+    """Yield the blocks of all files; table, features: the path that they are from is set there.
+    Values are float64 unless rows are numbered, and exact where they cannot be read again."""
+    precise = not options.numbered
+    near = precise and not options.precise and are_files(paths)
     way = Way(paths, tell)
     for path in paths:
         table.path = features.path = path
@@ -241,7 +256,8 @@ def _blocks(
             zero_based=options.zero_based,
             unlabelled=options.any_label,
             numbered=options.numbered,
-            precise=not options.numbered,
+            precise=precise,
+            near=near,
             jobs=jobs,
             watch=way.has_read,
         )
@@ -279,15 +295,13 @@ def first_pass(
     begins anew with `precise` options. Values of a precomputed kernel are float32 in any case, as
     LIBSVM keeps them.
     """
-    final = any(size_of(path) is None for path in paths)
-    precision = Precision(precise=options.precise, final=final)
+    precision = Precision(precise=options.precise, final=not are_files(paths))
     classes, digest = _Classes(paths[0], options.any_label), Digest()
-    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
+    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.joined)
     features = _Features()
     n = nnz = queries = 0
 
     def take(chunk: RawChunk) -> None:
-        chunk = precision.of(chunk)
         digest.add(chunk)
         keep(chunk)
 

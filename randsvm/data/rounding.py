@@ -18,9 +18,16 @@ NOISE = 2.0**-44
 # Rows that a chunk is judged by: all of a small one, and else a few, as this must cost next to
 # nothing beside parsing.
 ALL_ROWS, FEW_ROWS = 512, 64
+# Of more chunks than that, every one in so many is judged.
+FIRST_CHUNKS = 8
 # A column is judged by so many pairs of different values at least: fewer may be close to each other
 # by chance. Small data sets are judged by what they have.
 PAIRS = 8
+
+
+def is_judged(number: int) -> bool:
+    """Whether a chunk is looked at. number: of the chunk, from 0."""
+    return number < FIRST_CHUNKS or number % FIRST_CHUNKS == 0
 
 
 def sample_of(m: int) -> np.ndarray:

@@ -81,13 +81,16 @@ class Block:
 
 
 class Dialect(NamedTuple):
-    """What is legal besides the format itself. precise: values become float64, not float32."""
+    """What is legal besides the format itself. precise: values become float64, not float32; near:
+    so that those of many digits, which take longer, are right only when they are rounded to float32
+    (to judge rounding by)."""
 
     labels: Labels
     zero_based: bool
     unlabelled: bool
     numbered: bool = False
     precise: bool = False
+    near: bool = False
 
 
 class Fault(NamedTuple):
@@ -115,6 +118,7 @@ def read_blocks(
     unlabelled: bool = False,
     numbered: bool = False,
     precise: bool = False,
+    near: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
@@ -127,9 +131,9 @@ def read_blocks(
     it were yielded: whoever maps labels meets an earlier bad label first. The last block
     before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
     are handed on as they arrive, by this thread alone, not when a block is full. numbered: every
-    row begins with 0:number, which takes zero_based. precise: see Dialect.
+    row begins with 0:number, which takes zero_based. precise, near: see Dialect.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, numbered, precise)
+    dialect = Dialect(labels, zero_based, unlabelled, numbered, precise, near)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
@@ -156,10 +160,11 @@ def parse(
     zero_based: bool = False,
     unlabelled: bool = False,
     precise: bool = False,
+    near: bool = False,
     first_line: int = 1,
 ) -> Block:
     """The rows of complete lines in memory; `name` and `first_line` are for its DataError."""
-    dialect = Dialect(labels, zero_based, unlabelled, precise=precise)
+    dialect = Dialect(labels, zero_based, unlabelled, precise=precise, near=near)
     piece = parse_piece(text + PADDING, dialect)
     if piece.fault:
         raise error_of(name, piece.fault, first_line)
@@ -276,8 +281,9 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     values = np.empty(colons, np.float64 if dialect.precise else np.float32)
     rows = _svmlight.Rows()
     rows.parse(
-        text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values
-    )
+        text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,
+        not dialect.near,
+    )  # fmt: skip
     indices = indices[: rows.entries]
     block = Block(
         codes=codes[: rows.rows],

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.data import svmlight
-from randsvm.data.chunks import RawChunk
+from randsvm.data.chunks import RawChunk, settled
 from randsvm.data.rounding import ALL_ROWS, sample_of
 
 ROWS = 2000
@@ -62,7 +62,7 @@ HIDDEN = {
 @pytest.mark.parametrize("column", SHOWS.values(), ids=SHOWS)
 def test_columns_in_which_rounding_shows_stay_float64(column):
     others = normal(2, len(column)), normal(3, len(column))
-    chunk = chunk_of(others[0], column, others[1]).settled(0)
+    chunk = settled([chunk_of(others[0], column, others[1])], 0)
     assert chunk.precise
     assert len(chunk.values) == 3 * len(column) - np.isnan(column).sum()
 
@@ -70,16 +70,16 @@ def test_columns_in_which_rounding_shows_stay_float64(column):
 @pytest.mark.parametrize("column", HIDDEN.values(), ids=HIDDEN)
 def test_other_columns_become_float32(column):
     chunk = chunk_of(normal(2), column)
-    settled = chunk.settled(0)
-    assert settled.values.dtype == np.float32
-    np.testing.assert_array_equal(settled.values, chunk.values.astype(np.float32))
+    rounded = settled([chunk], 0)
+    assert rounded.values.dtype == np.float32
+    np.testing.assert_array_equal(rounded.values, chunk.values.astype(np.float32))
 
 
 def test_few_rows_behind_others_are_no_evidence():
     """A word with nearly equal counts in the last two rows of a large file says nothing."""
     chunk = chunk_of(np.array([0.7123456789, 0.7123456111]))
-    assert chunk.settled(0).precise
-    assert not chunk.settled(1).precise
+    assert settled([chunk], 0).precise
+    assert not settled([chunk], 1).precise
 
 
 @given(st.integers(1, 10_000))

@@ -251,9 +251,7 @@ def test_a_warm_start_finds_all_support_vectors(tmp_path):
     found = matches(D, old.Z, old.features)
     assert len(found.rows) == len(old.beta)
     D.close()
-    run = learn(
-        "randsvm", data.train, tmp_path / "n", "-g", 0.005, "--warm-start", tmp_path / "m"
-    )
+    run = learn("randsvm", data.train, tmp_path / "n", "-g", 0.005, "--warm-start", tmp_path / "m")
     np.testing.assert_array_equal(
         predicted(data.test, run.model), svm_predict(data.test, run.model)
     )
