@@ -152,11 +152,12 @@ class Learner:
         return Running(s, sigma, m, self.v, self.b, self.A, self.b_sum)
 
     def learn(self, batch: Batch) -> None:
-        """One step for each row."""
+        """One step for each row. Steps need no more than float32 of its features."""
         steps, K = self.steps, self.v.shape[1]
         bias_lambda = steps.lambda_ if steps.bias_lambda is None else steps.bias_lambda
+        values = batch.values.astype(np.float32, copy=False)
         _sgd.steps(
-            batch.starts, batch.columns, batch.values, batch.classes, batch.targets, batch.order,
+            batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
             steps.weights, steps.kind, steps.crammer_singer, steps.epsilon or 0.0, steps.origin,
             steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
             steps.fixed_rate,

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.data.chunks import MadeStore, RawChunk, joined
+from randsvm.data.chunks import MadeStore, RawChunk, joined, settled
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Summary, next_cut, united
 from randsvm.data.svmlight import (
@@ -49,7 +49,9 @@ class Text:
     @property
     def dialect(self) -> Dialect:
         options = self.options
-        return Dialect(options.labels, options.zero_based, options.any_label)
+        return Dialect(
+            options.labels, options.zero_based, options.any_label, precise=options.precise
+        )
 
     def read(self, begin: int, end: int) -> bytes:
         """Raises InputError and TransferError."""
@@ -303,9 +305,12 @@ def _is_row(line: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """Text files, one after the other, and their chunks. checksums: of each file as the first pass
-    read it. places : (chunks + 1,) int64, where each chunk begins, counted in bytes of all files;
-    rows, nonzeros : (chunks,) int64."""
+    """Text files, one after the other, and their chunks. Values are float64 in all chunks where
+    the summary says so, and else in those in which rounding shows.
+
+    checksums: of each file as the first pass read it. places : (chunks + 1,) int64, where each
+    chunk begins, counted in bytes of all files; rows, nonzeros : (chunks,) int64.
+    """
 
     texts: tuple[Text, ...]
     checksums: tuple[Checksums, ...]
@@ -323,7 +328,7 @@ class Source:
                 content = checksums.read(text, max(begin, 0), min(end, text.size))
                 parts.append(self._rows(text, text.lines(content, max(begin, 0))))
             begin, end = begin - text.size, end - text.size
-        chunk = joined(parts)
+        chunk = joined(parts) if self.summary.precise else settled(parts, number)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             raise self.texts[0].changed()
         return chunk
@@ -336,6 +341,8 @@ class Source:
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
+            precise=True,
+            near=not self.summary.precise,
         )
         y = block.y
         if options.labels == "class":

@@ -64,6 +64,10 @@ cdef extern from *:
 
 ctypedef const uint8_t *Text
 
+ctypedef fused real:
+    float
+    double
+
 # The loop reads eight bytes at a time and stops at newlines: whoever calls appends these.
 PADDING = b"\n" * 8
 
@@ -219,8 +223,9 @@ cdef double correctly_rounded(Text start) noexcept with gil:
     return PyOS_string_to_double(<const char *> start, &stop, NULL)
 
 
-cdef float float32_of_many_digits(Number number, Text start) noexcept nogil:
-    """float32(float64(number)) for numbers with many digits or a large exponent.
+cdef double near_many_digits(Number number, Text start) noexcept nogil:
+    """A float64 that rounds to float32(float64(number)), for numbers with many digits or a large
+    exponent.
 
     `near` is off by less than 2**-51 of itself, so the true float64 lies between low and high,
     and rounding is monotone: if both give the same float32, that is it.
@@ -237,19 +242,27 @@ cdef float float32_of_many_digits(Number number, Text start) noexcept nogil:
     low = near * (1.0 - 1.0 / (1LL << 50))
     high = near * (1.0 + 1.0 / (1LL << 50))
     if <float> low == <float> high:
-        return <float> near
-    return <float> correctly_rounded(start)
+        return near
+    return correctly_rounded(start)
 
 
-cdef inline float to_float32(Number number, Text start) noexcept nogil:
-    """float32(float64(number)), rounded like Python does; `start` is its first digit or dot."""
+cdef inline double near_float64(Number number, Text start) noexcept nogil:
+    """A float64 that rounds to float32(float64(number)), as Python rounds; `start` is its first
+    digit or dot. Itself it may be off by 2**-51 of it."""
     # Both operands are exact, so IEEE 754 rounds the quotient correctly (Clinger 1990).
     if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
-        return <float> (<double> <int64_t> number.digits / TEN[-number.exponent])
-    return float32_of_many_digits(number, start)
+        return <double> <int64_t> number.digits / TEN[-number.exponent]
+    return near_many_digits(number, start)
 
 
-cdef double to_float64(Number number, Text start) noexcept nogil:
+cdef inline double to_float64(Number number, Text start) noexcept nogil:
+    """float64(number), rounded like Python does; `start` is its first digit or dot."""
+    if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
+        return <double> <int64_t> number.digits / TEN[-number.exponent]   # see near_float64
+    return float64_of_many_digits(number, start)
+
+
+cdef double float64_of_many_digits(Number number, Text start) noexcept nogil:
     cdef long double near
     cdef double low, high
     if number.digits == 0:
@@ -416,14 +429,15 @@ cdef class Rows:
 
     cdef readonly int64_t rows, entries, queries, lines
     cdef readonly bint beyond
-    cdef bint zero_based, unlabelled
+    cdef bint zero_based, unlabelled, exact
     cdef bytes text       # spellings and the fault point into it
     cdef Text line_start  # of line number lines + 1, the one being read
     cdef int32_t *codes   # NULL if labels are numbers
     cdef double *y
     cdef int64_t *indptr
     cdef int32_t *indices
-    cdef float *values
+    cdef float *values    # one of these two is NULL
+    cdef double *doubles
     cdef uint64_t *marks  # a bit for each index
     cdef int64_t largest  # of the marked ones
     cdef Spellings table
@@ -441,19 +455,29 @@ cdef class Rows:
 
     def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
-              int32_t[::1] indices, float[::1] values):
-        """Parse `text`, complete lines and PADDING; the arrays are as long as `count` says."""
+              int32_t[::1] indices, real[::1] values, bint exact=True):
+        """Parse `text`, complete lines and PADDING; the arrays are as long as `count` says.
+
+        exact: whether float64 values are; else only what they round to as float32 is.
+        """
         cdef Text start = <Text> <const char *> text
         cdef Text end = start + len(text) - len(PADDING)
         cdef bint enough
         self.text = text
         self.zero_based = zero_based
         self.unlabelled = unlabelled
+        self.exact = exact
         self.codes = NULL if numbers else &codes[0]
         self.y = &y[0] if numbers else NULL
         self.indptr = &indptr[0]
         self.indices = &indices[0] if indices.shape[0] else NULL
-        self.values = &values[0] if values.shape[0] else NULL
+        self.values = NULL
+        self.doubles = NULL
+        if values.shape[0]:
+            if real is float:
+                self.values = &values[0]
+            else:
+                self.doubles = &values[0]
         with nogil:
             enough = self.read_lines(start, end)
         if not enough:
@@ -516,10 +540,13 @@ cdef class Rows:
         cdef int64_t entries = self.entries, previous = -1 if self.zero_based else 0, index
         cdef int32_t *indices = self.indices
         cdef float *values = self.values
+        cdef double *doubles = self.doubles
+        cdef bint exact = self.exact
         cdef Text token, digits
         cdef Number number
         cdef bint negative
         cdef float value
+        cdef double precise
         while True:
             token = p
             p = read_index(p, &index)
@@ -541,10 +568,19 @@ cdef class Rows:
                 p = next_token(p)
             if p == NULL:
                 return self.bad(IS_FEATURE, token, previous)
-            value = to_float32(number, digits)
-            if value > LARGEST_FLOAT:
-                return self.bad(IS_FEATURE, token, previous)
-            values[entries] = <float> SIGN[negative] * value
+            if doubles == NULL:
+                value = <float> near_float64(number, digits)
+                if value > LARGEST_FLOAT:
+                    return self.bad(IS_FEATURE, token, previous)
+                values[entries] = <float> SIGN[negative] * value
+            else:
+                if exact:
+                    precise = to_float64(number, digits)
+                else:
+                    precise = near_float64(number, digits)
+                if <float> precise > LARGEST_FLOAT:
+                    return self.bad(IS_FEATURE, token, previous)
+                doubles[entries] = SIGN[negative] * precise
             indices[entries] = <int32_t> index
             previous = index
             entries += 1
@@ -680,7 +716,7 @@ cdef inline bint reads_as(uint64_t digits, int exponent, float value) noexcept n
     number.exponent = exponent
     p = put_exponent(put_whole(text, digits), exponent)
     p[0] = 0
-    return float32_of_many_digits(number, text) == value
+    return <float> near_many_digits(number, text) == value
 
 
 cdef inline Number shortest(float value) noexcept nogil:

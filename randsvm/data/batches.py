@@ -32,7 +32,7 @@ BATCH_NONZEROS = 1 << 20
 class Batch:
     """Rows in CSR, and the order in which they are learnt.
 
-    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,) float32;
+    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,);
     targets (m,) float64. columns is empty where every row has every column.
     """
 

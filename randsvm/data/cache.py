@@ -8,13 +8,14 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from randsvm.data.chunks import FileStore, Spilling, Store
-from randsvm.data.reading import ParseOptions, Summary, first_pass
+from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, results_of, tell
 from randsvm.files import STANDARD, check_apart, create_output, name_of, open_input
@@ -23,7 +24,7 @@ from randsvm.parameters.run import Resources
 # Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
 # the sha256 of all from the features to the footer, the bytes of both arrays, those of the footer.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"4\n"
+MAGIC = KIND + b"5\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
 # Of the source, this much of its head and of its tail is compared.
@@ -48,6 +49,16 @@ def read(
             return _read_through_cache(paths, options, resources.cache, resources.workers)
         except WriteError as error:
             tell(Unwritten(str(error)))
+    try:
+        return _spilled(paths, options, resources)
+    except RoundedError:
+        return _spilled(paths, replace(options, precise=True), resources)
+
+
+def _spilled(
+    paths: Sequence[str], options: ParseOptions, resources: Resources
+) -> tuple[Summary, Store]:
+    """Parse the files; see first_pass for what it raises."""
     spilling = Spilling(resources.data_bytes, resources.tmpdir)
     try:
         summary = first_pass(paths, options, spilling.append, resources.workers)
@@ -70,12 +81,19 @@ def _read_through_cache(
         check_apart({"--cache": cache}, {"TRAIN_FILE": path})
         with open_input(path):
             pass  # a source that cannot be opened is refused, even if there is a cache of it
-    return _opened(paths, options, cache, jobs) or _written(paths, options, cache, jobs)
+    if (found := _opened(paths, options, cache, jobs)) is not None:
+        return found
+    try:
+        return _written(paths, options, cache, jobs)
+    except RoundedError:
+        return _written(paths, replace(options, precise=True), cache, jobs)
 
 
 def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
-    """What must be unchanged for a cache to stand for the files, and how they are read."""
-    return {"files": [_file(path) for path in paths], "reading": vars(options)}
+    """What must be unchanged for a cache to stand for the files, and how they are read; whether
+    values are float64 follows from the files."""
+    reading = vars(replace(options, precise=False))
+    return {"files": [_file(path) for path in paths], "reading": reading}
 
 
 def _file(path: str) -> dict[str, Any]:
@@ -94,7 +112,8 @@ def _file(path: str) -> dict[str, Any]:
 def _written(
     paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
 ) -> tuple[Summary, FileStore]:
-    """Parse the files into a cache, whole or not at all; its content, as `_opened` has it."""
+    """Parse the files into a cache, whole or not at all; its content, as `_opened` has it. See
+    first_pass for what it raises."""
     identity = _identity(paths, options)
     with create_output(cache) as stream:
         stream.write(MAGIC)
@@ -135,7 +154,7 @@ def _opened(
         footer, arrays = found
         learnt = footer["header"]
         d = learnt["features"]
-        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 5)
+        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 6)
         store = FileStore(stream, cache, table)
         with ThreadPoolExecutor(jobs) as pool:
             if not all(results_of(pool, store.intact, range(len(table)))):

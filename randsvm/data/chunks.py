@@ -1,5 +1,14 @@
 """Parsed rows as chunks, and where they live: in RAM, in a spill file or in a cache file.
 
+Feature values are float32, which takes half the memory and the reading time of float64 and is as
+precise as the sums over them. Where rounding to float32 would change the data measurably (see
+rounding.py), the values of the whole data set are float64 instead: subtracting an offset for each
+column would keep most such data in float32, but then all that reads rows (--scale, warm starts,
+sparse rows, linear kernels, models) would have to know of the offsets. Each chunk says by the type
+of its values which it is, in every store; what is made of rows takes over their type. The first
+pass judges chunks by their rows alone (see reading.py), so that the answer depends neither on
+memory, jobs or compression nor on whether rows come from a file, an array or a cluster.
+
 Knows nothing of text, nor of what a row stands for.
 """
 
@@ -9,13 +18,14 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock, local
-from typing import IO, Protocol
+from typing import IO, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
 
+from randsvm.data.rounding import PAIRS, is_judged, is_measurable, sample_of
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 
 
@@ -24,7 +34,7 @@ class RawChunk:
     """Consecutive rows as parsed.
 
     y : (m,) float64, class numbers or target values; indptr : (m + 1,) int64; indices : (nnz,)
-    int32, as written in the file; values : (nnz,) float32.
+    int32, as written in the file; values : (nnz,) float32, or float64 where rounding shows.
     """
 
     y: np.ndarray
@@ -35,6 +45,10 @@ class RawChunk:
     @property
     def nbytes(self) -> int:
         return self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+    @property
+    def precise(self) -> bool:
+        return self.values.dtype == np.float64
 
     def part(self, begin: int, end: int) -> RawChunk:
         """Rows begin .. end - 1, as views of the same memory."""
@@ -55,14 +69,29 @@ class RawChunk:
         return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at])
 
 
-def joined(parts: Sequence[RawChunk]) -> RawChunk:
-    """One after the other, in memory of their own."""
+def settled(parts: Sequence[RawChunk], number: int) -> RawChunk:
+    """One after the other, in memory of their own, with float32 values unless rounding to these is
+    measurable. number: of the chunk among all of them, which decides with the rows whether they are
+    looked at."""
+    if not (parts[0].precise and is_judged(number)):
+        return joined(parts, np.float32)
+    chunk = joined(parts)
+    some = chunk[sample_of(len(chunk.y))]
+    # The first chunk may be all that there is, however small.
+    needed = PAIRS if number else max(1, min(PAIRS, len(chunk.y) // 2))
+    if is_measurable(some.indices, some.values, needed):
+        return chunk
+    return replace(chunk, values=chunk.values.astype(np.float32))
+
+
+def joined(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChunk:
+    """One after the other, in memory of their own. dtype: of the values; None: their own."""
     lengths = np.concatenate([np.diff(p.indptr) for p in parts])
     return RawChunk(
         np.concatenate([p.y for p in parts]),
         np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
         np.concatenate([p.indices for p in parts]),
-        np.concatenate([p.values for p in parts]),
+        np.concatenate([p.values for p in parts], dtype=dtype, casting="same_kind"),
     )
 
 
@@ -114,13 +143,43 @@ class RamStore:
         self.chunks.clear()
 
 
+class Entry(NamedTuple):
+    """Where a chunk lies in a file and how; see FileStore."""
+
+    offset: int
+    rows: int
+    nonzeros: int
+    stored: int
+    value_bytes: int
+    crc: int
+
+    @property
+    def dtype(self) -> type:
+        return np.float32 if self.value_bytes == 4 else np.float64
+
+    @property
+    def values_at(self) -> int:
+        """Where values and indices begin, here and below, from the beginning of the chunk on."""
+        return 16 * self.rows + 8
+
+    @property
+    def indices_at(self) -> int:
+        return self.values_at + self.value_bytes * self.nonzeros
+
+    @property
+    def size(self) -> int:
+        """Bytes of the chunk."""
+        return self.indices_at + 4 * self.stored
+
+
 class FileStore:
     """Chunks one after the other in a file, read with pread into buffers that each thread reuses:
     a chunk is valid until its thread reads the next. (Mapped pages would count as resident memory.)
 
-    A chunk whose rows all have the same indices (dense data) stores them once. place: what kind of
-    file it is. table : (chunks, 5) int64: offset, rows, nonzeros, stored indices, crc32, of a file
-    that has a name: nobody may write to it any more.
+    A chunk is y, indptr, values, indices. One whose rows all have the same indices (dense data)
+    stores them once. place: what kind of file it is. table : (chunks, 6) int64: offset, rows,
+    nonzeros, stored indices, bytes of a value, crc32, of a file that has a name and must not be
+    written to any more.
     """
 
     write_error: type[WriteError] = WriteError
@@ -135,9 +194,7 @@ class FileStore:
         self.stream = stream
         self.name = name
         self.place = place
-        self.entries: list[tuple[int, int, int, int, int]] = (
-            [] if table is None else [tuple(row) for row in table.tolist()]
-        )
+        self.entries = [] if table is None else [Entry(*row) for row in table.tolist()]
         self.written = None if table is None else self._written()
         self.buffers = local()
         self.resident_bytes = 0
@@ -158,54 +215,57 @@ class FileStore:
             indices = indices[:width]
         offset, crc = self.stream.tell(), 0
         try:
-            for array in (chunk.y, chunk.indptr, indices, chunk.values):
+            for array in (chunk.y, chunk.indptr, chunk.values, indices):
                 data = np.ascontiguousarray(array).data
                 crc = crc32(data, crc)
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
             raise self.write_error(f"writing {self.name}: {error.strerror}") from error
-        self.entries.append((offset, m, nnz, len(indices), crc))
+        self.entries.append(Entry(offset, m, nnz, len(indices), chunk.values.itemsize, crc))
 
     @property
     def sizes(self) -> np.ndarray:
         """Rows of each chunk, (chunks,) int64."""
-        return np.array([rows for _, rows, *_ in self.entries], np.int64)
+        return np.array([entry.rows for entry in self.entries], np.int64)
 
     def read(self, number: int) -> RawChunk:
-        _, m, nnz, stored, _ = self.entries[number]
+        entry = self.entries[number]
+        m, nnz, stored = entry.rows, entry.nonzeros, entry.stored
         buffer = self._bytes(number)
         y = np.frombuffer(buffer, np.float64, m)
         indptr = np.frombuffer(buffer, np.int64, m + 1, 8 * m)
-        indices = np.frombuffer(buffer, np.int32, stored, 16 * m + 8)
-        values = np.frombuffer(buffer, np.float32, nnz, 16 * m + 8 + 4 * stored)
+        values: np.ndarray = np.frombuffer(buffer, entry.dtype, nnz, entry.values_at)
+        indices = np.frombuffer(buffer, np.int32, stored, entry.indices_at)
         return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
 
     def labels(self, number: int) -> np.ndarray:
         """y of a chunk, in memory of its own."""
-        offset, m, *_ = self.entries[number]
-        return self._array(np.float64, m, offset)
+        entry = self.entries[number]
+        return self._array(np.float64, entry.rows, entry.offset)
 
     def nonzeros(self, number: int) -> int:
-        return self.entries[number][2]
+        return self.entries[number].nonzeros
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
         """Rows begin .. end - 1 of a chunk, in memory of their own."""
-        offset, m, nnz, stored, _ = self.entries[number]
+        entry = self.entries[number]
+        offset, m, stored = entry.offset, entry.rows, entry.stored
         y = self._array(np.float64, end - begin, offset + 8 * begin)
         indptr = self._array(np.int64, end - begin + 1, offset + 8 * (m + begin))
         first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
-        at = offset + 16 * m + 8
-        if stored == nnz:
+        at = offset + entry.values_at + entry.value_bytes * first
+        values = self._array(entry.dtype, count, at)
+        at = offset + entry.indices_at
+        if stored == entry.nonzeros:
             indices = self._array(np.int32, count, at + 4 * first)
         else:
             indices = np.tile(self._array(np.int32, stored, at), end - begin)
-        values = self._array(np.float32, count, at + 4 * (stored + first))
         return RawChunk(y, indptr - first, indices, values)
 
     @property
     def nbytes(self) -> int:
-        return sum(16 * m + 8 + 4 * (nnz + stored) for _, m, nnz, stored, _ in self.entries)
+        return sum(entry.size for entry in self.entries)
 
     def _array(self, dtype: type, count: int, offset: int) -> np.ndarray:
         array: np.ndarray = np.empty(count, dtype)
@@ -214,17 +274,17 @@ class FileStore:
 
     def intact(self, number: int) -> bool:
         """Whether a chunk is what was written."""
-        return crc32(self._bytes(number)) == self.entries[number][4]
+        return crc32(self._bytes(number)) == self.entries[number].crc
 
     def _bytes(self, number: int) -> memoryview:
         """A chunk as it lies in the file, in this thread's buffer."""
-        offset, m, nnz, stored, _ = self.entries[number]
-        size = 8 * m + 8 * (m + 1) + 4 * stored + 4 * nnz
+        entry = self.entries[number]
+        size = entry.size
         buffer = getattr(self.buffers, "bytes", None)
         if buffer is None or len(buffer) < size:
             buffer = self.buffers.bytes = bytearray(size)
         view = memoryview(buffer)[:size]
-        self._fill(view, offset)
+        self._fill(view, entry.offset)
         return view
 
     def _fill(self, view: memoryview, offset: int) -> None:

@@ -41,7 +41,8 @@ CLASS_ROWS = 10
 class Chunk(NamedTuple):
     """Rows start .. start + m - 1 of D.
 
-    X : (m, d) float32, CSR, or an array where a `mapping` computed it; y : (m,) float64.
+    X : (m, d), CSR with values as in RawChunk, or a float32 array where a `mapping` computed it;
+    y : (m,) float64.
     """
 
     start: int

@@ -6,6 +6,7 @@ nothing of text.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, slices
-from randsvm.data.chunks import RawChunk
+from randsvm.data.chunks import RawChunk, settled
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import Digest, ParseOptions, Summary, next_cut
+from randsvm.data.rounding import is_judged, sample_of
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
 
@@ -78,6 +80,10 @@ class ArrayStore:
     def read(self, number: int) -> RawChunk:
         return self._rows(self.starts[number], self.starts[number + 1])
 
+    @property
+    def all_rows(self) -> RawChunk:
+        return self._rows(0, len(self.y))
+
     def labels(self, number: int) -> np.ndarray:
         return self.y[self.starts[number] : self.starts[number + 1]]
 
@@ -109,8 +115,9 @@ class ArrayStore:
 def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     """What the first pass over a file learns, and the chunks.
 
-    At most one copy of X is made, as float32, and none where it is float32 already. Raises
-    ContentError for what no file could hold.
+    At most one copy of X is made, as float32, and none where it is float32 already; where rounding
+    to float32 shows, as float64 in place of float32. Raises ContentError for what no file could
+    hold.
     """
     X, base = rows_of(arrays.X), 0 if options.zero_based else 1
     n, d = X.shape
@@ -128,7 +135,11 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     else:
         indptr = X.indptr.astype(np.int64, copy=False)
         columns = np.arange(d) if options.numbered else _occurring(X)
-    store = ArrayStore(X, y, base, _starts(indptr, options))
+    starts = _starts(indptr, options)
+    precise = not options.numbered and _needs_float64(arrays.X, X, starts)
+    if precise:
+        X = rows_of(arrays.X, precise=True)
+    store = ArrayStore(X, y, base, starts)
     digest = Digest()
     for number in range(len(store.sizes)):
         digest.add(store.read(number))
@@ -142,7 +153,37 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         queries=0,
         digest=digest.hexdigest(names),
         numbered=options.numbered,
+        precise=precise,
     ), store
+
+
+def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
+    """Whether rounding is measurable in a chunk, judged by the rows that a chunk of a file is
+    judged by. rounded: X as float32."""
+    if _is_float32(X):
+        return False
+    if sparse.issparse(X):
+        # Not all formats have rows.
+        X = sparse.csr_matrix(X)
+    elif not isinstance(X, np.ndarray) and not hasattr(X, "iloc"):
+        X = np.asarray(X, np.float64)
+    for number, (begin, end) in enumerate(itertools.pairwise(starts.tolist())):
+        if not is_judged(number):
+            continue
+        rows = begin + sample_of(end - begin)
+        some: Any = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+        if not isinstance(rounded, np.ndarray):
+            some = sparse.csr_matrix(some)
+        store = ArrayStore(rows_of(some, precise=True), np.zeros(len(rows)), 0, np.array([0]))
+        if settled([store.all_rows], number).precise:
+            return True
+    return False
+
+
+def _is_float32(X: Any) -> bool:
+    """Whether every value is one, by the type of X."""
+    dtype = getattr(X, "dtype", None)
+    return dtype is not None and np.can_cast(dtype, np.float32)
 
 
 def with_numbers(X: Matrix) -> Matrix:
@@ -154,9 +195,9 @@ def with_numbers(X: Matrix) -> Matrix:
     return rows_of(sparse.hstack([sparse.csr_matrix(numbers), X], format="csr"))
 
 
-def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:
-    """So many rows of X at a time, for prediction; labels are nan."""
-    matrix = rows_of(X)
+def chunks_of(X: Any, zero_based: bool, rows: int, *, precise: bool) -> Iterator[RawChunk]:
+    """Chunks of some rows of X each, for prediction; labels are nan. precise: see rows_of."""
+    matrix = rows_of(X, precise=precise)
     n = matrix.shape[0]
     starts = np.append(np.arange(0, n, rows), n)
     store = ArrayStore(matrix, np.full(n, np.nan), 0 if zero_based else 1, starts)
@@ -166,39 +207,41 @@ def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:
 # ---- rows -------------------------------------------------------------------------------------
 
 
-def rows_of(X: Any) -> Matrix:
-    """X as float32: a C-contiguous array, or CSR with ascending columns where few values are not
-    0. Shares the memory of X where that is so already."""
+def rows_of(X: Any, *, precise: bool = False) -> Matrix:
+    """X as float32, or as float64 where that is asked for: a C-contiguous array, or CSR with
+    ascending columns where few values are not 0. Shares the memory of X where that is so
+    already."""
+    dtype = np.float64 if precise else np.float32
     if sparse.issparse(X):
         csr = sparse.csr_matrix(X)
         if not csr.has_canonical_format:
             csr = csr.copy()
             csr.sum_duplicates()
         with np.errstate(over="ignore"):
-            values = csr.data.astype(np.float32, copy=False)
-        rows = sparse.csr_matrix(csr.shape, dtype=np.float32)
+            values = csr.data.astype(dtype, copy=False)
+        rows = sparse.csr_matrix(csr.shape, dtype=dtype)
         rows.data, rows.indices, rows.indptr = values, csr.indices, csr.indptr
         rows.has_sorted_indices = rows.has_canonical_format = True
         _check_finite(rows)
         return rows
-    # A data frame has columns of several types: they come together as float32.
+    # A data frame has columns of several types: they come together as one.
     with np.errstate(over="ignore"):
-        array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=np.float32)
+        array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=dtype)
     if array.ndim != 2:
         raise ContentError(f"X: expected two dimensions, rows and features, found {array.ndim}")
     if array.size and np.count_nonzero(array) < SPARSE * array.size:
-        rows = _without_zeros(array)
+        rows = _without_zeros(array, dtype)
     else:
         with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(array, np.float32)
+            rows = np.ascontiguousarray(array, dtype)
     _check_finite(rows)
     return rows
 
 
-def _without_zeros(array: np.ndarray) -> sparse.csr_matrix:
+def _without_zeros(array: np.ndarray, dtype: type) -> sparse.csr_matrix:
     n, d = array.shape
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(array, axis=1))])
-    values, indices = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
+    values, indices = np.empty(indptr[-1], dtype), np.empty(indptr[-1], np.int32)
     for at in slices(n, ROWS_AT_ONCE):
         rows, columns = np.nonzero(array[at])
         place = slice(indptr[at.start], indptr[at.stop])

@@ -45,20 +45,23 @@ class Matches:
 
 
 def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
-    """Z : (m, len(features)) CSR float32; features: ascending, as D's, numbered as in the file.
+    """Z : (m, len(features)) CSR; features: ascending, as D's, numbered as in the file. Where the
+    values of one of D and Z are float32, the others are rounded to it.
 
     One pass over D. A row's hash is its product with random weights: equal rows are summed in the
     same order, to the same bits (a zero that is stored adds nothing). Rows of equal hash are then
     compared.
     """
     weights = np.random.Generator(np.random.Philox(0)).standard_normal(D.d)
+    dtype: type = np.float64 if D.summary.precise and Z.dtype == np.float64 else np.float32
+    Z = Z.astype(dtype, copy=False)
     Z, possible = _over(D.summary.features, Z, features)
     keys, first, groups = np.unique(Z @ weights, return_index=True, return_inverse=True)
     possible &= _equal(Z, Z[first[groups]])
     firsts = Z[first]
 
     def find(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        X = D.chunk(shard.number).X
+        X: sparse.csr_matrix = D.chunk(shard.number).X.astype(dtype, copy=False)
         hashes = X @ weights
         at = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
         rows = np.flatnonzero(keys[at] == hashes)

@@ -22,8 +22,8 @@ class Points:
     """Rows of a data set, in ascending order of `rows`.
 
     rows : (m,) int64, row numbers in D
-    X : (m, d) CSR float32, columns are positions in D's sorted feature indices; of a precomputed
-    kernel, see precomputed.centres
+    X : (m, d) CSR, values as in RawChunk, columns are positions in D's sorted feature indices; of
+    a precomputed kernel, see precomputed.centres
     y : (m,) float64, labels as the task sees them (-1/+1 for classification)
     u, beta : (m,) float64, decision values without b and coefficients, where a scan has filled
     them in
@@ -100,6 +100,8 @@ class Gathered:
         self._y = _with_room(self._y, m, points.y)
         self._ends = _with_room(self._ends, m + 1, nnz + points.X.indptr[1:].astype(np.int64))
         self._indices = _with_room(self._indices, nnz, points.X.indices)
+        if points.X.data.itemsize > self._values.itemsize:
+            self._values = self._values.astype(points.X.data.dtype)
         self._values = _with_room(self._values, nnz, points.X.data)
         self.count += len(points)
 

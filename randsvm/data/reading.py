@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.data.chunks import RawChunk, joined
+from randsvm.data.chunks import RawChunk, joined, settled
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_numbers import Place
 from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
-from randsvm.events import Progress, Watch, tell
+from randsvm.events import Notice, Progress, Watch, tell
 from randsvm.files import display_name, name_of, size_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
@@ -67,7 +67,7 @@ class Summary:
     features : (d,) int32, the distinct indices, sorted, as written in the file.
     names, values, counts: labels as first spelled, in order of appearance (classification), what
     they stand for, and how many rows have them. queries: rows with a qid:. numbered: see
-    ParseOptions.
+    ParseOptions. precise: whether values are float64, as rounding to float32 would show.
     """
 
     n: int
@@ -79,20 +79,67 @@ class Summary:
     queries: int
     digest: str
     numbered: bool = False
+    precise: bool = False
 
 
 @dataclass(frozen=True)
 class ParseOptions:
     """The options that change what is parsed, and how D is cut. `labels`: class or number;
     any_label: as in LabelTable. numbered: rows are those of a precomputed kernel and begin with
-    0:number, which takes zero_based."""
+    0:number, which takes zero_based. precise: all values are float64; else these are float32
+    unless rounding shows."""
 
     labels: Labels = "class"
     zero_based: bool = False
     any_label: bool = False
     numbered: bool = False
+    precise: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
+
+
+def are_files(paths: Sequence[str]) -> bool:
+    """Whether all of them can be read again, unlike pipes."""
+    return all(size_of(path) is not None for path in paths)
+
+
+class RoundedError(Exception):
+    """Rounding is measurable: read again with `precise` options."""
+
+
+class Precision:
+    """Whether chunks keep their float64 values: from the first on in which rounding to float32 is
+    measurable. All has to be read again then if that is possible: the rounding of chunks before it,
+    too, is measurable beside the differences in that chunk.
+
+    precise: known from the beginning; final: nothing can be read again.
+    """
+
+    def __init__(self, *, precise: bool, final: bool) -> None:
+        self.precise, self.final = precise, final
+        self.chunks = self.rounded = 0
+
+    def joined(self, parts: Sequence[RawChunk]) -> RawChunk:
+        """The next chunk as it is stored. Raises RoundedError."""
+        if self.precise:
+            return joined(parts)
+        chunk = settled(parts, self.chunks)
+        self.chunks += 1
+        if not chunk.precise:
+            self.rounded += len(chunk.y)
+        elif not self.final:
+            raise RoundedError
+        else:
+            self.precise = True
+            if self.rounded:
+                tell(
+                    Notice(
+                        f"the first {self.rounded:,} rows were rounded to float32 before the need "
+                        "for float64 showed: a named file, which is read again, gives a better "
+                        "model than a pipe"
+                    )
+                )
+        return chunk
 
 
 def next_cut(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
@@ -103,9 +150,16 @@ def next_cut(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
 
 
 class ChunkCutter:
-    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
+    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone. join:
+    makes a chunk of its parts, in memory of its own."""
 
-    def __init__(self, chunk_rows: int, chunk_nonzeros: int) -> None:
+    def __init__(
+        self,
+        chunk_rows: int,
+        chunk_nonzeros: int,
+        join: Callable[[Sequence[RawChunk]], RawChunk] = joined,
+    ) -> None:
+        self.join = join
         self.chunk_rows = chunk_rows
         self.chunk_nonzeros = chunk_nonzeros
         self.parts: list[RawChunk] = []
@@ -127,7 +181,7 @@ class ChunkCutter:
 
     def cut(self) -> RawChunk:
         """The rows held now as one chunk, copied, so that the memory of their blocks is freed."""
-        chunk = joined(self.parts)
+        chunk = self.join(self.parts)
         self.parts.clear()
         self.rows = self.nonzeros = 0
         return chunk
@@ -189,7 +243,10 @@ def _blocks(
     features: _Features,
     jobs: int,
 ) -> Iterator[Block]:
-    """Of all files; table, features: are told which of them they are from."""
+    """Yield the blocks of all files; table, features: the path that they are from is set there.
+    Values are float64 unless rows are numbered, and exact where they cannot be read again."""
+    precise = not options.numbered
+    near = precise and not options.precise and are_files(paths)
     way = Way(paths, tell)
     for path in paths:
         table.path = features.path = path
@@ -199,6 +256,8 @@ def _blocks(
             zero_based=options.zero_based,
             unlabelled=options.any_label,
             numbered=options.numbered,
+            precise=precise,
+            near=near,
             jobs=jobs,
             watch=way.has_read,
         )
@@ -230,9 +289,15 @@ def first_pass(
     paths: Sequence[str], options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
 ) -> Summary:
     """Parse and validate everything once, one file after the other; keep: called with each chunk,
-    in order."""
+    in order.
+
+    Raises RoundedError where all values have to be float64 and files can be read again: the caller
+    begins anew with `precise` options. Values of a precomputed kernel are float32 in any case, as
+    LIBSVM keeps them.
+    """
+    precision = Precision(precise=options.precise, final=not are_files(paths))
     classes, digest = _Classes(paths[0], options.any_label), Digest()
-    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
+    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.joined)
     features = _Features()
     n = nnz = queries = 0
 
@@ -264,4 +329,5 @@ def first_pass(
         queries=queries,
         digest=digest.hexdigest(names),
         numbered=options.numbered,
+        precise=precision.precise,
     )

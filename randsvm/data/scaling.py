@@ -70,8 +70,9 @@ class Scaling:
     """x_j becomes (x_j - shift_j) factor_j, or for unit x becomes x / |x|.
 
     minmax: [-1, 1], as svm-scale; standard: mean 0 and variance 1. shift, factor : (d,) float64;
-    shift None: zeros stay zeros. A feature that never changes has the factor 0. Rows are float32
-    before and after, computed in float64; what then is beyond float32 becomes its largest value.
+    shift None: zeros stay zeros. A feature that never changes has the factor 0. Rows are computed
+    in float64, and after it of the type that they had before; what then is beyond float32 becomes
+    its largest value.
     """
 
     name: str
@@ -95,19 +96,19 @@ class Scaling:
         return Scaling(name, middle, factor)
 
     def apply(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
-        """X : (m, d) CSR float32; returns the same shape, every value stored where there is a
+        """X : (m, d) CSR; returns the same shape and type, every value stored where there is a
         shift."""
         if self.shift is not None:
             dense = (X.toarray() - self.shift) * self.factor
             m, d = dense.shape
-            return csr_of_all(_as_float32(dense), m, d)
+            return csr_of_all(_within_float32(dense, X.data.dtype), m, d)
         if self.factor is not None:
             values = X.data * self.factor[X.indices]
         else:
             norms = np.sqrt(squared_norms(X))
             values = X.data / np.repeat(np.where(norms > 0, norms, 1.0), np.diff(X.indptr))
         scaled = X.copy()
-        scaled.data = _as_float32(values)
+        scaled.data = _within_float32(values, X.data.dtype)
         return scaled
 
     def over(self, seen: np.ndarray) -> Scaling:
@@ -116,7 +117,7 @@ class Scaling:
         return Scaling(self.name, shift, factor)
 
 
-def _as_float32(values: np.ndarray) -> np.ndarray:
+def _within_float32(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A row that lies far outside of what training saw would else have infinite features."""
     largest = np.finfo(np.float32).max
-    return np.clip(values, -largest, largest).astype(np.float32)
+    return np.clip(values, -largest, largest).astype(dtype)

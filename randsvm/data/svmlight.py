@@ -5,6 +5,7 @@ The only room that knows the format. Never keeps rows: it hands them on block by
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -58,7 +59,8 @@ class Block:
     codes : (m,) int32, positions in `spellings`; empty unless labels are classes
     spellings : the block's distinct label tokens in order of first appearance
     y : (m,) float64, nan for `?`; empty unless labels are numbers
-    indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float32
+    indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float32, or
+    float64 where the dialect is precise
     features : the distinct indices, ascending, int32
     queries : rows with a qid:
     numbers : of rows that are to begin with 0:number; of others None
@@ -79,12 +81,16 @@ class Block:
 
 
 class Dialect(NamedTuple):
-    """What is legal besides the format itself."""
+    """What is legal besides the format itself. precise: values become float64, not float32; near:
+    so that those of many digits, which take longer, are right only when they are rounded to float32
+    (to judge rounding by)."""
 
     labels: Labels
     zero_based: bool
     unlabelled: bool
     numbered: bool = False
+    precise: bool = False
+    near: bool = False
 
 
 class Fault(NamedTuple):
@@ -111,6 +117,8 @@ def read_blocks(
     zero_based: bool = False,
     unlabelled: bool = False,
     numbered: bool = False,
+    precise: bool = False,
+    near: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
@@ -123,9 +131,9 @@ def read_blocks(
     it were yielded: whoever maps labels meets an earlier bad label first. The last block
     before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
     are handed on as they arrive, by this thread alone, not when a block is full. numbered: every
-    row begins with 0:number, which takes zero_based.
+    row begins with 0:number, which takes zero_based. precise, near: see Dialect.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, numbered)
+    dialect = Dialect(labels, zero_based, unlabelled, numbered, precise, near)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
@@ -151,10 +159,13 @@ def parse(
     labels: Labels,
     zero_based: bool = False,
     unlabelled: bool = False,
+    precise: bool = False,
+    near: bool = False,
     first_line: int = 1,
 ) -> Block:
     """The rows of complete lines in memory; `name` and `first_line` are for its DataError."""
-    piece = parse_piece(text + PADDING, Dialect(labels, zero_based, unlabelled))
+    dialect = Dialect(labels, zero_based, unlabelled, precise=precise, near=near)
+    piece = parse_piece(text + PADDING, dialect)
     if piece.fault:
         raise error_of(name, piece.fault, first_line)
     return placed(piece, first_line)
@@ -285,11 +296,12 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     y = np.empty(newlines if numbers else 0)
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
-    values = np.empty(colons, np.float32)
+    values = np.empty(colons, np.float64 if dialect.precise else np.float32)
     rows = _svmlight.Rows()
     rows.parse(
-        text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values
-    )
+        text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,
+        not dialect.near,
+    )  # fmt: skip
     indices = indices[: rows.entries]
     block = Block(
         codes=codes[: rows.rows],
@@ -415,11 +427,14 @@ def write(
     indices: np.ndarray,
     values: np.ndarray,
 ) -> None:
-    """svmlight rows; values in the shortest form that reads back to the same float32.
+    """Write svmlight rows; each value in the shortest form that reads back to the same number.
 
-    Values are rounded to float32 first. Memory: two pieces, LABELS_AT_ONCE labels, and some 24
-    bytes a row.
+    float64 values are written as such, all others as float32. Memory: two pieces, LABELS_AT_ONCE
+    labels, and some 24 bytes a row; of float64 values the text of LABELS_AT_ONCE rows.
     """
+    if np.asarray(values).dtype == np.float64:
+        _write_precise(stream, labels, indptr, indices, values)
+        return
     indptr = np.ascontiguousarray(indptr, np.int64)
     indices = np.ascontiguousarray(indices, np.int32)
     values = np.ascontiguousarray(values, np.float32)
@@ -433,3 +448,25 @@ def write(
         buffer = np.empty(PIECE_SIZE + len(names), np.uint8)
         while size := lines.fill(buffer):
             stream.write(buffer[:size].tobytes())
+
+
+def _write_precise(
+    stream: files.Sink,
+    labels: Sequence[str],
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """Write rows of float64 values; see `write`."""
+    for start in range(0, len(labels), LABELS_AT_ONCE):
+        names = labels[start : start + LABELS_AT_ONCE]
+        ends = indptr[start : start + len(names) + 1].tolist()
+        part = slice(ends[0], ends[-1])
+        pairs = zip(indices[part].tolist(), values[part].tolist(), strict=True)
+        entries = [f" {index}:{value!r}" for index, value in pairs]
+        rows = itertools.pairwise([end - ends[0] for end in ends])
+        lines = [
+            name + "".join(entries[begin:end]) + "\n"
+            for name, (begin, end) in zip(names, rows, strict=True)
+        ]
+        stream.write(files.encoded("".join(lines)))

@@ -258,8 +258,9 @@ def _dense(X: Any) -> np.ndarray:
 
 
 def _project(X: np.ndarray | sparse.csr_matrix, W: np.ndarray, out: np.ndarray) -> None:
-    """out = X W. X : (m, d) dense or CSR, W : (d, n) C-contiguous, all float32."""
-    if sparse.issparse(X):
+    """out = X W. X : (m, d) dense or CSR, float32 or float64, W : (d, n) C-contiguous, float32;
+    out is float32, or float64 where X is."""
+    if sparse.issparse(X) or out.dtype != X.dtype:
         out[...] = X @ W
     else:
         np.matmul(X, W, out=out)
@@ -286,7 +287,14 @@ class _Waves:
         return _Waves(W, b, np.float32(math.sqrt(2 / N)))
 
     def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
-        _project(X, self.W, out)
+        if X.dtype == np.float64:
+            # Phases of many turns: float32 has no digits left for the part of a turn.
+            phases = np.empty(out.shape)
+            _project(X, self.W, phases)
+            np.remainder(phases, 2 * math.pi, out=phases)
+            out[...] = phases
+        else:
+            _project(X, self.W, out)
         out += self.b
         np.cos(out, out=out)
         out *= self.scale
@@ -347,7 +355,8 @@ class Prepared:
         self._components = components.of(given, features)
 
     def values(self, X: sparse.csr_matrix, out: np.ndarray | None = None) -> np.ndarray:
-        """z(x) of each row. X : (m, d) CSR float32; returns (m, width) float32, C-contiguous.
+        """z(x) of each row. X : (m, d) CSR, float32 or float64; returns (m, width) float32,
+        C-contiguous.
 
         out : such an array to fill; using one again spares the time that new pages cost.
         A value of rbf is right to about |<w, x> + b| 2^-24. How rows are cut into calls changes no

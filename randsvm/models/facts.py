@@ -21,11 +21,17 @@ Parsed = TypeVar("Parsed")
 
 
 def lines_of(
-    labels: Sequence[str], zero_based: bool, seen: SeenFeatures | None, scaling: Scaling | None
+    labels: Sequence[str],
+    zero_based: bool,
+    seen: SeenFeatures | None,
+    scaling: Scaling | None,
+    precise: bool,
 ) -> dict[str, str]:
     """The lines that `Facts` reads. labels: none where the format or the task settles them."""
     lines = {"labels": " ".join(labels)} if labels else {}
     lines["index_base"] = "0" if zero_based else "1"
+    if precise:
+        lines["values"] = "float64"
     if seen is not None:
         lines["features"] = str(seen)
     if scaling is not None:
@@ -48,6 +54,12 @@ def numbers_of(text: str) -> np.ndarray:
     return np.array(list(map(float, words)))
 
 
+def are_precise(lines: Mapping[str, str] | None) -> bool:
+    """Whether feature values are float64: as the trailer says, and always in a model of LIBSVM's or
+    LIBLINEAR's own, as their programs read rows so. lines: see Facts."""
+    return lines is None or lines.get("values") == "float64"
+
+
 class Facts:
     """The lines of one trailer. Whoever knows a line takes it out; `rest` is what nobody took.
 
@@ -57,6 +69,7 @@ class Facts:
     def __init__(self, file: str, lines: Mapping[str, str] | None) -> None:
         """lines: None for a model of LIBSVM's or LIBLINEAR's own, which has no trailer."""
         self.file = file
+        self.foreign = lines is None
         self.rest = dict(lines or {})
 
     def take(self, key: str, parse: Callable[[str], Parsed]) -> Parsed | None:
@@ -104,6 +117,14 @@ class Facts:
         if base not in ("0", "1"):
             raise self.error(f"expected index_base 0 or 1 in the trailer, found {base!r}")
         return base == "0"
+
+    def precise(self) -> bool:
+        """See are_precise."""
+        precise = are_precise(None if self.foreign else self.rest)
+        values = self.rest.pop("values", "float64" if precise else "float32")
+        if values not in ("float32", "float64"):
+            raise self.error(f"expected values float32 or float64 in the trailer, found {values!r}")
+        return precise
 
     def seen_features(self) -> SeenFeatures | None:
         return self.take("features", SeenFeatures.parse)

@@ -29,7 +29,7 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
 
     if model.numbered:
         X = with_numbers(rows_of(X))
-    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE))
+    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, precise=model.precise))
     if len(chunks) == 1:
         return decided(chunks[0])
     if not chunks:

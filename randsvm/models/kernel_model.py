@@ -44,9 +44,10 @@ class KernelModel(Model):
     more classes have a column each, one against the rest (one against one: PairwiseModel).
 
     task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels).
-    Z : (m, d) CSR float32, the support vectors over the d distinct features they have; beta :
-    (m, K) float64, b : (K,) float64. Features of a precomputed kernel are the numbers of the
-    training rows that are support vectors, and each row of Z has a 1 at its own.
+    Z : (m, d) CSR, float64 where the model is `precise` and else float32, the support vectors over
+    the d distinct features they have; beta : (m, K) float64, b : (K,) float64. Features of a
+    precomputed kernel are the numbers of the training rows that are support vectors, and each row
+    of Z has a 1 at its own.
     density_marks : of one-class, see decisions.novelty_probabilities; None: not fitted.
     support : (m,) int64, which rows of the training data they are; None: not known, as no file
     says it. nu: trained as LIBSVM's nu form of the task, which

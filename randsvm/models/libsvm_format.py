@@ -19,6 +19,7 @@ from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
+from randsvm.models.facts import are_precise
 from randsvm.models.header import NUMBER, Header, Layout
 
 CLASSIFIERS = ("c_svc", "nu_svc")
@@ -49,8 +50,8 @@ class LibsvmModel:
     for each other class. Without nr_sv, which only our own layout may lack, they are one against
     the rest, and each support vector has a coefficient for each class.
     coefficients : (m, columns) float64; rho : a number for each decision value, see `_columns`
-    indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 : the SVs' rows;
-    of a precomputed kernel the index 0 with the number of a row
+    indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 or float64 : the
+    SVs' rows; of a precomputed kernel the index 0 with the number of a row
     probA, probB : as many as rho, a regression has probA only; prob_density_marks : 10 numbers, of
     one-class; where probabilities were fitted
     own_layout : not for LIBSVM, which refuses it; may then lack label and nr_sv
@@ -166,7 +167,7 @@ def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None
     Raises ModelError, or DataError with line and column inside the support vectors.
     """
     header, trailer = headers.read(content, name, LAYOUT)
-    return LibsvmModel(**_fields(header), **_parse_rows(header)), trailer
+    return LibsvmModel(**_fields(header), **_parse_rows(header, are_precise(trailer))), trailer
 
 
 def _fields(header: Header) -> dict[str, Any]:
@@ -229,8 +230,9 @@ def _of_classes(
     return header.integers(keyword, nr_class)
 
 
-def _parse_rows(header: Header) -> dict[str, Any]:
-    """The support vectors: as many svmlight rows as promised, one a line, nothing else."""
+def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
+    """The support vectors: as many svmlight rows as promised, one a line, nothing else. precise:
+    whether their values are float64."""
     total_sv = _total_sv(header)
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
@@ -238,7 +240,12 @@ def _parse_rows(header: Header) -> dict[str, Any]:
     columns = _columns(header.integers("nr_class", 1)[0], "nr_sv" in header).coefficients
     others, text = _first_coefficients(text, columns - 1, header)
     block = svmlight.parse(
-        text, name=header.name, labels="number", zero_based=True, first_line=header.rows_at
+        text,
+        name=header.name,
+        labels="number",
+        zero_based=True,
+        precise=precise,
+        first_line=header.rows_at,
     )
     if len(block.y) != total_sv:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
@@ -247,7 +254,7 @@ def _parse_rows(header: Header) -> dict[str, Any]:
         "coefficients": np.column_stack([*others, np.asarray(block.y, np.float64)])[:, :columns],
         "indptr": np.asarray(block.indptr, np.int64),
         "indices": np.asarray(block.indices, np.int32),
-        "values": np.asarray(block.values, np.float32),
+        "values": np.asarray(block.values),
     }
 
 

@@ -34,6 +34,7 @@ def parse(content: bytes, name: str) -> KernelModel:
 
 def _kernel_model(body: LibsvmModel, facts: Facts) -> KernelModel:
     task = TASKS[body.svm_type]
+    common = fields_of_any_model(facts, task, body.label, body.nr_class)
     features, Z = _support_vectors(body, facts)
     fields = {
         "task": task,
@@ -48,7 +49,7 @@ def _kernel_model(body: LibsvmModel, facts: Facts) -> KernelModel:
         "beta": body.coefficients,
         "b": -np.array(body.rho),
         "nu": body.svm_type in NU_TYPES.values(),
-        **fields_of_any_model(facts, task, body.label, body.nr_class),
+        **common,
         **_fitted(body, task),
     }
     if body.kernel_type == "precomputed":

@@ -48,6 +48,8 @@ class Model:
     seen : the features that training saw; None: not recorded (a model of LIBSVM's or LIBLINEAR's
     own), so that every feature counts.
     scaling : of rows, before all else, over the seen features.
+    precise : whether the features of rows are float64, as in training where rounding to float32
+    showed; others are rounded to float32.
     sigmoid : A and B of 1 / (1 + exp(A f + B)), (2, columns of f) float64; None: none was fitted.
     noise_scale : of a regression, sigma where y - f has the density e^(-|z| / sigma) / (2 sigma);
     None: not fitted.
@@ -60,6 +62,7 @@ class Model:
     zero_based: bool = False
     seen: SeenFeatures | None = None
     scaling: Scaling | None = None
+    precise: bool = False
     sigmoid: np.ndarray | None = None
     noise_scale: float | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -138,6 +141,7 @@ class Model:
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
         """Rows as parsed, scaled and laid out over this model's features."""
+        values = values.astype(np.float64 if self.precise else np.float32, copy=False)
         unseen = np.empty(0, np.int32)
         if self.seen is not None:
             unseen = indices[~self.seen.contains(indices)]
@@ -184,7 +188,8 @@ class Model:
     def _trailer(self) -> dict[str, str]:
         """All lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
-        return {**self.facts, **lines_of(labels, self.zero_based, self.seen, self.scaling)}
+        lines = lines_of(labels, self.zero_based, self.seen, self.scaling, self.precise)
+        return {**self.facts, **lines}
 
 
 def _columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -210,6 +215,7 @@ def fields_of_any_model(
         "labels": ONE_CLASS_LABELS if task == "one-class" else labels,
         "values": ONE_CLASS_VALUES if task == "one-class" else values,
         "zero_based": facts.zero_based(),
+        "precise": facts.precise(),
         "seen": seen,
         "scaling": facts.scaling(seen),
         "facts": facts.rest,

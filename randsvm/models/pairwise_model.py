@@ -94,4 +94,5 @@ class PairwiseModel(KernelModel):
             zero_based=self.zero_based,
             seen=self.seen,
             scaling=self.scaling,
+            precise=self.precise,
         )

@@ -81,6 +81,7 @@ def here(
                 labels="number" if predictor.model.regression else "class",
                 zero_based=predictor.model.zero_based,
                 unlabelled=True,
+                precise=predictor.model.precise,
                 jobs=jobs,
                 watch=way.has_read,
             )
@@ -140,7 +141,8 @@ def there(
     path = str(Path(model).absolute())
     work = OnWorker(path, _digest(path), predictor.probabilities, predictor.labels_only)
     labels: svmlight.Labels = "number" if predictor.model.regression else "class"
-    options = ParseOptions(labels, predictor.model.zero_based, any_label=True)
+    precise = predictor.model.precise
+    options = ParseOptions(labels, predictor.model.zero_based, any_label=True, precise=precise)
     line, base = 1, -1
     for part, (piece, found) in over_lines(address, paths, options, work):
         if part.base != base:

@@ -304,6 +304,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             zero_based=job.run.zero_based or subject.D.summary.numbered,
             seen=SeenFeatures.of(subject.D.summary.features),
             scaling=subject.D.scaling,
+            precise=subject.D.summary.precise,
             facts=self._facts(outcome),
             **self.fitted,
         )

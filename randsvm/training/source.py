@@ -7,6 +7,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions, Source
 from randsvm.data.in_memory import Arrays
 from randsvm.errors import ParameterError
+from randsvm.events import Notice, tell
 from randsvm.files import inputs
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
@@ -16,6 +17,18 @@ from randsvm.training.job import Job
 def load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     """D, with the labels as the task has them. Raises DataError for bad text, and the errors of
     opening and reading a file."""
+    D = _loaded(data, params, job)
+    if D.summary.precise:
+        tell(
+            Notice(
+                "features are large beside their differences, which float32 would round: kept as "
+                "float64"
+            )
+        )
+    return D
+
+
+def _loaded(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     numbered = params.kernel == "precomputed"
     options = ParseOptions(
         labels="number" if params.kind == "svr" else "class",

@@ -123,6 +123,19 @@ def test_a_cluster_writes_the_bytes_of_one_process(two, tmp_path, path, words):
     same(two, tmp_path, path, *words.split())
 
 
+def test_workers_keep_float64_where_rounding_shows(two, tmp_path):
+    """Also in chunks before the first in which it shows; and predict in float64."""
+    y, X = board(ROWS)
+    X = 1e8 + 10 * X
+    X[: 2 * SHARD] = 0.1
+    data = Data(y, X).save(tmp_path / "far")
+    same(two, tmp_path, data, "randsvm", "-g", 0.05, "--sample-size", 100, "--gap", 0.1)
+    assert b"# randsvm values float64" in (tmp_path / "there").read_bytes()
+    run_predict("-q", data, tmp_path / "here", tmp_path / "alone")
+    run_predict("-q", "--cluster", two.file, data, tmp_path / "here", tmp_path / "together")
+    assert (tmp_path / "alone").read_bytes() == (tmp_path / "together").read_bytes()
+
+
 SEVERAL = {
     "one against one": "randsvm -g 1 --sample-size 60 --gap 0.1",
     "small pairs": "randsvm -g 1 --gap 0.01 -w 2 3 --scale standard",

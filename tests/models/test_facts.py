@@ -71,10 +71,11 @@ def test_what_is_no_finite_number_is_refused(text):
     ],
 )
 def test_all_lines_are_read_as_they_were_written(zero_based, scaling):
-    lines = lines_of(["+1", "-1.0"], zero_based, FIVE, scaling)
+    lines = lines_of(["+1", "-1.0"], zero_based, FIVE, scaling, precise=zero_based)
     facts = Facts("m", {"seed": "7", **lines})
     assert facts.labels((1, -1), 2) == (("+1", "-1.0"), (1, -1))
     assert facts.zero_based() == zero_based
+    assert facts.precise() == zero_based
     assert str(facts.seen_features()) == str(FIVE)
     found = facts.scaling(FIVE)
     assert repr(found) == repr(scaling)

@@ -168,7 +168,7 @@ def assert_equal_to_libsvm(found: LibsvmModel, truth) -> None:
         )
     ]
     assert rows[:count] == [
-        {index: float(np.float32(value)) for index, value in row.items() if index > 0}
+        {index: float(found.values.dtype.type(value)) for index, value in row.items() if index > 0}
         for row in truth.get_SV()
     ]
 

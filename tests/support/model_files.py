@@ -85,6 +85,13 @@ def edited(body: bytes, old: bytes, new: bytes) -> bytes:
     return body.replace(old, new)
 
 
+def of_the_library(model: Any) -> Any:
+    """The model as it is read without its trailer: the values of support vectors are float64."""
+    if not isinstance(model, LibsvmModel):
+        return model
+    return dataclasses.replace(model, values=np.array([float(str(v)) for v in model.values]))
+
+
 def assert_same(found: Any, expected: Any) -> None:
     """Whether two models are equal to the last bit."""
     assert type(found) is type(expected)

@@ -1,0 +1,288 @@
+"""Features that float32 would round measurably: labels and values are those of svm-predict on the
+text, whichever way the rows come."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import oracle
+import pytest
+from learning import learn
+from libsvm import svmutil
+from running import run_predict, run_train
+
+from randsvm import api
+from randsvm.data import cache, dataset
+from randsvm.data.matching import matches
+from randsvm.data.reading import ParseOptions
+from randsvm.models.load import load
+from randsvm.parameters.run import Resources
+from randsvm.training import source
+
+ROWS = 400
+NOTICE = "features are large beside their differences, which float32 would round: kept as float64"
+OFFSETS = {"1e8": (1e8, 10.0), "seconds": (1.6e9, 1e5), "1e4": (1e4, 1.0), "1e6": (1e6, 1.0)}
+
+
+class Files(NamedTuple):
+    train: Path
+    test: Path
+    y: np.ndarray
+    X: np.ndarray
+
+
+def text_of(y: np.ndarray, X: np.ndarray) -> str:
+    """nan: the row lacks the feature."""
+    rows = [
+        " ".join([f"{label:.9g}", *(f"{j}:{v!r}" for j, v in enumerate(x, 1) if v == v)])
+        for label, x in zip(y.tolist(), X.tolist(), strict=True)
+    ]
+    return "\n".join([*rows, ""])
+
+
+def rows_at(
+    offset: float, spread: float, *, share: float = 1.0, regression: bool = False, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """share: of the features that a row has."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(ROWS, 3))
+    y = np.where(X[:, 0] * X[:, 1] + 0.3 * X[:, 2] > 0, 1.0, -1.0)
+    if regression:
+        y = np.sin(X[:, 0]) + X[:, 1]
+    X = np.round(offset + spread * X, 3)
+    X[rng.random(X.shape) >= share] = np.nan
+    return y, X
+
+
+def files(folder: Path, offset: float, spread: float, **how) -> Files:
+    y, X = rows_at(offset, spread, **how)
+    (folder / "train").write_text(text_of(y, X))
+    test = rows_at(offset, spread, seed=1, **how)
+    (folder / "test").write_text(text_of(*test))
+    return Files(folder / "train", folder / "test", y, X)
+
+
+def svm_predict(test: Path, model: Path) -> np.ndarray:
+    y, rows = svmutil.svm_read_problem(str(test))
+    return np.array(svmutil.svm_predict(y, rows, svmutil.svm_load_model(str(model)), "-q")[0])
+
+
+def predicted(test: Path, model: Path) -> np.ndarray:
+    run_predict("-q", test, model, model.with_suffix(".out"))
+    return np.loadtxt(model.with_suffix(".out"))
+
+
+RUNS = {
+    "rbf": "-g {g}",
+    "linear": "-t linear -h 0 --max-iterations 3",
+    "poly": "-t poly -d 2 -g {p} --max-iterations 3",
+    "one-class": "-s one-class -n 0.2 -g {g}",
+    "nu-svc": "-s nu-svc -n 0.4 -g {g}",
+}
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6], ids=["dense", "sparse"])
+@pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("at", OFFSETS)
+def test_labels_are_those_of_svm_predict(tmp_path, at, words, share):
+    offset, spread = OFFSETS[at]
+    if ("linear" in words or "poly" in words) and offset > 1e4:
+        pytest.skip("float64 itself cancels in sums of such products")
+    data = files(tmp_path, offset, spread, share=share)
+    options = words.format(g=0.5 / spread**2, p=1 / offset**2).split()
+    run = learn("randsvm", data.train, tmp_path / "m", *options)
+    assert NOTICE in run.notices
+    assert run.facts["values"] == "float64"
+    np.testing.assert_array_equal(
+        predicted(data.test, run.model), svm_predict(data.test, run.model)
+    )
+
+
+@pytest.mark.parametrize("at", OFFSETS)
+def test_an_offset_changes_no_accuracy(tmp_path, at):
+    """Of RBF, which differences alone count in."""
+    offset, spread = OFFSETS[at]
+    data = files(tmp_path, offset, spread)
+    run = learn("randsvm", data.train, tmp_path / "m", "-g", 0.5 / spread**2, "-v", 3)
+    y = np.loadtxt(data.test, usecols=0)
+    assert np.mean(predicted(data.test, run.model) == y) > 0.85
+    (searched,) = run.of("searched")
+    assert searched["tried"][0]["score"] > 80
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6], ids=["dense", "sparse"])
+@pytest.mark.parametrize("at", OFFSETS)
+def test_regressions_are_those_of_svm_predict(tmp_path, at, share):
+    offset, spread = OFFSETS[at]
+    data = files(tmp_path, offset, spread, share=share, regression=True)
+    run = learn("randsvm", data.train, tmp_path / "m", "-s", "svr", "-g", 0.5 / spread**2)
+    expected = svm_predict(data.test, run.model)
+    np.testing.assert_allclose(predicted(data.test, run.model), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path):
+    data = files(tmp_path, 1e4, 1.0, regression=True)
+    y, rows = svmutil.svm_read_problem(str(data.train))
+    model = svmutil.svm_train(y, rows, "-q -s 3 -g 0.5")
+    svmutil.svm_save_model(str(tmp_path / "m"), model)
+    expected = svm_predict(data.test, tmp_path / "m")
+    np.testing.assert_allclose(predicted(data.test, tmp_path / "m"), expected, rtol=1e-9)
+
+
+# ---- ways to read -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=64))
+
+
+def test_all_ways_to_the_rows_give_the_same_model(tmp_path, monkeypatch, small_chunks):
+    data = files(tmp_path, 1e8, 10.0)
+    words = ["randsvm", "-q", "-g", 0.005, "--sample-size", 100]
+    run_train(*words, data.train, tmp_path / "m")
+    expected = (tmp_path / "m").read_bytes()
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(data.train.read_bytes()))
+    ways: list[tuple[object, ...]] = [
+        (packed,),
+        ("--cache", tmp_path / "cache", data.train),
+        ("--cache", tmp_path / "cache", data.train),
+        ("--jobs", 1, data.train),
+        ("-",),
+    ]
+    for way in ways:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.train.read_bytes())))
+        run_train(*words, *way, tmp_path / "other")
+        assert (tmp_path / "other").read_bytes() == expected, way
+    for X in (data.X, np.asfortranarray(data.X), oracle.sparse.csc_matrix(data.X)):
+        rows = api.Arrays(X, data.y.astype(int))
+        found = api.train_randsvm(rows, tmp_path / "other", gamma=0.005, sample_size=100)
+        assert (tmp_path / "other").read_bytes() == expected
+        np.testing.assert_array_equal(found.predict(X), predicted(data.train, tmp_path / "m"))
+
+
+def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64):
+    options = ParseOptions(chunk_rows=chunk_rows)
+    return dataset.load(str(path), options, Resources(memory=memory))
+
+
+def values_of(D) -> np.ndarray:
+    # A chunk of a file is valid until the next is read.
+    X = oracle.sparse.vstack([D.chunk_matrix(shard).copy() for shard in D.shards])
+    assert X.dtype == (np.float64 if D.summary.precise else np.float32)
+    return X.toarray()
+
+
+def test_a_spill_file_and_parts_of_it_have_float64(tmp_path, monkeypatch):
+    data = files(tmp_path, 1e8, 10.0)
+    monkeypatch.setattr(Resources, "data_bytes", 1000)
+    D = read(data.train)
+    assert D.store.place == "a spill file"
+    np.testing.assert_array_equal(values_of(D), data.X)
+    X, _, _ = D.pieces([(1, 3, 9), (0, 0, 2)])
+    np.testing.assert_array_equal(X.toarray(), data.X[[*range(67, 73), 0, 1]])
+    np.testing.assert_array_equal(D.points(np.array([5, 333])).X.toarray(), data.X[[5, 333]])
+    D.close()
+
+
+LATE = {
+    "absent at first": lambda X: np.where(np.arange(ROWS)[:, None] < 100, 0.5, X),
+    "a few rows at the end": lambda X: X[: 64 * 6 + 3],
+    "only at the end": lambda X: np.where(np.arange(ROWS)[:, None] < 384, 0.25, X),
+}
+
+
+@pytest.mark.parametrize("change", LATE.values(), ids=LATE)
+def test_all_rows_are_float64_wherever_the_need_shows(tmp_path, change):
+    """Rows before it are read again, rows after it need not show it themselves."""
+    y, X = rows_at(1e8, 10.0)
+    X = change(X)
+    path = tmp_path / "data"
+    path.write_text(text_of(y[: len(X)], X))
+    D = read(path)
+    assert D.summary.precise
+    np.testing.assert_array_equal(values_of(D), X)
+    again, store = cache.read(
+        [str(path)], ParseOptions(chunk_rows=64), Resources(cache=str(tmp_path / "cache"))
+    )
+    assert again.precise
+    assert again.digest == D.summary.digest
+    assert all(store.read(number).precise for number in range(len(store.sizes)))
+    store.close()
+    D.close()
+
+
+def test_a_pipe_says_that_its_first_rows_were_rounded(tmp_path, monkeypatch, small_chunks):
+    y, X = rows_at(1e8, 10.0)
+    X[:100] = 0.1
+    content = text_of(y, X).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    run = learn("randsvm", Path("-"), tmp_path / "m", "-g", 0.005)
+    assert any("rows were rounded to float32 before" in text for text in run.notices)
+    assert run.facts["values"] == "float64"
+
+
+def test_ordinary_rows_stay_float32(tmp_path):
+    data = files(tmp_path, 0.0, 1.0)
+    D = read(data.train)
+    assert not D.summary.precise
+    np.testing.assert_array_equal(values_of(D), data.X.astype(np.float32))
+    D.close()
+    run = learn("randsvm", data.train, tmp_path / "m", "-g", 0.5)
+    assert "values" not in run.facts
+    assert NOTICE not in run.notices
+
+
+# ---- what goes on with the rows ---------------------------------------------------------------
+
+
+def test_a_warm_start_finds_all_support_vectors(tmp_path):
+    data = files(tmp_path, 1e8, 10.0)
+    learn("randsvm", data.train, tmp_path / "m", "-g", 0.005)
+    old = load(str(tmp_path / "m"))
+    D = read(data.train)
+    found = matches(D, old.Z, old.features)
+    assert len(found.rows) == len(old.beta)
+    D.close()
+    run = learn("randsvm", data.train, tmp_path / "n", "-g", 0.005, "--warm-start", tmp_path / "m")
+    np.testing.assert_array_equal(
+        predicted(data.test, run.model), svm_predict(data.test, run.model)
+    )
+
+
+def shifted(name: str, folder: Path, offset: float, *words: object) -> np.ndarray:
+    """What a model says of rows at an offset, whose features spread by 10."""
+    (folder / name).mkdir()
+    data = files(folder / name, offset, 10.0)
+    run_train(*words, "-q", data.train, folder / name / "m")
+    return predicted(data.test, folder / name / "m")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("randsvm", "--scale", "standard", "-g", 0.5),
+        ("randsvm", "--scale", "minmax", "-g", 2),
+        ("sgd", "--scale", "standard", "--components", 300, "-t", "rbf", "-g", 0.5),
+    ],
+    ids=["standard", "minmax", "sgd"],
+)
+def test_scaled_rows_do_not_know_their_offset(tmp_path, words):
+    near, far = (shifted(f"at {at:g}", tmp_path, at, *words) for at in (0.0, 1e8))
+    # Rows are rounded to three digits after the point at both places.
+    assert np.mean(near == far) > 0.99
+
+
+def test_random_features_of_unscaled_rows(tmp_path):
+    """Phases of many turns keep their digits."""
+    words = "sgd", "--components", 400, "-t", "rbf", "-g", 0.005, "--epochs", 30
+    found = shifted("far", tmp_path, 1e8, *words)
+    y = np.loadtxt(tmp_path / "far" / "test", usecols=0)
+    assert np.mean(found == y) > 0.8
