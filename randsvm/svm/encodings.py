@@ -55,6 +55,11 @@ TURNS = 3
 REACH = 2
 # So many coefficients class weights try as the one that makes the sum.
 TRIES = 30
+# Relative rounding of a sum in float64. It moves the gradient of a one-class problem by this share
+# of what all variables at their bounds would make; TOLERABLE: the share of the tolerance that this
+# may be. Wider boxes are narrowed first, and widened by WIDER where that binds, see one_box.
+UNIT = 2.0**-52
+TOLERABLE, WIDER = 0.1, 256.0
 
 
 class Solution(NamedTuple):
@@ -88,6 +93,7 @@ def solve(
     epsilon: float = 0.0,
     call: Caller = at_once,
     b: float | None = None,
+    partly: bool = False,
 ) -> Solution:
     """Solve the subproblem above to `tolerance`, the largest difference of two gradients; where b
     is given, to twice that at the most. With class weights that differ by a lot it may end at a
@@ -97,7 +103,8 @@ def solve(
     h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for
     the rows with lower = 0 and one for those with upper = 0; with epsilon lower = -upper.
     s: from sum lower to sum upper. start : (m,) float64, a feasible point to begin from. b: the
-    offset that goes with it, where it is known: smaller problems come first then.
+    offset that goes with it, where it is known: smaller problems come first then. partly: with
+    class weights, whether to end after these, with coefficients on their way in wide boxes.
     call: see Caller. If it raises while LIBSVM still works, LIBSVM's memory is left to it.
     Raises ValueError where no beta has this sum.
     """
@@ -117,7 +124,7 @@ def solve(
         return one_box(task, call)
     if b is None and not _is_crowded(task):
         return _two_boxes(task, call)
-    return _in_steps(task, b, call)
+    return _in_steps(task, b, call, partly)
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -167,7 +174,9 @@ class Boxed:
         return self._in_box(beta)
 
     def _in_box(self, beta: np.ndarray) -> np.ndarray:
-        near = NEAR * (self.upper - self.lower)
+        width = self.upper - self.lower
+        # Coefficients may be tiny beside their box: then only rounding takes them to a bound.
+        near = np.minimum(NEAR * width, NEAR * np.abs(beta).max(initial=0.0) + 8 * UNIT * width)
         beta = np.where(beta <= self.lower + near, self.lower, beta)
         return np.where(beta >= self.upper - near, self.upper, beta)
 
@@ -219,7 +228,32 @@ def _svc(task: Boxed, call: Caller) -> Solution:
 
 
 def one_box(task: Boxed, call: Caller) -> Solution:
-    """See the head of this file."""
+    """Solve a task of one box, see the head of this file.
+
+    With beta = lower + C t a box that is far wider than the solution loses the digits of the
+    gradient. So the boxes are narrowed to what the tolerance allows, around the start; as long as
+    a coefficient ends at such a narrower bound, the task is solved again from there in wider boxes.
+    """
+    C, iterations = float((task.upper - task.lower).max()), 0
+    largest = len(task.h) * float(np.abs(task.K.diagonal()).max())
+    width = TOLERABLE * task.tolerance / (UNIT * largest) if largest > 0 else C
+    while width < C:
+        low = np.clip(task.start - width / 2, task.lower, task.upper - width)
+        high = np.minimum(low + width, task.upper)
+        found = _one_class(replace(task, lower=low, upper=high), call)
+        iterations += found.iterations
+        beta = found.beta
+        if not found.ended or not (
+            ((beta <= low) & (low > task.lower)) | ((beta >= high) & (high < task.upper))
+        ).any():
+            return Solution(task.finished(beta), found.ended, iterations)
+        task, width = replace(task, start=beta), width * WIDER
+    found = _one_class(task, call)
+    return found._replace(iterations=iterations + found.iterations)
+
+
+def _one_class(task: Boxed, call: Caller) -> Solution:
+    """LIBSVM's one-class problem with a linear term."""
     C = float(task.upper[0] - task.lower[0])
     order = np.argsort(-task.height, kind="stable")
     q = task.gradient(task.lower)[order] / C
@@ -298,20 +332,20 @@ def _is_crowded(task: Boxed) -> bool:
     return s > len(task.h) * float(width.min())
 
 
-def _in_steps(task: Boxed, b: float | None, call: Caller) -> Solution:
+def _in_steps(task: Boxed, b: float | None, call: Caller, partly: bool) -> Solution:
     """Two boxes as one: of a wide box a part as wide as the narrow ones, from where its row is
     towards where it wants to go at the offset b (None: in the middle of the slopes); as long as
     some end where only their part does, again from there, and at last _two_boxes: at once where
-    rows want to go too far. Where that is crowded some may be left on their way. Of one box LIBSVM
-    begins where the rows are, of two from 0.
+    rows want to go too far. Where that is crowded, or `partly`, some may be left on their way. Of
+    one box LIBSVM begins where the rows are, of two from 0.
     """
     width, slope = task.upper - task.lower, -task.gradient(task.start)
     narrow, iterations = float(width.min()), 0
-    wide, crowded = width > narrow, _is_crowded(task)
+    wide, partly = width > narrow, partly or _is_crowded(task)
     rise, fall = _steepest(task, task.start, slope)
     b = (rise + fall) / 2 if b is None else b
     far = rise - fall > REACH * narrow * float(task.K.diagonal().max())
-    for _ in range(0 if far and not crowded else TURNS):
+    for _ in range(0 if far and not partly else TURNS):
         rises = slope > b
         low = np.maximum(np.where(rises, task.start, task.start - narrow), task.lower)
         low = np.where(wide, np.minimum(low, task.upper - narrow), task.lower)
@@ -326,7 +360,7 @@ def _in_steps(task: Boxed, b: float | None, call: Caller) -> Solution:
         if not found.ended or not (below | above).any():
             return Solution(beta, found.ended, iterations)
         task = replace(task, start=beta)
-    if crowded:
+    if partly:
         return Solution(task.start, True, iterations)
     found = _two_boxes(task, call)
     return found._replace(iterations=iterations + found.iterations)

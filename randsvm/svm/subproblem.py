@@ -14,6 +14,8 @@ import numpy as np
 
 from randsvm.data.points import Points
 from randsvm.events import Notice, tell_once
+from randsvm.kernels.gram import exact_gram
+from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.option import require, word_of_size
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
@@ -37,6 +39,12 @@ ROUNDING = 1e-12
 # a solve that loses more is repeated, each time to a tenth of the tolerance.
 SLACK = 1e-12
 TRIES = 3
+
+# Where rounding of float32 kernel values moves u by more than LOOSE of the violation, the values
+# are centred, and the diagonal is this much larger: without it the rounded kernel is indefinite,
+# and LIBSVM makes millions of steps for nothing. Measured: 16 units of float32 reach a gap of 0.1%
+# in as many steps as 32, with 8 or 64 it takes half as many again.
+FLOAT32_UNIT, RIDGE = 2.0**-24, 2.0**-20
 
 # K of every pair of some points, (m, m) float32.
 Gram = Callable[[Points], np.ndarray]
@@ -90,6 +98,9 @@ def _improved(
     if violation <= 0:
         return beta, True
     K = gram(points)
+    rough = not task.size and _rounding(K, beta) > LOOSE * violation
+    if rough:
+        K, share = _centred(K, points, problem), LOOSE
     products = product(K, beta)
     h = y - (u - products)
     # Below this LIBSVM's own sums do not tell one gradient from another.
@@ -99,7 +110,7 @@ def _improved(
     tolerance = max(share * violation, floor)
     before = _dual(task, h, beta, products)
     for _ in range(TRIES):
-        found = _solved(task, task.box(y), K, h, beta, slack, tolerance, b)
+        found = _solved(task, task.box(y), K, h, beta, slack, tolerance, b, rough)
         after = _dual(task, h, found.beta, product(K, found.beta))
         if after >= before - SLACK * (abs(before) + abs(after)):
             return found.beta, found.ended
@@ -107,6 +118,29 @@ def _improved(
             break
         tolerance /= 10
     return beta, found.ended
+
+
+def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
+    """What rounding of kernel values to float32 moves u = K beta by."""
+    norms = np.maximum(K.diagonal().astype(np.float64), 0.0)
+    largest = float(norms.max(initial=0.0))
+    return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta))
+
+
+def _centred(K: np.ndarray, points: Points, problem: Problem) -> np.ndarray:
+    """Return kernel values of less rounding for steps that leave the sum of beta as it is.
+
+    Steps d with sum d = 0 have the same d' K d where rows are centred in feature space, so that
+    kernel values are as small as they can be. The larger diagonal bounds such a step from above:
+    what it gains D gains at the least. K : (m, m) float32, returns the same shape and type.
+    """
+    precomputed = problem.kernel == "precomputed"
+    exact = K.astype(np.float64) if precomputed else exact_gram(Kernel.of(problem), points.X)
+    means = exact.mean(axis=0)
+    exact -= means[:, None]
+    exact -= means - means.mean()
+    exact.flat[:: len(K) + 1] *= 1 + RIDGE
+    return np.ascontiguousarray(exact, np.float32)
 
 
 def _solved(
@@ -118,12 +152,13 @@ def _solved(
     slack: float,
     tolerance: float,
     b: float | None,
+    rough: bool,
 ) -> Solution:
     lower, upper = box
     call = libsvm.in_daemon_thread
     if not task.size:
         s = float(beta.sum())
-        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b)
+        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b, rough)
     most = float(upper.sum()), float(-lower.sum())
     own = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
     more = min(slack / 2, most[0] - own[0], most[1] - own[1])
