@@ -25,8 +25,9 @@ LIBSVM has no q: two pseudo-rows at t = 1 have the values q_i with row i, the fi
 which is what LIBSVM keeps, the second what is left of it. They come first, so that LIBSVM begins
 with t = 1 for them, and their diagonal is so negative that they stay there. After them come the
 rows in the order of their start, so that it begins with bounded coefficients where they are. The
-sum is exact. An epsilon-SVR is this for two variables a row, beta = a + a*, 0 <= a <= C with
-h - epsilon and -C <= a* <= 0 with h + epsilon.
+sum is exact. An epsilon-SVR is LIBSVM's own from 0 on. From elsewhere it is the one-class problem
+for two variables a row, beta = a + a*, 0 <= a <= C with h - epsilon and -C <= a* <= 0 with
+h + epsilon.
 
 Two boxes (class weights) are a C-SVC, see _TwoBoxes. Two sums are in two_sums.py.
 """
@@ -41,7 +42,7 @@ import numpy as np
 
 import randsvm.svm._solver as _solver
 from randsvm.errors import ParameterError
-from randsvm.svm.libsvm import Caller, Layout, Outcome, at_once, c_svc, one_class
+from randsvm.svm.libsvm import Caller, Layout, Outcome, at_once, c_svc, epsilon_svr, one_class
 
 # Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
 # to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
@@ -117,6 +118,8 @@ def solve(
     task = Boxed(K, h, lower, upper, s, lower, tolerance)
     if s == 0 and not epsilon and _is_svc(task, start):
         return _svc(task, call)
+    if s == 0 and start is not None and not start.any() and np.array_equal(lower, -upper):
+        return _svr(task, epsilon, call)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
         return _regression(task, epsilon, call) if b is None else _by_signs(task, epsilon, b, call)
@@ -167,16 +170,22 @@ class Boxed:
         """Where start is in its box, from 0 to 1."""
         return (self.start - self.lower) / (self.upper - self.lower)
 
-    def finished(self, beta: np.ndarray) -> np.ndarray:
-        """beta with values next to a bound, or beyond, at it, and others so that the sum is s."""
-        beta = self._in_box(beta)
-        _give_back(beta, self)
-        return self._in_box(beta)
+    def finished(self, beta: np.ndarray, solved: float | None = None) -> np.ndarray:
+        """beta with values next to a bound, or beyond, at it, and others so that the sum is s.
 
-    def _in_box(self, beta: np.ndarray) -> np.ndarray:
+        solved: width of the box in which LIBSVM found them, where that is not the task's; 0: they
+        are LIBSVM's own numbers.
+        """
+        beta = self._in_box(beta, solved)
+        _give_back(beta, self)
+        return self._in_box(beta, solved)
+
+    def _in_box(self, beta: np.ndarray, solved: float | None) -> np.ndarray:
         width = self.upper - self.lower
         # Coefficients may be tiny beside their box: then only rounding takes them to a bound.
-        near = np.minimum(NEAR * width, NEAR * np.abs(beta).max(initial=0.0) + 8 * UNIT * width)
+        rounding = NEAR * np.abs(beta).max(initial=0.0)
+        rounding = rounding + 8 * UNIT * (width if solved is None else solved)
+        near = np.minimum(NEAR * width, rounding)
         beta = np.where(beta <= self.lower + near, self.lower, beta)
         return np.where(beta >= self.upper - near, self.upper, beta)
 
@@ -224,7 +233,17 @@ def _svc(task: Boxed, call: Caller) -> Solution:
     layout.close()
     beta = np.empty(len(y))
     beta[order] = y[order] * found.alpha
-    return Solution(task.finished(beta), found.ended, found.iterations)
+    return Solution(task.finished(beta, 0.0), found.ended, found.iterations)
+
+
+def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
+    """Solve LIBSVM's own epsilon-SVR from 0 on."""
+    m = len(task.h)
+    layout = task.layout(np.arange(m))
+    C = float(task.upper[0])
+    found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance, call)
+    layout.close()
+    return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
 
 
 def one_box(task: Boxed, call: Caller) -> Solution:
@@ -243,10 +262,13 @@ def one_box(task: Boxed, call: Caller) -> Solution:
         found = _one_class(replace(task, lower=low, upper=high), call)
         iterations += found.iterations
         beta = found.beta
-        if not found.ended or not (
-            ((beta <= low) & (low > task.lower)) | ((beta >= high) & (high < task.upper))
-        ).any():
-            return Solution(task.finished(beta), found.ended, iterations)
+        if (
+            not found.ended
+            or not (
+                ((beta <= low) & (low > task.lower)) | ((beta >= high) & (high < task.upper))
+            ).any()
+        ):
+            return Solution(task.finished(beta, width), found.ended, iterations)
         task, width = replace(task, start=beta), width * WIDER
     found = _one_class(task, call)
     return found._replace(iterations=iterations + found.iterations)

@@ -42,7 +42,7 @@ LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
 class Outcome(NamedTuple):
-    """What LIBSVM found: alpha (variables,) float64 in the order in which it was given them, and
+    """LIBSVM's answer: alpha (variables,) float64 in the order in which it was given them, and
     how many iterations it took. ended: not by its limit of iterations."""
 
     alpha: np.ndarray
@@ -253,6 +253,31 @@ def c_svc(
 
     def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
         return library.train(parameter, pointers, labels).positive
+
+    return call(work)
+
+
+def epsilon_svr(
+    layout: Layout,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    C: float,
+    epsilon: float,
+    tolerance: float,
+    call: Caller = at_once,
+) -> Outcome:
+    """min 1/2 a' K a - targets' a + epsilon sum |a|,  -C <= a <= C,  sum a = 0, from a = 0 on.
+
+    rows, targets : (variables,) of the layout, and float64. alpha has the signs of a.
+    """
+    library = _load_library()
+    parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
+    parameter.C, parameter.p = C, epsilon
+    targets = np.ascontiguousarray(targets, np.float64)
+    pointers = layout.starts[rows]
+
+    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
+        return library.train(parameter, pointers, targets)
 
     return call(work)
 

@@ -67,19 +67,20 @@ class Certificate:
     """D(alpha) <= optimum <= P(w, b), for the whole of D.
 
     primal P, dual D; certified False where the kernel is not positive semidefinite, and then
-    the two bound nothing.
+    the two bound nothing. least: objectives below it are 0 for the gap, see RunningValues._least.
     """
 
     primal: float
     dual: float
     certified: bool = True
+    least: float = 0.0
 
     @property
     def gap(self) -> float:
-        """(P - D) / max(|P|, |D|), 0 if both are 0; nan if nothing is certified."""
+        """(P - D) / max(|P|, |D|, least), 0 if both are 0; nan if nothing is certified."""
         if not self.certified:
             return float("nan")
-        scale = max(abs(self.primal), abs(self.dual))
+        scale = max(abs(self.primal), abs(self.dual), self.least)
         return (self.primal - self.dual) / scale if scale else 0.0
 
 

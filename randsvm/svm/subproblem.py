@@ -98,7 +98,10 @@ def _improved(
     if violation <= 0:
         return beta, True
     K = gram(points)
-    rough = not task.size and _rounding(K, beta) > LOOSE * violation
+    # The values of more rows than features, rounded, are those of no kernel at all.
+    singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
+    largest = (share if singular else LOOSE) * violation
+    rough = not task.size and _rounding(K, beta) > largest
     if rough:
         K, share = _centred(K, points, problem), LOOSE
     products = product(K, beta)

@@ -16,7 +16,7 @@ NO_VIOLATORS = "no violators"
 NO_DIGITS = "float64 carries no further"
 TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
-NO_PROGRESS = "no progress"
+NO_PROGRESS = "no progress: scale the features"
 NO_MARGIN = "no margin at this nu: the classes overlap, raise -n"
 
 # A round that gains less than this of D, relatively, and comes no nearer to the KKT conditions, is
@@ -35,7 +35,8 @@ class Record:
     rounds: how many there were. support_vectors, violators: of the last. steepest: by how much the
     KKT conditions were violated at the least. tolerance: of the KKT conditions. gap: of the best
     solution so far, nan where nothing is certified. seconds_left: for further rounds. dual: the
-    highest of any round. idle: rounds in a row without progress at this tolerance.
+    highest of any round. idle: rounds in a row without progress at this tolerance. whole: whether
+    the last round solved all rows at once.
     """
 
     tolerance: float
@@ -47,6 +48,7 @@ class Record:
     seconds_left: float = math.inf
     dual: float = -math.inf
     idle: int = 0
+    whole: bool = False
 
     def after(
         self,
@@ -57,6 +59,7 @@ class Record:
         gap: float,
         seconds_left: float,
         dual: float,
+        whole: bool = False,
     ) -> Record:
         """The record after one more round; steepest, dual: of that round."""
         moved = dual - self.dual > LEAST_GAIN * abs(dual) or steepest < self.steepest
@@ -70,6 +73,7 @@ class Record:
             seconds_left=seconds_left,
             dual=max(self.dual, dual),
             idle=0 if moved else self.idle + 1,
+            whole=whole,
         )
 
     def tightened(self) -> Record:
@@ -154,5 +158,6 @@ def no_violators(wants_gap: bool) -> Rule:
 
 
 def no_progress(record: Record) -> Answer:
-    """Rounds without progress: D stands still where solves cannot be more precise."""
-    return End(NO_PROGRESS) if record.idle >= MOST_IDLE else None
+    """Rounds without progress: D stands still where solves cannot be more precise. A round over
+    all rows would only be repeated."""
+    return End(NO_PROGRESS) if record.idle >= (1 if record.whole else MOST_IDLE) else None
