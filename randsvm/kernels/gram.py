@@ -56,7 +56,7 @@ def exact_gram(kernel: Kernel, X: sparse.csr_matrix) -> np.ndarray:
     Not for a precomputed kernel.
     """
     rows = X.astype(np.float64)
-    if prefers_dense(*X.shape, X.nnz):
+    if prefers_dense(X.shape[0], X.shape[1], X.nnz):
         dense = rows.toarray()
         if kernel.name == "rbf":  # does not change, and its rounding shrinks
             dense -= dense.mean(axis=0)

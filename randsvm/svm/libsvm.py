@@ -315,12 +315,12 @@ def nu_svc(
 # --- rows as they are ----------------------------------------------------------------------
 
 
-def whole(points: Points, problem: Problem, tolerance: float) -> tuple[np.ndarray, bool]:
-    """The task as LIBSVM has it over these rows alone: beta (m,) float64, and whether LIBSVM came
-    to an end before its most iterations. Of C-SVC with one class, beta = 0."""
+def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
+    """The task as LIBSVM has it over these rows alone; alpha is beta, (m,) float64. Of C-SVC with
+    one class, beta = 0."""
     y = points.y
     if problem.task == "svc" and np.all(y == y[0]):
-        return np.zeros(len(y)), True
+        return Outcome(np.zeros(len(y)), 0, True)
     library = _load_library()
     parameter = library.parameter(SVM_TYPES[problem.task], len(y), tolerance)
     parameter.kernel_type = KERNEL_NAMES.index(problem.kernel)
@@ -344,7 +344,7 @@ def whole(points: Points, problem: Problem, tolerance: float) -> tuple[np.ndarra
     found = in_daemon_thread(lambda: library.train(parameter, pointers, labels), space)
     if not np.isfinite(found.alpha).all():
         raise ParameterError(f"LIBSVM finds no finite solution on this data: {remedy(problem)}")
-    return found.alpha, found.ended
+    return found
 
 
 def remedy(problem: Problem) -> str:

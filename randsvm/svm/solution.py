@@ -90,12 +90,14 @@ class Step:
 
     points: the rows, whose coefficients were points.beta; beta : (m,) float64, what they are now;
     seconds: that the solve took. ended: whether LIBSVM came to an end before its most iterations.
+    iterations: of LIBSVM.
     """
 
     points: Points
     beta: np.ndarray
     seconds: float = 0.0
     ended: bool = True
+    iterations: int = 0
 
     @staticmethod
     def nothing() -> Step:

@@ -309,6 +309,7 @@ class AskRules:
             seconds_left=rounds.deadline - time.perf_counter(),
             dual=V.certificate.dual,
             whole=len(V.step.points) == rounds.task.D.n,
+            steps=V.step.iterations,
         )
         answer = first_answer(rounds.rules, self.record)
         if isinstance(answer, Tighten):
