@@ -28,9 +28,7 @@ RANK = {room: rank for rank, rooms in enumerate(ROWS) for room in rooms}
 # Rows that stand side by side and do not know each other, and one that is below but stays unseen.
 STRANGERS = {("algorithms", "models"), ("data", "kernels"), ("models", "svm")}
 
-LONGEST_FILE = 420
 LONGEST_FUNCTION = 60
-MOST_IMPORTS = 12
 
 FILES = {
     path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path
@@ -97,8 +95,6 @@ def test_no_file_imports_a_file_that_imports_it():
 @pytest.mark.parametrize("file", FILES)
 def test_a_file_can_be_read_in_one_sitting(file):
     text = FILES[file].read_text()
-    assert text.count("\n") <= LONGEST_FILE
-    assert len(inner(FILES[file])) <= MOST_IMPORTS
     functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
     assert [f.name for f in functions if f.end_lineno - f.lineno >= LONGEST_FUNCTION] == []
 

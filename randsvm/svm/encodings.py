@@ -210,11 +210,16 @@ def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
     """The two pseudo-rows whose values with the variables are w, (variables,), in all: as the
     float32 that LIBSVM keeps, and what is left of it. pinned: the same for pseudo-row PIN."""
     w = np.append(w, pinned)
-    if not np.abs(w).max() <= -1e-6 * HOLD:
-        raise ParameterError("sums of kernel values are beyond LIBSVM's float32: use --scale")
+    _check_sums(float(np.abs(w).max()))
     first = w.astype(np.float32).astype(np.float64)
     for number, values in enumerate((first, w - first)):
         layout.set_extra(number, values[:-1], [HOLD, HOLD, 0.0, values[-1]])
+
+
+def _check_sums(largest: float) -> None:
+    """Raise ParameterError where sums of kernel values are too large for the pseudo-rows."""
+    if not largest <= -1e-6 * HOLD:
+        raise ParameterError("sums of kernel values are beyond LIBSVM's float32: use --scale")
 
 
 def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
@@ -239,6 +244,7 @@ def _svc(task: Boxed, call: Caller) -> Solution:
 def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
     """Solve LIBSVM's own epsilon-SVR from 0 on."""
     m = len(task.h)
+    _check_sums(m * float(np.abs(task.K.diagonal()).max()))
     layout = task.layout(np.arange(m))
     C = float(task.upper[0])
     found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance, call)
