@@ -198,7 +198,7 @@ class Report:
         self.say(_stopped(outcome.stopped, f"{outcome.iterations} iterations", outcome.seconds))
         violators = "" if outcome.violators is None else f", {outcome.violators:,} violators"
         certified = not math.isnan(outcome.gap)
-        objectives = _objectives(outcome.primal, outcome.dual, certified, fraction=True)
+        objectives = _objectives(outcome.primal, outcome.dual, outcome.gap)
         name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
         self.say(
             f"{name}: {outcome.support_vectors:,} support vectors "
@@ -412,13 +412,12 @@ def _score(outcome: Predicted) -> list[str]:
     ]
 
 
-def _objectives(primal: float, dual: float, certified: bool, *, fraction: bool = False) -> str:
-    """fraction: the gap also as --gap has it."""
-    if not certified:
+def _objectives(primal: float, dual: float, gap: float) -> str:
+    """Show the objectives, and the gap in percent and as --gap has it."""
+    if math.isnan(gap):
         return f"P {primal:.6g}  gap not certified"
     if math.isinf(dual):
         return f"P {primal:.6g}  D unknown"
-    scale = max(abs(primal), abs(dual))
     # Rounding may leave D above P by its last bit: no "-0.000%".
-    gap = max((primal - dual) / scale, 0.0) if scale else 0.0
-    return f"P {primal:.6g}  D {dual:.6g}  gap {gap:.3%}" + (f" ({gap:.2g})" if fraction else "")
+    gap = max(gap, 0.0)
+    return f"P {primal:.6g}  D {dual:.6g}  gap {gap:.3%} ({gap:.2g})"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import slices
+from randsvm.arrays import slices, squared_norms
 from randsvm.kernels._kernels import difference_gram, rbf_gram
-from randsvm.kernels.expansion import Space
+from randsvm.kernels.expansion import Space, prefers_dense
+from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.sums import panels_of
 
 # A float64 block of a symmetric matrix: 512 kB.
@@ -70,3 +71,23 @@ def _gram_in_blocks(
     if space.kernel.name == "rbf":
         np.fill_diagonal(K, 1.0)
     return sums, diagonal
+
+
+def exact_gram(kernel: Kernel, X: sparse.csr_matrix) -> np.ndarray:
+    """Return K(x_i, x_j) of every pair of rows, (m, m) float64, computed in float64.
+
+    Not for a precomputed kernel.
+    """
+    rows = X.astype(np.float64)
+    if prefers_dense(X.shape[0], X.shape[1], X.nnz):
+        dense = rows.toarray()
+        if kernel.name == "rbf":  # does not change, and its rounding shrinks
+            dense -= dense.mean(axis=0)
+        K, norms = dense @ dense.T, np.einsum("ij,ij->i", dense, dense)
+    else:
+        K, norms = (rows @ rows.T).toarray(), squared_norms(rows)
+    K *= kernel.scale
+    K += kernel.left(norms)[:, None]
+    K += kernel.right(norms)
+    kernel.finish(K, float(norms.max(initial=0.0)))
+    return K

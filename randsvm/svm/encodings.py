@@ -42,15 +42,7 @@ import numpy as np
 
 import randsvm.svm._solver as _solver
 from randsvm.errors import ParameterError
-from randsvm.svm.libsvm import (
-    Caller,
-    Layout,
-    Outcome,
-    at_once,
-    c_svc,
-    epsilon_svr,
-    one_class,
-)
+from randsvm.svm.libsvm import Caller, Layout, Outcome, at_once, c_svc, epsilon_svr, one_class
 
 # Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
 # to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
@@ -64,6 +56,11 @@ TURNS = 3
 REACH = 2
 # So many coefficients class weights try as the one that makes the sum.
 TRIES = 30
+# Relative rounding of a sum in float64. It moves the gradient of a one-class problem by this share
+# of what all variables at their bounds would make; TOLERABLE: the share of the tolerance that this
+# may be. Wider boxes are narrowed first, and widened by WIDER where that binds, see one_box.
+UNIT = 2.0**-52
+TOLERABLE, WIDER = 0.1, 256.0
 
 
 class Solution(NamedTuple):
@@ -97,6 +94,7 @@ def solve(
     epsilon: float = 0.0,
     call: Caller = at_once,
     b: float | None = None,
+    partly: bool = False,
 ) -> Solution:
     """Solve the subproblem above to `tolerance`, the largest difference of two gradients; where b
     is given, to twice that at the most. With class weights that differ by a lot it may end at a
@@ -106,7 +104,8 @@ def solve(
     h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for
     the rows with lower = 0 and one for those with upper = 0; with epsilon lower = -upper.
     s: from sum lower to sum upper. start : (m,) float64, a feasible point to begin from. b: the
-    offset that goes with it, where it is known: smaller problems come first then.
+    offset that goes with it, where it is known: smaller problems come first then. partly: with
+    class weights, whether to end after these, with coefficients on their way in wide boxes.
     call: see Caller. If it raises while LIBSVM still works, LIBSVM's memory is left to it.
     Raises ValueError where no beta has this sum.
     """
@@ -119,10 +118,10 @@ def solve(
     task = Boxed(K, h, lower, upper, s, lower, tolerance)
     if s == 0 and not epsilon and _is_svc(task, start):
         return _svc(task, call)
+    if s == 0 and start is not None and not start.any() and np.array_equal(lower, -upper):
+        return _svr(task, epsilon, call)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
-        if s == 0 and not task.start.any():
-            return _svr(task, epsilon, call)
         if b is None:
             b = sum(_steepest(task, task.start, -task.gradient(task.start))) / 2
         return _by_signs(task, epsilon, b, call)
@@ -130,7 +129,7 @@ def solve(
         return one_box(task, call)
     if b is None and not _is_crowded(task):
         return _two_boxes(task, call)
-    return _in_steps(task, b, call)
+    return _in_steps(task, b, call, partly)
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -178,14 +177,22 @@ class Boxed:
         """Where start is in its box, from 0 to 1."""
         return (self.start - self.lower) / (self.upper - self.lower)
 
-    def finished(self, beta: np.ndarray) -> np.ndarray:
-        """beta with values next to a bound, or beyond, at it, and others so that the sum is s."""
-        beta = self._in_box(beta)
-        _give_back(beta, self)
-        return self._in_box(beta)
+    def finished(self, beta: np.ndarray, solved: float | None = None) -> np.ndarray:
+        """beta with values next to a bound, or beyond, at it, and others so that the sum is s.
 
-    def _in_box(self, beta: np.ndarray) -> np.ndarray:
-        near = NEAR * (self.upper - self.lower)
+        solved: width of the box in which LIBSVM found them, where that is not the task's; 0: they
+        are LIBSVM's own numbers.
+        """
+        beta = self._in_box(beta, solved)
+        _give_back(beta, self)
+        return self._in_box(beta, solved)
+
+    def _in_box(self, beta: np.ndarray, solved: float | None) -> np.ndarray:
+        width = self.upper - self.lower
+        # Coefficients may be tiny beside their box: then only rounding takes them to a bound.
+        rounding = NEAR * np.abs(beta).max(initial=0.0)
+        rounding = rounding + 8 * UNIT * (width if solved is None else solved)
+        near = np.minimum(NEAR * width, rounding)
         beta = np.where(beta <= self.lower + near, self.lower, beta)
         return np.where(beta >= self.upper - near, self.upper, beta)
 
@@ -210,11 +217,16 @@ def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
     """The two pseudo-rows whose values with the variables are w, (variables,), in all: as the
     float32 that LIBSVM keeps, and what is left of it. pinned: the same for pseudo-row PIN."""
     w = np.append(w, pinned)
-    if not np.abs(w).max() <= -1e-6 * HOLD:
-        raise ParameterError("sums of kernel values are beyond LIBSVM's float32: use --scale")
+    _check_sums(float(np.abs(w).max()))
     first = w.astype(np.float32).astype(np.float64)
     for number, values in enumerate((first, w - first)):
         layout.set_extra(number, values[:-1], [HOLD, HOLD, 0.0, values[-1]])
+
+
+def _check_sums(largest: float) -> None:
+    """Raise ParameterError where sums of kernel values are too large for the pseudo-rows."""
+    if not largest <= -1e-6 * HOLD:
+        raise ParameterError("sums of kernel values are beyond LIBSVM's float32: use --scale")
 
 
 def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
@@ -233,11 +245,50 @@ def _svc(task: Boxed, call: Caller) -> Solution:
     layout.close()
     beta = np.empty(len(y))
     beta[order] = y[order] * found.alpha
-    return Solution(task.finished(beta), found.ended, found.iterations)
+    return Solution(task.finished(beta, 0.0), found.ended, found.iterations)
+
+
+def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
+    """Solve LIBSVM's own epsilon-SVR from 0 on."""
+    m = len(task.h)
+    _check_sums(m * float(np.abs(task.K.diagonal()).max()))
+    layout = task.layout(np.arange(m))
+    C = float(task.upper[0])
+    found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance, call)
+    layout.close()
+    return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
 
 
 def one_box(task: Boxed, call: Caller) -> Solution:
-    """See the head of this file."""
+    """Solve a task of one box, see the head of this file.
+
+    With beta = lower + C t a box that is far wider than the solution loses the digits of the
+    gradient. So the boxes are narrowed to what the tolerance allows, around the start; as long as
+    a coefficient ends at such a narrower bound, the task is solved again from there in wider boxes.
+    """
+    C, iterations = float((task.upper - task.lower).max()), 0
+    largest = len(task.h) * float(np.abs(task.K.diagonal()).max())
+    width = TOLERABLE * task.tolerance / (UNIT * largest) if largest > 0 else C
+    while width < C:
+        low = np.clip(task.start - width / 2, task.lower, task.upper - width)
+        high = np.minimum(low + width, task.upper)
+        found = _one_class(replace(task, lower=low, upper=high), call)
+        iterations += found.iterations
+        beta = found.beta
+        if (
+            not found.ended
+            or not (
+                ((beta <= low) & (low > task.lower)) | ((beta >= high) & (high < task.upper))
+            ).any()
+        ):
+            return Solution(task.finished(beta, width), found.ended, iterations)
+        task, width = replace(task, start=beta), width * WIDER
+    found = _one_class(task, call)
+    return found._replace(iterations=iterations + found.iterations)
+
+
+def _one_class(task: Boxed, call: Caller) -> Solution:
+    """LIBSVM's one-class problem with a linear term."""
     C = float(task.upper[0] - task.lower[0])
     order = np.argsort(-task.height, kind="stable")
     q = task.gradient(task.lower)[order] / C
@@ -251,15 +302,6 @@ def one_box(task: Boxed, call: Caller) -> Solution:
     beta = np.empty(m)
     beta[order] = task.lower[order] + C * found.alpha[2:]
     return Solution(task.finished(beta), found.ended, found.iterations)
-
-
-def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
-    """LIBSVM's own epsilon-SVR: from 0 on it looks only at the rows whose coefficients it changes,
-    and takes a third of the memory of two variables a row."""
-    layout, C = task.layout(np.arange(len(task.h))), float(task.upper[0])
-    found = epsilon_svr(layout, task.h, C, epsilon, task.tolerance, call)
-    layout.close()
-    return Solution(task.finished(found.alpha), found.ended, found.iterations)
 
 
 def _by_signs(task: Boxed, epsilon: float, b: float, call: Caller) -> Solution:
@@ -327,20 +369,20 @@ def _is_crowded(task: Boxed) -> bool:
     return s > len(task.h) * float(width.min())
 
 
-def _in_steps(task: Boxed, b: float | None, call: Caller) -> Solution:
+def _in_steps(task: Boxed, b: float | None, call: Caller, partly: bool) -> Solution:
     """Two boxes as one: of a wide box a part as wide as the narrow ones, from where its row is
     towards where it wants to go at the offset b (None: in the middle of the slopes); as long as
     some end where only their part does, again from there, and at last _two_boxes: at once where
-    rows want to go too far. Where that is crowded some may be left on their way. Of one box LIBSVM
-    begins where the rows are, of two from 0.
+    rows want to go too far. Where that is crowded, or `partly`, some may be left on their way. Of
+    one box LIBSVM begins where the rows are, of two from 0.
     """
     width, slope = task.upper - task.lower, -task.gradient(task.start)
     narrow, iterations = float(width.min()), 0
-    wide, crowded = width > narrow, _is_crowded(task)
+    wide, partly = width > narrow, partly or _is_crowded(task)
     rise, fall = _steepest(task, task.start, slope)
     b = (rise + fall) / 2 if b is None else b
     far = rise - fall > REACH * narrow * float(task.K.diagonal().max())
-    for _ in range(0 if far and not crowded else TURNS):
+    for _ in range(0 if far and not partly else TURNS):
         rises = slope > b
         low = np.maximum(np.where(rises, task.start, task.start - narrow), task.lower)
         low = np.where(wide, np.minimum(low, task.upper - narrow), task.lower)
@@ -355,7 +397,7 @@ def _in_steps(task: Boxed, b: float | None, call: Caller) -> Solution:
         if not found.ended or not (below | above).any():
             return Solution(beta, found.ended, iterations)
         task = replace(task, start=beta)
-    if crowded:
+    if partly:
         return Solution(task.start, True, iterations)
     found = _two_boxes(task, call)
     return found._replace(iterations=iterations + found.iterations)

@@ -42,7 +42,7 @@ LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
 class Outcome(NamedTuple):
-    """What LIBSVM found: alpha (variables,) float64 in the order in which it was given them, and
+    """LIBSVM's answer: alpha (variables,) float64 in the order in which it was given them, and
     how many iterations it took. ended: not by its limit of iterations."""
 
     alpha: np.ndarray
@@ -222,31 +222,6 @@ def one_class(
     return call(work)
 
 
-def epsilon_svr(
-    layout: Layout,
-    h: np.ndarray,
-    C: float,
-    epsilon: float,
-    tolerance: float,
-    call: Caller = at_once,
-) -> Outcome:
-    """min 1/2 b' K b - h' b + epsilon sum |b|,  |b| <= C,  sum b = 0, from b = 0 on.
-
-    h : (variables,) float64. The outcome's alpha is b. LIBSVM has two variables for each row, but
-    one row of kernel values.
-    """
-    library = _load_library()
-    parameter = library.parameter(EPSILON_SVR, len(h), tolerance)
-    parameter.C, parameter.p = C, epsilon
-    targets = np.array(h, np.float64)
-    pointers = layout.starts[: len(h)]
-
-    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
-        return library.train(parameter, pointers, targets)
-
-    return call(work)
-
-
 def _nu(total: float, count: int) -> float:
     """The nu whose product with count, in float64, is nearest to total."""
     nu = total / count
@@ -282,6 +257,31 @@ def c_svc(
     return call(work)
 
 
+def epsilon_svr(
+    layout: Layout,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    C: float,
+    epsilon: float,
+    tolerance: float,
+    call: Caller = at_once,
+) -> Outcome:
+    """min 1/2 a' K a - targets' a + epsilon sum |a|,  -C <= a <= C,  sum a = 0, from a = 0 on.
+
+    rows, targets : (variables,) of the layout, and float64. alpha has the signs of a.
+    """
+    library = _load_library()
+    parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
+    parameter.C, parameter.p = C, epsilon
+    targets = np.ascontiguousarray(targets, np.float64)
+    pointers = layout.starts[rows]
+
+    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
+        return library.train(parameter, pointers, targets)
+
+    return call(work)
+
+
 def nu_svc(
     layout: Layout,
     rows: np.ndarray,
@@ -312,12 +312,12 @@ def nu_svc(
 # --- rows as they are ----------------------------------------------------------------------
 
 
-def whole(points: Points, problem: Problem, tolerance: float) -> tuple[np.ndarray, bool]:
-    """The task as LIBSVM has it over these rows alone: beta (m,) float64, and whether LIBSVM came
-    to an end before its most iterations. Of C-SVC with one class, beta = 0."""
+def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
+    """The task as LIBSVM has it over these rows alone; alpha is beta, (m,) float64. Of C-SVC with
+    one class, beta = 0."""
     y = points.y
     if problem.task == "svc" and np.all(y == y[0]):
-        return np.zeros(len(y)), True
+        return Outcome(np.zeros(len(y)), 0, True)
     library = _load_library()
     parameter = library.parameter(SVM_TYPES[problem.task], len(y), tolerance)
     parameter.kernel_type = KERNEL_NAMES.index(problem.kernel)
@@ -341,7 +341,7 @@ def whole(points: Points, problem: Problem, tolerance: float) -> tuple[np.ndarra
     found = in_daemon_thread(lambda: library.train(parameter, pointers, labels), space)
     if not np.isfinite(found.alpha).all():
         raise ParameterError(f"LIBSVM finds no finite solution on this data: {remedy(problem)}")
-    return found.alpha, found.ended
+    return found
 
 
 def remedy(problem: Problem) -> str:

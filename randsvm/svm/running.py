@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
+from randsvm.arrays import squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Gathered, Points
 from randsvm.data.precomputed import centres
@@ -40,6 +41,8 @@ SMALL = 50_000_000
 OF_TOLERANCE, OF_STEEPEST, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
 # So few rows have float64 sums from the start, and no audit: their kernel values cost no more.
 FEW_ROWS = 3000
+# See RunningValues._least.
+NOTHING = 0.01
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -76,6 +79,7 @@ class RunningValues:
     (m,) float64, from float64 kernel values, off: what the running ones are off by; few: they are
     all rows, sums are in float64, and nothing is off; fetched: those of them last asked for.
     b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
+    least: see Certificate.
     layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
     changes the time and no result. precise: float64 from the start.
     """
@@ -103,6 +107,7 @@ class RunningValues:
         self.values = D.states(partial(ShardValues, D, Room(layout_bytes)))
         self.coefficients = Coefficients()
         self.b, self.slack = 0.0, 0.0
+        self.least = self._least()
         # Where the next look expects the offset of each group of the task.
         self.windows = [Window.around(0.0, np.inf) for _ in self.task.groups]
         # By how much the steepest rise exceeded the steepest fall when D was last looked at: of
@@ -112,6 +117,18 @@ class RunningValues:
         self.brought = 0
         # Whether any pass was in float32.
         self.coarse = self.space.dtype is np.float32
+
+    def _least(self) -> float:
+        """Size below which an objective counts as 0: for novelty detection, whose optimum is 0
+        where the origin lies among the rows, a share of the optimum of orthogonal rows,
+        1/2 nu^2 n K(x, x). A gap relative to 0 can never be reached."""
+        kernel = self.gram_space.kernel
+        if self.problem.task != "one-class" or kernel.name == "precomputed":
+            return 0.0
+        norms = squared_norms(self.audit.X)
+        diagonal = [kernel.magnitude(norm) for norm in norms.tolist()]
+        mean = 1.0 if kernel.name == "rbf" else float(np.mean(diagonal))
+        return NOTHING * self.problem.total**2 / self.D.n * mean / 2
 
     # --- what is known of rows -------------------------------------------------------------
 

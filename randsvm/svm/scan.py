@@ -133,7 +133,7 @@ class Scan(RunningValues):
         V = EveryGroup.of(candidates)
         self.steepest = V.steepest
         certified = self.problem.positive_semidefinite
-        certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified)
+        certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.least)
         SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube, norm=norm)
         violators = Violators(V, certificate, lift=self.lift())
         self.latest = SV_, violators, tolerance

@@ -73,22 +73,23 @@ class Certificate:
     """D(alpha) <= optimum <= P(w, b), for the whole of D.
 
     primal P, dual D; certified False where the kernel is not positive semidefinite, and then
-    the two bound nothing.
+    the two bound nothing. least: objectives below it are 0 for the gap, see RunningValues._least.
     """
 
     primal: float
     dual: float
     certified: bool = True
+    least: float = 0.0
 
     @property
     def gap(self) -> float:
-        """(P - D) / max(|P|, |D|), 0 if both are 0; 1, its limit, where D is unknown, -inf; nan if
-        nothing is certified."""
+        """(P - D) / max(|P|, |D|, least), 0 if both are 0; 1, its limit, where D is unknown, -inf;
+        nan if nothing is certified."""
         if not self.certified:
             return float("nan")
-        scale = max(abs(self.primal), abs(self.dual))
         if math.isinf(self.dual):
             return 1.0
+        scale = max(abs(self.primal), abs(self.dual), self.least)
         return (self.primal - self.dual) / scale if scale else 0.0
 
 
@@ -98,12 +99,14 @@ class Step:
 
     points: the rows, whose coefficients were points.beta; beta : (m,) float64, what they are now;
     seconds: that the solve took. ended: whether LIBSVM came to an end before its most iterations.
+    iterations: of LIBSVM.
     """
 
     points: Points
     beta: np.ndarray
     seconds: float = 0.0
     ended: bool = True
+    iterations: int = 0
 
     @staticmethod
     def nothing() -> Step:

@@ -48,11 +48,11 @@ def resumed(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
 
 
 def _start_with_sums(scan: Scan, S: WorkingSet) -> Step:
-    """Coefficients with the sums that the task asks for: the rows that lie furthest out by the
-    solution of the subset S alone are at their bounds."""
+    """Coefficients with the sums that the task asks for: the solution over all rows, or, of a
+    subset S, the rows that lie furthest out by its own solution are at their bounds."""
     points, task = scan.points(S.rows), scan.task
     alone = _alone(scan, points)
-    if S.whole and task.size:
+    if S.whole:
         return Step(replace(points, beta=np.zeros(len(points))), alone)
     at = np.flatnonzero(alone)
     scan.advance(points.X[at], alone[at], fresh=True)

@@ -59,30 +59,33 @@ HEADROOM = 1.25
 @dataclass
 class Best:
     """The solution of lowest P and the highest D of any round: P - D bounds that solution's
-    distance from the optimum. P is not monotone. last: P of the newest solution."""
+    distance from the optimum. P is not monotone. last: P of the newest solution. least: see
+    Certificate."""
 
     solution: SV | None = None
     primal: float = inf
     dual: float = -inf
     last: float = inf
     certified: bool = True
+    least: float = 0.0
 
     def see(self, SV: SV, V: Violators) -> None:
         certificate = V.certificate
         self.dual = max(self.dual, certificate.dual - V.lift)
         self.certified, self.last = certificate.certified, certificate.primal
+        self.least = certificate.least
         # A kernel without a certificate: P is no guide, the newest solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
     @property
     def certificate(self) -> Certificate:
-        return Certificate(self.primal, self.dual, self.certified)
+        return Certificate(self.primal, self.dual, self.certified, self.least)
 
     @property
     def last_certificate(self) -> Certificate:
         """Of the newest solution."""
-        return Certificate(self.last, self.dual, self.certified)
+        return Certificate(self.last, self.dual, self.certified, self.least)
 
     @property
     def last_gap(self) -> float:
@@ -114,8 +117,9 @@ class Solved:
 
 def total(certificates: Sequence[Certificate]) -> Certificate:
     """Of several subtasks together."""
-    primal, dual = (sum(getattr(one, name) for one in certificates) for name in ("primal", "dual"))
-    return Certificate(primal, dual, all(one.certified for one in certificates))
+    names = "primal", "dual", "least"
+    primal, dual, least = (sum(getattr(one, name) for one in certificates) for name in names)
+    return Certificate(primal, dual, all(one.certified for one in certificates), least)
 
 
 def count_bounded(solutions: Sequence[SV]) -> int:
@@ -320,6 +324,8 @@ class AskRules:
             gap=rounds.best.last_gap,
             seconds_left=rounds.deadline - time.perf_counter(),
             dual=V.certificate.dual,
+            whole=len(V.step.points) == rounds.task.D.n,
+            steps=V.step.iterations,
         )
         answer = first_answer(rounds.rules, self.record)
         if isinstance(answer, Tighten):

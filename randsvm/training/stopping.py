@@ -16,7 +16,7 @@ NO_VIOLATORS = "no violators"
 NO_DIGITS = "float64 carries no further"
 TIME_LIMIT = "time limit"
 ITERATION_LIMIT = "iteration limit"
-NO_PROGRESS = "no progress"
+NO_PROGRESS = "no progress: scale the features"
 NO_MARGIN = "no margin at this nu"
 
 # A round is no progress if it gains less than LEAST_GAIN of D, relatively, comes no nearer to the
@@ -24,6 +24,9 @@ NO_MARGIN = "no margin at this nu"
 LEAST_GAIN = 1e-9
 LOWER = 0.99
 MOST_IDLE = 5
+# Iterations of LIBSVM for a better answer where it solved all rows at once, beside those of its
+# first one, which may be as many. Measured: a linear kernel on unscaled rows takes 14 millions.
+MOST_STEPS = 10_000_000
 # By what the tolerance becomes tighter where it has to, and what float64 carries at the most.
 TIGHTER = 0.1
 LEAST_TOLERANCE = 1e-13
@@ -37,7 +40,8 @@ class Record:
     KKT conditions were violated at the least. tolerance: of the KKT conditions. gap: of the best
     solution so far, nan where nothing is certified. seconds_left: for further rounds. dual: the
     highest of any round. lowest_gap: so far, but for less than LOWER. idle: rounds in a row
-    without progress at this tolerance.
+    without progress at this tolerance. whole: whether the last round solved all rows at once.
+    first_steps, further_steps: iterations of LIBSVM in the first round, and in all others.
     """
 
     tolerance: float
@@ -50,6 +54,9 @@ class Record:
     dual: float = -math.inf
     lowest_gap: float = math.inf
     idle: int = 0
+    whole: bool = False
+    first_steps: int = 0
+    further_steps: int = 0
 
     def after(
         self,
@@ -60,6 +67,8 @@ class Record:
         gap: float,
         seconds_left: float,
         dual: float,
+        whole: bool = False,
+        steps: int = 0,
     ) -> Record:
         """The record after one more round; steepest, dual: of that round."""
         lower = gap < LOWER * self.lowest_gap
@@ -76,6 +85,9 @@ class Record:
             dual=max(self.dual, dual),
             lowest_gap=gap if lower else self.lowest_gap,
             idle=0 if moved else self.idle + 1,
+            whole=whole,
+            first_steps=self.first_steps if self.rounds else steps,
+            further_steps=self.further_steps + steps if self.rounds else 0,
         )
 
     def tightened(self) -> Record:
@@ -157,11 +169,18 @@ def no_violators(wants_gap: bool) -> Rule:
 
 
 def no_progress(wants_gap: bool) -> Rule:
-    """Rounds without progress: D stands still where solves cannot be more precise. wants_gap: as of
-    no_violators; a few rows near the tolerance may violate it in turn and leave the gap as it
-    is."""
+    """Return the rule that ends rounds without progress: D stands still where solves cannot be more
+    precise.
+
+    wants_gap: as of no_violators; a few rows near the tolerance may violate it in turn and leave
+    the gap as it is. A round over all rows would only be repeated, and such rounds together take
+    about as many iterations of LIBSVM as it may take for the first one.
+    """
 
     def rule(record: Record) -> Answer:
+        if record.whole:
+            slow = record.further_steps > MOST_STEPS + record.first_steps
+            return End(NO_PROGRESS) if record.idle or slow else None
         return _tighter(record, wants_gap, NO_PROGRESS) if record.idle >= MOST_IDLE else None
 
     return rule

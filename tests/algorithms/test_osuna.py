@@ -125,7 +125,7 @@ def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(tmp_path, 
     path = gaussians(900).save(tmp_path / "data")
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--working-set", 300)
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--max-iterations", 100)
-    assert learnt.facts["stopped"] in ("no violators", "no progress")
+    assert learnt.facts["stopped"] in ("no violators", "no progress: scale the features")
     assert learnt.facts["gap"] == "nan"
     assert all(event["gap"] is None for event in [*learnt.rounds, learnt.outcome])
     oracle.read_model(learnt.model, 2)

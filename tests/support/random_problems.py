@@ -466,13 +466,21 @@ def complaints(
         yield f"D {told['dual']:.10g} above the optimum {best.most:.10g}"
     if told["primal"] < best.least - slack:
         yield f"P {told['primal']:.10g} below the optimum {best.least:.10g}"
-    size = max(abs(told["primal"]), abs(told["dual"]))
+    size = max(abs(told["primal"]), abs(told["dual"]), nothing(case, K))
     gap = (told["primal"] - told["dual"]) / size if size else 0.0
     if abs(gap - told["gap"]) > 1e-12 + ROUNDING * abs(gap):
         yield f"gap {told['gap']:.6g} reported, {gap:.6g} by P and D reported"
     if written.sure and not case.size:  # whose violators are those of two groups of rows
         yield from counts(case, K, u + b, beta, facts)
     yield from silence(case, told["gap"], facts, events)
+
+
+def nothing(case: Case, K: np.ndarray) -> float:
+    """Size of an objective of novelty detection that counts as 0, see README: a hundredth of the
+    optimum of orthogonal rows."""
+    if case.task != "one-class":
+        return 0.0
+    return 0.01 * float(case.total**2 / len(K) * K.diagonal().mean() / 2)
 
 
 def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:

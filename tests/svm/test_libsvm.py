@@ -39,7 +39,7 @@ def points_of(y: np.ndarray, X: np.ndarray) -> Points:
 @pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
 def test_it_is_libsvms_svm_train(data, asked):
     y, X = data(300)
-    beta, ended = whole(points_of(y, X), asked, asked.tolerance)
+    beta, _, ended = whole(points_of(y, X), asked, asked.tolerance)
     assert beta.tolist() == oracle.libsvm_train(y, X, options(asked)).dense(300).tolist()
     assert ended
 
@@ -48,14 +48,16 @@ def test_it_is_libsvms_svm_train(data, asked):
 def test_the_positive_class_has_positive_coefficients_whichever_comes_first(first):
     y, X = oracle.two_gaussians(60)
     order = np.argsort(-first * y, kind="stable")
-    beta, _ = whole(points_of(y[order], X[order]), problem(), 1e-3)
+    beta, _, _ = whole(points_of(y[order], X[order]), problem(), 1e-3)
     assert beta.any()
     assert (beta * y[order] >= 0).all()
 
 
 @pytest.mark.parametrize("label", [1.0, -1.0])
 def test_rows_of_one_class_have_no_support_vectors(label):
-    beta, ended = whole(points_of(np.full(5, label), oracle.two_gaussians(5)[1]), problem(), 1e-3)
+    beta, _, ended = whole(
+        points_of(np.full(5, label), oracle.two_gaussians(5)[1]), problem(), 1e-3
+    )
     assert not beta.any() and ended
 
 

@@ -113,7 +113,7 @@ def test_a_solve_that_loses_is_repeated_and_then_not_taken(made, monkeypatch):
     with case(*made("two_gaussians", 450), problem()) as one:
         tolerances, plain = [], subproblem.solve
 
-        def worse(K, h, lower, upper, s, start, tolerance, epsilon, call, b):
+        def worse(K, h, lower, upper, s, start, tolerance, epsilon, call, b, partly):
             tolerances.append(tolerance)
             found = plain(K, h, lower, upper, s, start, tolerance, epsilon, call, b)
             return found._replace(

@@ -19,6 +19,8 @@ from randsvm.svm.scan import Certificate
 from randsvm.training.rounds import Best, Rounds
 from randsvm.training.stopping import (
     MOST_IDLE,
+    MOST_STEPS,
+    NO_PROGRESS,
     End,
     Record,
     Tighten,
@@ -121,12 +123,19 @@ def test_the_time_limit_is_reached_when_no_second_is_left():
     assert reason(time_limit(record(seconds_left=0))) == "time limit"
 
 
-def progress(*rounds: tuple[float, float]) -> list[str]:
+def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) -> list[str]:
     """What the rule answers to rounds of (D, steepest violation)."""
     found, answers = record(), []
     for dual, steepest in rounds:
         found = found.after(
-            support_vectors=1, violators=5, gap=0.5, seconds_left=1, dual=dual, steepest=steepest
+            support_vectors=1,
+            violators=5,
+            gap=0.5,
+            seconds_left=1,
+            dual=dual,
+            steepest=steepest,
+            whole=whole,
+            steps=steps,
         )
         answers.append(reason(no_progress(False)(found)))
     return answers
@@ -134,7 +143,7 @@ def progress(*rounds: tuple[float, float]) -> list[str]:
 
 def test_idle_rounds_in_a_row_end_the_run():
     answers = progress(*[(1.0, 0.5)] * (MOST_IDLE + 2))
-    assert answers == [""] * MOST_IDLE + ["no progress"] * 2
+    assert answers == [""] * MOST_IDLE + ["no progress: scale the features"] * 2
 
 
 def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
@@ -143,7 +152,21 @@ def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
     assert set(progress(*gains)) == {""}
     assert set(progress(*shrinks)) == {""}
     too_small = [(1.0 + 1e-12 * i, 0.5) for i in range(19)]
-    assert "no progress" in progress(*too_small)
+    assert "no progress: scale the features" in progress(*too_small)
+
+
+def test_an_idle_round_over_all_rows_is_not_repeated():
+    answers = progress(*[(1.0, 0.5)] * 3, whole=True)
+    assert list(map(bool, answers)) == [False, True, True]
+
+
+def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take():
+    gains = [(1.0 + 1e-3 * i, 0.5) for i in range(9)]
+    assert not any(progress(*gains, whole=True, steps=MOST_STEPS // 10))
+    # Of 4 millions each: the first, and further ones up to 4 + 10 millions.
+    answers = progress(*gains, whole=True, steps=2 * MOST_STEPS // 5)
+    assert list(map(bool, answers)) == [False] * 4 + [True] * 5
+    assert not any(progress(*gains, steps=MOST_STEPS))
 
 
 def test_a_falling_gap_is_progress():
@@ -168,7 +191,7 @@ def test_without_progress_the_tolerance_tightens_before_the_run_ends():
     assert isinstance(no_progress(True)(found), Tighten)
     assert no_progress(True)(found.tightened()) is None
     assert no_progress(True)(record(tolerance=1e-13, violators=3, idle=MOST_IDLE)) == End(
-        "no progress"
+        NO_PROGRESS
     )
 
 

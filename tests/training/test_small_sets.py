@@ -1,0 +1,152 @@
+"""Small sets, which LIBSVM solves at once: runs end, and their answers are at least LIBSVM's."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from learning import learn
+from libsvm import svmutil
+from scipy import sparse
+from sklearn import svm
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
+
+from randsvm import SVC
+from randsvm.kernels.gram import exact_gram
+from randsvm.kernels.kernel import Kernel
+
+# Seconds after which a run counts as one that does not end, on a loaded machine as well.
+NEVER = 120
+
+THREE_ROWS = {
+    "poly": (
+        "+1 1:1 2:2\n+1 1:2 2:1\n-1 1:-1 2:-2\n",
+        ["-t", "poly", "-g", 400, "-r", 1, "-d", 3, "-c", 5000],
+        "-t 1 -g 400 -r 1 -d 3 -c 5000",
+    ),
+    "svr": (
+        "-1 1:-1000 2:1700000 3:-900000\n-1 1:1100 2:980000 3:1700000\n"
+        "1 1:-1100 2:-220000 3:1050000\n",
+        ["-s", "svr", "-t", "linear", "-c", 2.75],
+        "-s 3 -t 0 -c 2.75",
+    ),
+}  # fmt: skip
+
+
+def dual_of(data: Path, words: str) -> float:
+    """D of svm-train's answer, by its own coefficients and float64 kernel values."""
+    y, X = svmutil.svm_read_problem(str(data), return_scipy=True)
+    found = svmutil.svm_train(y, X, f"-q {words}")
+    beta = np.zeros(len(y))
+    rows = np.array(found.get_sv_indices()) - 1
+    beta[rows] = np.array(found.get_sv_coef())[:, 0]
+    letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
+    kernel = oracle.LIBSVM_KERNELS[int(letters["-t"])]
+    K = oracle.kernel_matrix(
+        kernel, X.toarray(), X.toarray(), letters.get("-g", 1.0), letters.get("-r", 0.0), 3
+    )
+    price = 0.1 if letters.get("-s") == 3 else 0.0
+    return float(y @ beta - price * np.abs(beta).sum() - beta @ K @ beta / 2)
+
+
+@pytest.mark.timeout(NEVER)
+@pytest.mark.parametrize("name", THREE_ROWS)
+def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(tmp_path, name):
+    """Coefficients are 1e-10 or less of C."""
+    text, words, libsvm = THREE_ROWS[name]
+    data = tmp_path / "data"
+    data.write_text(text)
+    facts = learn("randsvm", data, tmp_path / "m", *words).facts
+    expected = dual_of(data, libsvm)
+    assert expected > 0
+    assert float(facts["dual"]) == pytest.approx(expected, rel=1e-3)
+    assert float(facts["gap"]) <= 1e-3
+
+
+@pytest.mark.timeout(NEVER)
+def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path):
+    """Residuals of 0.4 beside kernel values times C of 1e10."""
+    data = tmp_path / "data"
+    data.write_text("1.5673 1:-21.15\n1.2471 1:-175.15\n1.982 1:-546.12\n")
+    words = ["-s", "svr", "-t", "linear", "-c", 189785, "-p", 0]
+    facts = learn("randsvm", data, tmp_path / "m", *words).facts
+    assert facts["stopped"] == "no progress: scale the features"
+    assert float(facts["dual"]) > 0.5 * 106.757565  # svm-train's, after 10 million steps
+
+
+@pytest.mark.timeout(NEVER)
+def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path):
+    """The optimum is 0, and no gap relative to it can be reached."""
+    X = oracle.as_float32(np.random.default_rng(1).normal(size=(600, 2)).round(2))
+    data = oracle.write_svmlight(tmp_path / "data", np.ones(600), X)
+    words = ["-s", "one-class", "-t", "linear", "-n", 0.3]
+    facts = learn("randsvm", data, tmp_path / "m", *words).facts
+    nothing = 0.01 * 0.3**2 * np.square(X).sum() / 2
+    primal, dual = float(facts["primal"]), float(facts["dual"])
+    assert facts["stopped"] == "gap <= 0.001"
+    assert 0 <= primal - dual <= 1e-3 * nothing
+    assert float(facts["gap"]) == pytest.approx((primal - dual) / nothing, rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.mark.filterwarnings("ignore:nearly every row:UserWarning")
+@pytest.mark.filterwarnings("ignore:all rows have nearly:UserWarning")
+@pytest.mark.timeout(NEVER)
+@pytest.mark.parametrize("gamma", [1e-9, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("C", [1e-2, 1e4, 1e7, 1e10])
+def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(iris, C, gamma):
+    """plot_rbf_parameters, with its extremes."""
+    X, y = iris
+    theirs = svm.SVC(C=C, gamma=gamma).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # two of them at C = 1e10
+        ours = SVC(C=C, gamma=gamma).fit(X, y)
+    assert ours.score(X, y) >= theirs.score(X, y) - 0.02
+    assert ours.gap_ <= 0.01
+
+
+def objectives(beta: np.ndarray, X: np.ndarray, y: np.ndarray, C: np.ndarray) -> tuple[float, ...]:
+    """P at its best b, and D, of a linear machine."""
+    w = X.T @ beta
+    u = X @ w
+    losses = [float(C @ np.maximum(0, 1 - y * (u + b))) for b in y - u]
+    return float(w @ w) / 2 + min(losses), float(np.abs(beta).sum() - w @ w / 2)
+
+
+@pytest.mark.timeout(NEVER)
+@pytest.mark.parametrize("columns", [4, 30])
+def test_a_linear_kernel_on_unscaled_rows_reaches_its_gap(columns):
+    """scikit-learn ends with gaps of 10% and 3%: kernel values of 1e6 as float32 are no kernel."""
+    X, labels = load_breast_cancer(return_X_y=True)
+    X, y = oracle.as_float32(X[:, :columns]), np.where(labels == 1, 1.0, -1.0)
+    weight = 10.0 if columns == 4 else 1.0
+    ours = SVC(kernel="linear", class_weight={0: 1.0, 1: weight}).fit(X, labels)
+    beta = np.zeros(len(y))
+    beta[ours.support_] = ours.dual_coef_[0]
+    P, D = objectives(beta, X.astype(np.float64), y, np.where(y > 0, weight, 1.0))
+    assert ours.gap_ <= 1e-3
+    # The certificate has the best D of any round.
+    assert P - D <= 1e-2 * P
+
+
+@pytest.mark.parametrize("name", ["linear", "rbf", "poly", "sigmoid"])
+@pytest.mark.parametrize("d", [5, 300])
+def test_kernel_values_in_float64_are_those_of_the_formulas(name, d):
+    X = oracle.as_float32(np.random.default_rng(d).normal(size=(40, d)))
+    if d > 100:
+        X[:, 5:] *= np.random.default_rng(0).random((40, d - 5)) < 0.01
+    kernel = Kernel(name, gamma=0.3, coef0=0.5, degree=2)
+    K = exact_gram(kernel, sparse.csr_matrix(X.astype(np.float32)))
+    expected = oracle.kernel_matrix(name, X, X, 0.3, 0.5, 2)
+    assert K.dtype == np.float64
+    assert pytest.approx(expected, rel=1e-12, abs=1e-13) == K
