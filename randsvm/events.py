@@ -311,7 +311,7 @@ def silent(event: object) -> None:
 # A context variable and not an argument: every layer from the reader to the solver would hand
 # it down, and Algorithm 1 would no longer read as printed. Only the calling thread tells.
 _listener: ContextVar[Watch] = ContextVar("listener", default=silent)
-_told: ContextVar[set[str] | None] = ContextVar("told", default=None)
+_emitted: ContextVar[set[str] | None] = ContextVar("emitted", default=None)
 
 
 def listener() -> Watch:
@@ -319,29 +319,29 @@ def listener() -> Watch:
     return _listener.get()
 
 
-def tell(event: object) -> None:
+def emit(event: object) -> None:
     check()
     _listener.get()(event)
 
 
-def tell_once(key: str, event: object) -> None:
+def emit_once(key: str, event: object) -> None:
     """Tell only the first event of this key within `listening`."""
-    told = _told.get()
-    if told is None or key not in told:
-        tell(event)
-        if told is not None:
-            told.add(key)
+    emitted = _emitted.get()
+    if emitted is None or key not in emitted:
+        emit(event)
+        if emitted is not None:
+            emitted.add(key)
 
 
 @contextlib.contextmanager
 def listening(watch: Watch) -> Iterator[None]:
     """Within the block, events of this thread go to `watch`."""
-    tokens = _listener.set(watch), _told.set(set())
+    tokens = _listener.set(watch), _emitted.set(set())
     try:
         yield
     finally:
         _listener.reset(tokens[0])
-        _told.reset(tokens[1])
+        _emitted.reset(tokens[1])
 
 
 # ---- signals ----------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
     future.add_done_callback(lambda _: done.set())
     while not done.wait(HEARTBEAT):
         beats += 1
-        tell(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
+        emit(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
     return future.result()
 
 

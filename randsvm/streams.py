@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from randsvm.events import HEARTBEAT, Waiting, check, tell
+from randsvm.events import HEARTBEAT, Waiting, check, emit
 
 
 class PatientFile(io.FileIO):
@@ -31,7 +31,7 @@ class PatientFile(io.FileIO):
 
     def readinto(self, buffer: Any, /) -> int:
         while not is_ready(self.fileno(), select.POLLIN, HEARTBEAT):
-            tell(Waiting())
+            emit(Waiting())
         check()
         return super().readinto(buffer)
 

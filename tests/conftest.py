@@ -124,7 +124,7 @@ class Trained(NamedTuple):
     said: str
 
     @property
-    def facts(self) -> dict[str, str]:
+    def metadata(self) -> dict[str, str]:
         return oracle.trailer(self.model)
 
     @property

@@ -140,11 +140,11 @@ def test_an_updated_model_is_the_one_that_was_written(tmp_path):
 
 
 def test_events_go_to_the_listener():
-    heard = []
+    received = []
     y, X = small()
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, watch=heard.append)
-    assert any(isinstance(event, Progress) for event in heard)
-    assert heard[-1] == fitted.outcome
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, watch=received.append)
+    assert any(isinstance(event, Progress) for event in received)
+    assert received[-1] == fitted.outcome
     assert isinstance(fitted.outcome, Trained)
 
 

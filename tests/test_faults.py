@@ -550,13 +550,13 @@ ENDS = {
 }
 
 
-def break_off(folder: Path, end: str, heard: list[object], **given: Any) -> None:
+def break_off(folder: Path, end: str, received: list[object], **given: Any) -> None:
     """Train to the model file m, and break the run off in its first round."""
     act, _, _ = ENDS[end]
     first = once(Iteration, act)
 
     def watch(event: object) -> None:
-        heard.append(event)
+        received.append(event)
         first(event)
 
     job = Job(
@@ -574,22 +574,22 @@ ends = pytest.mark.parametrize("end", ENDS)
 
 @ends
 def test_a_run_that_is_broken_off_does_not_replace_a_better_model(folder, good, end):
-    heard: list[object] = []
+    received: list[object] = []
     _, error, code = ENDS[end]
     with pytest.raises(error) as caught:
-        break_off(folder, end, heard)
+        break_off(folder, end, received)
     assert caught.value.exit_code == code
     new = folder / "m.interrupted"
     assert (folder / "m").read_bytes() == good
-    facts = oracle.trailer(new)
-    assert float(facts["gap"]) > 0.1
+    metadata = oracle.trailer(new)
+    assert float(metadata["gap"]) > 0.1
     assert load(str(new))
-    last = heard[-1]
+    last = received[-1]
     assert isinstance(last, Trained)
     assert (last.model, last.saved) == (str(new), True)
     assert f"{folder / 'm'} stays" in str(caught.value)
     assert f"is {new}; --overwrite" in str(caught.value)
-    assert "stays" not in facts["stopped"]
+    assert "stays" not in metadata["stopped"]
 
 
 def test_a_run_that_is_broken_off_twice_leaves_the_last_model_beside(folder, good):

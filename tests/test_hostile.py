@@ -82,7 +82,7 @@ def test_the_largest_index_costs_one_feature_and_the_next_is_refused(train, tmp_
     tracemalloc.start()
     try:
         if index == 2147483647:
-            assert train(data, "-t", "linear").facts["d"] == "2"
+            assert train(data, "-t", "linear").metadata["d"] == "2"
         else:
             with pytest.raises(DataError, match=rf"data:1:7: .* 2147483647, found {index}$"):
                 train(data)

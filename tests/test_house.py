@@ -21,6 +21,7 @@ ROWS = [
     {"cluster"},
     {"data", "kernels"},
     {"parameters"},
+    {"parallel"},
     {"events", "errors", "files", "streams", "arrays"},
     {""},  # the package itself: its version
 ]
@@ -37,10 +38,17 @@ FILES = {name.removesuffix("__init__").rstrip("."): path for name, path in FILES
 # Libraries that live behind few doors.
 DOORS = {
     "libsvm": {"svm.libsvm"},
-    "click": {"cli.train", "cli.predict", "cli.commands", "cli.options", "cli.report", "cli.door"},
+    "click": {
+        "cli.train",
+        "cli.predict",
+        "cli.commands",
+        "cli.options",
+        "cli.report",
+        "cli.process",
+    },
     "tqdm": {"cli.bars"},
-    "distributed": {"cluster.crew", "cluster.connection"},
-    "cloudpickle": {"cluster.calls", "cluster.home"},
+    "distributed": {"cluster.worker_pool", "cluster.connection"},
+    "cloudpickle": {"cluster.calls", "cluster.cluster_executor"},
 }
 
 

@@ -19,7 +19,7 @@ from scipy import sparse
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
-from randsvm.kernels.expansion import Space
+from randsvm.kernels.expansion import KernelLayout
 from randsvm.kernels.gram import gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Params
@@ -39,11 +39,11 @@ def notices_of_a_solve(rows: int, C: float) -> list[str]:
         np.arange(rows), sparse.csr_matrix(X.astype(np.float32)), y, u=nothing, beta=nothing
     )
     problem = Params(kernel="linear", gamma=1.0, C=C, tolerance=1e-6).problem(rows)
-    space = Space(Kernel.of(problem), True, None, np.float64)
+    kernel_layout = KernelLayout(Kernel.of(problem), True, None, np.float64)
     events: list[object] = []
     with listening(events.append):
         for _ in range(2):
-            svmlearn(points, problem, lambda points: gram(space, points.X), whole=True)
+            svmlearn(points, problem, lambda points: gram(kernel_layout, points.X), whole=True)
     return [event.text for event in events if isinstance(event, Notice)]
 
 
@@ -192,8 +192,8 @@ def assert_finite(learnt: Finished, data: Path) -> None:
     A kernel that is not positive semidefinite certifies nothing: its gap is none.
     """
     text = learnt.model.read_text()
-    if learnt.facts.get("gap") == "nan":
-        assert "-t sigmoid" in learnt.facts["configuration"]
+    if learnt.metadata.get("gap") == "nan":
+        assert "-t sigmoid" in learnt.metadata["configuration"]
         text = text.replace("# randsvm gap nan\n", "")
     assert NOT_FINITE.findall(text) == []
     scores = learnt.model.with_name("scores")

@@ -64,7 +64,7 @@ def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkey
     for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
         monkeypatch.setattr(averaging.sgd, constant, 1)
     monkeypatch.setattr(averaging.source, "ParseOptions", None)
-    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
     path = str(oracle.write_svmlight(tmp_path / "rows", *oracle.sparse_rows(500)))
     words = [path, path, "--groups", "3", "--epochs", "4", "--cluster", "1"]
     said = CliRunner().invoke(averaging.main, words, catch_exceptions=False)
@@ -132,12 +132,12 @@ def judged(script, train, model, options, test=None):
 
 def solved(y, X, options, path):
     """LIBSVM's own optimum to 1e-7, its model written to `path`, and the model itself."""
-    told = []
+    emitted = []
     wanted = bindings.svm_parameter(f"{options} -e 1e-7")
-    wanted.print_func = bindings.PRINT_STRING_FUN(lambda text: told.append(text.decode()))
+    wanted.print_func = bindings.PRINT_STRING_FUN(lambda text: emitted.append(text.decode()))
     model = svmutil.svm_train(bindings.svm_problem(y, sparse.csr_matrix(X)), wanted)
     bindings.libsvm.svm_save_model(str(path).encode(), model)
-    lines = "".join(told).splitlines()
+    lines = "".join(emitted).splitlines()
     return sum(float(line.split()[2].rstrip(",")) for line in lines if line[:3] == "obj"), model
 
 

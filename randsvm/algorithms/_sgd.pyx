@@ -263,7 +263,7 @@ def loss(int kind, double z):
     return loss_of(kind, z)
 
 
-def pull(int kind, double z):
+def negative_gradient(int kind, double z):
     """-dL/dz."""
     return pull_of(kind, z)
 
@@ -285,7 +285,7 @@ def steps(
     is y = -1. K > 1: column k is class k against the rest, or with crammer_singer_loss the loss is
     of f[class] - max of the others. A regression has K = 1, targets instead of classes and the loss
     max(0, |y - f| - epsilon). Steps on the squared hinge are implicit (its slope is taken at the f
-    that the step leads to): it is the one loss whose pull grows, and a long or heavy row would
+    that the step leads to): it is the one loss whose negative_gradient grows, and a long or heavy row would
     throw w further than it was off.
     origin: the weight, for each row, of a further row of zeros with y = -1; with the loss OUTSIDE
     the nu of the term nu b, for each row.

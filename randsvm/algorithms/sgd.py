@@ -24,12 +24,12 @@ import numpy as np
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
 from randsvm.data.batches import Batch, shuffled
+from randsvm.data.chunk_groups import chunk_groups
 from randsvm.data.dataset import Dataset
-from randsvm.data.dealing import dealt
-from randsvm.data.home import Shard
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
-from randsvm.events import Progress, tell
+from randsvm.data.shard_executor import Shard
+from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.svm.linear import OUTSIDE, Linear
 
@@ -267,7 +267,7 @@ def sgd(
         done = 0
         for steps in one_pass(learner):
             done += steps
-            tell(Progress(f"epoch {epoch}", done, n))
+            emit(Progress(f"epoch {epoch}", done, n))
         watch(epoch, learner)
         if stop(learner):
             break
@@ -308,7 +308,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
     are averaged, each group's by its rows. Until all groups are there the learner is as it was.
 
     D: not at home in its own pool, whose threads read ahead for those that learn."""
-    groups = {group.leader: group for group in dealt(D, count)}
+    groups = {group.leader: group for group in chunk_groups(D, count)}
 
     def one_pass(learner: Learner) -> Iterator[int]:
         steps, common, passes = learner.steps, learner.last, learner.t / D.n
@@ -321,11 +321,11 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             own.start_at(passes * group.rows)
             for batch in shuffled(D.of_chunks(group.chunks), draws[leader]):
                 own.learn(batch)
-                tell(Progress("learning a group", own.learnt, group.rows))
+                emit(Progress("learning a group", own.learnt, group.rows))
             return Part.of(own)
 
         whole = None
-        for part in D.home.map(learnt, list(groups)):
+        for part in D.executor.map(learnt, list(groups)):
             whole = part if whole is None else whole + part
             yield part.rows
         if whole is not None:

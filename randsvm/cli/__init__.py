@@ -16,7 +16,7 @@ if sys.argv[0].endswith(("randsvm-train", "randsvm-predict")) or sys.argv[0] == 
     # through all modules 30 times while they are imported, a tenth of the time of --help, and again
     # while a model's numbers are written, which takes longer than to write them.
     gc.set_threshold(100_000)
-    # Ctrl-C while a command imports its libraries ends it without a traceback of theirs; door.py
+    # Ctrl-C while a command imports its libraries ends it without a traceback of theirs; process.py
     # listens later.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

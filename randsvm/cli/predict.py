@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from randsvm import __version__
-from randsvm.cli import door, options
+from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command
 from randsvm.errors import ParameterError
 from randsvm.parameters.prediction import SPELLINGS, PredictParams
@@ -135,7 +135,7 @@ def _print_description(model: str, in_json: bool) -> None:
 
 
 def main() -> None:
-    door.run(predict, COMMAND)
+    process.run(predict, COMMAND)
 
 
 if __name__ == "__main__":

@@ -22,14 +22,14 @@ class TimeLeft:
         self.asked = asked
         self.machine = ""
         self.points: list[tuple[float, float]] = []
-        self.heard = time.perf_counter()
+        self.received = time.perf_counter()
 
     def hear(self, event: Iteration) -> None:
         if event.machine != self.machine:
             self.machine, self.points = event.machine, []
         if event.gap > 0:  # nan: nothing is certified
             self.points.append((event.seconds, event.gap))
-        self.heard = time.perf_counter()
+        self.received = time.perf_counter()
 
     def words(self) -> str:
         """The gap, and the time left as a range; without what is not known."""
@@ -40,7 +40,7 @@ class TimeLeft:
         return f", gap {self.points[-1][1]:.3g}{left}"
 
     def _range(self, least: float, most: float) -> str:
-        gone = time.perf_counter() - self.heard
+        gone = time.perf_counter() - self.received
         least, most = max(least - gone, 0.0), most - gone
         if most <= 0:  # it takes longer than the past had let expect
             return ""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from randsvm import __version__
-from randsvm.cli import door, options
+from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command, Commands
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
@@ -211,7 +211,7 @@ def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any
 
 
 def main() -> None:
-    door.run(train, COMMAND)
+    process.run(train, COMMAND)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     text.py    a text file by byte ranges: what a range holds, and shards that are read again
     worker.py  what a worker does: plain tasks over what it has cached
     connection.py  a client of the scheduler, made whole or not at all
-    crew.py    the workers as they come and go, and tasks for them with a deadline each
+    worker_pool.py    the workers as they come and go, and tasks for them with a deadline each
     home.py    the home of the shards: who has which, and what to do where one was lost
     calls.py   works on all rows of small data sets, such as the cells of a grid search
     ranges.py  texts by ranges of bytes, and work on them in order

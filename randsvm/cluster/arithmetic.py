@@ -16,7 +16,7 @@ from hashlib import sha256
 import numpy as np
 from scipy import sparse
 
-from randsvm.kernels.expansion import BLOCK_CENTRES, BLOCK_ROWS, Expansion, Space
+from randsvm.kernels.expansion import BLOCK_CENTRES, BLOCK_ROWS, Expansion, KernelLayout
 from randsvm.kernels.kernel import Kernel
 
 # Beyond the ends of a block and of a panel; all of it takes 0.02 s.
@@ -29,7 +29,10 @@ def arithmetic() -> dict[str, str]:
     """What is computed -> digest of the bits that come out."""
     rbf, poly = Kernel("rbf", 2.0), Kernel("poly", 2.0, 1.0)
     single, double = np.float32, np.float64
-    cells, few = Space(rbf, True, None, single, 5.0), Space(rbf, True, None, single, None, True)
+    cells, few = (
+        KernelLayout(rbf, True, None, single, 5.0),
+        KernelLayout(rbf, True, None, single, None, True),
+    )
     parts = {
         "sums of kernel values": _sums(_dense(rbf, single), _dense(rbf, double), cells, few),
         "matrix products": _sums(_dense(poly, single), _dense(poly, double)),
@@ -38,17 +41,17 @@ def arithmetic() -> dict[str, str]:
     return {name: sha256(b"".join(bits)).hexdigest() for name, bits in parts.items()}
 
 
-def _dense(kernel: Kernel, dtype: type) -> Space:
-    return Space(kernel, True, None, dtype)
+def _dense(kernel: Kernel, dtype: type) -> KernelLayout:
+    return KernelLayout(kernel, True, None, dtype)
 
 
-def _sums(*spaces: Space) -> Iterator[bytes]:
+def _sums(*spaces: KernelLayout) -> Iterator[bytes]:
     """Of kernel values, in each way to compute them."""
     uniform = np.random.default_rng(0).random
     X, Z = (sparse.csr_matrix(uniform((m, FEATURES)) - 0.5) for m in (ROWS, CENTRES))
     beta = uniform(CENTRES) - 0.5
-    for space in spaces:
-        yield Expansion(space, Z, beta).values(X).tobytes()
+    for kernel_layout in spaces:
+        yield Expansion(kernel_layout, Z, beta).values(X).tobytes()
 
 
 def _values() -> Iterator[bytes]:

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import Crew, Tasks
-from randsvm.cluster.remote import RemoteDataset, RemoteHome
+from randsvm.cluster.remote import RemoteDataset, RemoteExecutor
 from randsvm.cluster.worker import Missing, Rows, Sent
+from randsvm.cluster.worker_pool import Tasks, WorkerPool
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Threads
-from randsvm.events import HEARTBEAT, Queued, tell
+from randsvm.data.shard_executor import ThreadExecutor
+from randsvm.events import HEARTBEAT, Queued, emit
 
 Report = TypeVar("Report")
 
@@ -30,35 +30,35 @@ Report = TypeVar("Report")
 MOST_CALLS = 256
 
 
-def sent(D: Dataset, crew: Crew, whole: Rows) -> Dataset:
+def sent(D: Dataset, worker_pool: WorkerPool, whole: Rows) -> Dataset:
     """The rows of D, which are some of those of `whole`, for calls; its home has to be left."""
     here = D.in_one_thread()
     chunks = [here.store.read(shard.number) for shard in here.shards]
     source = Sent(whole, here.summary, chunks)
     rows = Rows(worker.key_below(whole.key), source, whole.memory, whole.folder)
-    view = here._view(home=Callers(here.pool, crew, rows), nnz=D.nnz)
+    view = here._view(executor=Callers(here.pool, worker_pool, rows), nnz=D.nnz)
     view.__class__ = RemoteDataset
     return view
 
 
-class Callers(RemoteHome, Threads):
+class Callers(RemoteExecutor, ThreadExecutor):
     """Where rows are sent to; see Home. What is asked of a shard is done here."""
 
-    def __init__(self, pool: ThreadPoolExecutor, crew: Crew, rows: Rows) -> None:
-        RemoteHome.__init__(self, crew, rows)
-        Threads.__init__(self, pool)
-        self.at_once = min(max(sum(crew.members().values()), 1), MOST_CALLS)
+    def __init__(self, pool: ThreadPoolExecutor, worker_pool: WorkerPool, rows: Rows) -> None:
+        RemoteExecutor.__init__(self, worker_pool, rows)
+        ThreadExecutor.__init__(self, pool)
+        self.at_once = min(max(sum(worker_pool.members().values()), 1), MOST_CALLS)
         # Calls under way on each worker.
         self.busy: Counter[str] = Counter()
         self.lock = Lock()
 
     def pickled(self, D: Dataset) -> tuple[Any, ...]:
-        """See RemoteHome."""
+        """See RemoteExecutor."""
         return worker.whole_view, (self.rows.key, *worker.own_of(D))
 
     def call(self, work: Callable[[], Report]) -> Report:
         """See Home. Where a worker was lost, another does it."""
-        message, tasks = cloudpickle.dumps(work), Tasks(self.crew, self.rows.key)
+        message, tasks = cloudpickle.dumps(work), Tasks(self.worker_pool, self.rows.key)
         while True:
             with self._worker() as (name, threads):
                 found = self._called(tasks, name, message, threads)
@@ -71,7 +71,7 @@ class Callers(RemoteHome, Threads):
     def _worker(self) -> Iterator[tuple[str, int]]:
         """One that has a free thread, as soon as there is one, and how many threads it has."""
         while True:
-            tell(Queued())
+            emit(Queued())
             if (found := self._free()) is not None:
                 break
             time.sleep(HEARTBEAT)
@@ -82,7 +82,7 @@ class Callers(RemoteHome, Threads):
                 self.busy[found[0]] -= 1
 
     def _free(self) -> tuple[str, int] | None:
-        members = self.crew.members()
+        members = self.worker_pool.members()
         with self.lock:
             free = {name: threads - self.busy[name] for name, threads in members.items()}
             name = max(free, key=lambda name: free[name], default=None)
@@ -109,5 +109,5 @@ class Callers(RemoteHome, Threads):
 
     def leave(self) -> None:
         """See Home. Calls that are broken off are waited for: they would send the rows again."""
-        self.crew.wait(lambda: not any(self.busy.values()))
-        self.crew.tell_all(worker.leave, self.rows.key)
+        self.worker_pool.wait(lambda: not any(self.busy.values()))
+        self.worker_pool.notify_all(worker.leave, self.rows.key)

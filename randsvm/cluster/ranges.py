@@ -15,8 +15,8 @@ from typing import Any
 from zlib import crc32
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import Answer, Crew, Tasks
 from randsvm.cluster.text import BLOCK, Text
+from randsvm.cluster.worker_pool import Answer, Tasks, WorkerPool
 from randsvm.data.reading import ParseOptions
 from randsvm.data.svmlight import ParsedPiece
 from randsvm.errors import InputError, ParameterError
@@ -88,26 +88,29 @@ def over_lines(
     """work(lines of a range), in the order of the files, on the workers of a cluster. work: a
     function that they can import, or an object of such a class."""
     parts = parts_of([text_of(path, options) for path in paths])
-    crew, pickled = Crew(address), pickle.dumps(work)
+    worker_pool, pickled = WorkerPool(address), pickle.dumps(work)
     try:
         calls = [(pickled, part.text, part.begin, part.end) for part in parts]
-        for part, answer in zip(parts, in_order(crew, worker.of_lines, calls), strict=True):
+        for part, answer in zip(parts, in_order(worker_pool, worker.of_lines, calls), strict=True):
             yield part, answer.result
     finally:
-        crew.close()
+        worker_pool.close()
 
 
 def in_order(
-    crew: Crew, task: Callable[..., Any], calls: Sequence[tuple[Any, ...]], where: str | None = None
+    worker_pool: WorkerPool,
+    task: Callable[..., Any],
+    calls: Sequence[tuple[Any, ...]],
+    where: str | None = None,
 ) -> Iterator[Answer]:
     """task(*call) of each call, on whatever worker, or on one while it is there; the answers in
     order. None is begun long before those that it has to wait for."""
     found: dict[int, Answer] = {}
-    tasks = Tasks(crew)
+    tasks = Tasks(worker_pool)
     todo, following = list(range(len(calls)))[::-1], 0
     try:
         while following < len(calls):
-            members = crew.members()
+            members = worker_pool.members()
             if where in members:
                 members = {where: members[where]}
             busy = dict.fromkeys(members, 0)

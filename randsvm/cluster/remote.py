@@ -9,28 +9,28 @@ import pickle
 from abc import ABC, abstractmethod
 from typing import Any
 
-from randsvm.cluster.crew import Crew
 from randsvm.cluster.worker import Rows
+from randsvm.cluster.worker_pool import WorkerPool
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Plain, Spent
+from randsvm.data.shard_executor import ClusterTimes, LocalExecutor
 
 
-class RemoteHome(Plain, ABC):
+class RemoteExecutor(LocalExecutor, ABC):
     """The workers of a crew, where these rows are as soon as they are needed; see Home."""
 
-    def __init__(self, crew: Crew, rows: Rows) -> None:
-        self.crew, self.rows = crew, rows
+    def __init__(self, worker_pool: WorkerPool, rows: Rows) -> None:
+        self.worker_pool, self.rows = worker_pool, rows
         self.pickled_rows = pickle.dumps(rows)
 
     @property
     def moved(self) -> int:
         """See Home."""
-        return self.crew.moved
+        return self.worker_pool.moved
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> ClusterTimes:
         """See Home."""
-        return self.crew.spent
+        return self.worker_pool.spent
 
     @abstractmethod
     def pickled(self, D: Dataset) -> tuple[Any, ...]:
@@ -41,12 +41,12 @@ class RemoteDataset(Dataset):
     """Rows that are on workers; the master has what it has learnt of them."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        assert isinstance(self.home, RemoteHome)
-        return self.home.pickled(self)
+        assert isinstance(self.executor, RemoteExecutor)
+        return self.executor.pickled(self)
 
     def _view(self, **own: Any) -> Dataset:
         view = super()._view(**own)
-        if not isinstance(view.home, RemoteHome):
+        if not isinstance(view.executor, RemoteExecutor):
             # Its rows are here: it is like any other.
             view.__class__ = Dataset
         return view

@@ -27,10 +27,10 @@ from randsvm.cluster.arithmetic import arithmetic
 from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
 from randsvm.data.chunks import RamStore, RawChunk
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Cell, Change, OneThread, Shard
 from randsvm.data.reading import Summary
+from randsvm.data.shard_executor import Cell, Change, SerialExecutor, Shard
 from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
-from randsvm.events import Waiting, Watch, listening, silent, tell
+from randsvm.events import Waiting, Watch, emit, listening, silent
 
 # The fields of a view that are its own; the others follow from the file.
 OWN = ("targets", "scaling", "mapping", "d", "nnz")
@@ -242,7 +242,7 @@ def view(
 
 def whole_view(key: str, own: dict[str, Any], chosen: Chosen) -> Dataset:
     """The same for a work on all rows, which takes one thread; others have their own."""
-    return view(key, own, chosen)._view(home=OneThread(_here.threads))
+    return view(key, own, chosen)._view(executor=SerialExecutor(_here.threads))
 
 
 # --- the first pass ------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def _runs(
 
     def watched(shard: Shard) -> Any:
         with listening(watch):
-            tell(Waiting())
+            emit(Waiting())
             return do(shard)
 
     for shard, report in zip(shards, _pool(threads).map(watched, shards), strict=True):

@@ -17,7 +17,7 @@ import numpy as np
 from randsvm.data.chunks import FileStore, Spilling, Store
 from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
-from randsvm.events import Unwritten, results_of, tell
+from randsvm.events import Unwritten, emit, results_of
 from randsvm.files import STANDARD, check_apart, create_output, name_of, open_input
 from randsvm.parameters.run import Resources
 
@@ -48,7 +48,7 @@ def read(
         try:
             return _read_through_cache(paths, options, resources.cache, resources.workers)
         except WriteError as error:
-            tell(Unwritten(str(error)))
+            emit(Unwritten(str(error)))
     try:
         return _spilled(paths, options, resources)
     except RoundedError:

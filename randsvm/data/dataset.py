@@ -21,11 +21,17 @@ from scipy import sparse
 from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import cache, in_memory
 from randsvm.data.chunks import ChosenChunks, MadeStore, RamStore, RawChunk, Store, joined
-from randsvm.data.home import Home, OneThread, Shard, States, Threads
 from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
 from randsvm.data.scaling import Scaling
+from randsvm.data.shard_executor import (
+    SerialExecutor,
+    Shard,
+    ShardExecutor,
+    ShardStates,
+    ThreadExecutor,
+)
 from randsvm.files import inputs
 from randsvm.parameters.run import Resources
 
@@ -95,7 +101,7 @@ class Dataset:
         self.store = store
         self.jobs = jobs
         self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
-        self.home: Home = Threads(self.pool)
+        self.executor: ShardExecutor = ThreadExecutor(self.pool)
         # Where chunks begin among the rows stored, and among the rows of this view.
         self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         self._count_from(self.stored)
@@ -133,11 +139,11 @@ class Dataset:
         for at in slices(self.n, CHUNK_ROWS):
             store.append(whole.part(at.start, at.stop))
         summary = replace(self.summary, n=self.n, nnz=len(whole.values))
-        return self._view(summary=summary, home=Threads(self.pool)).stored_in(store)
+        return self._view(summary=summary, executor=ThreadExecutor(self.pool)).stored_in(store)
 
     def in_one_thread(self) -> Dataset:
         """A view whose work is done by the thread that asks: others have their own views."""
-        return self._view(home=OneThread())
+        return self._view(executor=SerialExecutor())
 
     def regrouped(
         self,
@@ -317,11 +323,11 @@ class Dataset:
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
         """work(shard) for every shard where it lives; reports come in the order of the shards."""
-        return self.home.map(work, self.shards)
+        return self.executor.map(work, self.shards)
 
-    def states(self, make: Callable[[Shard], State]) -> States[State]:
+    def states(self, make: Callable[[Shard], State]) -> ShardStates[State]:
         """A state for each shard, made by `make`, which stays where the shard lives."""
-        return self.home.states(make, self.shards)
+        return self.executor.states(make, self.shards)
 
     def points(self, rows: np.ndarray) -> Points:
         """The rows asked for, (m,) int64 in any order, as Points in ascending order."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from randsvm.data.chunks import RawChunk, joined
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Shard
+from randsvm.data.shard_executor import Shard
 
 # A chunk of one class is cut after so many rows, or so many nonzeros: few are read for a pair.
 CHUNK_ROWS = 8192
@@ -96,5 +96,5 @@ class Grouped:
         return view.relabel(targets), rows
 
     def close(self) -> None:
-        self.D.home.leave()
+        self.D.executor.leave()
         self.D.store.close()

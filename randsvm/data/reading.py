@@ -18,7 +18,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.row_numbers import Place
 from randsvm.data.svmlight import Block, Labels, read_blocks
 from randsvm.errors import DataError
-from randsvm.events import Notice, Progress, Watch, tell
+from randsvm.events import Notice, Progress, Watch, emit
 from randsvm.files import display_name, name_of, size_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
@@ -132,7 +132,7 @@ class Precision:
         else:
             self.precise = True
             if self.rounded:
-                tell(
+                emit(
                     Notice(
                         f"the first {self.rounded:,} rows were rounded to float32 before the need "
                         "for float64 showed: a named file, which is read again, gives a better "
@@ -247,7 +247,7 @@ def _blocks(
     Values are float64 unless rows are numbered, and exact where they cannot be read again."""
     precise = not options.numbered
     near = precise and not options.precise and are_files(paths)
-    way = Way(paths, tell)
+    way = Way(paths, emit)
     for path in paths:
         table.path = features.path = path
         yield from read_blocks(

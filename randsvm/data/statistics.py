@@ -9,8 +9,8 @@ import functools
 import operator
 
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Shard
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
+from randsvm.data.shard_executor import Shard
 
 
 def scaling_of(D: Dataset, name: str) -> Scaling:

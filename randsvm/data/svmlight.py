@@ -23,7 +23,7 @@ import randsvm.data._svmlight as _svmlight
 from randsvm import files
 from randsvm.data.row_numbers import Numbers
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
-from randsvm.events import HEARTBEAT, Notice, Progress, Watch, result_of, silent, tell
+from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, result_of, silent
 
 Labels = Literal["class", "number"]
 
@@ -213,7 +213,7 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
         if not text:
             if any(rest) and position.is_pipe:
                 name = files.display_name(path)
-                tell(Notice(f"{name} ends without a newline: was its writer cut short?"))
+                emit(Notice(f"{name} ends without a newline: was its writer cut short?"))
             return
         rest = [text[cut:]]
         first = False

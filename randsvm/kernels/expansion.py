@@ -60,7 +60,7 @@ LAID_OUT = 1 << 19
 
 
 @dataclass(frozen=True)
-class Space:
+class KernelLayout:
     """How rows are laid out for kernel blocks.
 
     dense: rows become dense blocks (few features), else they stay sparse.
@@ -216,17 +216,17 @@ def piece_bytes(piece: Piece) -> int:
     )
 
 
-def profits_from_cells(space: Space, X: Matrix, Z: Matrix, sums: int = 1) -> bool:
+def profits_from_cells(kernel_layout: KernelLayout, X: Matrix, Z: Matrix, sums: int = 1) -> bool:
     """Whether a Space with a cut is faster than one without, judged by the values that are left of
     K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D. sums:
     over the same kernel values.
     """
-    if not space.in_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
+    if not kernel_layout.in_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
         return False
-    centres = space.part(space.rows(Z), np.zeros(Z.shape[0]))
+    centres = kernel_layout.part(kernel_layout.rows(Z), np.zeros(Z.shape[0]))
     assert isinstance(centres, CellCentres)
     u = np.zeros(X.shape[0])
-    kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in space.pieces(X))
+    kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in kernel_layout.pieces(X))
     # Cells compute values once more for each PANEL_COLUMNS sums.
     return kept * -(-sums // PANEL_COLUMNS) < PROFITABLE * X.shape[0] * Z.shape[0]
 
@@ -258,17 +258,17 @@ class Expansion:
     threads.
     """
 
-    def __init__(self, space: Space, Z: sparse.csr_matrix, beta: np.ndarray) -> None:
-        self.space = space
+    def __init__(self, kernel_layout: KernelLayout, Z: sparse.csr_matrix, beta: np.ndarray) -> None:
+        self.kernel_layout = kernel_layout
         self.count, self.sums = len(beta), beta.shape[1:]
-        kernel = space.kernel
+        kernel = kernel_layout.kernel
         if kernel.linear:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
         with np.errstate(over="ignore"):  # `values` refuses what comes of it
             self.parts = [
-                space.part(space.rows(rows_of(Z, at)), beta[at])
+                kernel_layout.part(kernel_layout.rows(rows_of(Z, at)), beta[at])
                 for at in slices(self.count, BLOCK_CENTRES)
             ]
 
@@ -278,7 +278,7 @@ class Expansion:
     ) -> Expansion:
         """In the layout that suits Z, of rows as they are."""
         m, d = Z.shape
-        return Expansion(Space(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)
+        return Expansion(KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in
@@ -290,7 +290,7 @@ class Expansion:
 
     def add(self, u: np.ndarray, pieces: Iterable[Piece]) -> None:
         """u += their sums, for rows that the Space has laid out; not for the linear kernel."""
-        buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.space.dtype)
+        buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.kernel_layout.dtype)
         for at, prepared, largest in pieces:
             for each in self.parts:
                 each.add(u[at], prepared, largest, buffer)
@@ -301,19 +301,19 @@ def values_of_each(
 ) -> np.ndarray:
     """Their `values`, one after another along the first axis; rows are laid out once. The
     expansions are of one Space, and of as many sums each."""
-    space = expansions[0].space
+    kernel_layout = expansions[0].kernel_layout
     u = np.zeros((len(expansions), X.shape[0], *expansions[0].sums))
     with np.errstate(over="ignore", invalid="ignore"):
-        if space.kernel.linear:
+        if kernel_layout.kernel.linear:
             for each, of_each in zip(expansions, u, strict=True):
                 of_each[:] = X @ each.weights
         else:
-            for piece in space.pieces(X, extra):
+            for piece in kernel_layout.pieces(X, extra):
                 for each, of_each in zip(expansions, u, strict=True):
                     each.add(of_each, [piece])
     if not np.isfinite(u).all():
         raise ParameterError(
-            f"values of the {space.kernel.name} kernel leave float64 on this data: "
+            f"values of the {kernel_layout.kernel.name} kernel leave float64 on this data: "
             f"scale the features"
         )
     return u

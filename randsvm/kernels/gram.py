@@ -7,7 +7,7 @@ from scipy import sparse
 
 from randsvm.arrays import slices, squared_norms
 from randsvm.kernels._kernels import difference_gram, rbf_gram
-from randsvm.kernels.expansion import Space, prefers_dense
+from randsvm.kernels.expansion import KernelLayout, prefers_dense
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.sums import panels_of
 
@@ -17,7 +17,7 @@ GRAM_ROWS = 256
 OFFSET = 100.0
 
 
-def gram(space: Space, X: sparse.csr_matrix, *, centred: bool = False) -> np.ndarray:
+def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = False) -> np.ndarray:
     """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision.
 
     centred: less the means of rows and columns where the values lie far from 0 beside their
@@ -26,38 +26,45 @@ def gram(space: Space, X: sparse.csr_matrix, *, centred: bool = False) -> np.nda
     """
     m, d = X.shape
     K: np.ndarray = np.empty((m, m), np.float32)
-    if m and space.by_differences:
-        rows = space.rows(X)
-        difference_gram(space.prepared(rows), panels_of(rows.X), space.kernel.gamma, K)
-    elif m and space.compiled(d):
-        x, _ = space.laid_out(X)
+    if m and kernel_layout.by_differences:
+        rows = kernel_layout.rows(X)
+        difference_gram(
+            kernel_layout.prepared(rows), panels_of(rows.X), kernel_layout.kernel.gamma, K
+        )
+    elif m and kernel_layout.compiled(d):
+        x, _ = kernel_layout.laid_out(X)
         # [2 gamma x, left, 1]: what `centres` makes, of float32 rows.
-        z = np.column_stack([x[:, :d] * np.float32(space.kernel.scale), x[:, d + 1], x[:, d]])
+        z = np.column_stack(
+            [x[:, :d] * np.float32(kernel_layout.kernel.scale), x[:, d + 1], x[:, d]]
+        )
         rbf_gram(x, panels_of(z), K)
     else:
-        sums, diagonal = _gram_in_blocks(space, X, K)
-        mean, far = float(sums.mean()) / max(m, 1), space.kernel.name in ("linear", "poly")
+        sums, diagonal = _gram_in_blocks(kernel_layout, X, K)
+        mean, far = float(sums.mean()) / max(m, 1), kernel_layout.kernel.name in ("linear", "poly")
         if centred and far and abs(mean) > OFFSET * (diagonal - mean) and np.isfinite(mean):
-            _gram_in_blocks(space, X, K, sums / m)
+            _gram_in_blocks(kernel_layout, X, K, sums / m)
     return K
 
 
 def _gram_in_blocks(
-    space: Space, X: sparse.csr_matrix, K: np.ndarray, means: np.ndarray | None = None
+    kernel_layout: KernelLayout,
+    X: sparse.csr_matrix,
+    K: np.ndarray,
+    means: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     """See gram; into K, less the means : (m,) of rows and columns. Returns the sums of its rows,
     (m,) float64, and the mean of its diagonal."""
     m = len(K)
-    rows, sums, diagonal = space.rows(X), np.zeros(m), 0.0
+    rows, sums, diagonal = kernel_layout.rows(X), np.zeros(m), 0.0
     parts = list(slices(m, GRAM_ROWS))
-    centres = [space.centres(rows[j]) for j in parts]
-    buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, space.dtype)
+    centres = [kernel_layout.centres(rows[j]) for j in parts]
+    buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, kernel_layout.dtype)
     for number, i in enumerate(parts):
-        prepared, largest = space.prepared(rows[i]), float(rows.norms[i].max())
+        prepared, largest = kernel_layout.prepared(rows[i]), float(rows.norms[i].max())
         for j, columns in zip(parts[number:], centres[number:], strict=True):
             block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
             columns.arguments(prepared, block, largest)
-            space.kernel.finish(block, largest)
+            kernel_layout.kernel.finish(block, largest)
             if means is not None:
                 block -= means[i, None]
                 block -= means[j] - means.mean()
@@ -68,7 +75,7 @@ def _gram_in_blocks(
                 diagonal += float(block.trace()) / m
             else:
                 sums[j] += block.sum(axis=0)
-    if space.kernel.name == "rbf":
+    if kernel_layout.kernel.name == "rbf":
         np.fill_diagonal(K, 1.0)
     return sums, diagonal
 

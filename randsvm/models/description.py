@@ -12,7 +12,7 @@ from randsvm import files
 from randsvm.models.load import load
 from randsvm.models.model import Model
 
-# Facts of a training that are said, and what each is; the others are for programs.
+# Metadata of a training that are said, and what each is; the others are for programs.
 WHOLE = ("n", "d", "nnz", "violators", "seed")
 REAL = ("C", "lambda", "primal", "dual", "gap")
 WORDS = ("stopped", "digest")
@@ -31,7 +31,7 @@ def describe(path: str) -> dict[str, Any]:
 
 def described(model: Model) -> dict[str, Any]:
     """Names and units are those of the records; None: the file does not say it."""
-    facts = model.facts
+    metadata = model.metadata
     return {
         **model.described(),
         "labels": list(model.labels),
@@ -39,19 +39,19 @@ def described(model: Model) -> dict[str, Any]:
         "index_base": 0 if model.zero_based else 1,
         "features": None if model.seen is None else model.seen.count,
         "scaling": None if model.scaling is None else model.scaling.name,
-        "version": facts.get("version"),
-        "configuration": facts.get("configuration"),
-        **{name: _number(facts, name, int) for name in WHOLE},
-        **{name: _number(facts, name, float) for name in REAL},
+        "version": metadata.get("version"),
+        "configuration": metadata.get("configuration"),
+        **{name: _number(metadata, name, int) for name in WHOLE},
+        **{name: _number(metadata, name, float) for name in REAL},
         # Stochastic gradient certifies nothing; of another program's model nothing is known.
-        "certificate": facts.get("certificate", "none" if "version" in facts else None),
-        **{name: facts.get(name) for name in WORDS},
+        "certificate": metadata.get("certificate", "none" if "version" in metadata else None),
+        **{name: metadata.get(name) for name in WORDS},
     }
 
 
-def _number(facts: Mapping[str, str], name: str, kind: type) -> Any:
+def _number(metadata: Mapping[str, str], name: str, kind: type) -> Any:
     try:
-        return kind(facts[name])
+        return kind(metadata[name])
     except (KeyError, ValueError):
         return None
 

@@ -38,7 +38,7 @@ class FittedModel:
         is certified."""
         if isinstance(self.outcome, Trained):
             return self.outcome.gap
-        return float(self.model.facts.get("gap", math.nan))
+        return float(self.model.metadata.get("gap", math.nan))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """f of each row, (m,) float64, or (m, columns) of several classes: of each pair in LIBSVM's

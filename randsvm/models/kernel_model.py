@@ -12,10 +12,10 @@ from scipy import sparse
 
 from randsvm.arrays import squared_norms
 from randsvm.errors import ContentError
-from randsvm.kernels.expansion import Expansion, Space, values_of_each
+from randsvm.kernels.expansion import Expansion, KernelLayout, values_of_each
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
-from randsvm.models.layout import fast_space, precise_space
+from randsvm.models.layout import fast_layout, precise_layout
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.model import Model, ModelRows
 
@@ -114,7 +114,7 @@ class KernelModel(Model):
 
     @property
     def rows_at_once(self) -> int:
-        in_cells = self._labels_in_float32 and self._float32_space.cut is not None
+        in_cells = self._labels_in_float32 and self._float32_layout.cut is not None
         return CELL_ROWS_AT_ONCE if in_cells else super().rows_at_once
 
     @property
@@ -150,7 +150,7 @@ class KernelModel(Model):
         rows that the centre was subtracted from. Each step of it, and of the sums of kernel values,
         and each number that goes in is rounded to 24 bits.
         """
-        centre = self._float32_space.centre
+        centre = self._float32_layout.centre
         norms = squared_norms(rows.X) + rows.extra
         if centre is not None:
             norms += centre @ centre - 2 * (rows.X @ centre)
@@ -160,28 +160,28 @@ class KernelModel(Model):
     @cached_property
     def _largest_norm(self) -> float:
         """The largest |z|^2 in the layout for float32."""
-        return float(self._float32_space.rows(self.Z).norms.max(initial=0.0))
+        return float(self._float32_layout.rows(self.Z).norms.max(initial=0.0))
 
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
         # Labels near the hyperplane come out as svm-predict's do.
-        return self._expansions(precise_space(self.kernel, self.Z), self.beta)
+        return self._expansions(precise_layout(self.kernel, self.Z), self.beta)
 
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
         """With one sum more: of what the others may be off by."""
         largest = np.abs(self.beta).max(axis=1, keepdims=True, initial=0.0)
-        return self._expansions(self._float32_space, np.hstack([self.beta, largest]))
+        return self._expansions(self._float32_layout, np.hstack([self.beta, largest]))
 
     @cached_property
-    def _float32_space(self) -> Space:
+    def _float32_layout(self) -> KernelLayout:
         total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
         cut = max(log(total / LEFT_OUT), 0.0) if total > 0 else None
-        return fast_space(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
+        return fast_layout(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
 
-    def _expansions(self, space: Space, beta: np.ndarray) -> tuple[Expansion, ...]:
+    def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
         """The sums that f consists of."""
-        return (Expansion(space, self.Z, beta),)
+        return (Expansion(kernel_layout, self.Z, beta),)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
         """(m, columns). sums : (expansions, m, columns of beta)."""

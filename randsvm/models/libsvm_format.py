@@ -19,8 +19,8 @@ from randsvm.data import svmlight
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
-from randsvm.models.facts import are_precise
 from randsvm.models.header import NUMBER, Header, Layout
+from randsvm.models.metadata import are_precise
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 SVM_TYPES = (*CLASSIFIERS, "one_class", "epsilon_svr", "nu_svr")

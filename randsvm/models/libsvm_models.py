@@ -9,9 +9,9 @@ from scipy import sparse
 
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import libsvm_format
-from randsvm.models.facts import Facts
 from randsvm.models.kernel_model import LIBSVM_KERNELS, NU_TYPES, KernelModel
 from randsvm.models.libsvm_format import LibsvmModel
+from randsvm.models.metadata import Metadata
 from randsvm.models.model import fields_of_any_model
 from randsvm.models.pairwise_model import PairwiseModel
 
@@ -29,13 +29,13 @@ TASKS = {
 def parse(content: bytes, name: str) -> KernelModel:
     """The model in `content`. Raises ModelError and DataError, which call it `name`."""
     body, trailer = libsvm_format.parse(content, name)
-    return _kernel_model(body, Facts(name, trailer))
+    return _kernel_model(body, Metadata(name, trailer))
 
 
-def _kernel_model(body: LibsvmModel, facts: Facts) -> KernelModel:
+def _kernel_model(body: LibsvmModel, metadata: Metadata) -> KernelModel:
     task = TASKS[body.svm_type]
-    common = fields_of_any_model(facts, task, body.label, body.nr_class)
-    features, Z = _support_vectors(body, facts)
+    common = fields_of_any_model(metadata, task, body.label, body.nr_class)
+    features, Z = _support_vectors(body, metadata)
     fields = {
         "task": task,
         "kernel": Kernel(
@@ -60,13 +60,13 @@ def _kernel_model(body: LibsvmModel, facts: Facts) -> KernelModel:
     return KernelModel(**fields)
 
 
-def _support_vectors(body: LibsvmModel, facts: Facts) -> tuple[np.ndarray, sparse.csr_matrix]:
+def _support_vectors(body: LibsvmModel, metadata: Metadata) -> tuple[np.ndarray, sparse.csr_matrix]:
     """The features that support vectors have, (d,) int32 ascending, and the rows over them."""
     indices, values = body.indices, body.values
     if body.kernel_type == "precomputed":
         whole = (values == np.floor(values)) & (values > 0)
         if (np.diff(body.indptr) != 1).any() or (indices != 0).any() or not whole.all():
-            raise facts.error("expected '0:number' of a training row in each support vector")
+            raise metadata.error("expected '0:number' of a training row in each support vector")
         indices, values = values.astype(np.int32), np.ones_like(values)
     features, columns = np.unique(indices, return_inverse=True)
     shape = (len(body.coefficients), len(features))

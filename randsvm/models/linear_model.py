@@ -10,8 +10,8 @@ import numpy as np
 
 from randsvm.kernels.random_features import Prepared, RandomMap
 from randsvm.models import liblinear_format
-from randsvm.models.facts import Facts, numbers_of, text_of
 from randsvm.models.liblinear_format import LiblinearModel
+from randsvm.models.metadata import Metadata, numbers_of, text_of
 from randsvm.models.model import Model, ModelRows, fields_of_any_model
 from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
 
@@ -59,7 +59,7 @@ class LinearModel(Model):
 
     @property
     def finds_novelties(self) -> bool:
-        return self.solver == liblinear_format.ONE_CLASS or "origin" in self.facts
+        return self.solver == liblinear_format.ONE_CLASS or "origin" in self.metadata
 
     @property
     def _probability_sigmoid(self) -> np.ndarray | None:
@@ -98,17 +98,17 @@ class LinearModel(Model):
     def parse(content: bytes, name: str) -> LinearModel:
         """Raises ModelError, which calls the file `name`."""
         body, trailer = liblinear_format.parse(content, name)
-        facts = Facts(name, trailer)
+        metadata = Metadata(name, trailer)
         if body.nr_class < 2:
-            raise facts.error(f"expected two classes or more, found {body.nr_class}")
-        fields = fields_of_any_model(facts, _task(body.solver_type), body.label, body.nr_class)
+            raise metadata.error(f"expected two classes or more, found {body.nr_class}")
+        fields = fields_of_any_model(metadata, _task(body.solver_type), body.label, body.nr_class)
         w = body.w[: body.nr_feature]
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
         if body.rho is not None:
             b = b - body.rho
-        mapping = facts.take("map", RandomMap.parse)
-        sigmoid = _sigmoid(facts, w.shape[1])
-        features, w = _rows_of_w(facts, fields["seen"], w, mapping, body.own_layout)
+        mapping = metadata.take("map", RandomMap.parse)
+        sigmoid = _sigmoid(metadata, w.shape[1])
+        features, w = _rows_of_w(metadata, fields["seen"], w, mapping, body.own_layout)
         return LinearModel(
             w=np.ascontiguousarray(w),
             b=b,
@@ -126,18 +126,18 @@ def _task(solver_type: str) -> str:
     return "svr" if solver_type in liblinear_format.REGRESSIONS else "svc"
 
 
-def _sigmoid(facts: Facts, columns: int) -> np.ndarray | None:
+def _sigmoid(metadata: Metadata, columns: int) -> np.ndarray | None:
     """A and B of each column, (2, columns); None where the trailer has none."""
-    if "probA" not in facts.rest:
+    if "probA" not in metadata.rest:
         return None
-    A, B = (facts.take(key, numbers_of) for key in ("probA", "probB"))
+    A, B = (metadata.take(key, numbers_of) for key in ("probA", "probB"))
     if A is None or B is None or not len(A) == len(B) == columns:
-        raise facts.error("expected probA and probB for each column of w")
+        raise metadata.error("expected probA and probB for each column of w")
     return np.array([A, B])
 
 
 def _rows_of_w(
-    facts: Facts,
+    metadata: Metadata,
     seen: SeenFeatures | None,
     w: np.ndarray,
     mapping: RandomMap | None,
@@ -152,9 +152,9 @@ def _rows_of_w(
     if mapping is not None:
         features = seen.indices(MOST_FEATURES)
         if len(features) > MOST_FEATURES:
-            raise facts.error(f"expected a random map of at most {MOST_FEATURES} features")
+            raise metadata.error(f"expected a random map of at most {MOST_FEATURES} features")
         if mapping.width(len(features)) != len(w):
-            raise facts.error("expected a row of w for each random feature")
+            raise metadata.error("expected a row of w for each random feature")
         return features, w
     features = seen.indices(len(w))
     if own_layout:
@@ -162,5 +162,5 @@ def _rows_of_w(
     else:
         fits = len(features) == 0 or (features[0] >= 1 and features[-1] <= len(w))
     if not fits:
-        raise facts.error("expected a row of w for each known feature")
+        raise metadata.error("expected a row of w for each known feature")
     return features, w if own_layout else w[features - 1]

@@ -23,14 +23,14 @@ def refuse_as_data(path: str, order: str) -> None:
 def certified(path: str) -> tuple[str, float] | None:
     """The configuration and the gap of the model in a regular file, by its trailer alone; None:
     there is no such file, it is damaged, or it certifies nothing."""
-    facts: dict[str, str] | None = None
+    metadata: dict[str, str] | None = None
     if files.size_of(path):
         with contextlib.suppress(RandsvmError):
-            facts = trailer.split(files.read_whole(path), path)[1]
+            metadata = trailer.split(files.read_whole(path), path)[1]
     gap = nan
     with contextlib.suppress(ValueError):
-        gap = float((facts or {}).get("gap", "nan"))
-    return None if facts is None or gap != gap else (facts.get("configuration", ""), gap)
+        gap = float((metadata or {}).get("gap", "nan"))
+    return None if metadata is None or gap != gap else (metadata.get("configuration", ""), gap)
 
 
 def load(path: str) -> Model:

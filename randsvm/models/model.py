@@ -16,7 +16,7 @@ from scipy import sparse
 
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
-from randsvm.models.facts import Facts, lines_of
+from randsvm.models.metadata import Metadata, lines_of
 from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
 
 # The classes of a one-class model: like the training rows, and unlike them.
@@ -65,7 +65,7 @@ class Model:
     precise: bool = False
     sigmoid: np.ndarray | None = None
     noise_scale: float | None = None
-    facts: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the fields, and nothing that was computed from them."""
@@ -189,7 +189,7 @@ class Model:
         """All lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
         lines = lines_of(labels, self.zero_based, self.seen, self.scaling, self.precise)
-        return {**self.facts, **lines}
+        return {**self.metadata, **lines}
 
 
 def _columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,21 +202,21 @@ def _columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def fields_of_any_model(
-    facts: Facts, task: str, header_labels: tuple[int, ...] | None, classes: int
+    metadata: Metadata, task: str, header_labels: tuple[int, ...] | None, classes: int
 ) -> dict[str, Any]:
     """The fields that every model has, out of its trailer and its header.
 
     task: svc, one-class or svr; classes: of svc. `facts` is the rest of the trailer: lines that
     are taken out of it later are no longer there.
     """
-    labels, values = facts.labels(header_labels, classes if task == "svc" else 0)
-    seen = facts.seen_features()
+    labels, values = metadata.labels(header_labels, classes if task == "svc" else 0)
+    seen = metadata.seen_features()
     return {
         "labels": ONE_CLASS_LABELS if task == "one-class" else labels,
         "values": ONE_CLASS_VALUES if task == "one-class" else values,
-        "zero_based": facts.zero_based(),
-        "precise": facts.precise(),
+        "zero_based": metadata.zero_based(),
+        "precise": metadata.precise(),
         "seen": seen,
-        "scaling": facts.scaling(seen),
-        "facts": facts.rest,
+        "scaling": metadata.scaling(seen),
+        "metadata": metadata.rest,
     }

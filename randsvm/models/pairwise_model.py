@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.kernels.expansion import Expansion, Space
+from randsvm.kernels.expansion import Expansion, KernelLayout
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 
@@ -32,12 +32,12 @@ class PairwiseModel(KernelModel):
         assert self.sigmoid is not None, "has_probabilities comes first"
         return decisions.coupled_probabilities(f, self.sigmoid, len(self.labels))
 
-    def _expansions(self, space: Space, beta: np.ndarray) -> tuple[Expansion, ...]:
+    def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
         """Of each class, with a sum against each other class: a support vector's kernel value is
         computed once for all the pairs that its class is in."""
         ends = np.cumsum(self.nr_sv).tolist()
         classes = [slice(end - count, end) for end, count in zip(ends, self.nr_sv, strict=True)]
-        return tuple(Expansion(space, self.Z[each], beta[each]) for each in classes)
+        return tuple(Expansion(kernel_layout, self.Z[each], beta[each]) for each in classes)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
         """(m, pairs). sums : (classes, m, classes - 1)."""

@@ -22,9 +22,9 @@ from randsvm.events import (
     Progress,
     RegressionMetrics,
     Watch,
+    emit,
     listening,
     silent,
-    tell,
 )
 from randsvm.models.header import is_number
 from randsvm.models.load import load, refuse_as_data
@@ -71,11 +71,11 @@ def predict(
         if prediction.unseen_values:
             which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
             if loaded.counts_unseen:
-                tell(Notice(f"{which} that training never saw count in |x|^2, as in LIBSVM"))
+                emit(Notice(f"{which} that training never saw count in |x|^2, as in LIBSVM"))
             else:
-                tell(Notice(f"ignored {which} that training never saw"))
+                emit(Notice(f"ignored {which} that training never saw"))
         outcome = prediction.outcome(time.perf_counter() - began, output in files.STANDARD_OUTPUTS)
-        tell(outcome)
+        emit(outcome)
         return outcome
 
 
@@ -110,10 +110,10 @@ class _Way:
         assert isinstance(progress, Progress)
         self.read.append(progress._replace(stage="predicting"))
 
-    def tell(self, share: float) -> None:
+    def emit(self, share: float) -> None:
         """share: of the block that is being predicted, how much is done."""
         begin, end = self.read[self.block], self.read[min(self.block + 1, len(self.read) - 1)]
-        tell(end._replace(done=int(begin.done + share * (end.done - begin.done))))
+        emit(end._replace(done=int(begin.done + share * (end.done - begin.done))))
 
 
 class _Prediction:
@@ -155,7 +155,7 @@ class _Prediction:
                     self.unseen_values += len(rows.unseen)
                     self.unseen = united(self.unseen, rows.unseen)
                 yield rows
-                self.way.tell(end / len(y))
+                self.way.emit(end / len(y))
             self.way.block += 1
 
     def _predicted(self) -> PredictedBlocks:

@@ -10,11 +10,11 @@ import numpy as np
 
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Shard
-from randsvm.events import Progress, tell
+from randsvm.events import Progress, emit
 from randsvm.svm.tasks import Task
 
 
-class Verdict(NamedTuple):
+class LossValue(NamedTuple):
     """What is said of m rows: loss (m,) float64, violating (m,) bool, wrong (m,): 0 or 1, or for
     a regression the squared error."""
 
@@ -23,17 +23,17 @@ class Verdict(NamedTuple):
     wrong: np.ndarray
 
 
-class Judge:
+class Loss:
     """What a linear solution is asked on each row; f : (m, K), y : (m,) float64."""
 
     solver: str
 
-    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
+    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Loss:
+class MarginLoss:
     """A loss of linear models. solver: LIBLINEAR's word in a model file. margin: violators have
     z below it.
 
@@ -55,10 +55,10 @@ ROUNDING = 1e-9
 # How far a row lies outside of what is usual: no margin is asked for.
 OUTSIDE = "outside"
 LOSSES = {
-    "hinge": Loss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, 1.0 - z)),
-    "squared-hinge": Loss("L2R_L2LOSS_SVC", lambda z: np.square(np.maximum(0.0, 1.0 - z))),
-    "log": Loss("L2R_LR", logistic),
-    OUTSIDE: Loss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, -z), margin=0.0),
+    "hinge": MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, 1.0 - z)),
+    "squared-hinge": MarginLoss("L2R_L2LOSS_SVC", lambda z: np.square(np.maximum(0.0, 1.0 - z))),
+    "log": MarginLoss("L2R_LR", logistic),
+    OUTSIDE: MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, -z), margin=0.0),
 }
 # The hinge loss of f[class] - max of the others, and the loss of a regression.
 CRAMMER_SINGER = "MCSVM_CS"
@@ -66,7 +66,7 @@ EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"
 
 
 @dataclass(frozen=True)
-class Classes(Judge):
+class Classes(Loss):
     """y : class numbers; K = 1: class 0 is f > 0, else the largest f. weights : (classes,)."""
 
     loss: str
@@ -77,7 +77,7 @@ class Classes(Judge):
     def solver(self) -> str:  # type: ignore[override]
         return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
 
-    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
+    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
         classes, rows = y.astype(np.int64), np.arange(len(y))
         if f.shape[1] == 1:
             z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
@@ -92,20 +92,20 @@ class Classes(Judge):
                 z = (own - others.max(axis=1))[:, None]
         own_loss = LOSSES[self.loss]
         loss = self.weights[classes] * own_loss.of(z).sum(axis=1)
-        return Verdict(loss, (z < own_loss.margin).any(axis=1), said != classes)
+        return LossValue(loss, (z < own_loss.margin).any(axis=1), said != classes)
 
 
 @dataclass(frozen=True)
-class Targets(Judge):
+class Targets(Loss):
     """y : targets, K = 1."""
 
     epsilon: float
     solver = EPSILON_INSENSITIVE
 
-    def of(self, y: np.ndarray, f: np.ndarray) -> Verdict:
+    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
         task, value = Task((1.0, 1.0), self.epsilon), f[:, 0]
         loss = task.loss(y, value)
-        return Verdict(loss, loss > 0, (y - value) ** 2)
+        return LossValue(loss, loss > 0, (y - value) ** 2)
 
 
 class Linear(NamedTuple):
@@ -145,30 +145,32 @@ class LinearFindings:
         )
 
 
-def evaluate_linear(D: Dataset, linear: Linear, judge: Judge) -> LinearFindings:
+def evaluate_linear(D: Dataset, linear: Linear, loss_function: Loss) -> LinearFindings:
     """Loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
 
     def of(shard: Shard) -> LinearFindings:
         total = LinearFindings()
         for chunk in D.chunks(shard):
-            total = total + linear_findings(linear, chunk.X, chunk.y, judge)
+            total = total + linear_findings(linear, chunk.X, chunk.y, loss_function)
         return total
 
     total = LinearFindings()
     for report in D.map(of):
         total = total + report
-        tell(Progress("scanning", total.rows, D.n))
+        emit(Progress("scanning", total.rows, D.n))
     return total
 
 
-def linear_findings(linear: Linear, X: Matrix, y: np.ndarray, judge: Judge) -> LinearFindings:
+def linear_findings(
+    linear: Linear, X: Matrix, y: np.ndarray, loss_function: Loss
+) -> LinearFindings:
     """The same of some rows. X : (m, d), y : (m,) float64."""
-    verdict = judge.of(y, linear.decision(X))
+    value = loss_function.of(y, linear.decision(X))
     return LinearFindings(
         len(y),
-        float(verdict.loss.sum()),
-        int(verdict.violating.sum()),
-        float(verdict.wrong.sum()),
+        float(value.loss.sum()),
+        int(value.violating.sum()),
+        float(value.wrong.sum()),
     )
 
 

@@ -69,7 +69,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Bends:
+class Breakpoints:
     """The bends of some shards inside of a window.
 
     bounds: the two sizes that a jump may have. slope: what the rows of each shard add to the slope
@@ -98,15 +98,15 @@ class Bends:
         at: np.ndarray,
         jump: np.ndarray,
         outside: tuple[float, float],
-    ) -> Bends:
+    ) -> Breakpoints:
         """Of one shard."""
         first, last = at.min(initial=np.inf), at.max(initial=-np.inf)
-        found = Bends(window, bounds, [slope], at, jump, *outside, float(first), float(last))
+        found = Breakpoints(window, bounds, [slope], at, jump, *outside, float(first), float(last))
         return found._small()
 
-    def __add__(self, other: Bends) -> Bends:
+    def __add__(self, other: Breakpoints) -> Breakpoints:
         counts = [each.counts for each in (self, other) if each.counts is not None]
-        both = Bends(
+        both = Breakpoints(
             self.window,
             self.bounds,
             self.slope + other.slope,
@@ -120,7 +120,7 @@ class Bends:
         )
         return both._small()
 
-    def _small(self) -> Bends:
+    def _small(self) -> Breakpoints:
         """The same with counts where there are too many bends. Counts add up to the same numbers in
         any order, so what is found does not depend on which shards were added where."""
         if self.window.whole or (self.counts is None and len(self.at) <= MOST):

@@ -18,14 +18,14 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.points import Gathered, Points
 from randsvm.data.precomputed import centres
 from randsvm.data.sampling import Draw
-from randsvm.events import Progress, tell
-from randsvm.kernels.expansion import Expansion, Space
+from randsvm.events import Progress, emit
+from randsvm.kernels.expansion import Expansion, KernelLayout
 from randsvm.parameters.problem import Problem
+from randsvm.svm.kernel_layout import gram_of, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
-from randsvm.svm.questions import Values
+from randsvm.svm.shard_queries import Values
 from randsvm.svm.shard_values import Far, Pass, Put, Room, ShardValues
-from randsvm.svm.space import gram_of, space_of
 from randsvm.svm.tasks import task_of
 
 Report = TypeVar("Report", bound=Any)
@@ -74,7 +74,7 @@ class RunningValues:
     """u and beta of every row of D under the coefficients so far, and how u is computed.
 
     values: u and beta of each shard, where it lives; coefficients: beta of the support vectors,
-    here. space: how rows are laid out for kernel values, and their precision; gram_space: the same
+    here. space: how rows are laid out for kernel values, and their precision; gram_layout: the same
     for those that LIBSVM is given, which it keeps as float32. audit: random rows, exact: u of them,
     (m,) float64, from float64 kernel values, off: what the running ones are off by; few: they are
     all rows, sums are in float64, and nothing is off; fetched: those of them last asked for.
@@ -101,8 +101,10 @@ class RunningValues:
         else:
             self.audit = centres(D, D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
         self.fetched = self.audit
-        self.gram_space = space_of(D, problem, self.audit, precise=precise, few=self.few)
-        self.space = replace(self.gram_space, dtype=np.float64) if self.few else self.gram_space
+        self.gram_layout = kernel_layout_of(D, problem, self.audit, precise=precise, few=self.few)
+        self.kernel_layout = (
+            replace(self.gram_layout, dtype=np.float64) if self.few else self.gram_layout
+        )
         self.exact, self.off = np.zeros(len(self.audit)), np.zeros(len(self.audit))
         self.values = D.states(partial(ShardValues, D, Room(layout_bytes)))
         self.coefficients = Coefficients()
@@ -116,13 +118,13 @@ class RunningValues:
         # Coefficients brought in since u was last computed from scratch.
         self.brought = 0
         # Whether any pass was in float32.
-        self.coarse = self.space.dtype is np.float32
+        self.coarse = self.kernel_layout.dtype is np.float32
 
     def _least(self) -> float:
         """Size below which an objective counts as 0: for novelty detection, whose optimum is 0
         where the origin lies among the rows, a share of the optimum of orthogonal rows,
         1/2 nu^2 n K(x, x). A gap relative to 0 can never be reached."""
-        kernel = self.gram_space.kernel
+        kernel = self.gram_layout.kernel
         if self.problem.task != "one-class" or kernel.name == "precomputed":
             return 0.0
         norms = squared_norms(self.audit.X)
@@ -181,7 +183,7 @@ class RunningValues:
         coefficients as it is; not centred: for any. Raises ParameterError where the values may be
         beyond float32."""
         check_values(points, self.problem)
-        return gram_of(self.D, self.gram_space, points, centred=centred)
+        return gram_of(self.D, self.gram_layout, points, centred=centred)
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """The reports of all shards, added up; stage: what is told to be done to their rows."""
@@ -189,7 +191,7 @@ class RunningValues:
         for rows, report in self.values.visit(question):
             done += rows
             if stage is not None:
-                tell(Progress(stage, done, self.D.n))
+                emit(Progress(stage, done, self.D.n))
             total = report if total is None else total + report
         assert total is not None
         return total
@@ -204,9 +206,9 @@ class RunningValues:
     def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
         """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
         self.brought = 0 if fresh else self.brought + len(difference)
-        self.values.change(Pass(self.space, Z, difference, fresh=fresh))
+        self.values.change(Pass(self.kernel_layout, Z, difference, fresh=fresh))
         u = self._scanned()
-        if self.space.dtype is np.float32 and not self._precise(Z, difference, fresh, u):
+        if self.kernel_layout.dtype is np.float32 and not self._precise(Z, difference, fresh, u):
             # Rounding has shown: from here on everything is computed in float64.
             self.refine()
 
@@ -219,9 +221,9 @@ class RunningValues:
 
     def refine(self) -> bool:
         """Go on in float64; False where that is so already."""
-        if self.space.dtype is np.float64:
+        if self.kernel_layout.dtype is np.float64:
             return False
-        self.space = self.gram_space = replace(self.space, dtype=np.float64)
+        self.kernel_layout = self.gram_layout = replace(self.kernel_layout, dtype=np.float64)
         self.afresh()
         return True
 
@@ -236,14 +238,14 @@ class RunningValues:
         self.coefficients = Coefficients(points.rows, beta)
         put, X = Put(points.rows, beta, alone=True), points.X
 
-        def run(space: Space, *, keep: bool) -> np.ndarray:
+        def run(kernel_layout: KernelLayout, *, keep: bool) -> np.ndarray:
             change = self.values.restart if far is None else self.values.change
-            change(put, Pass(space, X, beta, fresh=True, far=far, keep=keep))
+            change(put, Pass(kernel_layout, X, beta, fresh=True, far=far, keep=keep))
             return self._scanned()
 
-        u = self._scanned() if known else run(self.space, keep=True)
-        if self.space.dtype is np.float32:
-            exact = replace(self.space, dtype=np.float64)
+        u = self._scanned() if known else run(self.kernel_layout, keep=True)
+        if self.kernel_layout.dtype is np.float32:
+            exact = replace(self.kernel_layout, dtype=np.float64)
             self.exact = Expansion(exact, X, beta).values(self.audit.X)
             if len(beta) * self.D.n <= SMALL or self.rounding_shows(u):
                 u = run(exact, keep=False)
@@ -259,7 +261,7 @@ class RunningValues:
         """Whether the running values u of the audit rows agree with float64 ones: to a share of the
         tolerance, or of the steepest violation, as rounding hides nothing of a violation that is a
         hundred times as large."""
-        exact = replace(self.space, dtype=np.float64)
+        exact = replace(self.kernel_layout, dtype=np.float64)
         values = Expansion(exact, Z, difference).values(self.audit.X)
         self.exact = values if fresh else self.exact + values
         self.off = u - self.exact
@@ -267,10 +269,10 @@ class RunningValues:
         allowed = min(OF_STEEPEST * self.steepest, MOST_TOLERANCES * tolerance)
         return bool(np.abs(self.off).max() <= max(OF_TOLERANCE * tolerance, allowed))
 
-    def lift(self) -> float:
+    def dual_error(self) -> float:
         """What rounding of float32 may have lifted D by, judged by the audit rows: D has half of
         sum beta u."""
-        if self.space.dtype is np.float64:
+        if self.kernel_layout.dtype is np.float64:
             return 0.0
         off = self.coefficients.of(self.audit.rows) * self.off
         # Of few rows among many chance makes as much as they add up to.

@@ -17,8 +17,8 @@ from randsvm.arrays import in_order
 from randsvm.data.sampling import Draw, Draws
 from randsvm.svm.collectors import Candidates, Collector, EveryGroup, Steepest
 from randsvm.svm.offset import Window
-from randsvm.svm.questions import Findings, SteepestRows, Sums, Totals, Values, totals
 from randsvm.svm.running import RunningValues
+from randsvm.svm.shard_queries import Findings, SteepestRows, Sums, Totals, Values, totals
 from randsvm.svm.shard_values import Far
 from randsvm.svm.solution import SV, Certificate, Step
 from randsvm.svm.tasks import Task
@@ -53,7 +53,7 @@ class Violators:
     full_scan_seconds: float = 0.0
     step: Step = field(default_factory=Step.nothing)
     inside: int = 0
-    lift: float = 0.0
+    dual_error: float = 0.0
 
     @property
     def count(self) -> int:
@@ -85,7 +85,9 @@ class Scan(RunningValues):
         advanced = full = time.perf_counter() - began
         SV, V = self.look(collector, tolerance)
         seconds = time.perf_counter() - began
-        if not self.space.kernel.linear:  # which is one vector, however many support vectors it has
+        if (
+            not self.kernel_layout.kernel.linear
+        ):  # which is one vector, however many support vectors it has
             full *= len(SV) / max(changed, FEW_CHANGES)
         full += seconds - advanced
         return SV, replace(
@@ -135,7 +137,7 @@ class Scan(RunningValues):
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.least)
         SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube, norm=norm)
-        violators = Violators(V, certificate, lift=self.lift())
+        violators = Violators(V, certificate, dual_error=self.dual_error())
         self.latest = SV_, violators, tolerance
         return SV_, violators
 
@@ -145,7 +147,7 @@ class Scan(RunningValues):
             window = self._first_window(group)
         while True:
             sums = self.ask(Sums(group, window))
-            found = sums.bends.minimum(group.total, self.D.n * max(group.bounds))
+            found = sums.breakpoints.minimum(group.total, self.D.n * max(group.bounds))
             if not isinstance(found, Window):
                 return sums, found
             window = found
@@ -197,7 +199,7 @@ class Scan(RunningValues):
         audit = self.audit
         m, whole = len(audit), Window(-np.inf, np.inf)
         u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)
-        some = totals(group, audit.y, u, beta, whole).bends
+        some = totals(group, audit.y, u, beta, whole).breakpoints
         b = some.minimum(group.total * m / self.D.n, m * max(group.bounds))
         assert not isinstance(b, Window)
         return Window.around(b, (some.last - some.first) / 16 if len(some.at) else 1.0)

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Shard
+from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
-from randsvm.kernels.expansion import Expansion, Piece, Space, piece_bytes
+from randsvm.kernels.expansion import Expansion, KernelLayout, Piece, piece_bytes
 from randsvm.svm.tasks import Task
 
 
@@ -39,7 +39,7 @@ class Room:
 class Layout:
     """Rows as they were laid out in a space."""
 
-    space: Space
+    kernel_layout: KernelLayout
     pieces: list[Piece]
     size: int
 
@@ -70,33 +70,35 @@ class ShardValues:
     def add(self, expansion: Expansion, *, keep: bool) -> None:
         """u += the expansion. keep: over rows that stay laid out if there is room."""
         u, D = self.u, self.D
-        if expansion.space.kernel.linear or D.mapping is not None:
+        if expansion.kernel_layout.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
                 at = chunk.start - self.shard.start
                 u[at : at + len(chunk.y)] += expansion.values(chunk.X)
             return
         with np.errstate(over="ignore", invalid="ignore"):
             if not keep:
-                expansion.add(u, expansion.space.pieces(D.chunk_matrix(self.shard)))
-            elif (pieces := self._kept(expansion.space)) is not None:
+                expansion.add(u, expansion.kernel_layout.pieces(D.chunk_matrix(self.shard)))
+            elif (pieces := self._kept(expansion.kernel_layout)) is not None:
                 expansion.add(u, pieces)
             else:
                 self._lay_out(expansion)
 
-    def _kept(self, space: Space) -> list[Piece] | None:
+    def _kept(self, kernel_layout: KernelLayout) -> list[Piece] | None:
         """The rows as they were laid out in this space; those of another one are let go."""
         layout = self._layout
-        if layout is not None and layout.space.dtype is not space.dtype:
+        if layout is not None and layout.kernel_layout.dtype is not kernel_layout.dtype:
             self.room.take(-layout.size)
             layout = self._layout = None
         return None if layout is None else layout.pieces
 
     def _lay_out(self, expansion: Expansion) -> None:
         """u += the expansion, over rows laid out anew."""
-        space, X = expansion.space, self.D.chunk_matrix(self.shard)
-        if self._order is None and space.in_cells(X.shape[1]):
-            self._order = space.cells(X)
-        made = space.pieces(X, cells=self._order if space.in_cells(X.shape[1]) else None)
+        kernel_layout, X = expansion.kernel_layout, self.D.chunk_matrix(self.shard)
+        if self._order is None and kernel_layout.in_cells(X.shape[1]):
+            self._order = kernel_layout.cells(X)
+        made = kernel_layout.pieces(
+            X, cells=self._order if kernel_layout.in_cells(X.shape[1]) else None
+        )
         if self.room.left <= 0:
             expansion.add(self.u, made)
             return
@@ -104,7 +106,7 @@ class ShardValues:
         expansion.add(self.u, pieces)
         size = sum(piece_bytes(piece) for piece in pieces)
         if self.room.take(size):
-            self._layout = Layout(space, pieces, size)
+            self._layout = Layout(kernel_layout, pieces, size)
 
 
 # --- changes -------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ class Pass:
 
     def __init__(
         self,
-        space: Space,
+        kernel_layout: KernelLayout,
         Z: sparse.csr_matrix,
         difference: np.ndarray,
         *,
@@ -149,12 +151,12 @@ class Pass:
         far: Far | None = None,
         keep: bool = True,
     ) -> None:
-        self.space, self.Z, self.difference = space, Z, difference
+        self.kernel_layout, self.Z, self.difference = kernel_layout, Z, difference
         self.fresh, self.far, self.keep = fresh, far, keep
-        self.expansion = Expansion(space, Z, difference)
+        self.expansion = Expansion(kernel_layout, Z, difference)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _pass, (self.space, self.Z, self.difference, self.fresh, self.far, self.keep)
+        return _pass, (self.kernel_layout, self.Z, self.difference, self.fresh, self.far, self.keep)
 
     def __call__(self, values: ShardValues) -> None:
         """Raises ParameterError where a value leaves float64."""
@@ -169,17 +171,17 @@ class Pass:
             u[near] = self.expansion.values(X[near])
         if not np.isfinite(u).all():
             raise ParameterError(
-                f"values of the {self.space.kernel.name} kernel leave float64 on this data: "
+                f"values of the {self.kernel_layout.kernel.name} kernel leave float64 on this data: "
                 f"scale the features"
             )
 
 
 def _pass(
-    space: Space,
+    kernel_layout: KernelLayout,
     Z: sparse.csr_matrix,
     difference: np.ndarray,
     fresh: bool,
     far: Far | None,
     keep: bool,
 ) -> Pass:
-    return Pass(space, Z, difference, fresh=fresh, far=far, keep=keep)
+    return Pass(kernel_layout, Z, difference, fresh=fresh, far=far, keep=keep)

@@ -13,11 +13,11 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.svm import libsvm
-from randsvm.svm.encodings import solve
-from randsvm.svm.feasible import outermost
+from randsvm.svm.projection import outermost
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.subproblem_qp import solve
 from randsvm.svm.two_sums import solve_two_sums
 from randsvm.svm.working_set import Choice, WorkingSet
 

@@ -13,15 +13,15 @@ from collections.abc import Callable
 import numpy as np
 
 from randsvm.data.points import Points
-from randsvm.events import Notice, tell_once
+from randsvm.events import Notice, emit_once
 from randsvm.kernels.gram import exact_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.option import require, word_of_size
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
-from randsvm.svm.encodings import Solution, product, solve
 from randsvm.svm.solution import Step
+from randsvm.svm.subproblem_qp import Solution, product, solve
 from randsvm.svm.tasks import Task, task_of
 from randsvm.svm.two_sums import solve_two_sums
 
@@ -79,7 +79,7 @@ def svmlearn(
         own = libsvm.whole(points, problem, problem.tolerance / 2)
         found = Solution(own.alpha, own.ended, own.iterations)
     if not found.ended:
-        tell_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
+        emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
     return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)
 
 

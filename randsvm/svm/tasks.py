@@ -91,7 +91,7 @@ class Task:
         lost = np.maximum(upper * (z - width), lower * (z + width))
         return np.maximum(lost, 0.0)
 
-    def bends(self, y: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def breakpoints(self, y: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The b below which a row loses by its upper bound, and above which by its lower one."""
         z, width = y - u, self.epsilon + self.tube
         return z - width, z + width
@@ -105,7 +105,7 @@ class Task:
         where beta is unbounded. The KKT conditions are rise <= b <= fall for all rows.
         """
         lower, upper = self.box(y)
-        below, above = self.bends(y, u)
+        below, above = self.breakpoints(y, u)
         rise, fall = np.where(beta < 0, above, below), np.where(beta > 0, below, above)
         rise[beta >= upper] = -np.inf
         fall[beta <= lower] = np.inf

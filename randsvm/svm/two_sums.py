@@ -8,7 +8,7 @@ nu-SVC has a where y = 1 and a* where y = -1; nu-SVR has both in every row, so t
 
 With a = C t and a* = C t this is LIBSVM's nu-SVC, labels 1 and -1, but for
 
-    the linear term: two corner rows of label 1 stay at t = 1, as in encodings.py.
+    the linear term: two corner rows of label 1 stay at t = 1, as in subproblem_qp.py.
     the sums: LIBSVM's are equal. What one is short of the other, in whole parts, are copies of a
         pseudo-row that stays at its bound; what remains, r, is one pinned row. It has a large
         diagonal H, and values with the corner rows that give it the gradient at t = r that the
@@ -25,8 +25,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from randsvm.svm.encodings import HOLD, Boxed, Solution, one_box, only_point, set_linear_term
 from randsvm.svm.libsvm import Caller, at_once, nu_svc
+from randsvm.svm.subproblem_qp import HOLD, Boxed, Solution, one_box, only_point, set_linear_term
 
 # Pseudo-rows behind the two of the linear term.
 HELD, PIN = 2, 3

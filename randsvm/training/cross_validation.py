@@ -16,7 +16,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.events import HEARTBEAT, Progress, Queued, listening, tell
+from randsvm.events import HEARTBEAT, Progress, Queued, emit, listening
 from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Decision, Fit, Job, P
 
@@ -65,7 +65,7 @@ class CrossValidation(Generic[P]):
     def done(self, work: Callable[[Held[P]], Result], params: P, fold: int) -> Result:
         """work(what is held out)."""
         held, rest = self.D.only(self.fold == fold), self.D.only(self.fold != fold)
-        return self.D.home.call(partial(work, Held(held, rest, self.fit, params)))
+        return self.D.executor.call(partial(work, Held(held, rest, self.fit, params)))
 
     def decisions(
         self, params: P, until: float, keep: Keep, folds: Sequence[int] | None = None
@@ -113,7 +113,7 @@ def in_time(keep: Keep, fold: Held[P]) -> np.ndarray | None:
 
 def at_once(D: Dataset, job: Job) -> int:
     """How many fits on parts of D go side by side."""
-    return D.home.at_once or job.resources.at_once(D.n)
+    return D.executor.at_once or job.resources.at_once(D.n)
 
 
 def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
@@ -121,12 +121,12 @@ def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
     fold = np.empty(D.n, np.int16)
     keys = draw.keys(0, D.n)
     y = np.zeros(D.n) if D.targets is None else D.labels()
-    dealt = 0
+    chunk_groups = 0
     for label in np.unique(y):
         rows = np.flatnonzero(y == label)
         mixed = rows[np.argsort(keys[rows], kind="stable")]
-        fold[mixed] = (np.arange(len(rows)) + dealt) % folds
-        dealt += len(rows)
+        fold[mixed] = (np.arange(len(rows)) + chunk_groups) % folds
+        chunk_groups += len(rows)
     return fold
 
 
@@ -139,7 +139,7 @@ def decision_values(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray
         return y, f
 
     for report in D.map(of):
-        tell(Progress("scoring", 0, None, "beat"))
+        emit(Progress("scoring", 0, None, "beat"))
         yield report
 
 
@@ -152,10 +152,10 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
     return some.gathered() if _is_small(some) else some
 
 
-def lent(D: Dataset, some: Dataset) -> AbstractContextManager[Dataset]:
+def replicated(D: Dataset, some: Dataset) -> AbstractContextManager[Dataset]:
     """some: a view of D. Within the block, if it is small, its home does the fits on parts of it;
     parts of a larger one are learnt here, with D's home for their scans."""
-    return D.home.lent(some) if _is_small(some) else nullcontext(some)
+    return D.executor.replicated(some) if _is_small(some) else nullcontext(some)
 
 
 def _is_small(D: Dataset) -> bool:
@@ -214,4 +214,4 @@ def side_by_side(
             for future in ended:
                 if not isinstance(future.exception(), Cancelled):
                     yield future.result()
-            tell(Progress(stage, len(tasks) - left, len(tasks), "fit"))
+            emit(Progress(stage, len(tasks) - left, len(tasks), "fit"))

@@ -14,7 +14,7 @@ from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, Steps
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.errors import ParameterError
-from randsvm.events import Epoch, Learnt, Notice, tell
+from randsvm.events import Epoch, Learnt, Notice, emit
 from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.sgd import SgdParams
 from randsvm.svm.linear import (
@@ -27,9 +27,9 @@ from randsvm.svm.linear import (
     with_share_outside,
 )
 from randsvm.training.clock import LATE, Clock, TimeLimitError
-from randsvm.training.kind import Ending, Learning, Training
 from randsvm.training.objective import Objective
 from randsvm.training.stopping import TIME_LIMIT
+from randsvm.training.trainer import Ending, Learning, Trainer
 
 ALL_EPOCHS = "all epochs"
 HELD_OUT = "the loss of the held-out rows stopped falling"
@@ -52,7 +52,7 @@ class LinearLearning(Learning[Learnt]):
 
     def __init__(
         self,
-        training: Training[SgdParams, Learnt],
+        training: Trainer[SgdParams, Learnt],
         D: Dataset,
         objective: Objective,
         params: SgdParams,
@@ -95,7 +95,7 @@ class LinearLearning(Learning[Learnt]):
     def run(self) -> None:
         self.learn()
         with suppress(TimeLimitError), self.clock.until(lambda: self.end):
-            self.found = evaluate_linear(self.D, self.answer, self.objective.judge)
+            self.found = evaluate_linear(self.D, self.answer, self.objective.loss_function)
 
     def learn(self) -> None:
         """All epochs, or what the time allows."""
@@ -132,7 +132,7 @@ class LinearLearning(Learning[Learnt]):
         self._count()
         last = self.last = learner.progressive()
         held_out = self.held_out.loss_of(learner)
-        tell(
+        emit(
             Epoch(
                 number=number,
                 seconds=self.clock.seconds,
@@ -140,7 +140,7 @@ class LinearLearning(Learning[Learnt]):
                 loss=last.loss,
                 errors=None if self.objective.regression else last.errors,
                 held_out=held_out,
-                bytes_moved=self.D.home.moved,
+                bytes_moved=self.D.executor.moved,
             )
         )
         self._begun = time.perf_counter()
@@ -185,10 +185,10 @@ class LinearLearning(Learning[Learnt]):
             stopped=ending.stopped,
             solve_seconds=self.seconds,
             seconds=ending.seconds,
-            bytes_moved=self.D.home.moved,
+            bytes_moved=self.D.executor.moved,
         )
 
-    def facts(self, outcome: Learnt) -> dict[str, str]:
+    def metadata(self, outcome: Learnt) -> dict[str, str]:
         return {
             "primal": "unknown" if outcome.primal is None else repr(outcome.primal),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
@@ -196,7 +196,7 @@ class LinearLearning(Learning[Learnt]):
             "stopped": outcome.stopped,
             # An update counts a row once, however often it was learnt: its steps are the larger.
             # Measured on three sets cut in two: 0.1 to 0.3 points better than with all steps.
-            **state_facts(self.learner, min(self.learner.t, self.D.n)),
+            **state_metadata(self.learner, min(self.learner.t, self.D.n)),
         }
 
     def model(self, **common: Any) -> LinearModel:
@@ -204,7 +204,7 @@ class LinearLearning(Learning[Learnt]):
         return LinearModel(
             w=linear.w,
             b=linear.b,
-            solver=self.objective.judge.solver,
+            solver=self.objective.loss_function.solver,
             mapping=self.training.map_of(self.params),
             features=self.D.summary.features,
             **common,
@@ -225,7 +225,7 @@ class HeldOut:
         if self.D is None:
             return None
         linear = learner.linear
-        found = evaluate_linear(self.D, linear, self.objective.judge)
+        found = evaluate_linear(self.D, linear, self.objective.loss_function)
         loss = self.objective.loss(found, linear) / self.D.n
         if self.best is None or loss < self.best[0]:
             self.best = loss, linear
@@ -248,7 +248,7 @@ def best_epochs(
 
     def watch(epoch: int, learner: Learner) -> None:
         linear = learner.linear
-        found = linear_findings(linear, B.X, B.y, objective.judge)
+        found = linear_findings(linear, B.X, B.y, objective.loss_function)
         losses.append(objective.loss(found, linear) / found.rows)
 
     def stop(learner: Learner) -> bool:
@@ -258,7 +258,7 @@ def best_epochs(
     with suppress(TimeLimitError):
         sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
     best = int(np.argmin(losses)) + 1 if losses else 1
-    tell(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
+    emit(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
     return best
 
 
@@ -272,7 +272,7 @@ def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
 
 
 def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objective) -> Steps:
-    lambda_, eta0 = params.scales(n)[1], spread / (R2 * objective.pull)
+    lambda_, eta0 = params.scales(n)[1], spread / (R2 * objective.negative_gradient)
     bias_rate = BIAS_RATE * R2
     if objective.share is not None:
         # The objective is homogeneous: f is as large as lambda makes it, and so are the steps;
@@ -288,7 +288,7 @@ def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objec
         bias_lambda=min(lambda_, 1 / (n * eta0)),
         weights=objective.weights,
         loss=OUTSIDE if objective.share is not None else params.loss or "hinge",
-        crammer_singer=objective.judge.solver == CRAMMER_SINGER,
+        crammer_singer=objective.loss_function.solver == CRAMMER_SINGER,
         epsilon=objective.epsilon,
         origin=objective.origin,
         averages=params.averages,
@@ -312,7 +312,7 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     return D.only(~held), D.only(held)
 
 
-def state_facts(learner: Learner, t: float) -> dict[str, str]:
+def state_metadata(learner: Learner, t: float) -> dict[str, str]:
     """What --update goes on from; t: how many steps it counts as made."""
     steps = learner.steps
     return {

@@ -13,10 +13,10 @@ from math import ceil, inf, sqrt
 from typing import TypeAlias
 
 from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, Searched, tell
+from randsvm.events import Notice, Searched, emit
 from randsvm.models.metrics import Accuracy, RegressionErrors
+from randsvm.training.candidate_scores import Asked, Candidate, CandidateScores
 from randsvm.training.job import Fit, Job, P
-from randsvm.training.trials import Asked, Candidate, Trials
 
 # The first stage has so many rows at least, for each part, for each class, and in all: under a time
 # limit, and where a range is searched.
@@ -50,54 +50,61 @@ def searched(
     """
     began, search = time.perf_counter(), job.search
     count = RegressionErrors if params.kind == "svr" else Accuracy
-    trials = Trials(Asked(D, fit, job, configuration, count, until))
+    candidate_scores = CandidateScores(Asked(D, fit, job, configuration, count, until))
     candidates = _of(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
     if search.auto:
-        refined(trials, candidates, params, rows)
+        refined(candidate_scores, candidates, params, rows)
     elif until < inf:
-        narrowed(trials, candidates, rows)
+        narrowed(candidate_scores, candidates, rows)
     else:
-        trials.stage(candidates, rows)
-    if not trials.found:
+        candidate_scores.stage(candidates, rows)
+    if not candidate_scores.found:
         first = "" if len(candidates) == 1 else ": the first combination is taken"
-        tell(Notice(f"no time for cross-validation{first}"))
+        emit(Notice(f"no time for cross-validation{first}"))
         return None, candidates[0].params
-    found = Searched(trials.ranked, time.perf_counter() - began, len(trials.every))
-    tell(found)
+    found = Searched(
+        candidate_scores.ranked, time.perf_counter() - began, len(candidate_scores.every)
+    )
+    emit(found)
     return found, replace(params, **found.tried[0].values)  # type: ignore[arg-type]
 
 
-def narrowed(trials: Trials[P], candidates: Sequence[Candidate[P]], most: int) -> None:
+def narrowed(
+    candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], most: int
+) -> None:
     """Successive halving within a time: all on few rows, the best of them on more, up to `most`.
 
     Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
     AISTATS 2016. Where there is plenty of time none is dropped.
     """
-    stage: Stage[P] | None = candidates, first_rows(trials, LEAST_ROWS, most)
+    stage: Stage[P] | None = candidates, first_rows(candidate_scores, LEAST_ROWS, most)
     while stage is not None:
         rows = stage[1]
-        best_first = trials.stage(*stage)
+        best_first = candidate_scores.stage(*stage)
         if rows == most or not best_first:
             return
-        stage = next_stage(trials, best_first, rows, most)
-    tell(Notice(f"no time to cross-validate on more than {rows:,} of {most:,} rows"))
+        stage = next_stage(candidate_scores, best_first, rows, most)
+    emit(Notice(f"no time to cross-validate on more than {rows:,} of {most:,} rows"))
 
 
-def first_rows(trials: Trials[P], least: int, most: int) -> int:
+def first_rows(candidate_scores: CandidateScores[P], least: int, most: int) -> int:
     """Of the first stage: enough for each part and of each class."""
-    asked = trials.asked
+    asked = candidate_scores.asked
     classes = len(asked.D.summary.names)
     return min(max(least, PART_ROWS * asked.folds, CLASS_ROWS * classes), most)
 
 
 def next_stage(
-    trials: Trials[P], best_first: Sequence[Candidate[P]], rows: int, most: int
+    candidate_scores: CandidateScores[P], best_first: Sequence[Candidate[P]], rows: int, most: int
 ) -> Stage[P] | None:
     """What there is time for after a stage on so many rows; None: for nothing."""
-    left, best = trials.asked.until - time.perf_counter(), kept(trials, best_first)
+    left, best = (
+        candidate_scores.asked.until - time.perf_counter(),
+        kept(candidate_scores, best_first),
+    )
     # Where the log had the stage, nothing is known of the time that fits take.
-    plenty = PLENTY * left if trials.pace else -1.0
+    plenty = PLENTY * left if candidate_scores.pace else -1.0
     plans = [
         (best_first, most, plenty),
         (best_first, min(GROWTH * rows, most), plenty),
@@ -105,37 +112,43 @@ def next_stage(
         (best, min(2 * rows, most), left),
     ]
     fitting = (
-        (some, to) for some, to, seconds in plans if trials.expected(len(some), to) <= seconds
+        (some, to)
+        for some, to, seconds in plans
+        if candidate_scores.expected(len(some), to) <= seconds
     )
     return next(fitting, None)
 
 
-def refined(trials: Trials[P], candidates: Sequence[Candidate[P]], params: P, most: int) -> None:
+def refined(
+    candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], params: P, most: int
+) -> None:
     """A range: all of it on few rows, the best of it on more, then steps around the best."""
 
     def stage(some: Sequence[Candidate[P]], rows: int) -> bool:
         """Whether there is time for it."""
-        left = trials.asked.until - time.perf_counter()
-        if trials.found and trials.expected(len(some), rows) <= left:
-            trials.stage(some, rows)
+        left = candidate_scores.asked.until - time.perf_counter()
+        if candidate_scores.found and candidate_scores.expected(len(some), rows) <= left:
+            candidate_scores.stage(some, rows)
             return True
-        tell(Notice(f"no time to search finer, on {rows:,} rows"))
+        emit(Notice(f"no time to search finer, on {rows:,} rows"))
         return False
 
-    coarse = first_rows(trials, COARSE_ROWS, most)
-    best = trials.stage(candidates, coarse)
-    going_on = stage(kept(trials, best), min(GROWTH * coarse, most))
+    coarse = first_rows(candidate_scores, COARSE_ROWS, most)
+    best = candidate_scores.stage(candidates, coarse)
+    going_on = stage(kept(candidate_scores, best), min(GROWTH * coarse, most))
     for power, step in enumerate(FINER, 1):
         if going_on:
-            around = trials.ranked[0].values
-            near = _of(trials.asked.job.search.finer(params, around, step))
+            around = candidate_scores.ranked[0].values
+            near = _of(candidate_scores.asked.job.search.finer(params, around, step))
             going_on = stage(near, min(GROWTH**power * coarse, most))
 
 
-def kept(trials: Trials[P], best_first: Sequence[Candidate[P]]) -> Sequence[Candidate[P]]:
+def kept(
+    candidate_scores: CandidateScores[P], best_first: Sequence[Candidate[P]]
+) -> Sequence[Candidate[P]]:
     """Those that are worth more rows, and what is as good as the last of them, up to half."""
     count = max(LEAST_KEPT, ceil(KEPT * len(best_first)))
-    scores = [trials.found[one.key][1].score for one in best_first]
+    scores = [candidate_scores.found[one.key][1].score for one in best_first]
     equals = scores[count : len(scores) // 2].count(scores[count - 1]) if count < len(scores) else 0
     return best_first[: count + equals]
 
@@ -144,7 +157,7 @@ def _of(combinations: Sequence[tuple[dict[str, float], P]]) -> list[Candidate[P]
     return [Candidate(values, params) for values, params in combinations]
 
 
-def facts(found: Searched | None) -> dict[str, str]:
+def metadata(found: Searched | None) -> dict[str, str]:
     """What a model's trailer says of a search: the score of its parameters, on how many rows, and
     how many were tried."""
     if found is None:

@@ -9,17 +9,17 @@ from functools import cached_property, partial
 from typing import Any
 
 from randsvm.errors import ClusterError, Interrupted
-from randsvm.events import Iteration, Notice, Trained, Watch, listening, tell, tell_once
+from randsvm.events import Iteration, Notice, Trained, Watch, emit, emit_once, listening
 from randsvm.models.model import Model
+from randsvm.parallel import BrokenOffError, work_off
 from randsvm.parameters.svm import Params
+from randsvm.training.assemble import Answer, SpecOfSubtask, assemble, model_of
 from randsvm.training.clock import LATE, Clock, TimeLimitError
-from randsvm.training.crew import BrokenOffError, work_off
-from randsvm.training.kind import Ending, Learning, Training
 from randsvm.training.probabilities import marked
 from randsvm.training.rounds import Rounds, Solved, count_bounded, total
 from randsvm.training.several_classes import Subtasks
 from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
-from randsvm.training.together import Answer, Planning, model_of, together
+from randsvm.training.trainer import Ending, Learning, Trainer
 from randsvm.training.usefulness import TEXTS
 
 
@@ -32,10 +32,10 @@ class KernelLearning(Learning[Trained]):
 
     def __init__(
         self,
-        training: Training[Params, Trained],
+        training: Trainer[Params, Trained],
         params: Params,
         subtasks: Subtasks,
-        plan: Planning,
+        algorithm_spec: SpecOfSubtask,
         at_once: int,
         clock: Clock,
         end: float,
@@ -43,7 +43,7 @@ class KernelLearning(Learning[Trained]):
         self.training = training
         self.params = params
         self.subtasks = subtasks
-        self.plan = plan
+        self.algorithm_spec = algorithm_spec
         self.at_once = at_once
         self.clock = clock
         self.end = end
@@ -53,7 +53,7 @@ class KernelLearning(Learning[Trained]):
         self.broken_off: dict[int, Solved] = {}
         self.counts: dict[int, int] = {}
         self.solve_seconds: dict[int, float] = {}
-        self.heard = 0
+        self.received = 0
         self.under_way: dict[int, Rounds] = {}
         # The numbers of those that were to be solved and have no solution.
         self.unsolved: set[int] = set()
@@ -69,7 +69,7 @@ class KernelLearning(Learning[Trained]):
                     self._work(number, self.clock)
             else:
                 works = [partial(self._beside, number) for number in range(len(self.subtasks))]
-                work_off(works, self.at_once, self._hear, "pairs", "pair")
+                work_off(works, self.at_once, self._receive, "pairs", "pair")
         finally:
             self.subtasks.close()
         self._leave_rest(TIME_LIMIT)
@@ -83,7 +83,7 @@ class KernelLearning(Learning[Trained]):
         counts = Counter(one.doubt for one in self._every)
         for text in TEXTS:
             if counts[text] > len(self.solved) / 2:
-                tell(Notice(text))
+                emit(Notice(text))
 
     def _beside(self, number: int, watch: Watch) -> None:
         """A subtask in a thread of its own, whose clock knows only its own share of the time."""
@@ -92,14 +92,14 @@ class KernelLearning(Learning[Trained]):
         with listening(clock):
             self._work(number, clock)
 
-    def _hear(self, event: object) -> None:
+    def _receive(self, event: object) -> None:
         if isinstance(event, Iteration):
-            self.heard += 1
-            event = event._replace(number=self.heard)
+            self.received += 1
+            event = event._replace(number=self.received)
         if isinstance(event, Notice):
-            tell_once(event.text, event)
+            emit_once(event.text, event)
         else:
-            tell(event)
+            emit(event)
 
     def _work(self, number: int, clock: Clock) -> None:
         """One subtask, if there is time for it. Raises TimeLimitError where that is over and there
@@ -112,7 +112,7 @@ class KernelLearning(Learning[Trained]):
         task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
         ends = self.clock.share(min(self.at_once / left, 1.0), self.end)
         job, before = self.training.job, sum(self.counts.values())
-        rounds = Rounds(task, self.plan(task), job, clock, ends, before, self.at_once)
+        rounds = Rounds(task, self.algorithm_spec(task), job, clock, ends, before, self.at_once)
         # Without any solution there is no model: the first one has all the time there is.
         latest = (self.end if number else self.clock.end) - LATE
         self.under_way[number] = rounds
@@ -160,7 +160,7 @@ class KernelLearning(Learning[Trained]):
                 self._leave(number, reason)
         if self.unsolved:
             kind = "pairs of classes" if self.subtasks.pairs else "classes"
-            tell(
+            emit(
                 Notice(
                     f"{len(self.unsolved)} of {len(self.subtasks)} {kind} have no solution, only a "
                     "constant decision value: there was no time for them"
@@ -196,10 +196,10 @@ class KernelLearning(Learning[Trained]):
             gap=certificate.gap,
             largest_gap=max(one.certificate.gap for one in every) if len(every) > 1 else None,
             gap_asked=self.training.job.stop.wanted_gap,
-            bytes_moved=self.training.D.home.moved,
+            bytes_moved=self.training.D.executor.moved,
         )
 
-    def facts(self, outcome: Trained) -> dict[str, str]:
+    def metadata(self, outcome: Trained) -> dict[str, str]:
         return {
             "lambda": repr(self.training.scales(self.params)[1]),
             "primal": repr(outcome.primal),
@@ -217,4 +217,4 @@ class KernelLearning(Learning[Trained]):
 
     @cached_property
     def _answer(self) -> Answer:
-        return together(self.subtasks, [one.SV for one in self._every])
+        return assemble(self.subtasks, [one.SV for one in self._every])

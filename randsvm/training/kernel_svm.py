@@ -14,15 +14,15 @@ from randsvm.errors import ContentError
 from randsvm.events import Trained, Watch, silent
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
-from randsvm.svm.definite import doubt
+from randsvm.svm.psd_check import doubt
 from randsvm.training import run
+from randsvm.training.algorithm_specs import SpecFactory, osuna_spec, randsvm_spec
 from randsvm.training.job import Job, kernel_job, without_gap
-from randsvm.training.kernel_training import KernelTraining
-from randsvm.training.plans import Planner, plan_osuna, plan_randsvm
-from randsvm.training.subject import Subject
+from randsvm.training.kernel_training import KernelTrainer
+from randsvm.training.labelled_data import LabelledData
 from randsvm.training.warm_start import WarmStart
 
-Begin = Callable[[Subject, Job], KernelTraining]
+Begin = Callable[[LabelledData, Job], KernelTrainer]
 
 
 def train_randsvm(
@@ -43,8 +43,8 @@ def train_randsvm(
     """
     job = job or Job()
     bounded = bool(algorithm.about_k) and params.task != "one-class"
-    planner = partial(plan_randsvm, algorithm)
-    return _train(data, model, params, planner, job, watch, bounded=bounded)
+    spec_factory = partial(randsvm_spec, algorithm)
+    return _train(data, model, params, spec_factory, job, watch, bounded=bounded)
 
 
 def train_osuna(
@@ -61,14 +61,16 @@ def train_osuna(
 
     See train_randsvm for files and errors.
     """
-    planner = partial(plan_osuna, algorithm, closest)
-    return _train(data, model, params, planner, job or Job(), watch)
+    spec_factory = partial(osuna_spec, algorithm, closest)
+    return _train(data, model, params, spec_factory, job or Job(), watch)
 
 
-def _in_doubt(begin: Begin, asked: float | None, subject: Subject, job: Job) -> KernelTraining:
+def _in_doubt(
+    begin: Begin, asked: float | None, labelled_data: LabelledData, job: Job
+) -> KernelTrainer:
     """The training with a precomputed kernel, which may not be positive semidefinite: then no gap
     ends it. Raises ContentError where one was asked for."""
-    training, why = begin(subject, job), doubt(subject.D)
+    training, why = begin(labelled_data, job), doubt(labelled_data.D)
     if why is None:
         return training
     if asked is not None:
@@ -80,7 +82,7 @@ def _train(
     data: Source,
     model: str | None,
     params: Params,
-    planner: Planner,
+    spec_factory: SpecFactory,
     job: Job,
     watch: Watch,
     *,
@@ -94,7 +96,7 @@ def _train(
             old = WarmStart.read(job.warm_start)
             params, notices = old.params(params, job.left_open)
         job = kernel_job(job, params, bounded)
-        begin: Begin = partial(KernelTraining, planner=planner, old=old, notices=notices)
+        begin: Begin = partial(KernelTrainer, spec_factory=spec_factory, old=old, notices=notices)
         if params.kernel == "precomputed":
             begin = partial(_in_doubt, begin, asked)
         return begin, params, job

@@ -10,14 +10,14 @@ from dataclasses import replace
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import ParameterError
-from randsvm.events import Learnt, Notice, Watch, silent, tell
+from randsvm.events import Learnt, Notice, Watch, emit, silent
 from randsvm.parameters.sgd import SgdParams
 from randsvm.training import online, run
 from randsvm.training.clock import Clock
 from randsvm.training.epochs import LinearLearning
 from randsvm.training.job import Decision, Job
-from randsvm.training.kind import Outline, Training
 from randsvm.training.objective import Objective
+from randsvm.training.trainer import Outline, Trainer
 
 # A step costs as many classes.
 MOST_CLASSES = 10_000
@@ -45,11 +45,11 @@ def train_sgd(
             raise ParameterError("--update goes from a file to a file: name both")
         return online.update(data, model, params, job, watch)
     return run.train(
-        data, model, params, lambda params, job: (LinearTraining, params, job), job, watch
+        data, model, params, lambda params, job: (LinearTrainer, params, job), job, watch
     )
 
 
-class LinearTraining(Training[SgdParams, Learnt]):
+class LinearTrainer(Trainer[SgdParams, Learnt]):
     """Weights of the features, or of random features that stand for a kernel."""
 
     @property
@@ -82,14 +82,14 @@ class LinearTraining(Training[SgdParams, Learnt]):
     def learning(self, params: SgdParams, clock: Clock, until: float) -> LinearLearning:
         learning = self._learning(self.D, params, clock, until)
         if learning.offset > FAR and self.job.run.scale != "standard" and not params.components:
-            tell(
+            emit(
                 Notice(
                     "features lie far from zero, and their differences are small beside that: "
                     "--scale standard is needed for steps that suit them"
                 )
             )
         if learning.groups > 1:
-            tell(
+            emit(
                 Notice(
                     f"the weights of {learning.groups} groups of rows are averaged after each "
                     "epoch: one process would find slightly other ones"
@@ -101,7 +101,7 @@ class LinearTraining(Training[SgdParams, Learnt]):
         self, D: Dataset, params: SgdParams, clock: Clock, until: float
     ) -> LinearLearning:
         """From the subject's rows or a view of them."""
-        objective, mapping = Objective.of(D, self.subject.labels, params), self.map_of(params)
+        objective, mapping = Objective.of(D, self.labelled_data.labels, params), self.map_of(params)
         if params.task == "one-class":
             D = one_class(D)
         if mapping is not None:

@@ -14,9 +14,9 @@ from randsvm.svm.linear import (
     LOSSES,
     OUTSIDE,
     Classes,
-    Judge,
     Linear,
     LinearFindings,
+    Loss,
     Targets,
 )
 
@@ -29,7 +29,7 @@ class Objective:
     with which the origin counts as the term share * b instead."""
 
     weights: np.ndarray
-    judge: Judge
+    loss_function: Loss
     epsilon: float | None = None
     origin: float = 0.0
     share: float | None = None
@@ -62,7 +62,7 @@ class Objective:
         return self.epsilon is not None
 
     @property
-    def pull(self) -> float:
+    def negative_gradient(self) -> float:
         """How many times as far the mean row steps as one of weight 1: a row of weight 100 steps
         100 times as far, and pulls by its own weight."""
         if not self.counts:
@@ -75,12 +75,12 @@ class Objective:
         """The b, (K,), that suits the classes where nothing is known of their features: log odds,
         or what the squared hinge is least at, which is also a fair start for the hinge. None: all
         classes alike."""
-        if not self.counts or self.judge.solver == CRAMMER_SINGER:
+        if not self.counts or self.loss_function.solver == CRAMMER_SINGER:
             return None
-        assert isinstance(self.judge, Classes)
+        assert isinstance(self.loss_function, Classes)
         mass = self.weights * self.counts
         p = mass / mass.sum()
-        b = np.log(p / (1 - p)) if self.judge.loss == "log" else 2 * p - 1
+        b = np.log(p / (1 - p)) if self.loss_function.loss == "log" else 2 * p - 1
         return b[:1] if len(b) == 2 else b
 
     def loss(self, found: LinearFindings, linear: Linear) -> float:
@@ -89,6 +89,6 @@ class Objective:
             return found.loss
         if self.share is not None:
             return found.loss + found.rows * self.share * float(linear.b[0])
-        assert isinstance(self.judge, Classes)
-        at_origin = float(LOSSES[self.judge.loss].of(-linear.b[:1])[0])
+        assert isinstance(self.loss_function, Classes)
+        at_origin = float(LOSSES[self.loss_function.loss].of(-linear.b[:1])[0])
         return found.loss + found.rows * self.origin * at_origin

@@ -77,8 +77,8 @@ class OldModel:
     @property
     def _values(self) -> dict[str, Any]:
         """What the model says of its parameters."""
-        kernel, facts = self.model.kernel, self.model.facts
-        words = facts.get("configuration", "").split()
+        kernel, metadata = self.model.kernel, self.model.metadata
+        words = metadata.get("configuration", "").split()
         values: dict[str, Any] = {
             "task": self.task,
             "kernel": kernel.name,
@@ -102,8 +102,8 @@ class OldModel:
     def cost(self) -> float | None:
         """C. A model of LIBSVM's own does not name it: the largest coefficient, if several have
         it."""
-        if "C" in self.model.facts:
-            return self._number(self.model.facts["C"])
+        if "C" in self.model.metadata:
+            return self._number(self.model.metadata["C"])
         alpha = np.abs(self.model.beta)
         largest = float(alpha.max(initial=0.0))
         return largest if np.count_nonzero(alpha == largest) > 1 else None

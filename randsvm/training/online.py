@@ -8,7 +8,7 @@ import numpy as np
 
 from randsvm.algorithms.sgd import Running, Steps
 from randsvm.errors import ModelError, ParameterError
-from randsvm.events import Learnt, Notice, Started, Watch, listening, tell
+from randsvm.events import Learnt, Notice, Started, Watch, emit, listening
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.parameters.option import command_line, given, idle
@@ -37,9 +37,9 @@ def update(
         old = _to_go_on_from(params.update)
         steps, t = _steps_of(old, params, params.update)
         for option in [*idle(params), *given(job.run)]:
-            tell(Notice(f"{option} has no effect with --update"))
+            emit(Notice(f"{option} has no effect with --update"))
         words = [*command_line(params, names=params.OF_UPDATES), *command_line(job.limits)]
-        tell(
+        emit(
             Started(
                 algorithm="sgd",
                 configuration=words,
@@ -68,7 +68,7 @@ def _to_go_on_from(path: str) -> LinearModel:
             f"{path}: expected a model without random features to go on from: they would change "
             f"with each feature that is new"
         )
-    if "nu" in old.facts:
+    if "nu" in old.metadata:
         # Its b was set by all rows at once.
         raise ModelError(f"{path}: expected a model without -n to go on from")
     if old.scaling is not None or old.sigmoid is not None:
@@ -80,7 +80,7 @@ def _to_go_on_from(path: str) -> LinearModel:
 def _running_of(old: LinearModel, path: str) -> Running | None:
     """The weights on their way beside the model's, which may be their mean."""
     try:
-        return running_of(old.facts, *old.w.shape)
+        return running_of(old.metadata, *old.w.shape)
     except (KeyError, ValueError):
         raise ModelError(
             f"{path}: expected the running weights of an update, found others than the model's"
@@ -89,15 +89,15 @@ def _running_of(old: LinearModel, path: str) -> Running | None:
 
 def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, float]:
     """How the model's steps were made, and how many."""
-    facts = old.facts
+    metadata = old.metadata
     try:
         lambda_, eta0, bias_rate, t = (
-            float(facts[name]) for name in ("lambda", "eta0", "bias_rate", "t")
+            float(metadata[name]) for name in ("lambda", "eta0", "bias_rate", "t")
         )
-        epsilon = float(facts["epsilon"]) if "epsilon" in facts else None
-        bias_lambda = float(facts.get("bias_lambda", facts["lambda"]))
-        origin = float(facts.get("origin", "0"))
-        weights = [float(word) for word in facts["weights"].split()]
+        epsilon = float(metadata["epsilon"]) if "epsilon" in metadata else None
+        bias_lambda = float(metadata.get("bias_lambda", metadata["lambda"]))
+        origin = float(metadata.get("origin", "0"))
+        weights = [float(word) for word in metadata["weights"].split()]
     except (KeyError, ValueError):
         raise ModelError(
             f"{path}: expected a model of randsvm-train sgd to go on from, found one without its "

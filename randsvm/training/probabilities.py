@@ -15,11 +15,11 @@ import numpy as np
 
 from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
-from randsvm.events import Notice, tell
+from randsvm.events import Notice, emit
 from randsvm.parameters.run import Search
 from randsvm.training import platt
 from randsvm.training.clock import Clock, TimeLimitError
-from randsvm.training.cross_validation import CrossValidation, at_once, decision_values, lent
+from randsvm.training.cross_validation import CrossValidation, at_once, decision_values, replicated
 from randsvm.training.job import Decision, Job, P, TimedFit
 
 
@@ -73,9 +73,9 @@ def cross_validated(
     """
     folds = min(Search.FOLDS, D.n)
     if folds < 2:
-        tell(Notice("one row is too few for -b 1: no probabilities"))
+        emit(Notice("one row is too few for -b 1: no probabilities"))
         return {}
-    with lent(D, D) as whole:
+    with replicated(D, D) as whole:
         waves = math.ceil(folds / at_once(whole, job))
         seconds = FITTING * (until - time.perf_counter()) / waves
         validation: CrossValidation[P] = CrossValidation.of(
@@ -83,12 +83,12 @@ def cross_validated(
         )
         found = validation.decisions(params, until, fitting.keep)
     if found is None:
-        tell(Notice("no time for -b 1: probabilities are from few rows"))
+        emit(Notice("no time for -b 1: probabilities are from few rows"))
         return {}
     held, f = found
     if not held.all():
         rows = np.count_nonzero(held)
-        tell(Notice(f"little time for -b 1: probabilities are from {rows:,} held-out rows"))
+        emit(Notice(f"little time for -b 1: probabilities are from {rows:,} held-out rows"))
     return fitting.fit(f, D.labels()[held])
 
 
@@ -100,7 +100,7 @@ def of_few(
         return {}
     S = D.only(D.mask(random_subset(D, FEW_ROWS, Draws(job.run.seed))))
     seconds = FEW_TIME * (until - time.perf_counter())
-    with lent(D, S) as few:
+    with replicated(D, S) as few:
         halves: CrossValidation[P] = CrossValidation.of(
             few, 2, job, lambda D, params: fit(D, params, seconds)
         )
@@ -137,11 +137,11 @@ def marked(D: Dataset, decision: Decision, clock: Clock, until: float, seed: int
         with clock.until(lambda: until):
             f = values(D)
     except TimeLimitError:
-        tell(Notice(f"little time for -b 1: probabilities are from {len(few):,} rows"))
+        emit(Notice(f"little time for -b 1: probabilities are from {len(few):,} rows"))
         f = few
     marks = density_marks(f)
     if marks is None:
-        tell(Notice("too few rows on one side of f = 0 for -b 1: no probabilities, as in LIBSVM"))
+        emit(Notice("too few rows on one side of f = 0 for -b 1: no probabilities, as in LIBSVM"))
         return {}
     return {"density_marks": marks}
 

@@ -20,9 +20,9 @@ from randsvm.events import Iteration
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import SV, Certificate
 from randsvm.svm.start import least_norm, resumed
+from randsvm.training.algorithm_specs import AlgorithmSpec
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
-from randsvm.training.plans import Plan
 from randsvm.training.several_classes import Subtask, Subtasks
 from randsvm.training.stopping import (
     NO_DIGITS,
@@ -71,7 +71,7 @@ class Best:
 
     def see(self, SV: SV, V: Violators) -> None:
         certificate = V.certificate
-        self.dual = max(self.dual, certificate.dual - V.lift)
+        self.dual = max(self.dual, certificate.dual - V.dual_error)
         self.certified, self.last = certificate.certified, certificate.primal
         self.least = certificate.least
         # A kernel without a certificate: P is no guide, the newest solution is the best.
@@ -138,7 +138,7 @@ class Rounds:
     """
 
     task: Subtask
-    plan: Plan
+    algorithm_spec: AlgorithmSpec
     job: Job
     clock: Clock = field(default_factory=Clock)
     ends: float = inf
@@ -171,7 +171,7 @@ class Rounds:
             return self.running(SV, reason)
         V = replace(V, certificate=self._certificate(V.certificate))
         if self._goes_on(V, reason):
-            self.plan = replace(self.plan, start=resumed)
+            self.algorithm_spec = replace(self.algorithm_spec, start=resumed)
             self.best = Best()
             self.best.see(SV, V)
             return self.solved(latest)
@@ -234,11 +234,11 @@ class Rounds:
         stop = AskRules(self, Record(self.task.problem.tolerance, rounds=self.count))
         last = decompose(
             self.scan,
-            self.plan.choice,
+            self.algorithm_spec.choice,
             stop=stop,
             rng=Draws(self.job.run.seed),
             watch=self._watch,
-            start=self.plan.start,
+            start=self.algorithm_spec.start,
         )
         gap = self.job.stop.wanted_gap
         own = stop.reason == NO_VIOLATORS or (gap is not None and stop.reason == reached(gap))
@@ -274,8 +274,8 @@ class Rounds:
             scan_seconds=V.seconds,
             gap=self.best.certificate.gap,
             bytes_read=self.task.D.bytes_read,
-            bytes_moved=self.task.D.home.moved,
-            **self.task.D.home.spent._asdict(),
+            bytes_moved=self.task.D.executor.moved,
+            **self.task.D.executor.spent._asdict(),
             machine=self.task.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,
@@ -293,7 +293,7 @@ class Rounds:
         if self.least_norm is not None:
             own.append(no_margin(self.least_norm))
         ends = [no_violators(gap is not None), no_progress(gap is not None)]
-        return [*self.plan.rules, *own, time_limit, *ends]
+        return [*self.algorithm_spec.rules, *own, time_limit, *ends]
 
     @property
     def deadline(self) -> float:

@@ -1,6 +1,6 @@
 """One run, from files to a model: read, scale, search, learn, evaluate, save.
 
-A signal or the time limit may end it at any of them. What is learnt, and how, kind.py's
+A signal or the time limit may end it at any of them. What is learnt, and how, trainer.py's
 `Training` and `Learning` say; this file knows no algorithm.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Generic
 
 from randsvm import __version__
 from randsvm.errors import ClusterError, GapError, Interrupted
-from randsvm.events import Notice, Searched, Started, Trained, Watch, listening, tell
+from randsvm.events import Notice, Searched, Started, Trained, Watch, emit, listening
 from randsvm.models.load import certified
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.parameters.option import Grid, command_line, idle, options
@@ -32,9 +32,9 @@ from randsvm.training.job import (
     lack_of_gap,
     may_stay,
 )
-from randsvm.training.kind import Ending, Outcome, Outline, Training
+from randsvm.training.labelled_data import LabelledData
 from randsvm.training.stopping import TIME_LIMIT
-from randsvm.training.subject import Subject
+from randsvm.training.trainer import Ending, Outcome, Outline, Trainer
 
 # A search may take so much of the time; where probabilities follow, their cross-validation gets so
 # many times as much as learning.
@@ -46,7 +46,7 @@ def train(
     data: source.Source,
     model: str | None,
     params: P,
-    prepare: Callable[[P, Job], tuple[Callable[[Subject, Job], Training[P, Outcome]], P, Job]],
+    prepare: Callable[[P, Job], tuple[Callable[[LabelledData, Job], Trainer[P, Outcome]], P, Job]],
     job: Job,
     watch: Watch,
 ) -> Outcome:
@@ -66,17 +66,17 @@ def train(
         closing(source.load(data, params, job)) as whole,
     ):
         name = source.name_of(data)
-        training = begin(Subject.of(whole, name, params.kind), job)
-        training.subject.check_classes(name, training.most_classes)
-        training.subject.check_weights(params)
+        training = begin(LabelledData.of(whole, name, params.kind), job)
+        training.labelled_data.check_classes(name, training.most_classes)
+        training.labelled_data.check_weights(params)
         # Before what is resolved, which may follow from the features as they are learnt.
-        training = replace(training, subject=training.subject.scaled(job.run.scale))
-        remarks = [*unused(params), *training.subject.remarks(params)]
+        training = replace(training, labelled_data=training.labelled_data.scaled(job.run.scale))
+        remarks = [*unused(params), *training.labelled_data.remarks(params)]
         params = training.resolved(training.with_gamma(params))
         outline = training.outline(params)
         _announce(training, params, outline, clock)
         for text in remarks:
-            tell(Notice(text))
+            emit(Notice(text))
 
         def configuration(params: P, job: Job) -> list[str]:
             # In the model stands what decides its bytes: what a run may take (time) does not.
@@ -107,11 +107,11 @@ def unused(params: P) -> list[str]:
     ]
 
 
-def _announce(training: Training[P, Outcome], params: P, outline: Outline, clock: Clock) -> None:
+def _announce(training: Trainer[P, Outcome], params: P, outline: Outline, clock: Clock) -> None:
     """Tell what is about to be done."""
     D, job, (C, lambda_) = training.D, training.job, training.scales(params)
     words = _words_of(params, job.search.grid)
-    tell(
+    emit(
         Started(
             algorithm=outline.algorithm,
             configuration=[*words, *outline.words, *command_line(job.run, job.search, job.limits)],
@@ -129,9 +129,9 @@ def _announce(training: Training[P, Outcome], params: P, outline: Outline, clock
         )
     )
     if D.summary.queries:
-        tell(Notice(f"qid: of {D.summary.queries} rows ignored"))
+        emit(Notice(f"qid: of {D.summary.queries} rows ignored"))
     for text in outline.notices:
-        tell(Notice(text))
+        emit(Notice(text))
 
 
 class Completion(ABC, Generic[Outcome]):
@@ -172,7 +172,7 @@ class Completion(ABC, Generic[Outcome]):
             outcome = outcome._replace(  # type: ignore[assignment]  # of the same kind
                 seconds=self.clock.seconds, saved=saved
             )
-            tell(outcome)
+            emit(outcome)
         return outcome
 
     def lacks(self, outcome: Outcome) -> str | None:
@@ -209,7 +209,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
 
     def __init__(
         self,
-        training: Training[P, Outcome],
+        training: Trainer[P, Outcome],
         params: P,
         clock: Clock,
         path: str | None,
@@ -297,22 +297,22 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         return lack_of_gap(self.training.job, gap, self.path or IN_MEMORY)
 
     def write(self, outcome: Outcome) -> None:
-        subject, job = self.training.subject, self.training.job
+        labelled_data, job = self.training.labelled_data, self.training.job
         model = self.learning.model(
-            labels=subject.labels,
-            values=subject.values,
-            zero_based=job.run.zero_based or subject.D.summary.numbered,
-            seen=SeenFeatures.of(subject.D.summary.features),
-            scaling=subject.D.scaling,
-            precise=subject.D.summary.precise,
-            facts=self._facts(outcome),
+            labels=labelled_data.labels,
+            values=labelled_data.values,
+            zero_based=job.run.zero_based or labelled_data.D.summary.numbered,
+            seen=SeenFeatures.of(labelled_data.D.summary.features),
+            scaling=labelled_data.D.scaling,
+            precise=labelled_data.D.summary.precise,
+            metadata=self._metadata(outcome),
             **self.fitted,
         )
         if self.path is not None:
             model.save(outcome.model)
         job.keep(model)
 
-    def _facts(self, outcome: Outcome) -> dict[str, str]:
+    def _metadata(self, outcome: Outcome) -> dict[str, str]:
         """What the model's trailer says of its making. Nothing that differs between equal works."""
         D = self.training.D
         return {
@@ -324,6 +324,6 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             "nnz": str(D.summary.nnz),
             "digest": D.summary.digest,
             "C": repr(self.training.scales(self.params)[0]),
-            **self.learning.facts(outcome),
-            **grid_search.facts(self.searched),
+            **self.learning.metadata(outcome),
+            **grid_search.metadata(self.searched),
         }

@@ -7,7 +7,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions, Source
 from randsvm.data.in_memory import Arrays
 from randsvm.errors import ParameterError
-from randsvm.events import Notice, tell
+from randsvm.events import Notice, emit
 from randsvm.files import inputs
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
@@ -19,7 +19,7 @@ def load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     opening and reading a file."""
     D = _loaded(data, params, job)
     if D.summary.precise:
-        tell(
+        emit(
             Notice(
                 "features are large beside their differences, which float32 would round: kept as "
                 "float64"

@@ -14,11 +14,11 @@ from randsvm.algorithms.sgd import Learner, Running, Steps
 from randsvm.data import svmlight
 from randsvm.data.batches import Batch
 from randsvm.data.labels import LabelTable
-from randsvm.events import Learnt, Taught, listening, tell
+from randsvm.events import Learnt, Taught, emit, listening
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.seen_features import SeenFeatures
 from randsvm.training.clock import LATE, Clock, TimeLimitError
-from randsvm.training.epochs import state_facts
+from randsvm.training.epochs import state_metadata
 from randsvm.training.run import Completion
 from randsvm.training.stopping import TIME_LIMIT
 
@@ -58,20 +58,20 @@ class Stream(Completion[Learnt]):
         self.features = old.features
         self.columns = np.arange(len(old.features))
         self.seconds = self.loss = self.errors = 0.0
-        self.told = 0
+        self.emitted = 0
         self.written = 0, time.perf_counter()
 
     def learn(self) -> str:
         old, steps = self.old, self.learner.steps
         try:
-            with listening(self._hear), self.clock.until(lambda: self.clock.end - LATE):
+            with listening(self._receive), self.clock.until(lambda: self.clock.end - LATE):
                 blocks = svmlight.read_blocks(
                     self.data,
                     labels="number" if old.regression else "class",
                     zero_based=old.zero_based,
                     unlabelled=bool(steps.origin),
                     prompt=True,
-                    watch=tell,
+                    watch=emit,
                 )
                 table = LabelTable(
                     self.data,
@@ -86,7 +86,7 @@ class Stream(Completion[Learnt]):
             return TIME_LIMIT
         return END_OF_DATA
 
-    def _hear(self, event: object) -> None:
+    def _receive(self, event: object) -> None:
         """Whoever waits for rows tells so again and again."""
         self.clock(event)
         self._checkpoint_if_due()
@@ -98,7 +98,7 @@ class Stream(Completion[Learnt]):
         self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order))
         self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
-        if self.learner.learnt >= 2 * self.told:
+        if self.learner.learnt >= 2 * self.emitted:
             self._count(tell_it=True)
         self._checkpoint_if_due()
 
@@ -115,14 +115,14 @@ class Stream(Completion[Learnt]):
 
     def _count(self, tell_it: bool) -> None:
         last = self.learner.progressive()
-        self.told = self.learner.learnt
+        self.emitted = self.learner.learnt
         self.loss += last.loss * last.rows
         self.errors += last.errors * last.rows
         if tell_it and last.rows:
-            tell(
+            emit(
                 Taught(
                     seconds=self.clock.seconds,
-                    rows=self.told,
+                    rows=self.emitted,
                     last=last.rows,
                     loss=last.loss,
                     errors=None if self.old.regression else last.errors,
@@ -173,33 +173,33 @@ class Stream(Completion[Learnt]):
     def _write(self, stopped: str) -> LinearModel:
         learner, old = self.learner, self.old
         linear = learner.linear
-        facts = {
-            **old.facts,
+        metadata = {
+            **old.metadata,
             "version": __version__,
             "configuration": " ".join(["sgd", *self.words]),
-            "n": str(int(old.facts.get("n", "0")) + learner.learnt),
+            "n": str(int(old.metadata.get("n", "0")) + learner.learnt),
             "d": str(len(self.features)),
             "primal": "unknown",
             "violators": "unknown",
             "stopped": stopped,
-            **state_facts(learner, learner.t),
-            **running_facts(learner.running, self.columns),
+            **state_metadata(learner, learner.t),
+            **running_metadata(learner.running, self.columns),
         }
         for gone in ("C", "digest", "nnz"):
-            facts.pop(gone, None)
+            metadata.pop(gone, None)
         model = replace(
             old,
             w=linear.w[self.columns],
             b=linear.b,
             features=self.features,
             seen=SeenFeatures.of(self.features),
-            facts=facts,
+            metadata=metadata,
         )
         model.save(self.path)
         return model
 
 
-def running_facts(running: Running, columns: np.ndarray) -> dict[str, str]:
+def running_metadata(running: Running, columns: np.ndarray) -> dict[str, str]:
     """The trailer's lines from which an update goes on as if it had never ended; columns: those of
     the weights in the order of the features."""
     A = running.A[columns] if running.m else running.A[:0]
@@ -214,16 +214,16 @@ def running_facts(running: Running, columns: np.ndarray) -> dict[str, str]:
     return {name: _text(some) for name, some in numbers.items()}
 
 
-def running_of(facts: Mapping[str, str], d: int, K: int) -> Running | None:
+def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
     """What `running_facts` wrote for d features and K columns; None: no update wrote this model.
 
     Raises ValueError for other numbers of them.
     """
-    if "running" not in facts:
+    if "running" not in metadata:
         return None
-    s, sigma, m = _numbers(facts["running"]).tolist()
-    v, A = (_numbers(facts[name]).reshape(-1, K) for name in ("running_v", "running_A"))
-    b, b_sum = (_numbers(facts[name]) for name in ("running_b", "running_b_sum"))
+    s, sigma, m = _numbers(metadata["running"]).tolist()
+    v, A = (_numbers(metadata[name]).reshape(-1, K) for name in ("running_v", "running_A"))
+    b, b_sum = (_numbers(metadata[name]) for name in ("running_b", "running_b_sum"))
     mean = 1 if m else 0
     if (len(v), len(b), len(A), len(b_sum)) != (d, K, d * mean, K * mean):
         raise ValueError("expected a running weight for each weight")

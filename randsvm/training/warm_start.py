@@ -9,7 +9,7 @@ import numpy as np
 
 from randsvm.data.sampling import Draws
 from randsvm.parameters.svm import Params
-from randsvm.svm.feasible import clipped, mended, outermost
+from randsvm.svm.projection import clipped, mended, outermost
 from randsvm.svm.scan import Scan, Starter
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn

@@ -103,9 +103,9 @@ def main(
     title = "benchmarks-quick" if quick else "benchmarks"
     chosen = {name: partial(WORKS[name], bench) for name in works or WORKS}
     found = json.loads(output(sys.executable, "-m", limits.__name__, folder=SCRIPTS))
-    facts = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
-    facts["date"] = time.strftime("%Y-%m-%d")
-    compare(title, chosen, effort, results, sections, again, **facts)
+    metadata = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
+    metadata["date"] = time.strftime("%Y-%m-%d")
+    compare(title, chosen, effort, results, sections, again, **metadata)
 
 
 def sections(found: dict) -> list[str]:

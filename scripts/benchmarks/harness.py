@@ -49,16 +49,16 @@ def run(words: Sequence[str], most: float = inf) -> tuple[dict[str, float], bool
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as said,
-        tempfile.TemporaryFile() as told,
+        tempfile.TemporaryFile() as emitted,
     ):
-        own = [*SPAWN, str(told.fileno()), str(most), *words]
+        own = [*SPAWN, str(emitted.fileno()), str(most), *words]
         subprocess.run(
-            own, stdin=subprocess.DEVNULL, stdout=out, stderr=said, pass_fds=[told.fileno()]
+            own, stdin=subprocess.DEVNULL, stdout=out, stderr=said, pass_fds=[emitted.fileno()]
         )
-        for file in (out, said, told):
+        for file in (out, said, emitted):
             file.seek(0)
         printed, error = out.read(), said.read()[-SHOWN:].decode(errors="replace")
-        found = {name.decode(): float(number) for name, number in map(bytes.split, told)}
+        found = {name.decode(): float(number) for name, number in map(bytes.split, emitted)}
     if not found:
         raise click.ClickException(f"{shlex.join(words)}: not run\n{error}")
     code, ended = int(found.pop("code")), bool(found.pop("ended"))
@@ -309,7 +309,7 @@ def compare(
     into: Path,
     sections: Callable[[dict], list[str]] = lambda found: [],
     again: bool = False,
-    **facts: object,
+    **metadata: object,
 ) -> None:
     """Measure, and write TITLE.json and TITLE.md to the folder `into` after each comparison.
 
@@ -324,7 +324,7 @@ def compare(
         "machine": machine(),
         "load": [os.getloadavg()[0]],
         "effort": asdict(effort),
-        **facts,
+        **metadata,
         "seconds": 0.0,
         "not_run": list(works),
         "skipped": [],

@@ -180,10 +180,10 @@ def objective(train: str, model: str, lambda_: str) -> None:
     content = Path(model).read_bytes()
     if content.startswith(b"solver_type"):
         head, _, tail = content.partition(b"\nw\n")
-        facts = dict(line.split(maxsplit=1) for line in head.splitlines())
+        metadata = dict(line.split(maxsplit=1) for line in head.splitlines())
         w = np.array([float(line) for line in tail.split(b"\n# ")[0].split()])
-        w, b = w[: int(facts[b"nr_feature"])], w[-1] * float(facts[b"bias"])
-        first = float(facts[b"label"].split()[0])
+        w, b = w[: int(metadata[b"nr_feature"])], w[-1] * float(metadata[b"bias"])
+        first = float(metadata[b"label"].split()[0])
     else:
         learner = pickle.loads(content)
         w, b, first = learner.coef_[0], learner.intercept_[0], learner.classes_[1]

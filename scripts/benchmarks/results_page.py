@@ -17,7 +17,7 @@ import click
 
 from benchmarks import papers
 from benchmarks.sets import SCRIPTS, results_option
-from benchmarks.tables import bounded, left_out, peak, spread, table, verdict
+from benchmarks.tables import bounded, left_out, peak, spread, table, value
 from benchmarks.trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
 from benchmarks.works import MOST_ROWS
 from randsvm import files
@@ -267,7 +267,7 @@ def goals(found: dict) -> list[str]:
             f"{each['name']}, {each['rows']:,} rows",
             _name(record),
             record["goal"],
-            verdict(record["missed"]),
+            value(record["missed"]),
         ]
         for each in found["comparisons"]
         for record in each["commands"]
@@ -378,11 +378,11 @@ def main(title: str, output: Path, results: Path) -> None:
         if draw(found, path):
             pictures += ["", f"![{words}]({path.name})", "", f"{words[0].upper()}{words[1:]}."]
     took = f"{found['date']}, {found['seconds'] / 60:.0f} minutes"
-    facts = [f"{found['machine']}; {took}.", *found["versions"]]
+    metadata = [f"{found['machine']}; {took}.", *found["versions"]]
     lines = [
         "# Results of the benchmarks",
         "",
-        *facts,
+        *metadata,
         "Made by `make bench` and `make results`.",
         *([] if found["scale"] == 1 else ["", f"**Sets of {found['scale']:g} times the size.**"]),
         "",

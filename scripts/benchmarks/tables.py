@@ -60,7 +60,7 @@ def _cells(record: dict) -> list[str]:
         peak(record),
         "; ".join(part for peer in record.get("peers", {}).items() for part in _standing(*peer)),
         record.get("goal", ""),
-        verdict(record.get("missed")),
+        value(record.get("missed")),
     ]
 
 
@@ -86,7 +86,7 @@ def spread(ratios: dict) -> str:
     return f"> {middle}" if ratios["ended"] else f"{middle} ({min(pairs):.3g}-{max(pairs):.3g})"
 
 
-def verdict(missed: list[str] | None) -> str:
+def value(missed: list[str] | None) -> str:
     if missed is None:
         return ""
     return f"no: {', '.join(missed)}" if missed else "yes"

@@ -81,7 +81,7 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Training:
+class Trainer:
     """A set, its rows in a run of full size, LIBSVM's options, the peers, what is to be reached.
 
     rules: KBH07's own rules beside --gap. points: POINTS of this one. gap: which one is to be
@@ -125,28 +125,28 @@ twonorm, ringnorm, checkerboard = (f"-c 1 -g {GAMMA[name]}" for name in GAMMA)
 
 # Real sets first, as a run may be stopped. scikit-learn-intelex has no novelty detection.
 TRAININGS = {
-    "covtype-30000": Training("covtype", 30_000, covtype, EXACT, FASTEST, 4),
-    "a9a": Training("a9a", 32_561, "-c 1 -g 0.00813", EXACT, CLASSIC, layout="csr"),
-    "census": Training("census", 50_000, census, EXACT, FASTEST, layout="csr"),
-    "flights": Training("flights", 30_000, flights, EXACT, FASTEST, layout="csr"),
-    "regression-delay": Training("delay", 20_000, delay, EXACT, OTHERS, layout="csr"),
-    "covtype-100000": Training("covtype", 100_000, covtype, ("intelex", TENTH), FASTEST, 25),
-    "covtype-all": Training("covtype", 522_911, covtype, (), {}, 300, gap="said"),
-    "checkerboard": Training("checkerboard", ROWS, checkerboard, EXACT, CLASSIC, rules=True),
-    "twonorm": Training("twonorm", ROWS, twonorm, EXACT, CLASSIC, rules=True),
-    "ringnorm": Training("ringnorm", ROWS, ringnorm, (SVM_TRAIN, "intelex"), FASTEST, rules=True),
-    "weights": Training("unbalanced", 50_000, f"{twonorm} -w1 10", EXACT, OTHERS),
-    "regression-18500": Training("friedman", 18_500, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
-    "regression-40000": Training("friedman", 40_000, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
-    "one-class": Training(
+    "covtype-30000": Trainer("covtype", 30_000, covtype, EXACT, FASTEST, 4),
+    "a9a": Trainer("a9a", 32_561, "-c 1 -g 0.00813", EXACT, CLASSIC, layout="csr"),
+    "census": Trainer("census", 50_000, census, EXACT, FASTEST, layout="csr"),
+    "flights": Trainer("flights", 30_000, flights, EXACT, FASTEST, layout="csr"),
+    "regression-delay": Trainer("delay", 20_000, delay, EXACT, OTHERS, layout="csr"),
+    "covtype-100000": Trainer("covtype", 100_000, covtype, ("intelex", TENTH), FASTEST, 25),
+    "covtype-all": Trainer("covtype", 522_911, covtype, (), {}, 300, gap="said"),
+    "checkerboard": Trainer("checkerboard", ROWS, checkerboard, EXACT, CLASSIC, rules=True),
+    "twonorm": Trainer("twonorm", ROWS, twonorm, EXACT, CLASSIC, rules=True),
+    "ringnorm": Trainer("ringnorm", ROWS, ringnorm, (SVM_TRAIN, "intelex"), FASTEST, rules=True),
+    "weights": Trainer("unbalanced", 50_000, f"{twonorm} -w1 10", EXACT, OTHERS),
+    "regression-18500": Trainer("friedman", 18_500, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
+    "regression-40000": Trainer("friedman", 40_000, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
+    "one-class": Trainer(
         "twonorm", ROWS, "-s 2 -n 0.05 -g 0.05", (SVM_TRAIN, ALL_CORES), {SVM_TRAIN: 5.0}
     ),
-    "several-letters": Training("letters", 15_000, "-c 4 -g 1", EXACT, SEVERAL, points=0.3),
-    "several-satimage": Training("satimage", 4_435, "-c 4 -g 2", EXACT, SEVERAL, points=0.3),
-    "several-reuters_r8": Training(
+    "several-letters": Trainer("letters", 15_000, "-c 4 -g 1", EXACT, SEVERAL, points=0.3),
+    "several-satimage": Trainer("satimage", 4_435, "-c 4 -g 2", EXACT, SEVERAL, points=0.3),
+    "several-reuters_r8": Trainer(
         "reuters_r8", 5_485, "-c 10 -g 0.5", EXACT, SEVERAL, points=0.3, layout="csr"
     ),
-    "several-covtype7": Training("covtype7", 30_000, covtype7, EXACT, SEVERAL, points=0.3),
+    "several-covtype7": Trainer("covtype7", 30_000, covtype7, EXACT, SEVERAL, points=0.3),
 }
 
 # Work -> a training, and a tolerance at which peers come near our gap of 0.1% from below: their gap

@@ -52,7 +52,7 @@ def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(
         algorithm, path, tmp_path / "m", *WORDS.split(), "--gap", "none", "--working-set", 250
     )
     found = answer_of(learnt.model, data, WORDS)
-    assert (learnt.facts["stopped"], learnt.facts["violators"]) == ("no violators", "0")
+    assert (learnt.metadata["stopped"], learnt.metadata["violators"]) == ("no violators", "0")
     assert whole.unbounded < 250 < 3 * 250 < np.count_nonzero(whole.beta)
     assert max(event["working_set"] for event in learnt.rounds) == 250
     assert max(event["frozen"] for event in learnt.rounds) > 500
@@ -74,7 +74,7 @@ def test_a_working_set_below_the_unbounded_support_vectors_ends_there_as_well(tm
     assert whole.unbounded > 300
     assert learnt.notices == []
     assert max(event["working_set"] for event in learnt.rounds) == 100
-    assert learnt.facts["stopped"] == "no violators"
+    assert learnt.metadata["stopped"] == "no violators"
     assert abs(found.dual - whole.dual) <= 1e-3 * whole.dual
 
 
@@ -125,8 +125,8 @@ def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(tmp_path, 
     path = gaussians(900).save(tmp_path / "data")
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--working-set", 300)
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--max-iterations", 100)
-    assert learnt.facts["stopped"] in ("no violators", "no progress: scale the features")
-    assert learnt.facts["gap"] == "nan"
+    assert learnt.metadata["stopped"] in ("no violators", "no progress: scale the features")
+    assert learnt.metadata["gap"] == "nan"
     assert all(event["gap"] is None for event in [*learnt.rounds, learnt.outcome])
     oracle.read_model(learnt.model, 2)
 
@@ -135,11 +135,11 @@ def test_magic_comes_out_at_libsvms_optimum(real, tmp_path):
     """5414.8247: LIBSVM's own objective on all 15,216 rows at -c 1 -g 0.1."""
     words = ("-c", 1, "-g", 0.1, "--gap", 0.001, "--working-set", 2000)
     learnt = learn("osuna", real("magic04.train"), tmp_path / "m", *words)
-    assert learnt.facts["stopped"] == "gap <= 0.001"
-    assert float(learnt.facts["gap"]) <= 0.001
+    assert learnt.metadata["stopped"] == "gap <= 0.001"
+    assert float(learnt.metadata["gap"]) <= 0.001
     assert learnt.outcome["support_vectors"] > 2000
-    assert abs(float(learnt.facts["primal"]) - 5414.8247) <= 0.002 * 5414.8247
-    assert float(learnt.facts["dual"]) <= 5414.8247 * (1 + 1e-6)
+    assert abs(float(learnt.metadata["primal"]) - 5414.8247) <= 0.002 * 5414.8247
+    assert float(learnt.metadata["dual"]) <= 5414.8247 * (1 + 1e-6)
 
 
 def test_a_working_set_beyond_the_memory_is_refused(tmp_path):

@@ -80,7 +80,7 @@ def test_real_data_comes_out_as_libsvms(real, train, name, C, gamma, k, r):
     trained = train(path, "-c", C, "-g", repr(gamma), "-k", k, "--sample-size", r)
     assert_as_good_as_libsvm(trained, *read(path), C, gamma)
     assert trained.iterations > 1
-    assert trained.facts["stopped"] == "no violators"
+    assert trained.metadata["stopped"] == "no violators"
 
 
 @pytest.mark.slow
@@ -95,8 +95,8 @@ def test_several_rounds_of_sampling_end_where_libsvm_does(made, train, data, gam
     path, y, X = made(*data)
     trained = train(path, *words)
     assert trained.iterations >= 3
-    assert trained.facts["stopped"] == "no violators"
-    assert float(trained.facts["gap"]) < 1e-3
+    assert trained.metadata["stopped"] == "no violators"
+    assert float(trained.metadata["gap"]) < 1e-3
     assert_as_good_as_libsvm(trained, y, X, 1, gamma)
 
 
@@ -120,10 +120,10 @@ def test_a_small_bound_on_support_vectors_ends_the_run_and_says_so(made, train):
     trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
     count = len(oracle.read_model(trained.model, 2).beta)
     assert count >= 50
-    assert trained.facts["stopped"] == f"{count} support vectors >= k = 50"
-    assert trained.facts["stopped"] in trained.said
-    assert 0 < float(trained.facts["gap"]) < math.inf
-    assert int(trained.facts["violators"]) > 0
+    assert trained.metadata["stopped"] == f"{count} support vectors >= k = 50"
+    assert trained.metadata["stopped"] in trained.said
+    assert 0 < float(trained.metadata["gap"]) < math.inf
+    assert int(trained.metadata["violators"]) > 0
 
 
 @pytest.mark.parametrize("words", [SMALL_WORDS, ("-g", 5, "-k", 50, "--sample-size", 200)])
@@ -131,18 +131,22 @@ def test_a_small_bound_on_support_vectors_ends_the_run_and_says_so(made, train):
 def test_the_trailer_tells_the_truth_of_the_model_as_written(made, train, data, words):
     path, y, X = made(*data)
     trained = train(path, "-c", 2, *words)
-    model, facts = oracle.read_model(trained.model, 2), trained.facts
+    model, metadata = oracle.read_model(trained.model, 2), trained.metadata
     u = oracle.kernel_matrix("rbf", X, model.Z, 5.0) @ model.beta
     own = oracle.kernel_matrix("rbf", model.Z, model.Z, 5.0) @ model.beta
     primal = model.beta @ own / 2 + 2 * np.maximum(0, 1 - y * (u + model.b)).sum()
     exact = oracle.Objectives(
         primal, dual(model.beta, oracle.kernel_matrix("rbf", model.Z, model.Z, 5.0))
     )
-    assert float(facts["primal"]) == pytest.approx(exact.primal, rel=1e-5)
-    assert float(facts["dual"]) == pytest.approx(exact.dual, rel=1e-5)
-    assert float(facts["gap"]) == pytest.approx(exact.gap, rel=1e-3, abs=1e-6)
-    assert (float(facts["C"]), float(facts["lambda"])) == (2, pytest.approx(1 / (2 * len(y))))
-    assert [facts[key] for key in ("n", "d", "nnz")] == [str(len(y)), "2", str(np.count_nonzero(X))]
+    assert float(metadata["primal"]) == pytest.approx(exact.primal, rel=1e-5)
+    assert float(metadata["dual"]) == pytest.approx(exact.dual, rel=1e-5)
+    assert float(metadata["gap"]) == pytest.approx(exact.gap, rel=1e-3, abs=1e-6)
+    assert (float(metadata["C"]), float(metadata["lambda"])) == (2, pytest.approx(1 / (2 * len(y))))
+    assert [metadata[key] for key in ("n", "d", "nnz")] == [
+        str(len(y)),
+        "2",
+        str(np.count_nonzero(X)),
+    ]
 
 
 def test_the_end_of_kbh07_has_no_violators_beyond_the_tolerance(made, train):
@@ -154,14 +158,14 @@ def test_the_end_of_kbh07_has_no_violators_beyond_the_tolerance(made, train):
     beta[[places[tuple(z)] for z in oracle.as_float32(model.Z)]] = model.beta
     f = oracle.kernel_matrix("rbf", X, model.Z, 5.0) @ model.beta + model.b
     assert not oracle.violating(y, f, beta, 1.0, 1.1e-3).any()
-    assert trained.facts["violators"] == "0"
+    assert trained.metadata["violators"] == "0"
 
 
 def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(made, train):
     path, _, _ = made("two_gaussians", 900)
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 700, "--sample-size", 800)
     trained = train(path, *words)
-    assert trained.facts["gap"] == "nan"
+    assert trained.metadata["gap"] == "nan"
     assert "not certified" in trained.said
 
 
@@ -170,8 +174,8 @@ def test_a_run_that_gets_nowhere_ends_and_says_so(made, train):
     path, _, _ = made(*SMALL)
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 870, "--sample-size", 880)
     trained = train(path, *words, "--max-iterations", 200)
-    assert trained.facts["stopped"] in ("no violators", "no progress: scale the features")
-    assert trained.facts["gap"] == "nan"
+    assert trained.metadata["stopped"] in ("no violators", "no progress: scale the features")
+    assert trained.metadata["gap"] == "nan"
 
 
 def test_the_default_bound_on_support_vectors_is_kbh07s():
@@ -227,12 +231,12 @@ def test_a_weight_is_as_many_copies_of_the_rows(train, made, words):
     trained = train(path, "-g", 5, "-w", "-1", 4, *words)
     copies = np.repeat(np.arange(900), np.where(y > 0, 1, 4))
     P = weighted_primal(trained, y[copies], X[copies], np.ones(len(copies)), 5)
-    assert float(trained.facts["primal"]) == pytest.approx(P, rel=1e-6)
+    assert float(trained.metadata["primal"]) == pytest.approx(P, rel=1e-6)
     whole = oracle.libsvm_train(y, X, "-c 1 -g 5 -w-1 4 -e 0.0005")
     K = oracle.kernel_matrix("rbf", X[whole.rows], X[whole.rows], 5)
     optimum = dual(whole.beta, K)
     assert optimum * (1 - 1e-3) <= P <= optimum * (1 + 2e-3)
-    assert float(trained.facts["dual"]) <= optimum * (1 + 1e-6)
+    assert float(trained.metadata["dual"]) <= optimum * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("names", ["+1 -1", "-1 +1", "2 1", "spam ham"])
@@ -249,10 +253,10 @@ def test_balanced_is_n_over_two_classes_of_so_many_rows(tmp_path, train, names):
     balanced = train(tmp_path / "data", *words, "-w", "balanced")
     spelled = train(tmp_path / "data", *words, *explicit)
     assert balanced.body == spelled.body != train(tmp_path / "data", *words).body
-    facts = [
-        {**trained.facts, "configuration": "", "sha256": ""} for trained in (balanced, spelled)
+    metadata = [
+        {**trained.metadata, "configuration": "", "sha256": ""} for trained in (balanced, spelled)
     ]
-    assert facts[0] == facts[1]
+    assert metadata[0] == metadata[1]
 
 
 def test_weights_may_be_written_as_libsvm_does(train, made):

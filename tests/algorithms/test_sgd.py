@@ -245,16 +245,16 @@ def test_a_loss_and_its_slope(name, z):
         assert found == pytest.approx(truth(z), rel=1e-12, abs=1e-15)
     assert sgd_reference.loss(name, z) == pytest.approx(truth(z), rel=1e-12, abs=1e-15)
     difference = (truth(z + h) - truth(z - h)) / (2 * h)
-    assert -_sgd.pull(kind, z) == pytest.approx(difference, rel=1e-6, abs=1e-6)
+    assert -_sgd.negative_gradient(kind, z) == pytest.approx(difference, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("z", [-1000.0, -745.2, -36.7, 0.0, 36.7, 709.9, 745.2, 1000.0])
 def test_the_logistic_loss_overflows_nowhere(z):
     kind = LOSS_NAMES.index("log")
-    pull = _sgd.pull(kind, z)
-    assert 0 <= pull <= 1
+    negative_gradient = _sgd.negative_gradient(kind, z)
+    assert 0 <= negative_gradient <= 1
     # s(z) + s(-z) = 1 and L(-z) - L(z) = z.
-    assert pull + _sgd.pull(kind, -z) == pytest.approx(1, rel=1e-15)
+    assert negative_gradient + _sgd.negative_gradient(kind, -z) == pytest.approx(1, rel=1e-15)
     assert _sgd.loss(kind, -z) - _sgd.loss(kind, z) == pytest.approx(z, rel=1e-14)
     assert 0 <= _sgd.loss(kind, z) <= max(-z, 0) + np.log(2)
 
@@ -398,12 +398,12 @@ def test_both_scales_of_regularisation_give_the_same_bytes(tmp_path, made, words
 
 def same_facts(one, other, *but: str) -> bool:
     """Whether the trailers agree in all but the configuration and what follows from it."""
-    facts = [dict(model.facts) for model in (one, other)]
+    metadata = [dict(model.metadata) for model in (one, other)]
     for name in ("configuration", "sha256", *but):
-        for some in facts:
+        for some in metadata:
             some.pop(name, None)
-    assert facts[0]
-    return facts[0] == facts[1]
+    assert metadata[0]
+    return metadata[0] == metadata[1]
 
 
 # ---- any scale, any offset, any share ---------------------------------------------------------
@@ -527,26 +527,26 @@ def test_p_j_violators_and_errors_are_those_of_the_model_as_written(
     }
     model = oracle.read_linear(learnt.model, X.shape[1])
     truth = oracle.linear_truth(model, y, X, C, loss, weights)
-    outcome, facts = learnt.outcome, learnt.facts
+    outcome, metadata = learnt.outcome, learnt.metadata
     assert outcome["primal"] == pytest.approx(truth.primal, rel=1e-9)
     assert outcome["J"] == pytest.approx(truth.primal / (C * len(y)), rel=1e-9)
     assert (outcome["violators"], outcome["error"]) == (truth.violators, truth.errors / len(y))
-    assert float(facts["primal"]) == outcome["primal"]
-    assert int(facts["violators"]) == truth.violators
-    assert (float(facts["C"]), float(facts["lambda"])) == (C, 1 / (C * len(y)))
-    assert (facts["n"], facts["stopped"]) == (str(len(y)), outcome["stopped"])
+    assert float(metadata["primal"]) == outcome["primal"]
+    assert int(metadata["violators"]) == truth.violators
+    assert (float(metadata["C"]), float(metadata["lambda"])) == (C, 1 / (C * len(y)))
+    assert (metadata["n"], metadata["stopped"]) == (str(len(y)), outcome["stopped"])
 
 
 def test_the_summary_says_what_the_model_says(command, made, tmp_path):
     path, _, _ = made("two_gaussians", 700)
     ended = command("train", "sgd", path, "m")
     assert (ended.returncode, ended.stdout) == (0, "")
-    facts = oracle.trailer(tmp_path / "m")
-    primal = float(facts["primal"])
+    metadata = oracle.trailer(tmp_path / "m")
+    primal = float(metadata["primal"])
     last = ended.stderr.splitlines()[-1]
     assert f"J {primal / 700:.6g} = P/(C n)  P {primal:.6g}  training error" in last
-    assert f"  {int(facts['violators']):,} violators" in last
-    assert f"stopped: {facts['stopped']} after 70,000 steps" in ended.stderr
+    assert f"  {int(metadata['violators']):,} violators" in last
+    assert f"stopped: {metadata['stopped']} after 70,000 steps" in ended.stderr
     assert "C = 1, lambda = 1/(C n) = 0.00142857" in ended.stderr
     printed = command("train", "sgd", "-q", "--report", "json", path, "m")
     assert printed.stderr == ""
@@ -858,10 +858,10 @@ def test_early_stopping_ends_with_the_weights_of_the_best_held_out_epoch(tmp_pat
     held_out = [epoch["held_out"] for epoch in learnt.epochs]
     best = int(np.argmin(held_out)) + 1
     assert 1 < best == len(held_out) - 1 < 39
-    assert learnt.facts["stopped"] == "the loss of the held-out rows stopped falling"
+    assert learnt.metadata["stopped"] == "the loss of the held-out rows stopped falling"
     assert {epoch["rows"] for epoch in learnt.epochs} == {630}
     shorter = learn("sgd", path, tmp_path / "n", *words, "--epochs", best)
-    assert shorter.facts["stopped"] == "all epochs"
+    assert shorter.metadata["stopped"] == "all epochs"
     assert [epoch["held_out"] for epoch in shorter.epochs] == held_out[:best]
     assert shorter.body == learnt.body
 
@@ -931,9 +931,9 @@ def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path,
     assert (ended.returncode, ended.stdout) == (0, "")
     assert "stopped: time limit after" in ended.stderr
     model = oracle.read_linear(tmp_path / "m", 2)
-    assert model.facts["stopped"] == "time limit"
+    assert model.metadata["stopped"] == "time limit"
     truth = oracle.linear_truth(model, y, X)
-    assert float(model.facts["primal"]) == pytest.approx(truth.primal, rel=1e-9)
+    assert float(model.metadata["primal"]) == pytest.approx(truth.primal, rel=1e-9)
     assert truth.errors / len(y) < 0.1
 
 
@@ -949,8 +949,8 @@ def test_a_signal_during_the_closing_evaluation_leaves_what_was_learnt(tmp_path,
         learn("sgd", path, tmp_path / "m")
     found = (tmp_path / "m").read_bytes()
     assert found.partition(b"# randsvm")[0] == learnt.body
-    facts = oracle.trailer(tmp_path / "m")
-    assert (facts["stopped"], facts["primal"]) == ("interrupted by signal 15", "unknown")
+    metadata = oracle.trailer(tmp_path / "m")
+    assert (metadata["stopped"], metadata["primal"]) == ("interrupted by signal 15", "unknown")
 
 
 @pytest.mark.parametrize("reason", [Interrupted(15), TimeLimitError()], ids=str)

@@ -45,7 +45,7 @@ def test_a_model_says_what_it_is_and_how_it_was_made(tmp_path, info, data):
     assert found["made"] == "1970-01-02T00:00:00Z"
     for name in ("gap", "primal", "dual", "violators", "stopped"):
         assert found[name] == trained.outcome[name]
-    assert found["configuration"] == trained.facts["configuration"]
+    assert found["configuration"] == trained.metadata["configuration"]
 
 
 def test_scaling_and_linear_models(tmp_path, info, data):

@@ -163,11 +163,11 @@ def test_report_json_is_one_object_on_stdout(command, tmp_path, path, words, qui
     ended = command("train", *words, "--report", "json", *quiet, path, "m")
     assert ended.returncode == 0
     assert ended.stdout.count("\n") == 1
-    summary, facts = json.loads(ended.stdout), oracle.trailer(tmp_path / "m")
-    assert summary["stopped"] == facts["stopped"]
+    summary, metadata = json.loads(ended.stdout), oracle.trailer(tmp_path / "m")
+    assert summary["stopped"] == metadata["stopped"]
     assert summary["model"] == "m"
     for name in ("primal", "dual", "gap"):
-        assert summary[name] == float(facts[name])
+        assert summary[name] == float(metadata[name])
     assert (ended.stderr == "") == bool(quiet)
 
 

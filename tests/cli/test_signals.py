@@ -96,19 +96,19 @@ def cpu_seconds_of_ended_children() -> float:
 
 def assert_honest(killed: Killed, data: Data, number: int) -> None:
     """The model predicts, its trailer names the signal, and P is P of the model as written."""
-    loaded, facts = load(str(killed.model)), oracle.trailer(killed.model)
+    loaded, metadata = load(str(killed.model)), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
-    assert facts["stopped"] == str(Interrupted(number))
-    assert (facts["certificate"], facts["violators"]) == ("running", "unknown")
-    assert killed.said.endswith(f": {facts['stopped']}\n")
+    assert metadata["stopped"] == str(Interrupted(number))
+    assert (metadata["certificate"], metadata["violators"]) == ("running", "unknown")
+    assert killed.said.endswith(f": {metadata['stopped']}\n")
     y, X = data
-    C, gamma = float(facts["C"]), loaded.kernel.gamma
+    C, gamma = float(metadata["C"]), loaded.kernel.gamma
     found = oracle.read_model(killed.model, 2)
     words, Z = f"-t 2 -g {gamma!r}", oracle.as_float32(found.Z)
     u = np.concatenate([kernel(words, part, Z) @ found.beta for part in np.split(X, 20)])
     norm = found.beta @ kernel(words, Z, Z) @ found.beta
     exact = norm / 2 + C * np.maximum(0, 1 - y * (u + found.b)).sum()
-    assert float(facts["primal"]) == pytest.approx(exact, rel=1e-3)
+    assert float(metadata["primal"]) == pytest.approx(exact, rel=1e-3)
     rows = loaded.rows(
         np.arange(11) * 2, np.tile([1, 2], 10).astype(np.int32), X[:10].astype(np.float32).ravel()
     )
@@ -190,12 +190,12 @@ def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data
     assert names(tmp_path) == {"m", "log"}
     assert_honest(killed, data, number)
     rounds = [event for event in read_log(tmp_path / "log") if event["event"] == "iteration"]
-    facts = oracle.trailer(killed.model)
-    assert float(facts["primal"]) == min(event["primal"] for event in rounds)
+    metadata = oracle.trailer(killed.model)
+    assert float(metadata["primal"]) == min(event["primal"] for event in rounds)
     # Less what rounding may have added to it.
     highest = max(event["dual"] for event in rounds)
-    assert float(facts["dual"]) <= highest
-    assert float(facts["dual"]) == pytest.approx(highest, rel=1e-5)
+    assert float(metadata["dual"]) <= highest
+    assert float(metadata["dual"]) == pytest.approx(highest, rel=1e-5)
 
 
 def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path, path):
@@ -238,9 +238,9 @@ def assert_linear_and_honest(killed: Killed, data: Data, number: int) -> None:
     assert liblinearutil.load_model(str(killed.model)) is not None
     y, X = data
     model = oracle.read_linear(killed.model, 2)
-    assert model.facts["stopped"] == str(Interrupted(number))
-    assert (model.facts["primal"], model.facts["violators"]) == ("unknown", "unknown")
-    assert killed.said.endswith(f": {model.facts['stopped']}\n")
+    assert model.metadata["stopped"] == str(Interrupted(number))
+    assert (model.metadata["primal"], model.metadata["violators"]) == ("unknown", "unknown")
+    assert killed.said.endswith(f": {model.metadata['stopped']}\n")
     assert model.accuracy(y, X) > 0.85
 
 
@@ -465,16 +465,16 @@ def signalled(monkeypatch) -> Callable[[int], None]:
 
 
 def test_a_signal_is_raised_once_by_the_next_event(signalled):
-    heard = []
-    with events.listening(heard.append):
-        events.tell(events.Notice("before"))
+    received = []
+    with events.listening(received.append):
+        events.emit(events.Notice("before"))
         signalled(signal.SIGTERM)
         signalled(signal.SIGINT)
         with pytest.raises(Interrupted, match=f"signal {signal.SIGTERM:d}") as caught:
-            events.tell(events.Notice("lost"))
-        events.tell(events.Notice("after"))
+            events.emit(events.Notice("lost"))
+        events.emit(events.Notice("after"))
     assert caught.value.exit_code == 128 + signal.SIGTERM
-    assert [event.text for event in heard] == ["before", "after"]
+    assert [event.text for event in received] == ["before", "after"]
 
 
 def test_an_interrupted_run_waits_for_others_but_not_for_ever(signalled):

@@ -252,19 +252,19 @@ def test_a_bar_goes_on_after_a_line(opened):
 
 def test_the_bar_of_an_epoch_stays_until_the_next(opened):
     terminal = opened()
-    told = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
-    told(Progress("epoch 3", 9, 9))
-    told(Epoch(3, 1.0, 9, 0.25, 0.1, None))
+    emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
+    emitted(Progress("epoch 3", 9, 9))
+    emitted(Epoch(3, 1.0, 9, 0.25, 0.1, None))
     assert terminal.seen[0].startswith("epoch 3")
-    told(Progress("epoch 4", 9, 9))
+    emitted(Progress("epoch 4", 9, 9))
     assert [row[:20] for row in terminal.seen] == ["epoch 4, loss 0.25: "]
 
 
 def test_a_search_says_a_line_of_80_columns_for_each_combination(capsys):
-    told = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
+    emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
     scores = [98.123456 + fold for fold in range(10)]
     values = {"gamma": 0.03125, "C": 8.0}
-    told(Tried(values, "", "", scores, 98.6543219, "accuracy", 100_000, 12, 110, False, {}))
+    emitted(Tried(values, "", "", scores, 98.6543219, "accuracy", 100_000, 12, 110, False, {}))
     (line,) = capsys.readouterr().err.splitlines()
     assert "98.12 to 107.1" in line
     assert len(line) <= 80, line

@@ -286,15 +286,15 @@ def test_many_numbers_as_classes_ask_for_a_regression(command, tmp_path, classes
 
 
 def test_what_decided_the_bytes_stands_in_the_model(train, toy):
-    facts = train(toy, "--gap", 0.1, "--max-iterations", 7, "--time-limit", "90s").facts
-    assert "--gap 0.1 --max-iterations 7" in facts["configuration"]
-    assert "time-limit" not in facts["configuration"]
+    metadata = train(toy, "--gap", 0.1, "--max-iterations", 7, "--time-limit", "90s").metadata
+    assert "--gap 0.1 --max-iterations 7" in metadata["configuration"]
+    assert "time-limit" not in metadata["configuration"]
 
 
 def test_both_scales_of_regularisation_are_named(train, helps, toy):
     trained = train(toy, "-c", 2)
     assert "C = 2, lambda = 1/(C n) = 0.125\n" in trained.said
-    P, J = float(trained.facts["primal"]), re.search(r"J = P/\(C n\) = (\S+)", trained.said)[1]
+    P, J = float(trained.metadata["primal"]), re.search(r"J = P/\(C n\) = (\S+)", trained.said)[1]
     assert float(J) == pytest.approx(P / 8, rel=1e-5)
     assert all("C = 1/(lambda n)" in text for text in helps.values())
 
@@ -491,8 +491,8 @@ def read_terminal(descriptor: int) -> bytes:
 def test_the_summary_and_the_trailer_say_the_same(train, made):
     path, _, _ = made("two_gaussians", 450)
     trained = train(path, "-g", 1)
-    facts = trained.facts
-    assert f"stopped: {facts['stopped']} " in trained.said
-    assert f"P {float(facts['primal']):.6g}  D {float(facts['dual']):.6g}" in trained.said
+    metadata = trained.metadata
+    assert f"stopped: {metadata['stopped']} " in trained.said
+    assert f"P {float(metadata['primal']):.6g}  D {float(metadata['dual']):.6g}" in trained.said
     assert len(oracle.read_model(trained.model, 2).beta) > 100
-    assert {"version", "configuration", "seed", "digest", "sha256"} <= set(facts)
+    assert {"version", "configuration", "seed", "digest", "sha256"} <= set(metadata)

@@ -95,7 +95,7 @@ def test_gamma_scale_is_scikit_learns(tmp_path, words, density):
     )
     (tmp_path / "d").write_text(oracle.svmlight_text(rng.choice([-1, 1], 60), X))
     learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", "scale", *words)
-    options = learnt.facts["configuration"].split()
+    options = learnt.metadata["configuration"].split()
     X, y = load_svmlight_file(str(tmp_path / "d"))
     X = X.toarray()
     if "--scale" in words:
@@ -113,5 +113,5 @@ def test_gamma_scale_is_scikit_learns(tmp_path, words, density):
 def test_gamma_of_features_that_never_change(tmp_path):
     """As scikit-learn: 1."""
     (tmp_path / "d").write_text("+1 1:2 2:2\n-1 1:2 2:2\n")
-    facts = learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", "scale").facts
-    assert " -g 1 " in facts["configuration"]
+    metadata = learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", "scale").metadata
+    assert " -g 1 " in metadata["configuration"]

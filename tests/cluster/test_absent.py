@@ -34,7 +34,7 @@ from distributed.core import Status
 from inline import Done, InlineCrew
 
 from randsvm.cluster import worker
-from randsvm.cluster.crew import Answer, Crew, Given, Tasks
+from randsvm.cluster.worker_pool import Answer, Given, Tasks, WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -56,13 +56,13 @@ def small_shards(monkeypatch) -> None:
 def both_take_part(monkeypatch) -> None:
     """A run begins when both workers are there."""
 
-    def gather(crew: Crew) -> None:
+    def gather(worker_pool: WorkerPool) -> None:
         end = time.monotonic() + PATIENCE
-        while len(crew.members()) < 2:
+        while len(worker_pool.members()) < 2:
             assert time.monotonic() < end
             time.sleep(HEARTBEAT)
 
-    monkeypatch.setattr(Crew, "_gather", gather)
+    monkeypatch.setattr(WorkerPool, "_gather", gather)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def trained(
 class Acting:
     """Listens: acts on the cluster at the second round, and keeps the texts of notices."""
 
-    def __init__(self, farm: Farm, act: Callable[[Crew, str], object]) -> None:
+    def __init__(self, farm: Farm, act: Callable[[WorkerPool, str], object]) -> None:
         self.farm, self.act, self.notices = farm, act, []
         self.name = ""
 
@@ -102,30 +102,32 @@ class Acting:
         if isinstance(event, Notice):
             self.notices.append(event.text)
         if isinstance(event, Iteration) and event.number == 2 and not self.name:
-            with closing(Crew(str(self.farm.file))) as crew:
-                self.name = min(crew.members())
-                self.act(crew, self.name)
+            with closing(WorkerPool(str(self.farm.file))) as worker_pool:
+                self.name = min(worker_pool.members())
+                self.act(worker_pool, self.name)
 
     def named(self, text: str) -> int:
         """How many notices there are of this kind about the worker that was acted on."""
         return sum(f"worker {self.name}" in one and text in one for one in self.notices)
 
 
-def run_on(crew: Crew, function: Callable[[], Report], *names: str) -> dict[str, Report]:
+def run_on(
+    worker_pool: WorkerPool, function: Callable[[], Report], *names: str
+) -> dict[str, Report]:
     """Call a function of this file on some workers, or on all."""
     # A lambda, as dask sends what has a name by its name.
-    return crew.client.run(lambda: function(), workers=list(names) or None)
+    return worker_pool.client.run(lambda: function(), workers=list(names) or None)
 
 
-def set_status(status: str, crew: Crew, *names: str) -> None:
+def set_status(status: str, worker_pool: WorkerPool, *names: str) -> None:
     def change(dask_worker: Worker) -> None:
         dask_worker.status = Status[status]
 
-    crew.client.run(change, workers=list(names))
+    worker_pool.client.run(change, workers=list(names))
 
 
 def test_the_work_of_a_paused_worker_is_done_by_others(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.PAUSED", 1.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED", 1.0)
     expected = trained(path, None)
     watch = Acting(two, partial(set_status, "paused"))
     assert trained(path, two, watch) == expected
@@ -133,11 +135,11 @@ def test_the_work_of_a_paused_worker_is_done_by_others(two, path, monkeypatch):
 
 
 def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.PAUSED", 1.0)
-    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED", 1.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 3.0)
 
-    def pause_all(crew: Crew, name: str) -> None:
-        set_status("paused", crew, *crew.members())
+    def pause_all(worker_pool: WorkerPool, name: str) -> None:
+        set_status("paused", worker_pool, *worker_pool.members())
 
     with pytest.raises(ClusterError, match=r"no worker .* has been running \(they are paused\)"):
         trained(path, two, Acting(two, pause_all))
@@ -145,14 +147,14 @@ def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
 
 
 def test_a_worker_that_runs_again_takes_part_again(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.PAUSED", 1.0)
-    with closing(Crew(str(two.file))) as crew:
-        names = {*crew.members()}
+    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED", 1.0)
+    with closing(WorkerPool(str(two.file))) as worker_pool:
+        names = {*worker_pool.members()}
         name = min(names)
         for status, there in (("paused", names - {name}), ("running", names)):
-            set_status(status, crew, name)
+            set_status(status, worker_pool, name)
             end = time.monotonic() + PATIENCE
-            while {*crew.members()} != there:
+            while {*worker_pool.members()} != there:
                 assert time.monotonic() < end
                 time.sleep(HEARTBEAT)
 
@@ -178,20 +180,20 @@ def times_slow() -> int:
 
 
 def test_the_work_of_a_slow_worker_is_done_by_others(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.LATE", 1.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.LATE", 1.0)
     expected = trained(path, None)
-    watch = Acting(two, lambda crew, name: run_on(crew, make_slow, name))
+    watch = Acting(two, lambda worker_pool, name: run_on(worker_pool, make_slow, name))
     assert trained(path, two, watch) == expected
     assert watch.named("is slow: others do its work") == 1
     # Others waited for it in one pass.
-    with closing(Crew(str(two.file))) as crew:
-        assert run_on(crew, times_slow, watch.name) == {watch.name: 1}
+    with closing(WorkerPool(str(two.file))) as worker_pool:
+        assert run_on(worker_pool, times_slow, watch.name) == {watch.name: 1}
 
 
 def test_waits_for_a_worker_add_up():
     """Each of its tasks is a little late; one that is in time makes good for them."""
-    crew = InlineCrew("2")
-    tasks = Tasks(crew)
+    worker_pool = InlineCrew("2")
+    tasks = Tasks(worker_pool)
 
     def take(name: str, seconds: float) -> None:
         given = Given(name, None, time.perf_counter() - seconds, 1.0, 0.0)
@@ -200,7 +202,7 @@ def test_waits_for_a_worker_add_up():
     def is_late(seconds: float) -> bool:
         given = Given("worker 1", None, time.perf_counter() - seconds, 1.0, 0.0)
         tasks.given = {Done(): given}
-        return tasks._is_late(given, crew.members())
+        return tasks._is_late(given, worker_pool.members())
 
     assert not is_late(1000.0)  # no other task is done
     take("worker 0", 1.0)
@@ -221,15 +223,15 @@ def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
-def begin_with(monkeypatch, act: Callable[[Crew], object]) -> None:
+def begin_with(monkeypatch, act: Callable[[WorkerPool], object]) -> None:
     """Act when all workers are there and nothing is read."""
-    gather = Crew._gather
+    gather = WorkerPool._gather
 
-    def then_act(crew: Crew) -> None:
-        gather(crew)
-        act(crew)
+    def then_act(worker_pool: WorkerPool) -> None:
+        gather(worker_pool)
+        act(worker_pool)
 
-    monkeypatch.setattr(Crew, "_gather", then_act)
+    monkeypatch.setattr(WorkerPool, "_gather", then_act)
 
 
 def test_a_worker_without_room_for_its_rows_is_left_out(two, path, monkeypatch):
@@ -237,9 +239,9 @@ def test_a_worker_without_room_for_its_rows_is_left_out(two, path, monkeypatch):
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     full: list[str] = []
 
-    def fill(crew: Crew) -> None:
-        full.append(min(crew.members()))
-        run_on(crew, limit_files, *full)
+    def fill(worker_pool: WorkerPool) -> None:
+        full.append(min(worker_pool.members()))
+        run_on(worker_pool, limit_files, *full)
 
     begin_with(monkeypatch, fill)
     notices: list[str] = []
@@ -255,7 +257,7 @@ def test_a_worker_without_room_for_its_rows_is_left_out(two, path, monkeypatch):
 
 def test_a_run_ends_when_no_worker_has_room(two, path, monkeypatch):
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
-    begin_with(monkeypatch, lambda crew: run_on(crew, limit_files))
+    begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, limit_files))
     with pytest.raises(TransferError, match=r"worker tcp://.*: writing the spill file") as error:
         trained(path, two)
     assert error.value.exit_code == 74
@@ -273,8 +275,8 @@ def shorten_lease() -> None:
     worker.LEASE = 3.0
 
 
-def on_workers(crew: Crew) -> set[str]:
-    return set().union(*run_on(crew, kept).values())
+def on_workers(worker_pool: WorkerPool) -> set[str]:
+    return set().union(*run_on(worker_pool, kept).values())
 
 
 ENDLESS = """
@@ -287,39 +289,39 @@ train.train.main(["randsvm", "-q", "-g", "5", "-c", "1000", "--gap", "1e-12", "-
 
 def test_rows_of_a_run_that_is_killed_are_released(two, tmp_path):
     data = board(20_000).save(tmp_path / "large")
-    with closing(Crew(str(two.file))) as crew:
-        run_on(crew, shorten_lease)
+    with closing(WorkerPool(str(two.file))) as worker_pool:
+        run_on(worker_pool, shorten_lease)
         words = [sys.executable, "-c", ENDLESS, str(two.file), str(data), str(tmp_path / "m")]
         run = subprocess.Popen(words, start_new_session=True)
         end = time.monotonic() + PATIENCE
-        while not on_workers(crew):
+        while not on_workers(worker_pool):
             assert run.poll() is None
             assert time.monotonic() < end
             time.sleep(0.1)
         run.send_signal(signal.SIGKILL)
         run.wait()
-        while left := on_workers(crew):
+        while left := on_workers(worker_pool):
             assert time.monotonic() < end, left
             time.sleep(0.5)
 
 
 def test_rows_of_a_run_that_solves_for_long_are_kept(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.RENEWAL", 0.5)
-    begin_with(monkeypatch, lambda crew: run_on(crew, shorten_lease))
+    monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL", 0.5)
+    begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, shorten_lease))
     job = api.Job(resources=Resources(cluster=str(two.file)))
     with closing(source.load(str(path), Params(), job)) as D:
-        before = on_workers(D.home.crew)
+        before = on_workers(D.executor.worker_pool)
         assert before
         time.sleep(8)
-        assert on_workers(D.home.crew) == before
+        assert on_workers(D.executor.worker_pool) == before
 
 
 def test_rows_that_were_released_are_brought_back(two, path):
     """As those of a process that was stopped for some time."""
     expected = trained(path, None)
 
-    def release(crew: Crew, name: str) -> None:
-        run_on(crew, forget_all)
+    def release(worker_pool: WorkerPool, name: str) -> None:
+        run_on(worker_pool, forget_all)
 
     watch = Acting(two, release)
     assert trained(path, two, watch) == expected

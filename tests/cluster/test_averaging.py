@@ -23,9 +23,9 @@ from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
 from randsvm.data.batches import shuffled
+from randsvm.data.chunk_groups import chunk_groups
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, ParseOptions
-from randsvm.data.dealing import dealt
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
 from randsvm.events import Epoch, Learnt, Progress, listening
@@ -44,7 +44,7 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 def small_groups(monkeypatch) -> None:
     monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
-    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def epochs_of_twins(D: Dataset, steps: Steps, rng: Draws, epochs: int):
     iterates = []
     for epoch in range(epochs):
         found = []
-        for group in dealt(D, GROUPS):
+        for group in chunk_groups(D, GROUPS):
             horizon = steps.horizon * group.rows / D.n
             twin = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
             twin.w, twin.b, twin.t = w, b, epoch * group.rows
@@ -130,7 +130,7 @@ def rows_of(D: Dataset, rng: Draws):
 def test_groups_are_of_all_rows_and_of_all_classes_though_the_file_is_sorted(three):
     with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
-        groups = dealt(view, GROUPS)
+        groups = chunk_groups(view, GROUPS)
         chunks = sorted(chunk for group in groups for chunk in group.chunks)
         assert chunks == list(range(len(view.shards)))
         assert sum(group.rows for group in groups) == view.n
@@ -276,13 +276,13 @@ HOUR = Limits(time_limit=3600)
 def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
     tmp_path, monkeypatch, two, late, how
 ):
-    told = []
+    emitted = []
 
     def lost(*words: object, **options: object) -> None:
         raise OSError("the scheduler is gone")
 
     def watch(event: object) -> None:
-        told.append(event)
+        emitted.append(event)
         if isinstance(event, Progress) and event.stage == "epoch 3" and how == "signal":
             raise Interrupted(signal.SIGTERM)
         if isinstance(event, Progress) and event.stage == "epoch 3" and how == "limit":
@@ -294,7 +294,7 @@ def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
     raised = {"signal": Interrupted, "lost": ClusterError}
     with pytest.raises(raised[how]) if how in raised else nullcontext():
         api.train_sgd(str(two), str(tmp_path / "m"), SgdParams(), job, watch)
-    (learnt,) = (event for event in told if isinstance(event, Learnt))
+    (learnt,) = (event for event in emitted if isinstance(event, Learnt))
     assert learnt.steps == 2 * ROWS
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
     assert stopped == learnt.stopped

@@ -21,7 +21,7 @@ from learning import Data
 from randsvm import api
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, Interrupted
-from randsvm.events import Iteration, Progress, Queued, Waiting, listening, tell
+from randsvm.events import Iteration, Progress, Queued, Waiting, emit, listening
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
@@ -33,8 +33,8 @@ from fake_cluster import InlineCrew
 
 from randsvm.cluster import worker
 from randsvm.cluster.connection import CLOSING
-from randsvm.cluster.crew import Crew
 from randsvm.cluster.worker import Each, Missing, Visit, _here
+from randsvm.cluster.worker_pool import WorkerPool
 
 # Rows of a file, and of a shard.
 ROWS, SHARD = 300, 50
@@ -43,7 +43,7 @@ ROWS, SHARD = 300, 50
 @pytest.fixture(autouse=True)
 def inline(monkeypatch) -> None:
     monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
-    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def unwanted_in_the_second(shard: object) -> int:
     of_task.begun += 1
     if of_task.begun == 2:
         worker.stop(of_task.key, NUMBER)
-    tell(Waiting())
+    emit(Waiting())
     of_task.ended += 1
     return 0
 
@@ -92,22 +92,22 @@ VISIT = Visit("run", pickle.dumps(nothing), 0, [], unwanted_in_the_second)
 def test_a_task_that_nobody_wants_ends_but_leaves_no_state_half_changed(
     D, monkeypatch, message, ended
 ):
-    home = D.home
-    for name, value in {"key": home.rows.key, "begun": 0, "ended": 0}.items():
+    executor = D.executor
+    for name, value in {"key": executor.rows.key, "begun": 0, "ended": 0}.items():
         monkeypatch.setattr(of_task, name, value)
-    words = home.pickled_rows, pickle.dumps(message), NUMBER, D.shards, 1
-    assert worker.work(home.rows.key, *words) == Missing()
+    words = executor.pickled_rows, pickle.dumps(message), NUMBER, D.shards, 1
+    assert worker.work(executor.rows.key, *words) == Missing()
     assert len(D.shards) > 2
     assert (of_task.begun, of_task.ended) == (2, ended)
     worker.forget(VISIT.run)
 
 
 def test_a_worker_keeps_nothing_of_tasks_that_it_is_told_of_too_late(D):
-    key = D.home.rows.key
-    list(D.home.map(len, D.shards))
+    key = D.executor.rows.key
+    list(D.executor.map(len, D.shards))
     worker.stop(key, 1)
     assert (key, 1) in _here.unwanted
-    D.home.leave()
+    D.executor.leave()
     worker.stop(key, 2)
     assert not [one for one in _here.unwanted if one[0] == key]
 
@@ -117,11 +117,11 @@ def test_a_call_ends_when_its_rows_are_left(D):
 
     def leaving() -> None:
         worker.leave(key)
-        tell(Waiting())
+        emit(Waiting())
 
-    with D.home.lent(D) as some:
-        key = some.home.rows.key
-        words = key, some.home.pickled_rows, cloudpickle.dumps(leaving), 1, 1
+    with D.executor.replicated(D) as some:
+        key = some.executor.rows.key
+        words = key, some.executor.pickled_rows, cloudpickle.dumps(leaving), 1, 1
         assert worker.call(*words) == Missing()
 
 
@@ -239,21 +239,21 @@ def test_nor_do_states_of_folds_stay_until_its_end(tmp_path, large, monkeypatch,
 
 def test_a_run_that_is_over_gives_workers_nothing(D):
     """A thread of it that has not heard of that would have them remember the rows anew."""
-    home, shards = D.home, D.shards
-    assert list(home.map(lambda shard: shard.number, shards)) == [one.number for one in shards]
+    executor, shards = D.executor, D.shards
+    assert list(executor.map(lambda shard: shard.number, shards)) == [one.number for one in shards]
     D.close()
     with pytest.raises(ClusterError, match="over"):
-        list(home.map(lambda shard: shard.number, shards))
-    assert home.rows.key not in _here.data
+        list(executor.map(lambda shard: shard.number, shards))
+    assert executor.rows.key not in _here.data
 
 
 def test_what_is_made_of_rows_goes_with_them(D):
     """Though nobody has said that it may."""
-    shard, key = D.shards[0], D.home.rows.key
+    shard, key = D.shards[0], D.executor.rows.key
     other = worker.key_below(key)
     for run in (other, worker.key_below(other), "another"):
         visit = Visit(run, pickle.dumps(nothing), 0, [], nothing_of)
-        worker.work(key, D.home.pickled_rows, pickle.dumps(visit), NUMBER, [shard], 1)
+        worker.work(key, D.executor.pickled_rows, pickle.dumps(visit), NUMBER, [shard], 1)
     worker.leave(key)
     assert {run for run, _ in _here.cells} == {*_here.makers} == {"another"}
     worker.forget("another")
@@ -263,22 +263,22 @@ def test_what_is_made_of_rows_goes_with_them(D):
 
 
 def test_what_is_lost_or_waits_for_a_thread_is_queued(D, monkeypatch):
-    told: list[object] = []
-    with D.home.lent(D) as some:
-        crew = some.home.crew
-        lost, busy = crew.given, some.home.busy
-        monkeypatch.setattr(crew, "loses", frozenset([lost]))
-        busy.update(crew.names)
+    emitted: list[object] = []
+    with D.executor.replicated(D) as some:
+        worker_pool = some.executor.worker_pool
+        lost, busy = worker_pool.given, some.executor.busy
+        monkeypatch.setattr(worker_pool, "loses", frozenset([lost]))
+        busy.update(worker_pool.names)
 
         def watch(event: object) -> None:
-            told.append(event)
-            if len(told) == 3:
+            emitted.append(event)
+            if len(emitted) == 3:
                 busy.clear()
 
         with listening(watch):
-            assert some.home.call(lambda: some.n) == ROWS
+            assert some.executor.call(lambda: some.n) == ROWS
     # For a thread three times, and once more after the loss.
-    assert sum(isinstance(event, Queued) for event in told) == 4
+    assert sum(isinstance(event, Queued) for event in emitted) == 4
 
 
 @pytest.fixture
@@ -290,15 +290,15 @@ def clock(monkeypatch) -> SimpleNamespace:
         clock.now += seconds
 
     time = SimpleNamespace(perf_counter=lambda: clock.now, sleep=sleep)
-    monkeypatch.setattr("randsvm.cluster.crew.time", time)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.time", time)
     return clock
 
 
 def test_all_waits_for_ends_have_one_deadline(clock):
-    crew = InlineCrew("1")
-    Crew.wait(crew, lambda: True)
+    worker_pool = InlineCrew("1")
+    WorkerPool.wait(worker_pool, lambda: True)
     assert clock.now == 0
     # Of calls, of what is told, and of dask.
     for _ in range(3):
-        Crew.wait(crew, lambda: False)
+        WorkerPool.wait(worker_pool, lambda: False)
     assert 0 < clock.now < CLOSING

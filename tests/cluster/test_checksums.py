@@ -26,9 +26,9 @@ pytest.importorskip("distributed")
 from inline import InlineCrew
 
 from randsvm.cluster import text
-from randsvm.cluster.crew import Crew
 from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.ranges import text_of
+from randsvm.cluster.worker_pool import WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -83,7 +83,7 @@ def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch)
     """Each range is read once, but where one ends the next has to begin."""
     monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 5000)
     monkeypatch.setattr("randsvm.cluster.ranges.BLOCK", 1)
-    crew, submit = InlineCrew("1"), InlineCrew.submit
+    worker_pool, submit = InlineCrew("1"), InlineCrew.submit
     whole = path.read_bytes()
     newline = whole.index(b"\n", 5000)
 
@@ -95,7 +95,7 @@ def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch)
 
     monkeypatch.setattr(InlineCrew, "submit", changing)
     with pytest.raises(Exception, match=f"{DIFFERS}|expected"):
-        first_pass(crew, "key", [text_of(str(path), source.ParseOptions("class"))])
+        first_pass(worker_pool, "key", [text_of(str(path), source.ParseOptions("class"))])
 
 
 @pytest.fixture
@@ -112,9 +112,9 @@ def views(tmp_path, path) -> Iterator[tuple[Farm, Path]]:
     farm.close()
 
 
-def gather_two(crew: Crew) -> None:
+def gather_two(worker_pool: WorkerPool) -> None:
     end = time.monotonic() + PATIENCE
-    while len(crew.members()) < 2:
+    while len(worker_pool.members()) < 2:
         assert time.monotonic() < end
         time.sleep(HEARTBEAT)
 
@@ -123,7 +123,7 @@ def gather_two(crew: Crew) -> None:
 @pytest.mark.parametrize("seen", [16, 1 << 16], ids=["when read again", "at first sight"])
 def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, views, seen):
     farm, name = views
-    monkeypatch.setattr(Crew, "_gather", gather_two)
+    monkeypatch.setattr(WorkerPool, "_gather", gather_two)
     monkeypatch.setattr("randsvm.cluster.ranges.BLOCK", seen)
     monkeypatch.chdir(tmp_path / "a")
     words = ["randsvm", "-q", "-g", 5, "--cluster", farm.file, name, tmp_path / "m"]

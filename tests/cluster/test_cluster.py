@@ -24,7 +24,7 @@ from dask_cluster import PATIENCE, Farm
 from learning import Data, board, read_log
 
 from randsvm import api
-from randsvm.data.home import Shard, Spent
+from randsvm.data.shard_executor import ClusterTimes, Shard
 from randsvm.errors import (
     ClusterError,
     DataError,
@@ -32,7 +32,7 @@ from randsvm.errors import (
     OutOfTimeError,
     ParameterError,
 )
-from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, listening, tell
+from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, emit, listening
 from randsvm.models import predictor
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
@@ -40,8 +40,8 @@ from randsvm.parameters.run import Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training import source
-from randsvm.training.kernel_training import KernelTraining
-from randsvm.training.linear_svm import LinearTraining
+from randsvm.training.kernel_training import KernelTrainer
+from randsvm.training.linear_svm import LinearTrainer
 
 pytest.importorskip("distributed")
 from distributed.utils import LoopRunner
@@ -49,10 +49,10 @@ from fake_cluster import Done, InlineCrew
 
 from randsvm.cluster import connection
 from randsvm.cluster.arithmetic import arithmetic
-from randsvm.cluster.crew import Crew, Tasks
 from randsvm.cluster.first_pass import first_pass
 from randsvm.cluster.ranges import in_order, text_of
 from randsvm.cluster.worker import leave
+from randsvm.cluster.worker_pool import Tasks, WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = [
@@ -191,8 +191,8 @@ def test_workers_fit_the_folds_with_the_same_results(two, tmp_path, monkeypatch,
     logs = []
     for where in ([], ["--cluster", two.file]):
         if where:
-            monkeypatch.setattr(KernelTraining, "decision", no_fit)
-            monkeypatch.setattr(LinearTraining, "decision", no_fit)
+            monkeypatch.setattr(KernelTrainer, "decision", no_fit)
+            monkeypatch.setattr(LinearTrainer, "decision", no_fit)
         logs.append(tmp_path / f"{len(where)}.jsonl")
         model = logs[-1].with_suffix(".model")
         run_train(*words.split(), "-q", *where, "--log", logs[-1], clouds, model)
@@ -227,7 +227,7 @@ def test_the_cells_of_a_worker_that_is_killed_are_fitted_by_another(two, tmp_pat
 
 def test_cells_may_be_lost_again_and_again(tmp_path, clouds, monkeypatch):
     expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
-    monkeypatch.setattr("randsvm.cluster.load.Crew", InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
     monkeypatch.setattr(InlineCrew, "loses", frozenset(range(4, 400, 3)))
     found = searched(clouds, tmp_path / "m", Resources(cluster="3"), lambda event: None)
     assert found == expected
@@ -257,35 +257,35 @@ def after(seconds: float) -> Callable[[object], None]:
 def test_a_work_that_nobody_waits_for_ends(two, path):
     def endless() -> None:
         while True:
-            tell(Waiting())
+            emit(Waiting())
             time.sleep(0.01)
 
     with (
-        closing(Crew(str(two.file))) as crew,
+        closing(WorkerPool(str(two.file))) as worker_pool,
         closing(source.load(str(path), Params(), api.Job(resources=there(two)))) as D,
     ):
-        with D.home.lent(D) as some:
-            for _ in range(some.home.at_once + 1):
+        with D.executor.replicated(D) as some:
+            for _ in range(some.executor.at_once + 1):
                 with listening(after(0.5)), pytest.raises(GivenUpError):
-                    some.home.call(endless)
+                    some.executor.call(endless)
             with listening(after(PATIENCE)):
-                assert some.home.call(lambda: some.n) == ROWS
-            key = some.home.rows.key
-            assert key in kept(crew)
-        assert without(crew, key)
+                assert some.executor.call(lambda: some.n) == ROWS
+            key = some.executor.rows.key
+            assert key in kept(worker_pool)
+        assert without(worker_pool, key)
 
 
 def test_so_does_one_on_shards(two, path):
     def endless(shard: Shard) -> None:
         while True:
-            tell(Waiting())
+            emit(Waiting())
             time.sleep(0.01)
 
     with closing(source.load(str(path), Params(), api.Job(resources=there(two)))) as D:
         with listening(after(0.5)), pytest.raises(GivenUpError):
-            list(D.home.map(endless, D.shards))
+            list(D.executor.map(endless, D.shards))
         with listening(after(PATIENCE)):
-            found = list(D.home.map(lambda shard: shard.number, D.shards))
+            found = list(D.executor.map(lambda shard: shard.number, D.shards))
     assert found == [shard.number for shard in D.shards]
 
 
@@ -294,12 +294,12 @@ def test_a_signal_ends_a_search(two, tmp_path, clouds):
         if isinstance(event, Progress) and event.stage == "cross-validation":
             raise Interrupted(signal.SIGTERM)
 
-    with closing(Crew(str(two.file))) as crew:
-        before = kept(crew)
+    with closing(WorkerPool(str(two.file))) as worker_pool:
+        before = kept(worker_pool)
         with pytest.raises(Interrupted):
             searched(clouds, tmp_path / "m", there(two), interrupted)
         assert not (tmp_path / "m").exists()
-        assert without(crew, *(kept(crew) - before))
+        assert without(worker_pool, *(kept(worker_pool) - before))
 
 
 def test_averaged_weights_are_the_same_whoever_is_killed(two, tmp_path, path, monkeypatch):
@@ -351,16 +351,16 @@ def test_so_they_are_of_a_model(tmp_path, path, monkeypatch):
 def test_a_run_can_be_ended_while_chunks_are_cut(path, monkeypatch):
     """A pass of its own over the text."""
     monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
-    crew, text = InlineCrew("1"), text_of(str(path), source.ParseOptions("class"))
+    worker_pool, text = InlineCrew("1"), text_of(str(path), source.ParseOptions("class"))
     learnt = -(-text.size // 2000)
 
     def given_up(event: object) -> None:
-        if crew.given > learnt + 1:
+        if worker_pool.given > learnt + 1:
             raise GivenUpError
 
     with listening(given_up), pytest.raises(GivenUpError):
-        first_pass(crew, "a key", [text])
-    assert crew.given == learnt + 2
+        first_pass(worker_pool, "a key", [text])
+    assert worker_pool.given == learnt + 2
     leave("a key")
 
 
@@ -407,7 +407,7 @@ def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
         # What is sent and reported in a round does not grow with the rows of D.
         assert (moved > 0).all() if words else not moved.any()
         assert moved[1:].max(initial=0) < 500_000
-        split = np.array([[one[part] for part in Spent._fields] for one in rounds])
+        split = np.array([[one[part] for part in ClusterTimes._fields] for one in rounds])
         assert (np.diff(split, axis=0) >= 0).all() and (split[-1] > 0).all() == bool(words)
         assert split[-1].sum() <= rounds[-1]["seconds"]
     assert logs[0] == logs[1]
@@ -526,7 +526,7 @@ def test_all_workers_are_killed_and_others_come(two, tmp_path, path, expected):
 
 @pytest.mark.parametrize("patience", [2.0, 60.0], ids=["replaced", "waited for"])
 def test_a_worker_may_stand_still(two, tmp_path, path, expected, monkeypatch, patience):
-    monkeypatch.setattr("randsvm.cluster.crew.ASLEEP", patience)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.ASLEEP", patience)
     stopped = two.workers[0]
     go_on = threading.Timer(5, stopped.send_signal, [signal.SIGCONT])
 
@@ -575,7 +575,7 @@ def test_who_waits_for_a_worker_is_still_told_to_end(two, tmp_path, path, how):
 def test_pairs_that_are_done_are_written_when_the_cluster_is_lost(
     two, tmp_path, clouds, monkeypatch
 ):
-    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 3.0)
     monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
 
     def kill_all() -> None:
@@ -607,15 +607,15 @@ def test_workers_whose_threads_are_all_busy_are_there(two, tmp_path):
         while not free.exists():
             time.sleep(0.01)
 
-    with closing(Crew(str(two.file))) as other:
+    with closing(WorkerPool(str(two.file))) as other:
         latest = time.monotonic() + PATIENCE
         while len(names := [*other.members()]) < len(two.workers) and time.monotonic() < latest:
             time.sleep(0.05)
         client = other.client
         works = [client.submit(work, workers=[name], pure=False) for name in names]
         try:
-            with closing(Crew(str(two.file))) as crew:
-                assert crew.members().keys() & set(names)
+            with closing(WorkerPool(str(two.file))) as worker_pool:
+                assert worker_pool.members().keys() & set(names)
             assert not any(one.done() for one in works)
         finally:
             free.touch()
@@ -631,14 +631,14 @@ def test_a_worker_that_could_not_be_asked_is_asked_again(two, monkeypatch):
         return run(client, *words, **more)
 
     monkeypatch.setattr(connection.OwnClient, "run", fails_once)
-    with closing(Crew(str(two.file))) as crew:
-        assert crew.members()
+    with closing(WorkerPool(str(two.file))) as worker_pool:
+        assert worker_pool.members()
 
 
 def test_a_worker_that_cannot_import_what_it_is_asked_is_left_out(two, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.GREETS", "randsvm.missing")
+    monkeypatch.setattr("randsvm.cluster.worker_pool.GREETS", "randsvm.missing")
     with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):
-        Crew(str(two.file))
+        WorkerPool(str(two.file))
 
 
 @pytest.mark.parametrize("others", [{}, {"functions": "bits of another processor"}])
@@ -647,15 +647,15 @@ def test_workers_that_compute_other_bits_are_named_once(
 ):
     ours = {**arithmetic(), **others}
     monkeypatch.setattr("randsvm.cluster.worker.arithmetic", lambda: ours)
-    told: list[object] = []
-    assert trained(path, tmp_path / "m", there(two), told.append) == expected
-    said = [event.text for event in told if isinstance(event, Notice) and "bytes" in event.text]
+    emitted: list[object] = []
+    assert trained(path, tmp_path / "m", there(two), emitted.append) == expected
+    said = [event.text for event in emitted if isinstance(event, Notice) and "bytes" in event.text]
     assert len(said) == len(others)
     assert all("(functions)" in text for text in said)
 
 
 def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 3.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 3.0)
 
     def kill_all() -> None:
         while two.workers:
@@ -669,7 +669,7 @@ def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, m
 
 
 def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.crew.SILENCE", 5.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 5.0)
     (tmp_path / "farm").mkdir()
     farm = Farm(tmp_path / "farm")
     farm.add()
@@ -683,7 +683,7 @@ def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, mo
         farm.close()
 
 
-def kept(crew: Crew) -> set[str]:
+def kept(worker_pool: WorkerPool) -> set[str]:
     """The keys of what workers have: rows, ranges of texts, states."""
 
     def keys() -> set[str]:
@@ -692,13 +692,13 @@ def kept(crew: Crew) -> set[str]:
         numbered = [*_here.ranges, *_here.cells, *_here.unwanted]
         return {*_here.data, *(key for key, _ in numbered)}
 
-    return set().union(*crew.client.run(keys).values())
+    return set().union(*worker_pool.client.run(keys).values())
 
 
-def without(crew: Crew, *keys: str) -> bool:
+def without(worker_pool: WorkerPool, *keys: str) -> bool:
     """Whether the workers soon have nothing of these."""
     end = time.monotonic() + PATIENCE
-    while (left := kept(crew) & {*keys}) and time.monotonic() < end:
+    while (left := kept(worker_pool) & {*keys}) and time.monotonic() < end:
         time.sleep(0.1)
     return not left
 
@@ -708,19 +708,19 @@ def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monke
     monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
     monkeypatch.setattr("randsvm.training.several_classes.FEW_ROWS", 100)
     (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
-    with closing(Crew(str(two.file))) as crew:
-        before = kept(crew)
+    with closing(WorkerPool(str(two.file))) as worker_pool:
+        before = kept(worker_pool)
         words = ["randsvm", "-q", "--gap", 0.1, "--cluster", two.file]
         with pytest.raises(DataError) if bad else nullcontext():
             run_train(*words, tmp_path / "d", tmp_path / "m")
-        assert without(crew, *(kept(crew) - before))
+        assert without(worker_pool, *(kept(worker_pool) - before))
 
 
 def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
-    with closing(Crew(str(two.file))) as crew:
-        first_pass(crew, "a key", [text_of(str(path), source.ParseOptions("class"))])
-        assert "a key" not in kept(crew)
+    with closing(WorkerPool(str(two.file))) as worker_pool:
+        first_pass(worker_pool, "a key", [text_of(str(path), source.ParseOptions("class"))])
+        assert "a key" not in kept(worker_pool)
 
 
 def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
@@ -731,8 +731,8 @@ def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
             time.sleep(1)
             raise OSError
 
-    crew = InlineCrew("2")
-    tasks = Tasks(crew)
+    worker_pool = InlineCrew("2")
+    tasks = Tasks(worker_pool)
     with monkeypatch.context() as patch:
         patch.setattr("fake_cluster.Done", Unreachable)
         tasks.give("worker 0", "lost", int)
@@ -749,9 +749,9 @@ def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
     ids=["of a task", "of a worker"],
 )
 def test_what_is_lost_again_and_again_ends_a_run(two, monkeypatch, task, word, error):
-    monkeypatch.setattr("randsvm.cluster.crew.LOST", 3)
-    with closing(Crew(str(two.file))) as crew, pytest.raises(error):
-        list(in_order(crew, task, [(word,)]))
+    monkeypatch.setattr("randsvm.cluster.worker_pool.LOST", 3)
+    with closing(WorkerPool(str(two.file))) as worker_pool, pytest.raises(error):
+        list(in_order(worker_pool, task, [(word,)]))
 
 
 # ---- what is refused --------------------------------------------------------------------------
@@ -790,7 +790,7 @@ def stranger() -> Iterator[Callable[[bytes], str]]:
 
 def test_an_address_of_something_else_is_no_cluster(stranger):
     with pytest.raises(ClusterError, match=r"cannot reach .*: what answers is no scheduler"):
-        Crew(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
+        WorkerPool(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
 
 def test_what_is_left_of_it_is_not_closed_by_the_collector(stranger):
@@ -799,7 +799,7 @@ def test_what_is_left_of_it_is_not_closed_by_the_collector(stranger):
 
     def connect() -> None:
         with suppress(ClusterError):
-            Crew(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
+            WorkerPool(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
     def collect() -> None:
         with LoopRunner._lock:
@@ -824,7 +824,7 @@ def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch, end):
         raise end
 
     with listening(given_up), pytest.raises(type(end)):
-        Crew(stranger(b""))
+        WorkerPool(stranger(b""))
 
 
 def test_a_time_limit_while_nobody_answers_is_one(stranger, tmp_path, path, monkeypatch):
@@ -855,7 +855,7 @@ def test_nothing_stays_where_nobody_is(no_loops, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(ClusterError, match="cannot reach the cluster"):
-            Crew(f"127.0.0.1:{unused.getsockname()[1]}")
+            WorkerPool(f"127.0.0.1:{unused.getsockname()[1]}")
 
 
 def test_who_is_reached_when_nobody_waits_any_more_is_left(monkeypatch):
@@ -873,7 +873,7 @@ def test_who_is_reached_when_nobody_waits_any_more_is_left(monkeypatch):
 
     monkeypatch.setattr(connection, "OwnClient", Late)
     with listening(given_up), pytest.raises(GivenUpError):
-        Crew("127.0.0.1:1")
+        WorkerPool("127.0.0.1:1")
     answers.set()
     assert closed.wait(PATIENCE)
 
@@ -896,7 +896,7 @@ def processes(monkeypatch) -> list[subprocess.Popen[bytes]]:
 
 def test_nothing_stays_of_workers_that_are_not_all_started(no_loops, processes):
     with pytest.raises(ClusterError, match="temporarily unavailable"):
-        Crew("local:3")
+        WorkerPool("local:3")
     assert [process.wait(PATIENCE) for process in processes] == [-signal.SIGKILL] * 2
 
 
@@ -919,7 +919,7 @@ def test_a_run_ends_with_the_last_worker_of_its_own(no_loops, processes):
             process.kill()
 
     with listening(kill), pytest.raises(ClusterError, match="workers of this machine have ended"):
-        Crew("local:2")
+        WorkerPool("local:2")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from distributed import Security
 from distributed.core import rpc
 
 from randsvm.cluster import connection
-from randsvm.cluster.crew import Crew
+from randsvm.cluster.worker_pool import WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -66,14 +66,14 @@ def listening_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[Crew]:
+def local() -> Iterator[WorkerPool]:
     """local:2 with both workers."""
-    with closing(Crew("local:2")) as crew:
+    with closing(WorkerPool("local:2")) as worker_pool:
         end = time.monotonic() + PATIENCE
-        while len(crew.members()) < 2:
+        while len(worker_pool.members()) < 2:
             assert time.monotonic() < end
             time.sleep(0.1)
-        yield crew
+        yield worker_pool
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")

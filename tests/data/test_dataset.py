@@ -449,8 +449,8 @@ def test_a_pass_has_every_row_once_in_an_order_of_its_own(numbered, pieces, some
             assert sorted(flat(batches)) == kept.tolist()
         assert len({tuple(flat(batches)) for batches in (one, two, other)}) == 3
         # Neighbours of the file are no neighbours of a pass: 4 of 900 would be by chance.
-        together = np.abs(np.diff(flat(one))) == 1
-        assert together.sum() < 40
+        assemble = np.abs(np.diff(flat(one))) == 1
+        assert assemble.sum() < 40
         assert passed(D, Draw(3, 1)) == one
 
 

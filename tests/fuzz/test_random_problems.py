@@ -73,8 +73,8 @@ def test_a_wrong_number_is_found(tmp_path, monkeypatch, key):
         written = plain(path, case)
         if key == "rho":
             return written._replace(b=written.b * factor)
-        changed = {key: repr(type(factor)(float(written.facts[key]) * factor))}
-        return written._replace(facts={**written.facts, **changed})
+        changed = {key: repr(type(factor)(float(written.metadata[key]) * factor))}
+        return written._replace(metadata={**written.metadata, **changed})
 
     monkeypatch.setattr(random_problems, "read", read)
     with pytest.raises(random_problems.WrongError, match=complaint):

@@ -11,7 +11,7 @@ from randsvm.kernels.cells import SLICE_ROWS, CellCentres, order_of, slice_rows
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     Expansion,
-    Space,
+    KernelLayout,
     piece_bytes,
     profits_from_cells,
 )
@@ -33,8 +33,8 @@ def clusters(m: int, d: int, seed: int = 0) -> np.ndarray:
     return X.astype(np.float32)
 
 
-def space(cut: float | None = CUT, gamma: float = GAMMA, d: int = 4) -> Space:
-    return Space(Kernel("rbf", gamma), True, np.full(d, 0.25), np.float32, cut)
+def kernel_layout(cut: float | None = CUT, gamma: float = GAMMA, d: int = 4) -> KernelLayout:
+    return KernelLayout(Kernel("rbf", gamma), True, np.full(d, 0.25), np.float32, cut)
 
 
 def kernel_values(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def by_boxes(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.ndarray) 
 def test_sums_are_those_over_the_centres_near_to_the_box(m, columns):
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
-    ours = space()
+    ours = kernel_layout()
     order = ours.cells(sparse.csr_matrix(X))
     u = Expansion(ours, sparse.csr_matrix(Z), beta).values(sparse.csr_matrix(X))
     assert u == pytest.approx(by_boxes(X, Z, beta, order), abs=ROUGH)
@@ -74,7 +74,7 @@ def test_a_value_above_the_cut_is_never_left_out():
     X, Z = clusters(3000, 4), clusters(500, 4, seed=1)
     exact = kernel_values(X, Z)
     least = np.where(exact > np.exp(-CUT), exact, 0).sum(axis=1)
-    u = Expansion(space(), sparse.csr_matrix(Z), np.ones(500)).values(sparse.csr_matrix(X))
+    u = Expansion(kernel_layout(), sparse.csr_matrix(Z), np.ones(500)).values(sparse.csr_matrix(X))
     assert (u >= least - ROUGH).all()
     assert u == pytest.approx(exact.sum(axis=1), abs=500 * np.exp(-CUT) + ROUGH)
 
@@ -84,7 +84,7 @@ def test_a_value_above_the_cut_is_never_left_out():
 def test_sums_are_the_same_for_every_width(widest, columns):
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
-    ours = space()
+    ours = kernel_layout()
     part = Expansion(ours, sparse.csr_matrix(Z), beta).parts[0]
     assert isinstance(part, CellCentres)
     [(_, rows, _)] = ours.pieces(sparse.csr_matrix(X))
@@ -125,7 +125,7 @@ def test_rows_of_any_kind_are_sorted(X):
 def test_equal_rows_have_equal_sums_and_two_slices_join():
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
-    ours, X_ = space(), sparse.csr_matrix(X)
+    ours, X_ = kernel_layout(), sparse.csr_matrix(X)
     assert slice_rows(4) == SLICE_ROWS < len(X)
     u = Expansion(ours, sparse.csr_matrix(Z), np.ones(40)).values(X_)
     assert u == pytest.approx(kernel_values(X, Z).sum(axis=1), abs=40 * np.exp(-CUT) + ROUGH)
@@ -133,7 +133,7 @@ def test_equal_rows_have_equal_sums_and_two_slices_join():
 
 def test_a_kept_order_changes_no_bit():
     X, Z = sparse.csr_matrix(clusters(9000, 4)), sparse.csr_matrix(clusters(40, 4, seed=1))
-    ours = space()
+    ours = kernel_layout()
     expansion = Expansion(ours, Z, np.ones(40))
     kept, fresh = np.zeros(9000), np.zeros(9000)
     expansion.add(kept, ours.pieces(X, cells=ours.cells(X)))
@@ -145,15 +145,17 @@ def test_a_kept_order_changes_no_bit():
 def test_features_outside_the_columns_count_in_the_distance():
     X, Z = clusters(200, 4), clusters(50, 4, seed=1)
     extra = np.random.default_rng(1).random(200)
-    u = Expansion(space(), sparse.csr_matrix(Z), np.ones(50)).values(sparse.csr_matrix(X), extra)
+    u = Expansion(kernel_layout(), sparse.csr_matrix(Z), np.ones(50)).values(
+        sparse.csr_matrix(X), extra
+    )
     exact = np.exp(-GAMMA * extra) * kernel_values(X, Z).sum(axis=1)
     assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + ROUGH)
 
 
 def test_cells_pay_where_most_values_are_nothing():
     X, Z = sparse.csr_matrix(clusters(4000, 4)), sparse.csr_matrix(clusters(200, 4, seed=1))
-    assert profits_from_cells(space(), X, Z)
-    assert not profits_from_cells(space(gamma=1e-3), X, Z)
-    assert not profits_from_cells(space(cut=None), X, Z)
-    assert not profits_from_cells(space(gamma=0.0), X, Z)
-    assert not profits_from_cells(space(), X[:0], Z)
+    assert profits_from_cells(kernel_layout(), X, Z)
+    assert not profits_from_cells(kernel_layout(gamma=1e-3), X, Z)
+    assert not profits_from_cells(kernel_layout(cut=None), X, Z)
+    assert not profits_from_cells(kernel_layout(gamma=0.0), X, Z)
+    assert not profits_from_cells(kernel_layout(), X[:0], Z)

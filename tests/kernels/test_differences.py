@@ -10,7 +10,7 @@ import pytest
 from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_difference_sums
 from scipy import sparse
 
-from randsvm.kernels.expansion import Expansion, Space
+from randsvm.kernels.expansion import Expansion, KernelLayout
 from randsvm.kernels.gram import gram
 from randsvm.kernels.kernel import Kernel
 
@@ -51,13 +51,15 @@ def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
     X[np.random.default_rng(4).random(X.shape) < 0.3] = 0
     X[2] = 0
     centre = X.mean(axis=0, dtype=np.float64) if dense else None
-    space = Space(Kernel("rbf", gamma), dense, centre, np.float64)
+    kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, centre, np.float64)
     beta = np.random.default_rng(5).normal(size=(20, *columns))
-    u = Expansion(space, sparse.csr_matrix(X[:20]), beta).values(sparse.csr_matrix(X))
+    u = Expansion(kernel_layout, sparse.csr_matrix(X[:20]), beta).values(sparse.csr_matrix(X))
     truth = exact(X, X[:20], gamma)
     assert u == pytest.approx(truth @ beta, abs=1e-12 * float(np.abs(beta).sum()), rel=0)
     # Nothing but a row's own kernel value with a centre that is nowhere else.
-    each = Expansion(space, sparse.csr_matrix(X[:1]), np.ones(1)).values(sparse.csr_matrix(X))
+    each = Expansion(kernel_layout, sparse.csr_matrix(X[:1]), np.ones(1)).values(
+        sparse.csr_matrix(X)
+    )
     assert each == pytest.approx(truth[:, 0], rel=1e-12)
     assert each[0] == 1
 
@@ -66,8 +68,8 @@ def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
 @pytest.mark.parametrize("dense", [True, False])
 def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, dense):
     X, gamma = unscaled(70, 5, kind)
-    space = Space(Kernel("rbf", gamma), dense, None, np.float64)
-    K = gram(space, sparse.csr_matrix(X))
+    kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, None, np.float64)
+    K = gram(kernel_layout, sparse.csr_matrix(X))
     assert pytest.approx(exact(X, X, gamma), rel=2.0**-23) == K
     assert (np.diag(K) == 1).all() and (K == K.T).all()
 
@@ -114,7 +116,7 @@ def test_compiled_sums_agree_with_numpy(m, centres, w, columns, widest):
 
 
 def test_rows_without_any_feature_have_the_kernel_value_1():
-    space = Space(Kernel("rbf", 2.0), True, None, np.float64)
+    kernel_layout = KernelLayout(Kernel("rbf", 2.0), True, None, np.float64)
     empty = sparse.csr_matrix((3, 0), dtype=np.float64)
-    assert Expansion(space, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]
-    assert (gram(space, empty) == 1).all()
+    assert Expansion(kernel_layout, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]
+    assert (gram(kernel_layout, empty) == 1).all()

@@ -21,7 +21,7 @@ from randsvm.kernels.expansion import (
     BLOCK_ROWS,
     PANEL_FEATURES,
     Expansion,
-    Space,
+    KernelLayout,
 )
 from randsvm.kernels.gram import GRAM_ROWS, gram
 from randsvm.kernels.kernel import Kernel
@@ -57,9 +57,9 @@ def rows():
 def spaces(kernel: Kernel, dtype: type):
     centre = np.full(6, 0.4) if kernel.name == "rbf" else None
     return [
-        Space(kernel, True, centre, dtype),
-        Space(kernel, False, None, dtype),
-        Space(kernel, True, None, dtype, by_nonzeros=True),
+        KernelLayout(kernel, True, centre, dtype),
+        KernelLayout(kernel, False, None, dtype),
+        KernelLayout(kernel, True, None, dtype, by_nonzeros=True),
     ]
 
 
@@ -67,13 +67,13 @@ def spaces(kernel: Kernel, dtype: type):
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5)])
 @pytest.mark.parametrize("layout", range(3))
 def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, layout):
-    space = spaces(kernel, dtype)[layout]
+    kernel_layout = spaces(kernel, dtype)[layout]
     X = rows.toarray().astype(np.float64)
     exact = np.array([[by_definition(kernel, x, z) for z in X[:9]] for x in X])
     coarse = max(tolerance, 1e-7)  # LIBSVM takes float32 values
-    assert gram(space, rows)[:, :9] == pytest.approx(exact, rel=coarse, abs=coarse)
+    assert gram(kernel_layout, rows)[:, :9] == pytest.approx(exact, rel=coarse, abs=coarse)
     beta = np.linspace(-1, 2, 9)
-    u = Expansion(space, rows[:9], beta).values(rows)
+    u = Expansion(kernel_layout, rows[:9], beta).values(rows)
     assert u.dtype == np.float64
     assert u == pytest.approx(exact @ beta, rel=10 * tolerance, abs=10 * tolerance)
 
@@ -81,9 +81,9 @@ def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, l
 @pytest.mark.parametrize("dense", [True, False])
 def test_the_blocks_of_a_gram_matrix_join_at_their_edges(dense):
     X = np.random.default_rng(2).normal(size=(2 * GRAM_ROWS + 3, 3)).astype(np.float32)
-    space = Space(Kernel("rbf", 0.7), dense, None, np.float64)
+    kernel_layout = KernelLayout(Kernel("rbf", 0.7), dense, None, np.float64)
     exact = oracle.kernel_matrix("rbf", X.astype(float), X.astype(float), 0.7)
-    assert gram(space, sparse.csr_matrix(X)) == pytest.approx(exact, abs=1e-7)
+    assert gram(kernel_layout, sparse.csr_matrix(X)) == pytest.approx(exact, abs=1e-7)
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -92,9 +92,11 @@ def test_sums_over_several_blocks_agree_with_one_matrix(dense):
     X = sparse.csr_matrix(rng.normal(size=(2 * BLOCK_ROWS + 7, 3)).astype(np.float32))
     Z = sparse.csr_matrix(rng.normal(size=(2 * BLOCK_CENTRES + 5, 3)).astype(np.float32))
     beta = rng.normal(size=Z.shape[0])
-    space = Space(Kernel("rbf", 0.7), dense, np.zeros(3) if dense else None, np.float64)
+    kernel_layout = KernelLayout(
+        Kernel("rbf", 0.7), dense, np.zeros(3) if dense else None, np.float64
+    )
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.7)
-    assert Expansion(space, Z, beta).values(X) == pytest.approx(K @ beta, abs=1e-9)
+    assert Expansion(kernel_layout, Z, beta).values(X) == pytest.approx(K @ beta, abs=1e-9)
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -107,15 +109,15 @@ def test_features_outside_the_columns_count_in_the_distance(dense):
     exact = [
         sum(b * by_definition(kernel, x, z) for b, z in zip(beta, Z, strict=True)) for x in whole
     ]
-    space = Space(kernel, dense, None, np.float64)
-    expansion = Expansion(space, sparse.csr_matrix(Z[:, :2]), beta)
+    kernel_layout = KernelLayout(kernel, dense, None, np.float64)
+    expansion = Expansion(kernel_layout, sparse.csr_matrix(Z[:, :2]), beta)
     shown = sparse.csr_matrix(whole[:, :2])
     assert expansion.values(shown, whole[:, 2] ** 2) == pytest.approx(exact, rel=1e-12)
 
 
 def test_an_empty_expansion_is_zero(rows):
-    space = Space(Kernel("rbf", 1.0), True, np.zeros(6), np.float32)
-    assert (Expansion(space, rows[:0], np.empty(0)).values(rows) == 0).all()
+    kernel_layout = KernelLayout(Kernel("rbf", 1.0), True, np.zeros(6), np.float32)
+    assert (Expansion(kernel_layout, rows[:0], np.empty(0)).values(rows) == 0).all()
 
 
 def test_squared_norms_of_rows_that_are_empty_in_any_place():
@@ -177,9 +179,9 @@ def test_compiled_sums_of_many_columns_are_those_of_each(widest):
     rng = np.random.default_rng(6)
     x, z = -rng.random((6, 5)).astype(np.float32), rng.random((40, 5)).astype(np.float32)
     beta = rng.normal(size=(40, PANEL_COLUMNS))
-    together = compiled(x, z, beta, widest)
+    assemble = compiled(x, z, beta, widest)
     each = np.column_stack([compiled(x, z, beta[:, c], widest) for c in range(PANEL_COLUMNS)])
-    assert together == pytest.approx(each, abs=1e-5)
+    assert assemble == pytest.approx(each, abs=1e-5)
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
@@ -188,15 +190,15 @@ def test_a_compiled_sum_depends_on_its_row_alone(widest):
     rng = np.random.default_rng(4)
     x = -rng.random((23, 5)).astype(np.float32)
     z, beta = rng.random((70, 5)).astype(np.float32), rng.normal(size=70)
-    together = compiled(x, z, beta, widest)
-    assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == together.tolist()
+    assemble = compiled(x, z, beta, widest)
+    assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == assemble.tolist()
 
 
 def test_a_row_beyond_float32_has_no_kernel_value_left():
     """Its squared norm is infinite in float32; it is as far as can be from every centre."""
     X = sparse.csr_matrix(np.array([[1e25, 0], [0.5, 0.5]], np.float32))
     Z = sparse.csr_matrix(np.array([[0.5, 0.5], [0, 1], [1, 0]], np.float32))
-    u = Expansion(Space(Kernel("rbf", 1.0), True, None, np.float32), Z, np.ones(3)).values(X)
+    u = Expansion(KernelLayout(Kernel("rbf", 1.0), True, None, np.float32), Z, np.ones(3)).values(X)
     assert u == pytest.approx([0, 1 + 2 * math.exp(-0.5)])
 
 
@@ -207,8 +209,8 @@ def test_compiled_sums_and_blocks_meet_at_their_edge(d, columns):
     X = sparse.csr_matrix(rng.normal(size=(300, d)).astype(np.float32))
     Z = sparse.csr_matrix(rng.normal(size=(BLOCK_CENTRES + 40, d)).astype(np.float32))
     beta, kernel = rng.normal(size=(Z.shape[0], *columns)), Kernel("rbf", 0.5 / d)
-    rough = Expansion(Space(kernel, True, None, np.float32), Z, beta).values(X)
-    exact = Expansion(Space(kernel, True, None, np.float64), Z, beta).values(X)
+    rough = Expansion(KernelLayout(kernel, True, None, np.float32), Z, beta).values(X)
+    exact = Expansion(KernelLayout(kernel, True, None, np.float64), Z, beta).values(X)
     assert rough == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum())
 
 
@@ -228,11 +230,11 @@ def test_sums_by_nonzeros_are_those_of_the_formula(sums):
     X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
     extra = np.random.default_rng(3).random(X.shape[0])
-    space = Space(kernel, True, None, np.float32, by_nonzeros=True)
+    kernel_layout = KernelLayout(kernel, True, None, np.float32, by_nonzeros=True)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.05)
     exact = (K * np.exp(-0.05 * extra)[:, None]) @ beta
     for rows in (X, X.toarray()):
-        found = Expansion(space, Z, beta).values(rows, extra)
+        found = Expansion(kernel_layout, Z, beta).values(rows, extra)
         assert found == pytest.approx(exact, abs=2e-3)
         assert np.abs(found - exact).mean() < 1e-4
 
@@ -250,7 +252,7 @@ def test_sums_by_nonzeros_are_right_with_vectors_of_any_width(widest):
 
 
 def test_rows_without_any_feature_are_at_the_origin():
-    space = Space(Kernel("rbf", 0.5), True, None, np.float32, by_nonzeros=True)
+    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, by_nonzeros=True)
     Z = sparse.csr_matrix(np.array([[0, 2.0], [0, 0]]))
-    found = Expansion(space, Z, np.array([1.0, 2.0])).values(sparse.csr_matrix((3, 2)))
+    found = Expansion(kernel_layout, Z, np.array([1.0, 2.0])).values(sparse.csr_matrix((3, 2)))
     assert found == pytest.approx([math.exp(-2) + 2] * 3, rel=1e-6)

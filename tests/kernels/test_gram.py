@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from randsvm.kernels.expansion import Space
+from randsvm.kernels.expansion import KernelLayout
 from randsvm.kernels.gram import GRAM_ROWS, gram
 from randsvm.kernels.kernel import Kernel
 
@@ -33,8 +33,10 @@ def exact(kernel: Kernel, X: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
 def test_differences_far_from_0_keep_their_digits(kernel, dense):
     X = rows(1e5)
-    space = Space(kernel, dense, None, np.float64)
-    K, plain = (gram(space, sparse.csr_matrix(X, dtype=np.float32), centred=c) for c in (1, 0))
+    kernel_layout = KernelLayout(kernel, dense, None, np.float64)
+    K, plain = (
+        gram(kernel_layout, sparse.csr_matrix(X, dtype=np.float32), centred=c) for c in (1, 0)
+    )
     values = exact(kernel, X)
     # Of steps whose sum is 0.
     steps = np.random.default_rng(4).normal(size=(len(X), 5))
@@ -50,5 +52,5 @@ def test_differences_far_from_0_keep_their_digits(kernel, dense):
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_values_around_0_stay_as_they_are(kernel):
     X = sparse.csr_matrix(rows(0.0), dtype=np.float32)
-    space = Space(kernel, True, None, np.float64)
-    assert np.array_equal(gram(space, X, centred=True), gram(space, X))
+    kernel_layout = KernelLayout(kernel, True, None, np.float64)
+    assert np.array_equal(gram(kernel_layout, X, centred=True), gram(kernel_layout, X))

@@ -359,12 +359,14 @@ def test_a_number_of_a_row_that_is_none_is_refused(tmp_path):
 def test_progress_goes_with_the_rows_that_are_predicted(tmp_path):
     kind = Kind(tmp_path, 0, 2, 0, 2, blobs)
     kind.test.write_text(kind.test.read_text() * 150)
-    told = []
-    predict_file(str(kind.test), str(kind.model), str(tmp_path / "o"), watch=told.append)
-    told = [event for event in told if isinstance(event, Progress)]
+    emitted = []
+    predict_file(str(kind.test), str(kind.model), str(tmp_path / "o"), watch=emitted.append)
+    emitted = [event for event in emitted if isinstance(event, Progress)]
     size = kind.test.stat().st_size
-    assert {(event.stage, event.total, event.unit) for event in told} == {("predicting", size, "B")}
-    done = [event.done for event in told]
+    assert {(event.stage, event.total, event.unit) for event in emitted} == {
+        ("predicting", size, "B")
+    }
+    done = [event.done for event in emitted]
     assert len(done) > 3 and done == sorted(set(done)) and done[0] < size / 2 and done[-1] == size
 
 
@@ -386,6 +388,6 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
     X = sparse.csr_matrix(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
     rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)
     fast, exact = model.decision(rows, labels_only=True), model.decision(rows)
-    assert model._float32_space.cut is not None and model.rows_at_once == 4096
+    assert model._float32_layout.cut is not None and model.rows_at_once == 4096
     assert np.abs(fast - exact).max() < 1e-3 and (fast != exact).any()
     assert (model.predicted(fast) == model.predicted(exact)).all()

@@ -232,7 +232,7 @@ def test_two_classes_have_an_area(tmp_path, predict, words):
     learnt = learn(algorithm, gaussians(300).save(tmp_path / "d"), tmp_path / "m", *own)
     path = test.save(tmp_path / "t")
     f = predict(path, learnt.model, "--scores").scores
-    sign = 1 if learnt.facts["labels"].startswith("+1") else -1
+    sign = 1 if learnt.metadata["labels"].startswith("+1") else -1
     area = peers.roc_auc_score(test.y > 0, sign * f)
     probability = own if own else []
     predicted = predict(path, learnt.model, "--metrics", *probability)
@@ -269,8 +269,8 @@ def test_metrics_of_a_regression(tmp_path, predict):
         f"Mean absolute error = {error:g}",
         f"Coefficient of determination = {share:g}",
     ]
-    told = json.loads(predict(tmp_path / "d", learnt.model, "--metrics", "--report", "json").out)
-    assert told["metrics"]["determination"] == pytest.approx(share)
+    emitted = json.loads(predict(tmp_path / "d", learnt.model, "--metrics", "--report", "json").out)
+    assert emitted["metrics"]["determination"] == pytest.approx(share)
 
 
 def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
@@ -278,8 +278,8 @@ def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
     (tmp_path / "t").write_text("? 1:1\n? 2:1\n")
     predicted = predict(tmp_path / "t", learnt.model, "--metrics")
     assert (predicted.out, len(predicted.lines)) == ("", 2)
-    told = json.loads(predict(tmp_path / "t", learnt.model, "--metrics", "--report", "json").out)
-    assert (told["labelled"], told["accuracy"], told["metrics"]["auc"]) == (0, None, None)
+    emitted = json.loads(predict(tmp_path / "t", learnt.model, "--metrics", "--report", "json").out)
+    assert (emitted["labelled"], emitted["accuracy"], emitted["metrics"]["auc"]) == (0, None, None)
 
 
 def test_the_metrics_of_labels_on_stdout_go_to_stderr(command, tmp_path):

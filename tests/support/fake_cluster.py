@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any
 
-from randsvm.cluster.crew import Crew
-from randsvm.data.home import Spent
+from randsvm.cluster.worker_pool import WorkerPool
+from randsvm.data.shard_executor import ClusterTimes
 
 
 class Done(Future):
@@ -17,7 +17,7 @@ class Done(Future):
         pass
 
 
-class InlineCrew(Crew):
+class InlineCrew(WorkerPool):
     """A crew of workers that run a task when it is submitted; its address is their number.
 
     loses: the numbers of tasks, from 0, whose worker is lost.
@@ -28,7 +28,7 @@ class InlineCrew(Crew):
 
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
-        self.client, self.moved, self.spent, self.given = self, 0, Spent(), 0
+        self.client, self.moved, self.spent, self.given = self, 0, ClusterTimes(), 0
         self.waited: dict[str, float] = {}
         self._moving = Lock()
 
@@ -47,10 +47,10 @@ class InlineCrew(Crew):
             future.set_exception(error)
         return future
 
-    def tell_all(self, function: Any, *words: Any) -> None:
+    def notify_all(self, function: Any, *words: Any) -> None:
         function(*words)
 
-    def tell_now(self, names: list[str], function: Any, *words: Any) -> None:
+    def emit_now(self, names: list[str], function: Any, *words: Any) -> None:
         function(*words)
 
     def close(self) -> None:

@@ -22,8 +22,8 @@ from randsvm.models.load import load
 from randsvm.models.metrics import Accuracy
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import Params
+from randsvm.training.candidate_scores import Asked, Candidate, CandidateScores
 from randsvm.training.job import Job
-from randsvm.training.trials import Asked, Candidate, Trials
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -64,12 +64,12 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=2, tried=tried(str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        trials = Trials(Asked(self.D, None, job, words, Accuracy))
-        there = {configuration for configuration, digest in trials.logged}
+        candidate_scores = CandidateScores(Asked(self.D, None, job, words, Accuracy))
+        there = {configuration for configuration, digest in candidate_scores.logged}
         known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
-        same = {digest for _, digest in trials.logged} == {self.D.summary.digest}
-        trials.stage(known if same else [], self.D.n)
-        for one in trials.ranked:
+        same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}
+        candidate_scores.stage(known if same else [], self.D.n)
+        for one in candidate_scores.ranked:
             assert all(isinstance(score, float | int) for score in [*one.scores, one.score])
         log = Log(str(self.path))
         try:

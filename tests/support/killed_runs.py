@@ -19,7 +19,7 @@ from dask_cluster import PATIENCE, Farm
 from fake_cluster import InlineCrew
 from learning import Data, board
 
-from randsvm.cluster.crew import Crew
+from randsvm.cluster.worker_pool import WorkerPool
 from randsvm.data.dataset import ParseOptions
 
 # One run of each kind, and its data.
@@ -97,7 +97,7 @@ class KilledRuns:
     def _trained_here(self, name: str) -> bytes:
         if name not in AVERAGED:
             return self._train(name)
-        with patch("randsvm.cluster.load.Crew", InlineCrew):
+        with patch("randsvm.cluster.load.WorkerPool", InlineCrew):
             return self._train(name, "--cluster", 1)
 
     def _train(self, name: str, *more: object) -> bytes:
@@ -119,7 +119,7 @@ class KilledRuns:
         while len(self.farm.workers) < workers:
             self.farm.add()
         end = time.monotonic() + PATIENCE
-        with closing(Crew(str(self.farm.file))) as crew:
-            while len(crew.members()) != workers:
+        with closing(WorkerPool(str(self.farm.file))) as worker_pool:
+            while len(worker_pool.members()) != workers:
                 assert time.monotonic() < end
                 time.sleep(0.1)

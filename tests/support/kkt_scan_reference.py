@@ -34,13 +34,13 @@ class Sums(NamedTuple):
     norm: float
     linear: float
     slope: float
-    bends: list[tuple[float, float]]
+    breakpoints: list[tuple[float, float]]
     outside: tuple[float, float]
 
 
 def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
     norm = linear = slope = 0.0
-    bends, before, behind = [], -inf, inf
+    breakpoints, before, behind = [], -inf, inf
     for i in range(len(y)):
         if beta[i] != 0:
             norm += beta[i] * u[i]
@@ -51,12 +51,12 @@ def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
             if (bound > 0 and left < bend) or (bound < 0 and left >= bend):
                 slope -= bound
             if bound != 0 and left < bend <= right:
-                bends.append((bend, abs(bound)))
+                breakpoints.append((bend, abs(bound)))
             if bound != 0 and bend <= left:
                 before = max(before, bend)
             if bound != 0 and bend > right:
                 behind = min(behind, bend)
-    return Sums(norm, linear, slope, bends, (before, behind))
+    return Sums(norm, linear, slope, breakpoints, (before, behind))
 
 
 class Violations(NamedTuple):

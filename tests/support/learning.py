@@ -140,7 +140,7 @@ class Finished(NamedTuple):
         return [event["text"] for event in self.of("notice")]
 
     @property
-    def facts(self) -> dict[str, str]:
+    def metadata(self) -> dict[str, str]:
         return oracle.trailer(self.model)
 
     @property

@@ -200,7 +200,7 @@ class ModelFile(NamedTuple):
     beta: np.ndarray
     b: float
     gamma: float
-    facts: dict[str, str]
+    metadata: dict[str, str]
 
 
 def read_model(path: Path, d: int) -> ModelFile:
@@ -222,14 +222,14 @@ class SeveralFile(NamedTuple):
     beta: np.ndarray
     b: np.ndarray
     labels: list[str]
-    facts: dict[str, str]
+    metadata: dict[str, str]
 
 
 def read_several(path: Path, d: int) -> SeveralFile:
     """Read a model line by line; its features are columns counted from 1."""
     head, _, rows = path.read_text().partition("# randsvm")[0].partition("\nSV\n")
     entries = dict(line.split(" ", 1) for line in head.splitlines())
-    lines, facts = [line.split() for line in rows.splitlines()], trailer(path)
+    lines, metadata = [line.split() for line in rows.splitlines()], trailer(path)
     b = -np.array(entries["rho"].split(), float)
     assert len(b) == int(entries["nr_class"]) and len(lines) == int(entries["total_sv"])
     Z = np.zeros((len(lines), d))
@@ -237,7 +237,7 @@ def read_several(path: Path, d: int) -> SeveralFile:
         for index, value in (word.split(":") for word in line[len(b) :]):
             z[int(index) - 1] = float(value)
     beta = np.array([line[: len(b)] for line in lines], float).reshape(-1, len(b))
-    return SeveralFile(as_float32(Z), beta, b, facts["labels"].split(), facts)
+    return SeveralFile(as_float32(Z), beta, b, metadata["labels"].split(), metadata)
 
 
 def several_objectives(
@@ -282,7 +282,7 @@ class LinearFile(NamedTuple):
     b: np.ndarray
     label: list[str]
     solver: str
-    facts: dict[str, str]
+    metadata: dict[str, str]
 
     def decisions(self, X: np.ndarray) -> np.ndarray:
         return X @ self.w + self.b
@@ -359,9 +359,9 @@ def linear_optimum(
     def primal(wb: np.ndarray) -> tuple[float, np.ndarray]:
         w, z = wb[:-1], y * (X @ wb[:-1] + wb[-1])
         slope = -1 / (1 + np.exp(z)) if loss == "log" else -2 * np.maximum(0, 1 - z)
-        pull = C * weight * slope * y
+        negative_gradient = C * weight * slope * y
         value = w @ w / 2 + C * (weight @ LINEAR_LOSSES[loss](z))
-        return value, np.append(w + X.T @ pull, pull.sum())
+        return value, np.append(w + X.T @ negative_gradient, negative_gradient.sum())
 
     found = optimize.minimize(primal, np.zeros(X.shape[1] + 1), jac=True, method="L-BFGS-B")
     return float(found.fun)

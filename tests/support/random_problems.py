@@ -275,9 +275,9 @@ def best_tube(case: Case, z: np.ndarray) -> float:
 def best_offset(case: Case, u: np.ndarray) -> float:
     """Return the b with the least P; it is at a bend of one of the rows."""
     z = case.targets - u
-    bends = np.unique(np.concatenate([z - case.epsilon, z + case.epsilon]))
-    values = [primal(case, exact(0), u, b) for b in bends]
-    return bends[int(np.argmin(values))]
+    breakpoints = np.unique(np.concatenate([z - case.epsilon, z + case.epsilon]))
+    values = [primal(case, exact(0), u, b) for b in breakpoints]
+    return breakpoints[int(np.argmin(values))]
 
 
 def dual(case: Case, norm: float, beta: np.ndarray) -> float:
@@ -364,7 +364,7 @@ class Written(NamedTuple):
     beta: np.ndarray
     b: float
     tube: float | None
-    facts: dict[str, str]
+    metadata: dict[str, str]
     sure: bool
 
 
@@ -396,9 +396,9 @@ def read(path: Path, case: Case) -> Written:
     if case.task == "nu-svc":
         rho = case.size / np.abs(beta).sum()
         beta, b, tube = rho * beta, rho * b, -rho
-    facts = oracle.trailer(path)
-    finished = facts["stopped"].startswith("gap")
-    return Written(beta, b, tube if finished else None, facts, sure)
+    metadata = oracle.trailer(path)
+    finished = metadata["stopped"].startswith("gap")
+    return Written(beta, b, tube if finished else None, metadata, sure)
 
 
 # ---- the judgement ------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ def check(case: Case, folder: Path) -> str:
     wrong = list(complaints(case, K, written, optimum(case, K), events))
     if wrong:
         raise WrongError("; ".join(wrong))
-    stopped = written.facts["stopped"]
+    stopped = written.metadata["stopped"]
     return "gap reached" if stopped.startswith("gap") else f"said: {stopped}"
 
 
@@ -448,31 +448,31 @@ def complaints(
     case: Case, K: np.ndarray, written: Written, best: Bounds, events: list[dict]
 ) -> Iterator[str]:
     """Return what is wrong with a finished run, as sentences."""
-    beta, facts = written.beta.astype(exact), written.facts
+    beta, metadata = written.beta.astype(exact), written.metadata
     u = K @ beta
     norm, b = beta @ u, exact(written.b)
     P, D = primal(case, norm, u, b, written.tube), dual(case, norm, beta)
-    told = {name: float(facts[name]) for name in ("primal", "dual", "gap")}
+    emitted = {name: float(metadata[name]) for name in ("primal", "dual", "gap")}
     slack = allowance(case, K, written, P)
-    if not np.isfinite(list(told.values())).all():
-        yield f"not finite: {told}"
+    if not np.isfinite(list(emitted.values())).all():
+        yield f"not finite: {emitted}"
         return
     yield from infeasible(case, beta)
-    if abs(told["primal"] - P) > slack:
-        yield f"P {told['primal']:.10g} reported, of the model {P:.10g}"
-    if written.sure and told["dual"] < D - slack:
-        yield f"D {told['dual']:.10g} reported, of the model {D:.10g}"
-    if told["dual"] > best.most + slack:
-        yield f"D {told['dual']:.10g} above the optimum {best.most:.10g}"
-    if told["primal"] < best.least - slack:
-        yield f"P {told['primal']:.10g} below the optimum {best.least:.10g}"
-    size = max(abs(told["primal"]), abs(told["dual"]), nothing(case, K))
-    gap = (told["primal"] - told["dual"]) / size if size else 0.0
-    if abs(gap - told["gap"]) > 1e-12 + ROUNDING * abs(gap):
-        yield f"gap {told['gap']:.6g} reported, {gap:.6g} by P and D reported"
+    if abs(emitted["primal"] - P) > slack:
+        yield f"P {emitted['primal']:.10g} reported, of the model {P:.10g}"
+    if written.sure and emitted["dual"] < D - slack:
+        yield f"D {emitted['dual']:.10g} reported, of the model {D:.10g}"
+    if emitted["dual"] > best.most + slack:
+        yield f"D {emitted['dual']:.10g} above the optimum {best.most:.10g}"
+    if emitted["primal"] < best.least - slack:
+        yield f"P {emitted['primal']:.10g} below the optimum {best.least:.10g}"
+    size = max(abs(emitted["primal"]), abs(emitted["dual"]), nothing(case, K))
+    gap = (emitted["primal"] - emitted["dual"]) / size if size else 0.0
+    if abs(gap - emitted["gap"]) > 1e-12 + ROUNDING * abs(gap):
+        yield f"gap {emitted['gap']:.6g} reported, {gap:.6g} by P and D reported"
     if written.sure and not case.size:  # whose violators are those of two groups of rows
-        yield from counts(case, K, u + b, beta, facts)
-    yield from silence(case, told["gap"], facts, events)
+        yield from counts(case, K, u + b, beta, metadata)
+    yield from silence(case, emitted["gap"], metadata, events)
 
 
 def nothing(case: Case, K: np.ndarray) -> float:
@@ -491,7 +491,7 @@ def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
     rounding = beta @ parts + np.maximum(-lower, upper) @ (
         parts + np.abs(case.targets) + abs(written.b)
     )
-    accuracy = ACCURACY if written.facts["certificate"] == "evaluated" else RUNNING
+    accuracy = ACCURACY if written.metadata["certificate"] == "evaluated" else RUNNING
     return accuracy * abs(float(P)) + ROUNDING * rounding
 
 
@@ -510,18 +510,18 @@ def infeasible(case: Case, beta: np.ndarray) -> Iterator[str]:
 
 
 def counts(
-    case: Case, K: np.ndarray, f: np.ndarray, beta: np.ndarray, facts: dict[str, str]
+    case: Case, K: np.ndarray, f: np.ndarray, beta: np.ndarray, metadata: dict[str, str]
 ) -> Iterator[str]:
     """Check the number of violators, if the decision values are accurate enough."""
-    if facts["violators"] == "unknown":
+    if metadata["violators"] == "unknown":
         return
     parts = (np.abs(K) @ np.abs(beta)).max() + np.abs(f).max() + np.abs(case.targets).max()
     rounding = ROUNDING * float(parts)
     near = case.tolerance * 0.01 + rounding
     sure = violators(case, f, beta, case.tolerance + near)
     possible = violators(case, f, beta, case.tolerance - near)
-    if not sure <= int(facts["violators"]) <= possible:
-        yield f"{facts['violators']} violators reported, {sure} to {possible} by the formulas"
+    if not sure <= int(metadata["violators"]) <= possible:
+        yield f"{metadata['violators']} violators reported, {sure} to {possible} by the formulas"
 
 
 def violators(case: Case, f: np.ndarray, beta: np.ndarray, tolerance: float) -> int:
@@ -533,9 +533,9 @@ def violators(case: Case, f: np.ndarray, beta: np.ndarray, tolerance: float) -> 
     return int((rises | falls).sum())
 
 
-def silence(case: Case, gap: float, facts: dict[str, str], events: list[dict]) -> Iterator[str]:
+def silence(case: Case, gap: float, metadata: dict[str, str], events: list[dict]) -> Iterator[str]:
     """Check that the required gap is reached, or that the run reports that it is not."""
-    stopped = facts["stopped"]
+    stopped = metadata["stopped"]
     if gap <= case.gap:
         return
     notices = " ".join(event["text"] for event in events if event["event"] == "notice")

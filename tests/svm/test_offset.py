@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from randsvm.svm import offset
-from randsvm.svm.offset import Bends, Window
+from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.tasks import Task
 
 TASKS = [
@@ -27,26 +27,26 @@ TASKS = [
 WHOLE = Window(-np.inf, np.inf)
 
 
-def bends_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Bends:
+def bends_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Breakpoints:
     box = kkt_scan_reference.Box(*task.bounds, task.epsilon, task.one_sided)
     found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), box, window.left, window.right)
-    at, jump = np.array(found.bends, float).reshape(-1, 2).T
-    return Bends.of(window, task.bounds, found.slope, at, jump, found.outside)
+    at, jump = np.array(found.breakpoints, float).reshape(-1, 2).T
+    return Breakpoints.of(window, task.bounds, found.slope, at, jump, found.outside)
 
 
 def found_from(
     task: Task, y: np.ndarray, u: np.ndarray, total: float, window: Window, shards: int
-) -> tuple[float, list[Bends]]:
+) -> tuple[float, list[Breakpoints]]:
     """b, and what was reported on the way to it."""
     reports, parts = (
         [],
         list(zip(np.array_split(y, shards), np.array_split(u, shards), strict=True)),
     )
     while len(reports) < 100:
-        bends = [bends_of(task, *part, window) for part in parts]
+        breakpoints = [bends_of(task, *part, window) for part in parts]
         # Reports of neighbours are added before they are sent.
-        half = functools.reduce(operator.add, bends[: shards // 2 + 1])
-        reports.append(functools.reduce(operator.add, bends[shards // 2 + 1 :], half))
+        half = functools.reduce(operator.add, breakpoints[: shards // 2 + 1])
+        reports.append(functools.reduce(operator.add, breakpoints[shards // 2 + 1 :], half))
         b = reports[-1].minimum(total, len(y) * max(task.bounds))
         if not isinstance(b, Window):
             return b, reports
@@ -78,7 +78,7 @@ def test_b_is_that_of_all_bends_at_once_wherever_the_first_window_is(
         def primal(b: float) -> float:
             return float(task.loss(y, u + b).sum()) + total * b
 
-        least = min(primal(each) for each in np.concatenate(task.bends(y, u)))
+        least = min(primal(each) for each in np.concatenate(task.breakpoints(y, u)))
         assert primal(b) == pytest.approx(least, abs=1e-9)
         assert b == pytest.approx(found_from(task, y, u, total, WHOLE, 1)[0], abs=1e-12)
 

@@ -19,7 +19,7 @@ from randsvm.data.dataset import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.data.statistics import scaling_of
 from randsvm.parameters.run import Resources
-from randsvm.svm import running, space
+from randsvm.svm import kernel_layout, running
 from randsvm.svm.collectors import UniformSample
 from randsvm.svm.running import FEW_ROWS, RunningValues
 from randsvm.svm.scan import Scan
@@ -230,7 +230,7 @@ def test_where_float32_is_too_coarse_the_run_goes_on_in_float64(made):
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
             step = svmlearn(one.scan.points(rows), one.problem, one.scan.gram, True)
             one.scan.after(step, EVERYONE)
-            assert one.scan.space.dtype is np.float64
+            assert one.scan.kernel_layout.dtype is np.float64
             assert error_of_u(one) <= one.problem.tolerance / 4
 
 
@@ -250,7 +250,7 @@ def test_rounding_is_small_against_the_tolerance_or_the_steepest_violation(made,
 def test_easy_data_stays_in_float32(made):
     with case(*made("two_gaussians", 450), problem(gamma=0.5)) as one:
         one.scan.after(one.step(one.some(0)), EVERYONE)
-        assert one.scan.space.dtype is np.float32
+        assert one.scan.kernel_layout.dtype is np.float32
         assert error_of_u(one) <= one.problem.tolerance / 4
 
 
@@ -309,10 +309,10 @@ def test_a_sparse_layout_and_a_dense_one_agree(made, monkeypatch):
     for which in KERNELS.values():
         seen = []
         for dense in (True, False):
-            monkeypatch.setattr(space, "prefers_dense", lambda *_, dense=dense: dense)
+            monkeypatch.setattr(kernel_layout, "prefers_dense", lambda *_, dense=dense: dense)
             with case(path, y, X, which) as one:
                 _, V = one.scan.after(one.step(one.some(0)), EVERYONE)
-                assert one.scan.space.dense == dense
+                assert one.scan.kernel_layout.dense == dense
                 seen.append((one.u, V.certificate.primal))
         assert seen[0][0] == pytest.approx(seen[1][0], rel=1e-4, abs=1e-4)
         assert seen[0][1] == pytest.approx(seen[1][1], rel=1e-5)

@@ -23,7 +23,7 @@ KERNELS = {
 }
 
 
-def feasible(one, seed: int) -> np.ndarray:
+def projection(one, seed: int) -> np.ndarray:
     """Coefficients in their boxes whose sum is the problem's, some of them at a bound."""
     rng = np.random.default_rng(seed)
     lower, upper = one.box
@@ -42,7 +42,7 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_
     asked = replace(TASKS[task], **KERNELS[kernel])
     with case(*task_file(tmp_path, asked), asked) as one:
         rng = np.random.default_rng(1)
-        one.scan.after(one.step(feasible(one, 0)), COLLECTOR)
+        one.scan.after(one.step(projection(one, 0)), COLLECTOR)
         lower, upper = one.box
         duals, total = [one.dual(one.standing)], one.standing.sum()
         for size in (2, 3, 10, 50, 200, 450) * 4:
@@ -65,7 +65,7 @@ def test_a_step_is_the_quadratic_program_that_it_stands_for(tmp_path, task, C):
         bounds = (C * asked.bounds[0], C * asked.bounds[1])
         asked = replace(asked, bounds=bounds)
     with case(*task_file(tmp_path, asked), asked, precise=True) as one:
-        one.scan.after(one.step(feasible(one, 2)), COLLECTOR)
+        one.scan.after(one.step(projection(one, 2)), COLLECTOR)
         before, (lower, upper) = one.standing, one.box
         W = np.sort(np.random.default_rng(3).permutation(450)[:60])
         step = svmlearn(one.scan.points(W), asked, one.scan.gram, True)

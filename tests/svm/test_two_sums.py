@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from qp import minimum_of_groups, objective
-from test_encodings import BOUNDS, feasible, frozen, kernel, sizes
+from test_subproblem_qp import BOUNDS, frozen, kernel, projection, sizes
 
 from randsvm.svm.two_sums import solve_two_sums
 
@@ -36,7 +36,7 @@ def test_classes(seed, C, name):
     m = sizes(rng)
     K, y = kernel(rng, m, name), rng.choice([-1.0, 1.0], m)
     lower, upper = np.minimum(0, y * C), np.maximum(0, y * C)
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     beta, sums = check(K, -frozen(rng, m, C), lower, upper, start)
     assert beta[y > 0].sum() == pytest.approx(sums[0], abs=1e-12 * m * C)
     assert -beta[y < 0].sum() == pytest.approx(sums[1], abs=1e-12 * m * C)
@@ -51,7 +51,7 @@ def test_regression(seed, C, name):
     m = sizes(rng)
     K = kernel(rng, m, name)
     upper = np.full(m, C)
-    start = feasible(rng, -upper, upper)
+    start = projection(rng, -upper, upper)
     beta, sums = check(K, rng.normal(size=m) - frozen(rng, m, C), -upper, upper, start)
     assert beta.sum() == pytest.approx(sums[0] - sums[1], abs=1e-12 * m * C)
     assert np.abs(beta).sum() <= sum(sums) + 1e-12 * m * C

@@ -42,9 +42,9 @@ def model_objectives(
 
 
 def assert_reached(learnt: Finished, gap: float) -> None:
-    assert learnt.facts["stopped"] == f"gap <= {gap:g}"
-    assert learnt.facts["certificate"] == "evaluated"
-    assert -1e-12 <= float(learnt.facts["gap"]) <= gap
+    assert learnt.metadata["stopped"] == f"gap <= {gap:g}"
+    assert learnt.metadata["certificate"] == "evaluated"
+    assert -1e-12 <= float(learnt.metadata["gap"]) <= gap
 
 
 GAP = 1e-3
@@ -79,7 +79,7 @@ def test_the_gap_is_reached_and_is_that_of_the_model_as_written(tmp_path, name):
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--gap", GAP)
     assert_reached(learnt, GAP)
     exact = model_objectives(learnt.model, y, X, C)
-    P, D = (float(learnt.facts[name]) for name in ("primal", "dual"))
+    P, D = (float(learnt.metadata[name]) for name in ("primal", "dual"))
     assert pytest.approx(exact.primal, rel=1e-6) == P
     assert exact.dual <= D * (1 + 1e-6)
     assert P - exact.dual <= 2 * GAP * P
@@ -108,7 +108,7 @@ def test_ten_classes_against_the_rest_reach_the_gap(tmp_path):
     assert_reached(learnt, GAP)
     found = oracle.read_several(learnt.model, X.shape[1])
     exact = oracle.several_objectives(found, y, X, 1e-4, 0.2)
-    assert float(learnt.facts["primal"]) == pytest.approx(exact.primal, rel=1e-6)
+    assert float(learnt.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-6)
     assert exact.primal - exact.dual <= 2 * GAP * exact.primal
 
 
@@ -121,11 +121,11 @@ def test_p_and_d_are_those_of_the_model_as_written_at_any_cost(tmp_path, C):
     words = ("-c", C, "-g", 0.05, "--gap", 1e-4, "--time-limit", "20s")
     learnt = learn("randsvm", path, tmp_path / "m", *words)
     exact = model_objectives(learnt.model, y, X, (C, C))
-    assert float(learnt.facts["primal"]) == pytest.approx(exact.primal, rel=1e-6)
-    assert float(learnt.facts["dual"]) >= exact.dual * (1 - 1e-6)
-    reached = float(learnt.facts["gap"]) <= 1e-4
-    assert reached == learnt.facts["stopped"].startswith("gap")
-    assert reached or learnt.facts["stopped"] != "no violators"
+    assert float(learnt.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-6)
+    assert float(learnt.metadata["dual"]) >= exact.dual * (1 - 1e-6)
+    reached = float(learnt.metadata["gap"]) <= 1e-4
+    assert reached == learnt.metadata["stopped"].startswith("gap")
+    assert reached or learnt.metadata["stopped"] != "no violators"
 
 
 def test_no_violators_is_said_only_where_the_evaluation_finds_none(tmp_path):
@@ -134,8 +134,8 @@ def test_no_violators_is_said_only_where_the_evaluation_finds_none(tmp_path):
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     for algorithm, *words in [("randsvm", "--sample-size", 1500), ("osuna", "--working-set", 200)]:
         learnt = learn(algorithm, path, tmp_path / "m", "-c", 1e-3, "--gap", "none", *words)
-        assert learnt.facts["stopped"] == "no violators"
-        assert learnt.facts["violators"] == "0"
+        assert learnt.metadata["stopped"] == "no violators"
+        assert learnt.metadata["violators"] == "0"
 
 
 def test_a_time_limit_is_not_seen_before_its_time(tmp_path):
@@ -145,4 +145,4 @@ def test_a_time_limit_is_not_seen_before_its_time(tmp_path):
     usual = learn("osuna", path, tmp_path / "m", *words).outcome["seconds"]
     limit = f"{max(10, 10 * usual):.0f}s"  # the usual time is longer on a busy machine
     learnt = learn("osuna", path, tmp_path / "m", *words, "--time-limit", limit)
-    assert learnt.facts["stopped"] == "iteration limit"
+    assert learnt.metadata["stopped"] == "iteration limit"

@@ -54,22 +54,22 @@ def files(tmp_path_factory) -> Path:
 @pytest.fixture
 def limit_at(monkeypatch) -> Callable[[float], list[int]]:
     """limit_at(k): the limit passes with the k-th event that a clock hears; how many it heard."""
-    heard, plain, hear = [0], time.perf_counter, Clock.__call__
+    received, plain, hear = [0], time.perf_counter, Clock.__call__
     last = [float("inf")]
 
     def now() -> float:
-        return plain() + (2 * SECONDS if heard[0] >= last[0] else 0.0)
+        return plain() + (2 * SECONDS if received[0] >= last[0] else 0.0)
 
     def count(clock: Clock, event: object) -> None:
-        heard[0] += 1
+        received[0] += 1
         hear(clock, event)
 
     monkeypatch.setattr(time, "perf_counter", now)
     monkeypatch.setattr(Clock, "__call__", count)
 
     def arm(k: float) -> list[int]:
-        heard[0], last[0] = 0, k
-        return heard
+        received[0], last[0] = 0, k
+        return received
 
     return arm
 
@@ -79,9 +79,9 @@ def test_a_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(files, tmp_pa
     words, name = RUNS[kind]
     model, data = tmp_path / "m", files / name
     line = (*words, "-q", "--time-limit", f"{SECONDS:g}s", data, model)
-    heard = limit_at(float("inf"))
+    received = limit_at(float("inf"))
     run_train(*line)
-    events, ends = heard[0], set()
+    events, ends = received[0], set()
     chance = random.Random(kind)
     for k in {1, events - 1, *(chance.randrange(2, events) for _ in range(3))}:
         model.write_text(OLD_MODEL)

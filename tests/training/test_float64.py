@@ -98,7 +98,7 @@ def test_labels_are_those_of_svm_predict(tmp_path, at, words, share):
     options = words.format(g=0.5 / spread**2, p=1 / offset**2).split()
     run = learn("randsvm", data.train, tmp_path / "m", *options)
     assert NOTICE in run.notices
-    assert run.facts["values"] == "float64"
+    assert run.metadata["values"] == "float64"
     np.testing.assert_array_equal(
         predicted(data.test, run.model), svm_predict(data.test, run.model)
     )
@@ -226,7 +226,7 @@ def test_a_pipe_says_that_its_first_rows_were_rounded(tmp_path, monkeypatch, sma
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     run = learn("randsvm", Path("-"), tmp_path / "m", "-g", 0.005)
     assert any("rows were rounded to float32 before" in text for text in run.notices)
-    assert run.facts["values"] == "float64"
+    assert run.metadata["values"] == "float64"
 
 
 def test_ordinary_rows_stay_float32(tmp_path):
@@ -236,7 +236,7 @@ def test_ordinary_rows_stay_float32(tmp_path):
     np.testing.assert_array_equal(values_of(D), data.X.astype(np.float32))
     D.close()
     run = learn("randsvm", data.train, tmp_path / "m", "-g", 0.5)
-    assert "values" not in run.facts
+    assert "values" not in run.metadata
     assert NOTICE not in run.notices
 
 

@@ -27,7 +27,7 @@ from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.parameters.run import Resources
 from randsvm.training import cross_validation
-from randsvm.training.subject import Subject
+from randsvm.training.labelled_data import LabelledData
 
 ROWS, GAMMA = 200, 0.5
 
@@ -85,7 +85,7 @@ def opened(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
     task = kind if kind in ("svr", "one-class") else "svc"
     options = ParseOptions("number" if kind == "svr" else "class", False)
     with closing(dataset.load(str(path), options, Resources(jobs=jobs))) as whole:
-        yield Subject.of(whole, str(path), task).D
+        yield LabelledData.of(whole, str(path), task).D
 
 
 def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) -> np.ndarray:
@@ -149,8 +149,8 @@ def test_scores_are_scikit_learns_on_the_same_folds(tmp_path, saved, capsys, kin
     assert found["scores"] == pytest.approx(scores, **close)
     assert found["score"] == pytest.approx(score(kind, data.y, said), **close)
     assert found["rows"] == ROWS
-    assert learnt.facts["cross_validation"] == f"{found['score_name']} {found['score']!r}"
-    assert "searched" not in learnt.facts
+    assert learnt.metadata["cross_validation"] == f"{found['score_name']} {found['score']!r}"
+    assert "searched" not in learnt.metadata
     out = capsys.readouterr().out
     if kind == "svr":
         lines = re.fullmatch(
@@ -188,7 +188,7 @@ def test_the_model_is_that_of_all_rows(tmp_path, saved):
     straight = learn("randsvm", path, tmp_path / "straight")
     crossed = learn("randsvm", path, tmp_path / "crossed", "-v", 3)
     assert crossed.body == straight.body
-    assert crossed.facts["configuration"] == straight.facts["configuration"] + " -v 3"
+    assert crossed.metadata["configuration"] == straight.metadata["configuration"] + " -v 3"
 
 
 def test_a_model_on_stdout_is_alone_there(command, saved):
@@ -253,7 +253,7 @@ def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, saved, name, caps
     own = [word for flag in grid for word in (flag, best["values"][FIELDS[flag]])]
     straight = learn(algorithm, path, tmp_path / "straight", *words, *own)
     assert found.body == straight.body
-    assert found.facts["searched"] == str(len(every))
+    assert found.metadata["searched"] == str(len(every))
     assert f"= {best['score']:g}" in capsys.readouterr().out
 
 
@@ -295,7 +295,7 @@ def test_of_equals_the_first_in_the_grid_wins(tmp_path):
     path = Data(y, X + 50 * y[:, None]).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", 0, "-v", 3, "-c", "4,2,8")
     assert {one["score"] for one in tried(learnt)} == {100}
-    assert " -c 4 " in learnt.facts["configuration"]
+    assert " -c 4 " in learnt.metadata["configuration"]
 
 
 def without_times(events: list[dict]) -> list[dict]:
@@ -383,8 +383,8 @@ def test_it_is_taken_at_its_word(tmp_path, search):
     worst = re.sub(rb'("C": 0.01}.*?)"score": [0-9.]+', rb'\g<1>"score": 99.9', log)
     assert worst != log
     assert all(one["resumed"] for one in going_on(path, tmp_path / "m", worst))
-    facts = oracle.trailer(tmp_path / "m")
-    assert (facts["C"], facts["cross_validation"]) == ("0.01", "accuracy 99.9")
+    metadata = oracle.trailer(tmp_path / "m")
+    assert (metadata["C"], metadata["cross_validation"]) == ("0.01", "accuracy 99.9")
 
 
 OTHER = {

@@ -88,7 +88,7 @@ def test_the_kernel_algorithms_solve_the_linear_machine_of_the_features(
     whole = svmutil.svm_train(y, sparse.csr_matrix(Z), "-q -t 0 -e 1e-4")
     coefficients = np.array([coefficient[0] for coefficient in whole.get_sv_coef()])
     w = coefficients @ Z[np.array(whole.get_sv_indices()) - 1]
-    assert float(learnt.facts["dual"]) == pytest.approx(
+    assert float(learnt.metadata["dual"]) == pytest.approx(
         np.abs(coefficients).sum() - w @ w / 2, rel=1e-3
     )
     f = Z @ w - whole.rho[0]

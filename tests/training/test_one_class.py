@@ -46,8 +46,8 @@ def test_labels_and_objective_are_libsvms(tmp_path, predict, algorithm):
     beta = np.array([coefficients[0] for coefficients in whole.get_sv_coef()])
     rows = np.array(whole.get_sv_indices()) - 1
     norm = beta @ oracle.kernel_matrix("rbf", X[rows], X[rows], 0.3) @ beta
-    assert -float(learnt.facts["dual"]) == pytest.approx(norm / 2, rel=1e-4)
-    assert float(learnt.facts["primal"]) >= float(learnt.facts["dual"])
+    assert -float(learnt.metadata["dual"]) == pytest.approx(norm / 2, rel=1e-4)
+    assert float(learnt.metadata["primal"]) >= float(learnt.metadata["dual"])
 
 
 @pytest.mark.parametrize("name, gamma", [("satimage.scale", 1 / 36)])
@@ -110,7 +110,7 @@ def test_a_warm_start_ends_at_the_same_answer(tmp_path):
     words = ["-s", "one-class", "-n", "0.05", "-g", "0.3"]
     cold = learn("osuna", path, tmp_path / "cold", *words)
     warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
-    assert float(warm.facts["dual"]) == pytest.approx(float(cold.facts["dual"]), rel=1e-4)
+    assert float(warm.metadata["dual"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-4)
     assert len(warm.rounds) <= len(cold.rounds)
 
 
@@ -181,7 +181,7 @@ def test_sgds_objective_has_the_origin_as_the_one_negative(tmp_path):
     origin = max(0.0, 1 + b)
     weights = 301 / 600, 301 / 2
     P = np.dot(w, w) / 2 + 0.5 * (weights[0] * hinge.sum() + weights[1] * origin)
-    assert float(learnt.facts["primal"]) == pytest.approx(P, rel=1e-6)
+    assert float(learnt.metadata["primal"]) == pytest.approx(P, rel=1e-6)
 
 
 # ---- sgd with -n: the linear machine that LIBSVM's -s 2 -t 0 is ---------------------------------
@@ -213,7 +213,7 @@ def test_sgd_leaves_the_share_outside_that_libsvm_would(tmp_path, predict, name,
     found = schoelkopf(X, nu, w * scale, b) if scale == 1 else None
     if found is not None:
         assert found == pytest.approx(least, rel=0.01)
-        assert float(learnt.facts["primal"]) == pytest.approx(found / nu, rel=1e-6)
+        assert float(learnt.metadata["primal"]) == pytest.approx(found / nu, rel=1e-6)
     assert np.mean((f > 0) == (truth.decision_function(X) > 0)) >= 0.99
 
 

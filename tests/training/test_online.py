@@ -67,8 +67,8 @@ def twin_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
     old = oracle.read_linear(path, d)
     losses = {"L2R_L1LOSS_SVC_DUAL": "hinge", "L2R_L2LOSS_SVC": "squared-hinge", "L2R_LR": "log"}
     names = ("lambda", "eta0", "bias_rate")
-    lambda_, eta0, bias_rate = (float(old.facts[name]) for name in names)
-    weights = np.array(old.facts["weights"].split(), float)
+    lambda_, eta0, bias_rate = (float(old.metadata[name]) for name in names)
+    weights = np.array(old.metadata["weights"].split(), float)
     plain = sgd_reference.Plain(
         d,
         len(old.label),
@@ -79,11 +79,11 @@ def twin_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
             weights,
             losses.get(old.solver, "hinge"),
             old.solver == "MCSVM_CS",
-            bias_lambda=float(old.facts["bias_lambda"]),
+            bias_lambda=float(old.metadata["bias_lambda"]),
             fixed_rate=rate,
         ),
     )
-    plain.w, plain.b, plain.t = old.w, old.b, float(old.facts["t"])
+    plain.w, plain.b, plain.t = old.w, old.b, float(old.metadata["t"])
     plain.label = [float(name) for name in old.label]
     return plain
 
@@ -141,11 +141,19 @@ def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
     case = Case(tmp_path, classes, words)
     learnt, old = case.update(), oracle.trailer(case.old)
     again = learn("sgd", case.path_A, tmp_path / "again", "--update", learnt.model)
-    assert [float(facts["t"]) for facts in (old, learnt.facts, again.facts)] == [200, 400, 600]
-    assert [facts["n"] for facts in (old, learnt.facts, again.facts)] == ["200", "400", "600"]
+    assert [float(metadata["t"]) for metadata in (old, learnt.metadata, again.metadata)] == [
+        200,
+        400,
+        600,
+    ]
+    assert [metadata["n"] for metadata in (old, learnt.metadata, again.metadata)] == [
+        "200",
+        "400",
+        "600",
+    ]
     for name in ("lambda", "eta0", "bias_rate", "weights", "seed", "labels"):
-        assert old[name] == learnt.facts[name] == again.facts[name]
-    assert learnt.facts["stopped"] == "end of the data"
+        assert old[name] == learnt.metadata[name] == again.metadata[name]
+    assert learnt.metadata["stopped"] == "end of the data"
     both = teach(teach(case.twin(), *case.B), *case.A)
     assert_taught(again.model, *both.mean())
 
@@ -178,16 +186,16 @@ def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path):
 def test_running_weights_of_another_size_are_refused(tmp_path):
     case = Case(tmp_path, 2, ())
     model = load(str(case.update().model))
-    facts = {**model.facts, "running_b": "1.0 2.0"}
-    replace(model, facts=facts).save(str(tmp_path / "bad"))
+    metadata = {**model.metadata, "running_b": "1.0 2.0"}
+    replace(model, metadata=metadata).save(str(tmp_path / "bad"))
     with pytest.raises(ModelError, match="bad: expected the running weights of an update, found"):
         learn("sgd", case.path, tmp_path / "n", "--update", tmp_path / "bad")
 
 
 def test_what_was_true_of_the_old_model_alone_is_not_said_of_the_new(tmp_path):
-    facts = Case(tmp_path, 2, ()).update().facts
-    assert (facts["primal"], facts["violators"]) == ("unknown", "unknown")
-    assert not {"digest", "nnz", "C"} & set(facts)
+    metadata = Case(tmp_path, 2, ()).update().metadata
+    assert (metadata["primal"], metadata["violators"]) == ("unknown", "unknown")
+    assert not {"digest", "nnz", "C"} & set(metadata)
 
 
 def test_weights_may_be_given_anew(tmp_path):
@@ -197,7 +205,7 @@ def test_weights_may_be_given_anew(tmp_path):
     weights = [5.0 if label == 3 else 1.0 for label in plain.label]
     plain.steps.weights[:] = weights
     assert_taught(learnt.model, *teach(plain, *case.B).mean())
-    assert learnt.facts["weights"] == " ".join(map(repr, weights))
+    assert learnt.metadata["weights"] == " ".join(map(repr, weights))
 
 
 @pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
@@ -228,13 +236,13 @@ def test_the_log_tells_progress_at_each_doubling(tmp_path, monkeypatch):
     case = Case(tmp_path, 2, ())
     defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
     monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
-    told = case.update().of("taught")
-    assert len(told) > 3
-    rows = [event["rows"] for event in told]
-    assert np.cumsum([event["last"] for event in told]).tolist() == rows
+    emitted = case.update().of("taught")
+    assert len(emitted) > 3
+    rows = [event["rows"] for event in emitted]
+    assert np.cumsum([event["last"] for event in emitted]).tolist() == rows
     assert all(b >= 2 * a for a, b in pairwise(rows))
     plain, y, X = case.twin(), *case.B
-    for event in told:
+    for event in emitted:
         begin, end = event["rows"] - event["last"], event["rows"]
         plain.losses, plain.errors = 0.0, 0
         teach(plain, y[begin:end], X[begin:end])

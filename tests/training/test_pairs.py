@@ -211,20 +211,20 @@ def test_every_pair_is_certified(tmp_path, path, data, kind):
     learnt = learn(algorithm, path, tmp_path / "m", *own, *WORDS)
     every = [pair.objectives() for pair in pairs_of(learnt.model, data)]
     primal, dual = (sum(getattr(one, name) for one in every) for name in ("primal", "dual"))
-    assert float(learnt.facts["primal"]) == pytest.approx(primal, rel=1e-6)
-    assert dual * (1 - 1e-6) <= float(learnt.facts["dual"]) <= primal
+    assert float(learnt.metadata["primal"]) == pytest.approx(primal, rel=1e-6)
+    assert dual * (1 - 1e-6) <= float(learnt.metadata["dual"]) <= primal
     largest = max(one.gap for one in every)
-    assert learnt.outcome["largest_gap"] == float(learnt.facts["largest_gap"])
-    assert float(learnt.facts["largest_gap"]) == pytest.approx(largest, rel=0.02, abs=1e-7)
+    assert learnt.outcome["largest_gap"] == float(learnt.metadata["largest_gap"])
+    assert float(learnt.metadata["largest_gap"]) == pytest.approx(largest, rel=0.02, abs=1e-7)
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
 def test_the_summary_says_the_largest_gap(tmp_path, path, capsys):
     model = tmp_path / "m"
     run_train(*WORDS, path, model)
-    facts = oracle.trailer(model)
+    metadata = oracle.trailer(model)
     said = capsys.readouterr().err
-    assert f"largest gap of one problem: {float(facts['largest_gap']):.3%}\n" in said
+    assert f"largest gap of one problem: {float(metadata['largest_gap']):.3%}\n" in said
 
 
 def test_the_objective_of_each_pair_is_libsvms(tmp_path, path, data):
@@ -285,7 +285,7 @@ def test_a_class_that_a_part_lacks(tmp_path, capsys):
 
 def test_random_features_stay_one_against_the_rest(tmp_path, path):
     learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--components", 50, "--gap", 0.05)
-    assert "--multiclass ovr" in learnt.facts["configuration"]
+    assert "--multiclass ovr" in learnt.metadata["configuration"]
     with pytest.raises(ParameterError, match="--multiclass ovo"):
         learn("randsvm", path, tmp_path / "m", "--components", 50, "--multiclass", "ovo")
 
@@ -328,13 +328,13 @@ class Meddler:
 
 def assert_honest(model: Path, data: Data, stopped: str) -> None:
     """P and D are those of the model as written, pairs that were never begun included."""
-    facts = oracle.trailer(model)
-    assert stopped in facts["stopped"] and facts["certificate"] == "running"
+    metadata = oracle.trailer(model)
+    assert stopped in metadata["stopped"] and metadata["certificate"] == "running"
     every = [pair.objectives() for pair in pairs_of(model, data)]
-    assert float(facts["primal"]) == pytest.approx(sum(one.primal for one in every), rel=1e-3)
-    primal, best = float(facts["primal"]), sum(optimum(pair) for pair in every_pair(data))
-    assert 0 <= float(facts["dual"]) <= best * (1 + 1e-5) <= primal * (1 + 2e-5)
-    assert float(facts["largest_gap"]) == pytest.approx(1.0)
+    assert float(metadata["primal"]) == pytest.approx(sum(one.primal for one in every), rel=1e-3)
+    primal, best = float(metadata["primal"]), sum(optimum(pair) for pair in every_pair(data))
+    assert 0 <= float(metadata["dual"]) <= best * (1 + 1e-5) <= primal * (1 + 2e-5)
+    assert float(metadata["largest_gap"]) == pytest.approx(1.0)
 
 
 def unread(*words: object) -> None:
@@ -423,13 +423,13 @@ def test_warm_start(tmp_path, path, data, from_libsvm):
     cold = learn("randsvm", path, tmp_path / "cold", *WORDS, *own)
     warm = learn("randsvm", path, tmp_path / "warm", *WORDS, *own, "--warm-start", before)
     assert changed(warm) < changed(cold)
-    assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=2e-3)
+    assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
 def test_a_start_of_another_kind_is_refused(tmp_path, path):
     rest = learn("randsvm", path, tmp_path / "rest", *WORDS, "--multiclass", "ovr").model
     again = learn("randsvm", path, tmp_path / "m", *WORDS, "--warm-start", rest)
-    assert "--multiclass ovr" in again.facts["configuration"]
+    assert "--multiclass ovr" in again.metadata["configuration"]
     with pytest.raises(ModelError, match="expected a model of --multiclass ovo"):
         learn("randsvm", path, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
 

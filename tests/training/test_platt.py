@@ -257,7 +257,7 @@ def test_a_logistic_regression_is_its_own_sigmoid(tmp_path, predict, classes, wo
     assert [int(label) for label in labels] == model.get_labels()
     assert shares == pytest.approx(np.array(their_shares), abs=1e-6)
     assert [float(label) for label in said] == theirs
-    assert "probA" not in learnt.facts
+    assert "probA" not in learnt.metadata
 
 
 def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
@@ -266,7 +266,7 @@ def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
     learnt = learn("sgd", path, tmp_path / "m", "-b", 1)
     labels, _ = oracle.liblinear_predictions(learnt.model, data.X)
     assert (labels == predict(path, learnt.model).scores).all()
-    assert len(learnt.facts["probA"].split()) == 1
+    assert len(learnt.metadata["probA"].split()) == 1
 
 
 # ---- runs ---------------------------------------------------------------------------------------

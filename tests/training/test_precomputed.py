@@ -299,9 +299,9 @@ def test_nothing_is_certified_of_an_indefinite_kernel(tmp_path):
     assert np.linalg.eigvalsh(K)[0] < -0.1
     path = D._replace(K=K).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", 4)
-    assert learnt.outcome["gap"] is None and learnt.facts["gap"] == "nan"
+    assert learnt.outcome["gap"] is None and learnt.metadata["gap"] == "nan"
     assert any("is not positive semidefinite" in text for text in learnt.notices)
-    assert "--gap" not in learnt.facts["configuration"]
+    assert "--gap" not in learnt.metadata["configuration"]
     for asked in ("--gap", "--require-gap"):
         with pytest.raises(ContentError, match=r"no gap can be certified, and 0\.01 was asked for"):
             learn("randsvm", path, tmp_path / "n", "-t", 4, asked, 0.01)
@@ -313,7 +313,7 @@ def test_a_matrix_that_is_too_large_to_check_is_solved_to_the_tolerance(tmp_path
     D = some_rows()
     path = D.save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", 4, "--sample-size", 30)
-    assert " -k " not in learnt.facts["configuration"]
+    assert " -k " not in learnt.metadata["configuration"]
     assert learnt.outcome["gap"] is None
     assert any("is not checked" in text for text in learnt.notices)
     assert (learnt.outcome["stopped"], learnt.outcome["violators"]) == ("no violators", 0)

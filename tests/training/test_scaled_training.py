@@ -176,7 +176,7 @@ def test_raw_rows_are_predicted_as_libsvm_predicts_scaled_rows(tmp_path, predict
     model = svmutil.svm_train(data.y, sparse.csr_matrix(X), f"-q -e 1e-4 {theirs}")
     f = oracle.libsvm_decisions(model, test_X)
     if kind == "svc" and model.get_labels() != [
-        int(word) for word in learnt.facts["labels"].split()
+        int(word) for word in learnt.metadata["labels"].split()
     ]:
         f = -f
     assert predict(test_path, learnt.model, "--scores").scores == pytest.approx(f, abs=5e-3)
@@ -229,7 +229,7 @@ def test_sparse_data_stays_sparse_and_the_run_says_so(tmp_path, predict, algorit
     by = {"minmax": "largest absolute value", "standard": "standard deviation"}
     expected = [f"only divides by the {by[name]}, zeros stay zeros"] if name in by else []
     assert [text.partition(f"--scale {name} ")[2] for text in learnt.notices] == expected
-    assert "scale_shift" not in learnt.facts
+    assert "scale_shift" not in learnt.metadata
     scaler = SPARSE[name]().fit(sparse.csr_matrix(data.X))
     scaled, scaled_test = (
         Data(y, oracle.as_float32(scaler.transform(sparse.csr_matrix(X)).toarray()))
@@ -286,8 +286,8 @@ def test_every_row_of_a_large_file_counts(tmp_path, name):
     rng = np.random.default_rng(42)
     X = oracle.as_float32(rng.normal(size=(13_000, 2)) * np.linspace(1, 9, 13_000)[:, None] ** 2)
     path = Data(np.where(X[:, 0] > 0, 1, -1), X).save(tmp_path / "d")
-    facts = learn("sgd", path, tmp_path / "m", "--scale", name, "--epochs", 1).facts
-    found = [np.array(facts[key].split(), float) for key in ("scale_shift", "scale_factor")]
+    metadata = learn("sgd", path, tmp_path / "m", "--scale", name, "--epochs", 1).metadata
+    found = [np.array(metadata[key].split(), float) for key in ("scale_shift", "scale_factor")]
     scaler = DENSE[name]().fit(X)
     rows = rng.normal(size=(5, 2))
     assert (rows - found[0]) * found[1] == pytest.approx(scaler.transform(rows))
@@ -297,7 +297,7 @@ def test_the_trailer_is_about_the_rows_as_they_are(tmp_path):
     data = two(raw(200))
     path = saved(tmp_path / "d", data)
     plain, scaled = (
-        learn("randsvm", path, tmp_path / "m", "-g", 0.3, *words).facts
+        learn("randsvm", path, tmp_path / "m", "-g", 0.3, *words).metadata
         for words in [(), ("--scale", "standard")]
     )
     assert all(plain[key] == scaled[key] for key in ("n", "d", "nnz", "digest", "features"))
@@ -344,7 +344,7 @@ def test_warm_start_from_and_to_scaled_models(tmp_path, before, after):
         old.model,
     )
     assert len(warm.rounds) <= len(cold.rounds) / 2
-    assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=2e-3)
+    assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
 def test_a_scaled_model_is_not_updated(tmp_path):

@@ -22,7 +22,7 @@ from test_grid_search import SETS, opened
 
 from randsvm import api
 from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, Progress, Queued, Searched, Tried, Waiting, listening, tell
+from randsvm.events import Notice, Progress, Queued, Searched, Tried, Waiting, emit, listening
 from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources, Search
@@ -123,7 +123,7 @@ def endless(clock: Time) -> None:
     """A fit that would never come to an end."""
     while True:
         clock.now += 10
-        tell(Progress("solving", 0))
+        emit(Progress("solving", 0))
 
 
 C_GRID = (("C", tuple(2.0**power for power in range(12))),)
@@ -233,8 +233,8 @@ def test_a_model_is_written_without_time_for_a_search(tmp_path, words, capsys, m
     path = gaussians(300).save(tmp_path / "d")
     learnt = learn("sgd", path, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
     assert any(text.startswith("no time for cross-validation") for text in learnt.notices)
-    assert "cross_validation" not in learnt.facts
-    assert learnt.facts["C"] == "1.0"
+    assert "cross_validation" not in learnt.metadata
+    assert learnt.metadata["C"] == "1.0"
     assert capsys.readouterr().out == ""
 
 
@@ -366,15 +366,15 @@ def test_a_task_has_its_time_from_when_somebody_does_it(monkeypatch):
     def task() -> int:
         for seconds in (12.0, 4.0, 12.0):
             clock.now += seconds
-            tell(Queued())
+            emit(Queued())
         clock.now += 3.0
-        tell(Waiting())
+        emit(Waiting())
         return 1
 
     def late() -> int:
-        tell(Queued())
+        emit(Queued())
         clock.now += 12.0
-        tell(Waiting())
+        emit(Waiting())
         return 2
 
     tasks = [task, late, task]

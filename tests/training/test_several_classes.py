@@ -161,10 +161,10 @@ def test_the_certificate_is_the_sum_over_the_classes(tmp_path, path, data, algor
     model = oracle.read_several(learnt.model, 5)
     assert list(map(float, model.labels)) == in_order(data.y)
     exact = oracle.several_objectives(model, *data, C, GAMMA, weights)
-    assert float(model.facts["primal"]) == pytest.approx(exact.primal, rel=1e-6)
-    assert float(model.facts["dual"]) == pytest.approx(exact.dual, rel=1e-6)
+    assert float(model.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-6)
+    assert float(model.metadata["dual"]) == pytest.approx(exact.dual, rel=1e-6)
     assert 0 <= exact.gap < 0.005
-    assert float(model.facts["lambda"]) == pytest.approx(1 / (C * 600))
+    assert float(model.metadata["lambda"]) == pytest.approx(1 / (C * 600))
     assert learnt.outcome["J"] == pytest.approx(exact.primal / (C * 600), rel=1e-6)
     assert learnt.outcome["support_vectors"] == len(model.Z)
     most = C * np.where(model.beta > 0, [weights.get(float(word), 1.0) for word in model.labels], 1)
@@ -201,7 +201,7 @@ def test_labels_of_any_kind_come_back(tmp_path, predict, data, path, names):
     plain = learn("randsvm", path, tmp_path / "plain", *WORDS)
     said = predict(tmp_path / "d", learnt.model)
     assert said.lines == [str(NAMES[names][label]) for label in predict(path, plain.model).scores]
-    assert learnt.facts["primal"] == plain.facts["primal"]
+    assert learnt.metadata["primal"] == plain.metadata["primal"]
     right = sum(one == other for one, other in zip(said.lines, spelled, strict=True))
     assert f"({right}/600)" in said.out
 
@@ -352,8 +352,8 @@ def test_gap_holds_for_the_sum(tmp_path, path, data, algorithm):
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
     learnt = learn(algorithm, path, tmp_path / "m", *WORDS, "--gap", 0.05, size, 150)
     exact = oracle.several_objectives(oracle.read_several(learnt.model, 5), *data, C, GAMMA)
-    assert "gap <= 0.05" in learnt.facts["stopped"]
-    assert float(learnt.facts["gap"]) <= 0.05
+    assert "gap <= 0.05" in learnt.metadata["stopped"]
+    assert float(learnt.metadata["gap"]) <= 0.05
     sides = [np.where(data.y == label, 1.0, -1.0) for label in range(1, 5)]
     best = sum(
         dual_of(oracle.libsvm_train(y, data.X, f"-c {C} -g {GAMMA}"), y, data.X) for y in sides
@@ -388,13 +388,13 @@ class Meddler:
 def assert_two_of_four(model: Path, data: Data, predict, path: Path, stopped: str) -> None:
     """Machines of the first two classes; P is P of the model as written."""
     found = oracle.read_several(model, 5)
-    assert (found.facts["stopped"], found.facts["certificate"]) == (stopped, "running")
-    assert found.facts["violators"] == "unknown"
+    assert (found.metadata["stopped"], found.metadata["certificate"]) == (stopped, "running")
+    assert found.metadata["violators"] == "unknown"
     assert np.count_nonzero(found.beta, axis=0)[:2].min() > 0
     assert np.count_nonzero(found.beta[:, 2:]) == 0
     exact = oracle.several_objectives(found, *data, C, GAMMA)
-    assert float(found.facts["primal"]) == pytest.approx(exact.primal, rel=1e-3)
-    assert float(found.facts["dual"]) <= exact.dual * (1 + 1e-3)
+    assert float(found.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-3)
+    assert float(found.metadata["dual"]) <= exact.dual * (1 + 1e-3)
     # A class that was never begun has f = -1: it is said of what all others deny more strongly.
     f = matrix(predict(path, model, "--scores").lines)
     assert (f[:, 2:] == -1).all()
@@ -491,7 +491,7 @@ def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
         process.stderr.read()
     assert process.wait(60) == 128 + signal.SIGTERM
     found = oracle.read_several(tmp_path / "m", 5)
-    assert found.facts["stopped"] == "interrupted by signal 15"
+    assert found.metadata["stopped"] == "interrupted by signal 15"
     assert np.count_nonzero(found.beta, axis=0)[0] > 0 == np.count_nonzero(found.beta[:, 3])
 
 
@@ -512,7 +512,7 @@ def test_warm_start(tmp_path, path, data, algorithm):
     warm = learn(algorithm, path, tmp_path / "warm", *WORDS, *own, "--warm-start", before.model)
     changed = [sum(event["changed"] for event in run.rounds) for run in (warm, cold)]
     assert changed[0] < changed[1]
-    assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=2e-3)
+    assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
 @pytest.mark.parametrize("labels", [(1, 2, 3), (1, 2, 3, 5), (1, 2)])
@@ -534,4 +534,4 @@ def test_random_features_come_near_the_kernel(tmp_path, predict, path, data, tes
     assert np.mean(said == np.array(in_order(data.y))[best.argmax(axis=1)]) >= 0.95
     f = matrix(predict(test, learnt.model, "--scores").lines)
     assert np.abs((f - best).mean(axis=0)).max() < 0.15
-    assert float(learnt.facts["gap"]) <= 0.01
+    assert float(learnt.metadata["gap"]) <= 0.01

@@ -61,11 +61,11 @@ def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(tmp_path
     text, words, libsvm = THREE_ROWS[name]
     data = tmp_path / "data"
     data.write_text(text)
-    facts = learn("randsvm", data, tmp_path / "m", *words).facts
+    metadata = learn("randsvm", data, tmp_path / "m", *words).metadata
     expected = dual_of(data, libsvm)
     assert expected > 0
-    assert float(facts["dual"]) == pytest.approx(expected, rel=1e-3)
-    assert float(facts["gap"]) <= 1e-3
+    assert float(metadata["dual"]) == pytest.approx(expected, rel=1e-3)
+    assert float(metadata["gap"]) <= 1e-3
 
 
 @pytest.mark.timeout(NEVER)
@@ -74,9 +74,9 @@ def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path):
     data = tmp_path / "data"
     data.write_text("1.5673 1:-21.15\n1.2471 1:-175.15\n1.982 1:-546.12\n")
     words = ["-s", "svr", "-t", "linear", "-c", 189785, "-p", 0]
-    facts = learn("randsvm", data, tmp_path / "m", *words).facts
-    assert facts["stopped"] == "no progress: scale the features"
-    assert float(facts["dual"]) > 0.5 * 106.757565  # svm-train's, after 10 million steps
+    metadata = learn("randsvm", data, tmp_path / "m", *words).metadata
+    assert metadata["stopped"] == "no progress: scale the features"
+    assert float(metadata["dual"]) > 0.5 * 106.757565  # svm-train's, after 10 million steps
 
 
 @pytest.mark.timeout(NEVER)
@@ -85,12 +85,12 @@ def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path):
     X = oracle.as_float32(np.random.default_rng(1).normal(size=(600, 2)).round(2))
     data = oracle.write_svmlight(tmp_path / "data", np.ones(600), X)
     words = ["-s", "one-class", "-t", "linear", "-n", 0.3]
-    facts = learn("randsvm", data, tmp_path / "m", *words).facts
+    metadata = learn("randsvm", data, tmp_path / "m", *words).metadata
     nothing = 0.01 * 0.3**2 * np.square(X).sum() / 2
-    primal, dual = float(facts["primal"]), float(facts["dual"])
-    assert facts["stopped"] == "gap <= 0.001"
+    primal, dual = float(metadata["primal"]), float(metadata["dual"])
+    assert metadata["stopped"] == "gap <= 0.001"
     assert 0 <= primal - dual <= 1e-3 * nothing
-    assert float(facts["gap"]) == pytest.approx((primal - dual) / nothing, rel=1e-6)
+    assert float(metadata["gap"]) == pytest.approx((primal - dual) / nothing, rel=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -40,8 +40,8 @@ class Solution:
     """As much of an SV as `Best` asks for."""
 
 
-def scanned(primal: float, dual: float, certified: bool = True, lift: float = 0.0):
-    return SimpleNamespace(certificate=Certificate(primal, dual, certified), lift=lift)
+def scanned(primal: float, dual: float, certified: bool = True, dual_error: float = 0.0):
+    return SimpleNamespace(certificate=Certificate(primal, dual, certified), dual_error=dual_error)
 
 
 def record(tolerance: float = 1e-3, **numbers) -> Record:
@@ -69,7 +69,7 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
 def test_what_rounding_may_have_added_to_the_dual_is_not_believed():
     best = Best()
     best.see(Solution(), scanned(5.0, 4.0))
-    best.see(Solution(), scanned(5.0, 4.5, lift=0.25))
+    best.see(Solution(), scanned(5.0, 4.5, dual_error=0.25))
     assert best.certificate.dual == 4.25
 
 
@@ -222,14 +222,14 @@ def test_the_first_rule_that_answers_counts():
 ENDLESS = ("osuna", *WORDS.split(), "--working-set", 300, "--swap", 1)
 
 
-def assert_certificate(model, facts: dict[str, str], data, words: str) -> None:
+def assert_certificate(model, metadata: dict[str, str], data, words: str) -> None:
     """P and D of the trailer against dense float64; D may come from any round."""
     found, whole = answer_of(model, data, words), optimum("board", len(data.y), words)
-    assert float(facts["primal"]) == pytest.approx(found.primal, rel=1e-4)
-    assert found.dual * (1 - 1e-4) <= float(facts["dual"]) <= whole.primal * (1 + 1e-4)
-    P, D = float(facts["primal"]), float(facts["dual"])
-    assert float(facts["gap"]) == pytest.approx((P - D) / max(P, D))
-    assert facts["certificate"] == "evaluated"
+    assert float(metadata["primal"]) == pytest.approx(found.primal, rel=1e-4)
+    assert found.dual * (1 - 1e-4) <= float(metadata["dual"]) <= whole.primal * (1 + 1e-4)
+    P, D = float(metadata["primal"]), float(metadata["dual"])
+    assert float(metadata["gap"]) == pytest.approx((P - D) / max(P, D))
+    assert metadata["certificate"] == "evaluated"
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
@@ -242,12 +242,12 @@ def test_max_iterations_are_rounds(tmp_path, algorithm, most):
     words += ("--gap", 1e-6) if algorithm == "randsvm" else ()
     learnt = learn(algorithm, path, tmp_path / "m", *words)
     assert len(learnt.rounds) == most == learnt.outcome["iterations"]
-    assert "iteration" in learnt.facts["stopped"]
+    assert "iteration" in learnt.metadata["stopped"]
     lowest = min(event["primal"] for event in learnt.rounds)
     highest = max(event["dual"] for event in learnt.rounds)
-    assert float(learnt.facts["primal"]) == pytest.approx(lowest, rel=1e-4)
-    assert float(learnt.facts["dual"]) <= highest * (1 + 1e-4)
-    assert_certificate(learnt.model, learnt.facts, data, WORDS)
+    assert float(learnt.metadata["primal"]) == pytest.approx(lowest, rel=1e-4)
+    assert float(learnt.metadata["dual"]) <= highest * (1 + 1e-4)
+    assert_certificate(learnt.model, learnt.metadata, data, WORDS)
 
 
 def test_so_are_those_after_an_evaluation_that_finds_too_large_a_gap(tmp_path, monkeypatch):
@@ -266,13 +266,13 @@ def test_a_gap_is_a_promise_about_the_model_that_is_saved(tmp_path, algorithm, g
     path = data.save(tmp_path / "data")
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
     learnt = learn(algorithm, path, tmp_path / "m", *WORDS.split(), "--gap", gap, size, 250)
-    assert learnt.facts["stopped"] == f"gap <= {gap:g}"
+    assert learnt.metadata["stopped"] == f"gap <= {gap:g}"
     found = answer_of(learnt.model, data, WORDS)
     assert found.primal - whole.dual <= gap * found.primal * (1 + 1e-3)
     assert [event["gap"] <= gap for event in learnt.rounds] == [False] * (
         len(learnt.rounds) - 1
     ) + [True]
-    assert_certificate(learnt.model, learnt.facts, data, WORDS)
+    assert_certificate(learnt.model, learnt.metadata, data, WORDS)
 
 
 @pytest.mark.parametrize("limit, seconds", [("2s", 2.0), ("0.03m", 1.8)])
@@ -283,9 +283,9 @@ def test_a_time_limit_is_a_success_that_says_so_everywhere(command, tmp_path, li
     began = time.perf_counter()
     ended = command("train", *ENDLESS, *words, path, "m")
     took = time.perf_counter() - began
-    summary, facts = json.loads(ended.stdout), oracle.trailer(tmp_path / "m")
+    summary, metadata = json.loads(ended.stdout), oracle.trailer(tmp_path / "m")
     assert ended.returncode == 0
-    assert (facts["stopped"], summary["stopped"]) == ("time limit", "time limit")
+    assert (metadata["stopped"], summary["stopped"]) == ("time limit", "time limit")
     assert "stopped: time limit" in ended.stderr
     log = read_log(tmp_path / "log")
     assert log[-1]["stopped"] == "time limit"
@@ -293,7 +293,7 @@ def test_a_time_limit_is_a_success_that_says_so_everywhere(command, tmp_path, li
     # Without a limit this run takes hours; on a busy machine everything takes longer.
     assert 0.1 * seconds < summary["seconds"] <= seconds + LATE
     assert took <= seconds + LATE
-    assert_certificate(tmp_path / "m", facts, data, WORDS)
+    assert_certificate(tmp_path / "m", metadata, data, WORDS)
 
 
 def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
@@ -314,9 +314,9 @@ def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
     finally:
         ended.set()
     assert (len(calls), len(learnt.rounds)) == (3, 2)
-    assert learnt.facts["stopped"] == "time limit"
+    assert learnt.metadata["stopped"] == "time limit"
     assert learnt.outcome["seconds"] <= 4 + LATE
-    assert_certificate(learnt.model, learnt.facts, data, WORDS)
+    assert_certificate(learnt.model, learnt.metadata, data, WORDS)
 
 
 # ---- refused --------------------------------------------------------------------------------

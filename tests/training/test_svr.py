@@ -75,7 +75,7 @@ def test_real_sets_end_at_libsvms_optimum(real, tmp_path, predict, words, name, 
     )
     assert len(learnt.rounds) > 2
     assert all(event["working_set"] <= B for event in learnt.rounds)
-    assert float(learnt.facts["dual"]) == pytest.approx(dual, rel=1e-4)
+    assert float(learnt.metadata["dual"]) == pytest.approx(dual, rel=1e-4)
     mine = predict(path, learnt.model).scores
     assert np.mean((y - mine) ** 2) == pytest.approx(np.mean((y - f) ** 2), rel=2e-3)
 
@@ -117,8 +117,8 @@ def test_the_certificate_is_that_of_the_written_model(tmp_path):
     targets = {tuple(x): target for x, target in zip(X, y, strict=True)}
     mine = np.array([targets[tuple(z)] for z in Z])
     D = mine @ found.beta - 0.1 * np.abs(found.beta).sum() - norm / 2
-    assert float(learnt.facts["primal"]) == pytest.approx(P, rel=1e-5)
-    assert float(learnt.facts["dual"]) == pytest.approx(D, rel=1e-5)
+    assert float(learnt.metadata["primal"]) == pytest.approx(P, rel=1e-5)
+    assert float(learnt.metadata["dual"]) == pytest.approx(D, rel=1e-5)
     assert D <= P
     assert abs(found.beta.sum()) < 1e-8
 
@@ -140,7 +140,7 @@ def test_a_warm_start_takes_fewer_rounds(tmp_path):
     cold = learn("osuna", path, tmp_path / "cold", *words)
     warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
     assert len(warm.rounds) < len(cold.rounds) / 2
-    assert float(warm.facts["dual"]) == pytest.approx(float(cold.facts["dual"]), rel=1e-4)
+    assert float(warm.metadata["dual"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-4)
 
 
 def test_scores_are_svm_predicts_lines(tmp_path, predict):

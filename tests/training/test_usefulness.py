@@ -54,13 +54,13 @@ def random(X: np.ndarray) -> np.ndarray:
 
 
 def notes(X, y, **options) -> tuple[randsvm.models.fitted.FittedModel, list[str]]:
-    told: list[str] = []
+    emitted: list[str] = []
 
     def watch(event: object) -> None:
         if isinstance(event, Notice) and event.text in TEXTS:
-            told.append(event.text)
+            emitted.append(event.text)
 
-    return randsvm.train_randsvm(randsvm.Arrays(X, y), watch=watch, **options), told
+    return randsvm.train_randsvm(randsvm.Arrays(X, y), watch=watch, **options), emitted
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def notes(X, y, **options) -> tuple[randsvm.models.fitted.FittedModel, list[str]
 def test_a_model_that_fails_on_other_rows_is_noted(change, labels, options, text, n):
     X, test = change(rows(n + 500)[:n]), change(rows(n + 500)[n:])
     y, truth = labels(X), labels(test)
-    fitted, told = notes(X, y, sample_size=500 if n > N else None, **options)
-    assert told == [text]
+    fitted, emitted = notes(X, y, sample_size=500 if n > N else None, **options)
+    assert emitted == [text]
     assert fitted.gap <= 0.001
     predicted = fitted.predict(test)
     if options.get("task") == "svr":
@@ -139,8 +139,8 @@ def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
     data, log = tmp_path / "data", tmp_path / "log"
     data.write_text("".join(lines))
     run_train(data, tmp_path / "m", "--log", log)
-    told = " ".join(capsys.readouterr().err.split())
-    assert MEMORISED in told
+    emitted = " ".join(capsys.readouterr().err.split())
+    assert MEMORISED in emitted
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert [one for one in records if one.get("text") == MEMORISED]
     assert MEMORISED not in (tmp_path / "m").read_text()

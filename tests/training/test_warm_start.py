@@ -51,7 +51,7 @@ def assert_much_faster(warm, cold, data: Data, optimal: float) -> None:
     """The model is the one of least P of any round, D the highest of any."""
     found = answer_of(warm.model, data, WORDS)
     assert abs(found.primal - optimal) <= 1e-3 * optimal
-    assert optimal * (1 - 1e-3) <= float(warm.facts["dual"]) <= optimal * (1 + 1e-6)
+    assert optimal * (1 - 1e-3) <= float(warm.metadata["dual"]) <= optimal * (1 + 1e-6)
     assert changes(warm) <= 0.75 * changes(cold)
 
 
@@ -111,11 +111,11 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
     old = learn(algorithm, old_path, tmp_path / "old.model", *words)
     cold = learn(algorithm, new_path, tmp_path / "cold.model", *words)
     warm = learn(algorithm, new_path, tmp_path / "warm.model", *words, "--warm-start", old.model)
-    labels = {model.facts["labels"] for model in (old, warm)}
+    labels = {model.metadata["labels"] for model in (old, warm)}
     assert labels == {" ".join(names.values()), " ".join(reversed(names.values()))}
-    optimum = float(cold.facts["dual"])
+    optimum = float(cold.metadata["dual"])
     assert warm.rounds[0]["dual"] >= 0.9 * optimum
-    assert float(warm.facts["primal"]) == pytest.approx(float(cold.facts["dual"]), rel=1e-3)
+    assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-3)
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
@@ -237,7 +237,7 @@ def test_a_regression_begins_with_its_old_coefficients(tmp_path, C):
     assert begun.new == pytest.approx(begun.old * C, rel=1e-9)
     assert np.array_equal(np.abs(begun.new) == C, np.abs(begun.old) == 1)
     assert abs(math.fsum(begun.new)) <= 1e-12 * np.abs(begun.new).sum()
-    assert "-s svr" in begun.learnt.facts["configuration"]
+    assert "-s svr" in begun.learnt.metadata["configuration"]
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.2, 0.4])
@@ -294,7 +294,7 @@ def test_each_class_begins_with_its_own_column(tmp_path):
     again = learn("randsvm", path, tmp_path / "new.model", *words, "--warm-start", old.model)
     column = oracle.read_several(old.model, 5).beta
     first = {event["machine"]: event for event in reversed(again.rounds)}
-    counts = [first[label]["support_vectors"] for label in again.facts["labels"].split()]
+    counts = [first[label]["support_vectors"] for label in again.metadata["labels"].split()]
     assert counts == np.count_nonzero(column, axis=0).tolist()
     assert len(again.rounds) == 4
 
@@ -317,8 +317,8 @@ def test_rows_that_are_written_another_way_begin_with_their_decision_values(tmp_
     assert begun["bounded"] > 0.9 * old.outcome["bounded"]
     assert begun["bounded"] == begun["support_vectors"]
     cold = learn("randsvm", path, tmp_path / "c", *WORDS.split(), "--gap", 1e-3)
-    assert float(new.facts["primal"]) == pytest.approx(float(cold.facts["primal"]), rel=2e-3)
-    missing = [float(cold.facts["dual"]) - each.rounds[0]["dual"] for each in (new, cold)]
+    assert float(new.metadata["primal"]) == pytest.approx(float(cold.metadata["primal"]), rel=2e-3)
+    missing = [float(cold.metadata["dual"]) - each.rounds[0]["dual"] for each in (new, cold)]
     assert missing[0] < missing[1] / 2
     assert changes(new) <= 0.9 * changes(cold)
 
@@ -335,7 +335,7 @@ def test_what_is_not_given_is_as_in_the_model(tmp_path):
     old = learn("osuna", path, tmp_path / "old.model", *words)
     new = learn("osuna", path, tmp_path / "new.model", "-c", 2, "--warm-start", old.model)
     assert new.notices[0] == f"as in {old.model}: -s svr -t poly -d 2 -g 0.25 -r 1.5 -p 0.2"
-    assert new.facts["configuration"] == old.facts["configuration"].replace("-c 3", "-c 2")
+    assert new.metadata["configuration"] == old.metadata["configuration"].replace("-c 3", "-c 2")
     own = learn("osuna", path, tmp_path / "m", *words, "--warm-start", old.model)
     assert own.notices == []
 
@@ -346,7 +346,7 @@ def test_another_kernel_keeps_its_own_numbers(tmp_path):
     old = learn("osuna", path, tmp_path / "old.model", "-g", 3, "-c", 2)
     new = learn("osuna", path, tmp_path / "m", "-t", "poly", "-d", 2, "--warm-start", old.model)
     assert new.notices[0] == f"as in {old.model}: -s svc -c 2"
-    assert "-t poly -d 2 -g 0.5 -r 0 -c 2" in new.facts["configuration"]
+    assert "-t poly -d 2 -g 0.5 -r 0 -c 2" in new.metadata["configuration"]
 
 
 def test_the_cost_of_a_model_of_libsvms_own_is_that_of_its_bounded_coefficients(tmp_path):
@@ -355,7 +355,7 @@ def test_the_cost_of_a_model_of_libsvms_own_is_that_of_its_bounded_coefficients(
     svmutil.svm_save_model(str(tmp_path / "old.model"), model)
     path = data.save(tmp_path / "data")
     new = learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "old.model")
-    assert "-g 1 -c 0.75" in new.facts["configuration"]
+    assert "-g 1 -c 0.75" in new.metadata["configuration"]
 
 
 @pytest.mark.parametrize(

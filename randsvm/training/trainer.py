@@ -20,10 +20,10 @@ from randsvm.parameters.svm import SCALE
 from randsvm.training import probabilities
 from randsvm.training.clock import Clock, limited
 from randsvm.training.job import Decision, Job, P
-from randsvm.training.subject import Subject
+from randsvm.training.labelled_data import LabelledData
 
 Outcome = TypeVar("Outcome", bound=Trained | Learnt)
-Kind = TypeVar("Kind", bound="Training[Any, Any]")
+Kind = TypeVar("Kind", bound="Trainer[Any, Any]")
 
 
 class Outline(NamedTuple):
@@ -49,15 +49,15 @@ class Ending(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Training(ABC, Generic[P, Outcome]):
+class Trainer(ABC, Generic[P, Outcome]):
     """What is to be learnt, and one way to learn it."""
 
-    subject: Subject
+    labelled_data: LabelledData
     job: Job
 
     @property
     def D(self) -> Dataset:  # noqa: N802 - the papers' name
-        return self.subject.D
+        return self.labelled_data.D
 
     def map_of(self, params: P) -> RandomMap | None:
         """The random features that stand for the kernel; None: there are none."""
@@ -103,7 +103,7 @@ class Training(ABC, Generic[P, Outcome]):
     def scoring(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
         """The same, with a column for each class, of which the largest is predicted, where there
         are more than two."""
-        decision, classes = self.fit(D, params, seconds), len(self.subject.labels)
+        decision, classes = self.fit(D, params, seconds), len(self.labelled_data.labels)
         if params.multiclass != "ovo":
             return decision
 
@@ -172,7 +172,7 @@ class Learning(ABC, Generic[Outcome]):
     def outcome(self, ending: Ending) -> Outcome: ...
 
     @abstractmethod
-    def facts(self, outcome: Outcome) -> dict[str, str]:
+    def metadata(self, outcome: Outcome) -> dict[str, str]:
         """What the model's trailer says besides what every trailer says."""
 
     @abstractmethod

@@ -19,12 +19,18 @@ import numpy as np
 
 from randsvm.cluster import worker
 from randsvm.cluster.calls import sent
-from randsvm.cluster.crew import Crew, Tasks
-from randsvm.cluster.remote import RemoteDataset, RemoteHome
+from randsvm.cluster.remote import RemoteDataset, RemoteExecutor
 from randsvm.cluster.worker import Each, Missing, Regrouping, Reports, Rows, Run, Visit
+from randsvm.cluster.worker_pool import Tasks, WorkerPool
 from randsvm.data.chunks import RamStore, RawChunk, joined
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Logged, OneThread, Shard, Spent, States
+from randsvm.data.shard_executor import (
+    ClusterTimes,
+    LoggedStates,
+    SerialExecutor,
+    Shard,
+    ShardStates,
+)
 
 Report = TypeVar("Report")
 State = TypeVar("State")
@@ -36,8 +42,8 @@ Message = Callable[[bool], bytes]
 class Owners:
     """Which worker has which chunk of a store: as many as it has threads for."""
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew = crew
+    def __init__(self, worker_pool: WorkerPool) -> None:
+        self.worker_pool = worker_pool
         self.of: dict[int, str] = {}
         # The most seconds for each shard that the quickest worker has needed in a pass, as in that
         # which reads the rows.
@@ -49,7 +55,7 @@ class Owners:
     ) -> dict[str, list[Shard]]:
         """The shards of each worker. Those of a worker that is gone, and of one that has far more
         than its share since others have come, move. chunk: the number of a shard's chunk."""
-        members = self.crew.members()
+        members = self.worker_pool.members()
         if not members:
             return {}
         share = {name: -(-len(shards) * n // sum(members.values())) for name, n in members.items()}
@@ -74,63 +80,63 @@ class Owners:
         return {name: some for name, some in found.items() if some}
 
 
-class ClusterHome(RemoteHome):
+class ClusterExecutor(RemoteExecutor):
     """The workers of a crew; see Home. rows: whose chunks the shards are. owners: of these chunks.
     numbers: of the chunk of each shard; None: its own number."""
 
     def __init__(
         self,
-        crew: Crew,
+        worker_pool: WorkerPool,
         rows: Rows,
         owners: Owners | None = None,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(crew, rows)
+        super().__init__(worker_pool, rows)
         self.numbers = numbers
-        self.owners = owners or Owners(crew)
+        self.owners = owners or Owners(worker_pool)
 
-    def of_chunks(self, numbers: Sequence[int]) -> ClusterHome:
+    def of_chunks(self, numbers: Sequence[int]) -> ClusterExecutor:
         """Of shards that are some of the chunks."""
         if self.numbers is not None:
             numbers = [self.numbers[number] for number in numbers]
-        return ClusterHome(self.crew, self.rows, self.owners, numbers)
+        return ClusterExecutor(self.worker_pool, self.rows, self.owners, numbers)
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """See Home. Where the cluster is lost, this process reads what a model still needs."""
-        if self.crew.lost is not None:
-            yield from OneThread().map(work, shards)
+        if self.worker_pool.lost is not None:
+            yield from SerialExecutor().map(work, shards)
             return
         message = cloudpickle.dumps(Each(work))
         for run in self.runs(lambda whole: message, shards):
             yield run.report
 
-    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         """See Home."""
-        return _StatesThere(self, make, shards)
+        return RemoteStates(self, make, shards)
 
     def pickled(self, D: Dataset) -> tuple[Any, ...]:
-        """See RemoteHome."""
+        """See RemoteExecutor."""
         return worker.view, (self.rows.key, *worker.own_of(D), self.numbers)
 
     def leave(self) -> None:
         """See Home."""
-        self.crew.tell_all(worker.leave, self.rows.key)
+        self.worker_pool.notify_all(worker.leave, self.rows.key)
 
     @contextmanager
-    def lent(self, D: Any) -> Iterator[Any]:
+    def replicated(self, D: Any) -> Iterator[Any]:
         """See Home."""
-        view = sent(D, self.crew, self.rows)
+        view = sent(D, self.worker_pool, self.rows)
         try:
             yield view
         finally:
-            view.home.leave()
+            view.executor.leave()
 
     def runs(self, message: Message, shards: Sequence[Shard]) -> Iterator[Run]:
         """What the shards report, in their order."""
         waiting: dict[int, Run] = {}
         following = {a.number: b.number for a, b in itertools.pairwise(shards)}
         number = shards[0].number if shards else None
-        tasks = Tasks(self.crew, self.rows.key)
+        tasks = Tasks(self.worker_pool, self.rows.key)
         try:
             for run in self._answered(tasks, message, shards):
                 waiting[run.first] = run
@@ -148,7 +154,7 @@ class ClusterHome(RemoteHome):
     def _answered(self, tasks: Tasks, message: Message, shards: Sequence[Shard]) -> Iterator[Run]:
         """The same as they come."""
         left = {shard.number: shard for shard in shards}
-        asked, last = time.time(), Spent()
+        asked, last = time.time(), ClusterTimes()
         ordinary = message(False)
 
         def give(
@@ -158,7 +164,7 @@ class ClusterHome(RemoteHome):
             rows: bytes | None = None,
             pace: float = 0.0,
         ) -> None:
-            threads = self.crew.members().get(name, 1)
+            threads = self.worker_pool.members().get(name, 1)
             words = self.rows.key, rows, text, tasks.number, some, threads
             weight = len(some) / threads
             tasks.give(name, (some, text), worker.work, *words, weight=weight, pace=pace)
@@ -194,21 +200,21 @@ class ClusterHome(RemoteHome):
                 tasks.measure(answer)
                 reports: Reports = answer.result
                 began, ended, now = reports.began, reports.ended, time.time()
-                last = Spent(began - asked, ended - began, now - ended)
-                self.crew.move(reports.runs)
+                last = ClusterTimes(began - asked, ended - began, now - ended)
+                self.worker_pool.move(reports.runs)
                 for run in pickle.loads(reports.runs):
                     # Who was slow may answer after all, when another has done it.
                     if run.first in left:
                         for covered in range(run.first, run.last + 1):
                             left.pop(covered, None)
                         yield run
-        self.crew.spend(last)
+        self.worker_pool.spend(last)
 
 
 class ClusterDataset(RemoteDataset):
     """D whose shards live on workers."""
 
-    home: ClusterHome
+    executor: ClusterExecutor
 
     def regrouped(
         self,
@@ -219,14 +225,19 @@ class ClusterDataset(RemoteDataset):
         folder: str | None,
     ) -> Dataset:
         """See Dataset; the workers put them together, each those that it is asked for."""
-        view, home = super().regrouped(made, sizes, counts, limit, folder), self.home
-        grouping = Regrouping(home.rows, pickle.dumps(self), made, sizes, counts)
-        rows = Rows(worker.key_below(home.rows.key), grouping, home.rows.memory, home.rows.folder)
-        return view._view(home=ClusterHome(home.crew, rows))
+        view, executor = super().regrouped(made, sizes, counts, limit, folder), self.executor
+        grouping = Regrouping(executor.rows, pickle.dumps(self), made, sizes, counts)
+        rows = Rows(
+            worker.key_below(executor.rows.key),
+            grouping,
+            executor.rows.memory,
+            executor.rows.folder,
+        )
+        return view._view(executor=ClusterExecutor(executor.worker_pool, rows))
 
     def of_chunks(self, numbers: Sequence[int]) -> Dataset:
         """See Dataset."""
-        return super().of_chunks(numbers)._view(home=self.home.of_chunks(numbers))
+        return super().of_chunks(numbers)._view(executor=self.executor.of_chunks(numbers))
 
     def in_one_thread(self) -> Dataset:
         """See Dataset: its rows come here."""
@@ -238,24 +249,24 @@ class ClusterDataset(RemoteDataset):
         store = RamStore()
         for chunk in self.map(of):
             store.append(chunk)
-        return self.stored_in(store)._view(home=OneThread())
+        return self.stored_in(store)._view(executor=SerialExecutor())
 
     def close(self) -> None:
-        self.home.crew.over = True
-        self.home.leave()
-        self.home.crew.close()
+        self.executor.worker_pool.over = True
+        self.executor.leave()
+        self.executor.worker_pool.close()
         super().close()
 
 
-class _StatesThere(Logged[State]):
+class RemoteStates(LoggedStates[State]):
     """See States. The changes since the last restart are kept, for states that are lost."""
 
     def __init__(
-        self, home: ClusterHome, make: Callable[[Shard], State], shards: Sequence[Shard]
+        self, executor: ClusterExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
         super().__init__()
-        self.home, self.shards = home, shards
-        self.run, self.make = worker.key_below(home.rows.key), cloudpickle.dumps(make)
+        self.executor, self.shards = executor, shards
+        self.run, self.make = worker.key_below(executor.rows.key), cloudpickle.dumps(make)
         # How many changes every state has seen.
         self.done = 0
 
@@ -273,9 +284,9 @@ class _StatesThere(Logged[State]):
             make = self.make if first == log.first else None
             return cloudpickle.dumps(Visit(self.run, make, first, changes, question))
 
-        for run in self.home.runs(message, self.shards):
+        for run in self.executor.runs(message, self.shards):
             yield run.rows, run.report
         self.done = end
 
     def close(self) -> None:
-        self.home.crew.tell_all(worker.forget, self.run)
+        self.executor.worker_pool.notify_all(worker.forget, self.run)

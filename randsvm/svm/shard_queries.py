@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import randsvm.svm._survey as _survey
-from randsvm.data.home import Shard
+import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.data.sampling import Smallest
+from randsvm.data.shard_executor import Shard
 from randsvm.svm.collectors import Candidates, Collector, Seen, collected
-from randsvm.svm.offset import Bends, Window
+from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.shard_values import ShardValues
 from randsvm.svm.tasks import Task
 
@@ -39,10 +39,12 @@ class Totals:
 
     norm: list[float]
     linear: list[float]
-    bends: Bends
+    breakpoints: Breakpoints
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(self.norm + other.norm, self.linear + other.linear, self.bends + other.bends)
+        return Totals(
+            self.norm + other.norm, self.linear + other.linear, self.breakpoints + other.breakpoints
+        )
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,12 @@ class Sums:
 def totals(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray, window: Window) -> Totals:
     """Of any rows; y, u, beta : (m,) float64."""
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
-    norm, linear, slope, bends, *outside = _survey.sums(
+    norm, linear, slope, breakpoints, *outside = _kkt_scan.sums(
         y, u, beta, *box(task), window.left, window.right, at, jump
     )
-    inside = at[:bends].copy(), jump[:bends].copy()
-    bends_ = Bends.of(window, task.bounds, slope, *inside, tuple(outside))
-    return Totals([norm], [linear], bends_)
+    inside = at[:breakpoints].copy(), jump[:breakpoints].copy()
+    breakpoints_ = Breakpoints.of(window, task.bounds, slope, *inside, tuple(outside))
+    return Totals([norm], [linear], breakpoints_)
 
 
 def box(task: Task) -> tuple[float, float, float, bool]:
@@ -98,7 +100,7 @@ class Findings:
         rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
         rising: np.ndarray = np.empty(len(y) + 1, np.int32)
         falling: np.ndarray = np.empty(len(y) + 1, np.int32)
-        loss, _, risers, fallers = _survey.violations(
+        loss, _, risers, fallers = _kkt_scan.violations(
             y, u, beta, *box(self.task), self.b, self.tolerance, rising, rise, falling, fall
         )
         rows = _numbers(rising[:risers], shard)

@@ -25,7 +25,7 @@ FORMULA_FOR_K = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class AlgorithmSpec:
     """An algorithm with its own options filled in.
 
     choice: of its working sets. words: its own options and the user's limits. rules: what ends it
@@ -56,7 +56,7 @@ class Plan:
 NU_LEAST = 4
 
 # A plan for so many rows and this problem.
-Planner = Callable[[int, Problem, Job], Plan]
+SpecFactory = Callable[[int, Problem, Job], AlgorithmSpec]
 
 
 def rows_of(n: int, problem: Problem) -> int:
@@ -64,7 +64,7 @@ def rows_of(n: int, problem: Problem) -> int:
     return OsunaParams.rows(n, 2 if problem.kind == "svr" else 1)
 
 
-def plan_randsvm(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -> Plan:
+def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:
     """Algorithm 1 until |SV| >= k; with --gap, and where coefficients have a sum that does not
     leave them at 0 outside of the working set, without that bound. Nor has a precomputed kernel it
     where the gap was left open and nothing is certified: k rows take k^2 values in memory."""
@@ -76,12 +76,12 @@ def plan_randsvm(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
         formula = algorithm.support_bound is None and problem.kernel != "rbf"
         # -k says by itself that no gap ends the run.
         words = command_line(own, replace(job.stop, gap=None))
-        return Plan("randsvm", choice, words, rules, [FORMULA_FOR_K] if formula else [])
+        return AlgorithmSpec("randsvm", choice, words, rules, [FORMULA_FOR_K] if formula else [])
     unused, own = " ".join(algorithm.about_k), algorithm.without_k()
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     choice = certified(_enough("--sample-size", own.sample_size, n, problem))
-    return Plan("randsvm", choice, command_line(own, job.stop), notices=notices)
+    return AlgorithmSpec("randsvm", choice, command_line(own, job.stop), notices=notices)
 
 
 def _enough(option: str, rows: int | None, n: int, problem: Problem) -> int:
@@ -94,8 +94,10 @@ def _enough(option: str, rows: int | None, n: int, problem: Problem) -> int:
     return rows
 
 
-def plan_osuna(algorithm: OsunaParams, closest: bool, n: int, problem: Problem, job: Job) -> Plan:
+def osuna_spec(
+    algorithm: OsunaParams, closest: bool, n: int, problem: Problem, job: Job
+) -> AlgorithmSpec:
     """OFG97's decomposition; closest: with MZ's choice of the closest points."""
     name, choose = ("osuna-closest", osuna_closest) if closest else ("osuna", osuna)
     size = _enough("--working-set", algorithm.working_set, n, problem)
-    return Plan(name, choose(size, algorithm.swap), command_line(algorithm, job.stop))
+    return AlgorithmSpec(name, choose(size, algorithm.swap), command_line(algorithm, job.stop))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from randsvm.data.home import Cell, Shard, States, Threads
+from randsvm.data.shard_executor import Cell, Shard, ShardStates, ThreadExecutor
 
 SHARDS = [Shard(0, 0, 5), Shard(1, 5, 9), Shard(2, 9, 10)]
 
@@ -21,10 +21,10 @@ def note(word: str) -> operator.methodcaller:
 @pytest.fixture
 def states():
     with ThreadPoolExecutor(2) as pool:
-        yield Threads(pool).states(lambda shard: [shard.number], SHARDS)
+        yield ThreadExecutor(pool).states(lambda shard: [shard.number], SHARDS)
 
 
-def seen(states: States) -> list[list]:
+def seen(states: ShardStates) -> list[list]:
     return [state for _, state in states.visit(list)]
 
 

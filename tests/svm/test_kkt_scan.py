@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kkt_scan_reference import Box
 
-from randsvm.svm import _survey
+from randsvm.svm import _kkt_scan
 from randsvm.svm.tasks import Task
 
 BOXES = [
@@ -37,8 +37,10 @@ def rows(draw, box: Box):
 def compiled_sums(y, u, beta, box, left, right):
     m = len(y)
     at, jump = np.empty(2 * m), np.empty(2 * m)
-    norm, linear, slope, bends, *outside = _survey.sums(y, u, beta, *box, left, right, at, jump)
-    found = zip(at[:bends].tolist(), jump[:bends].tolist(), strict=True)
+    norm, linear, slope, breakpoints, *outside = _kkt_scan.sums(
+        y, u, beta, *box, left, right, at, jump
+    )
+    found = zip(at[:breakpoints].tolist(), jump[:breakpoints].tolist(), strict=True)
     return kkt_scan_reference.Sums(norm, linear, slope, list(found), tuple(outside))
 
 
@@ -49,7 +51,7 @@ def test_the_first_look_is_its_twin(box):
     def one(some, b, width):
         found = compiled_sums(*some, box, b - width, b + width)
         expected = kkt_scan_reference.sums(*some, box, b - width, b + width)
-        assert sorted(found.bends) == sorted(expected.bends)
+        assert sorted(found.breakpoints) == sorted(expected.breakpoints)
         assert found.outside == expected.outside
         for name in ("norm", "linear", "slope"):
             assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-12)
@@ -65,7 +67,7 @@ def test_the_second_look_is_its_twin(box):
         m = len(some[0])
         rise, fall = np.empty(m + 1), np.empty(m + 1)
         rising, falling = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32)
-        loss, count, risers, fallers = _survey.violations(
+        loss, count, risers, fallers = _kkt_scan.violations(
             *some, *box, b, tolerance, rising, rise, falling, fall
         )
         up = list(zip(rising[:risers].tolist(), rise[:risers].tolist(), strict=True))

@@ -40,7 +40,7 @@ class Shard(NamedTuple):
 Change: TypeAlias = "Callable[[State], object]"
 
 
-class States(Protocol[Taken]):
+class ShardStates(Protocol[Taken]):
     """A state for each shard, which is changed and asked where the shard lives."""
 
     def change(self, *changes: Change[Taken]) -> None:
@@ -62,7 +62,7 @@ class States(Protocol[Taken]):
         """Give back the memory; nothing can be asked any more."""
 
 
-class Spent(NamedTuple):
+class ClusterTimes(NamedTuple):
     """Seconds that messages, the work of the slowest worker, and its reports took so far. The
     first and the last are told apart by the clocks of two machines."""
 
@@ -71,19 +71,19 @@ class Spent(NamedTuple):
     report_seconds: float = 0.0
 
 
-class Home(Protocol):
+class ShardExecutor(Protocol):
     """Where the shards of a data set live. moved: bytes to and from other processes so far."""
 
     @property
     def moved(self) -> int: ...
 
     @property
-    def spent(self) -> Spent: ...
+    def spent(self) -> ClusterTimes: ...
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """work(shard) of each; reports come in the order of the shards."""
 
-    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         """New states, each made by `make`."""
 
     def leave(self) -> None:
@@ -97,7 +97,7 @@ class Home(Protocol):
     def call(self, work: Callable[[], Report]) -> Report:
         """work(), which is about all rows, done by one thread; others may call meanwhile."""
 
-    def lent(self, D: Rows) -> AbstractContextManager[Rows]:
+    def replicated(self, D: Rows) -> AbstractContextManager[Rows]:
         """A view of the same rows, which have to be few: within the block, whoever does what the
         home of that view is called for has all of them."""
 
@@ -122,7 +122,7 @@ class Log(Generic[State]):
         self.first, self.changes = self.end, []
 
 
-class Logged(Generic[State]):
+class LoggedStates(Generic[State]):
     """What States have in common: changes wait in a log for the next visit."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Cell(Generic[State]):
 # --- this process --------------------------------------------------------------------------
 
 
-class Plain:
+class LocalExecutor:
     """A home whose callers do what they call for themselves."""
 
     at_once: int | None = None
@@ -167,7 +167,7 @@ class Plain:
         """See Home."""
         return work()
 
-    def lent(self, D: Rows) -> AbstractContextManager[Rows]:
+    def replicated(self, D: Rows) -> AbstractContextManager[Rows]:
         """See Home."""
         return nullcontext(D)
 
@@ -177,15 +177,15 @@ class Plain:
         return 0
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> ClusterTimes:
         """See Home."""
-        return Spent()
+        return ClusterTimes()
 
     def leave(self) -> None:
         """See Home; the rows are not here but in a store."""
 
 
-class Threads(Plain):
+class ThreadExecutor(LocalExecutor):
     """The threads of a pool."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
@@ -195,12 +195,12 @@ class Threads(Plain):
         """See Home."""
         return results_of(self.pool, work, shards)
 
-    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         """See Home."""
-        return _StatesHere(self, make, shards)
+        return LocalStates(self, make, shards)
 
 
-class OneThread(Plain):
+class SerialExecutor(LocalExecutor):
     """The thread that asks: where many small data sets are worked at side by side, each by one.
     at_once: see Home."""
 
@@ -213,17 +213,19 @@ class OneThread(Plain):
             check()
             yield work(shard)
 
-    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> States[State]:
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         """See Home."""
-        return _StatesHere(self, make, shards)
+        return LocalStates(self, make, shards)
 
 
-class _StatesHere(Logged[State]):
+class LocalStates(LoggedStates[State]):
     """See States. No state is ever lost: what all have done is forgotten."""
 
-    def __init__(self, home: Home, make: Callable[[Shard], State], shards: Sequence[Shard]) -> None:
+    def __init__(
+        self, executor: ShardExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
+    ) -> None:
         super().__init__()
-        self.home, self.shards = home, shards
+        self.executor, self.shards = executor, shards
         self.cells = {shard.number: Cell(make(shard)) for shard in shards}
 
     @property
@@ -236,7 +238,7 @@ class _StatesHere(Logged[State]):
         def work(shard: Shard) -> Report:
             return self.cells[shard.number].visit(first, changes, question)
 
-        for shard, report in zip(self.shards, self.home.map(work, self.shards), strict=True):
+        for shard, report in zip(self.shards, self.executor.map(work, self.shards), strict=True):
             yield shard.stop - shard.start, report
         self.log.forget()
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from qp import minimum, objective, solution
 
-from randsvm.svm import encodings
-from randsvm.svm.encodings import Boxed, Solution, _is_crowded, product, solve
+from randsvm.svm import subproblem_qp
 from randsvm.svm.libsvm import Layout
+from randsvm.svm.subproblem_qp import Boxed, Solution, _is_crowded, product, solve
 
 BOUNDS = (1e-3, 0.3, 1.0, 30.0, 1e4)
 SEEDS = range(12)
@@ -35,7 +35,7 @@ def frozen(rng: np.random.Generator, m: int, C: float) -> np.ndarray:
     return rng.normal(size=m) * rng.choice([0.0, 1.0, 3 * C])
 
 
-def feasible(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def projection(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """A start with coefficients at both bounds and between them, its sum anywhere."""
     share = rng.choice([0.1, 0.5, 0.95])
     height = np.where(rng.random(len(lower)) < share, 1.0, 0.0)
@@ -85,7 +85,7 @@ def test_c_svc(seed, C, name):
     m = sizes(rng)
     K, y = kernel(rng, m, name), rng.choice([-1.0, 1.0], m)
     lower, upper = np.minimum(0, y * C), np.maximum(0, y * C)
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     check(K, y - frozen(rng, m, C), lower, upper, start.sum(), start)
 
 
@@ -98,20 +98,20 @@ def test_class_weights(seed, C, ratio):
     K, y = kernel(rng, m, rng.choice(["rbf", "linear"])), rng.choice([-1.0, 1.0], m)
     y[:2] = 1, -1
     lower, upper = np.where(y > 0, 0, -C), np.where(y > 0, C * ratio, 0)
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     check(K, y - frozen(rng, m, C), lower, upper, start.sum(), start)
 
 
 def test_libsvm_is_never_given_many_more_variables_than_rows(monkeypatch):
     """However much of the rare class, with its large C, is in a working set."""
     given = []
-    plain = encodings.c_svc
+    plain = subproblem_qp.c_svc
 
     def c_svc(layout, rows, *more):
         given.append(len(rows))
         return plain(layout, rows, *more)
 
-    monkeypatch.setattr(encodings, "c_svc", c_svc)
+    monkeypatch.setattr(subproblem_qp, "c_svc", c_svc)
     rng = np.random.default_rng(12)
     m = 40
     K, y = kernel(rng, m, "rbf"), np.where(np.arange(m) < 20, 1.0, -1.0)
@@ -143,7 +143,7 @@ def test_epsilon_svr(seed, C, epsilon):
     # Over rows of few features SMO itself needs millions of steps where C is large.
     K, y = kernel(rng, m, rng.choice(["rbf", "linear"]) if C < 100 else "rbf"), rng.normal(size=m)
     lower, upper = np.full(m, -C), np.full(m, C)
-    start = np.where(rng.random(m) < 0.4, 0.0, feasible(rng, lower, upper))
+    start = np.where(rng.random(m) < 0.4, 0.0, projection(rng, lower, upper))
     check(K, y - frozen(rng, m, C), lower, upper, start.sum(), start, epsilon)
 
 
@@ -159,7 +159,7 @@ def test_an_offset_leads_to_the_same_solution_wherever_it_is(seed, ratio, epsilo
     if not epsilon:
         y = np.where(np.arange(m) % 2, 1.0, -1.0)
         lower, upper = np.where(y > 0, 0, -1.0), np.where(y > 0, ratio, 0)
-    h, start = y - frozen(rng, m, 1.0), feasible(rng, lower, upper)
+    h, start = y - frozen(rng, m, 1.0), projection(rng, lower, upper)
     best = solution(K.astype(float), h, lower, upper, start.sum(), epsilon)
     start = best + away * (start - best)
     for b in (0.0, *(10.0 * rng.normal(size=2))):
@@ -172,7 +172,7 @@ def test_one_class(seed, name):
     rng = np.random.default_rng([seed, 4])
     m = sizes(rng)
     K, lower, upper = kernel(rng, m, name), np.zeros(m), np.ones(m)
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     check(K, -frozen(rng, m, 1.0), lower, upper, start.sum(), start)
 
 
@@ -185,7 +185,7 @@ def test_rows_of_one_class(side, bounds):
     rng = np.random.default_rng(5)
     K, C = kernel(rng, 20, "rbf"), bounds[0 if side > 0 else 1]
     lower, upper = np.full(20, min(0, side * C)), np.full(20, max(0, side * C))
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     check(K, side - frozen(rng, 20, C), lower, upper, start.sum(), start)
 
 
@@ -221,7 +221,7 @@ def test_all_rows_the_same(bounds):
     rng = np.random.default_rng(7)
     y = np.where(np.arange(12) < 5, 1.0, -1.0)
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     check(np.ones((12, 12), np.float32), y, lower, upper, start.sum(), start)
 
 
@@ -245,7 +245,7 @@ def test_the_objective_never_gets_worse(ratio, times):
     K = kernel(rng, m, "rbf")
     y = rng.choice([-1.0, 1.0], m)
     lower, upper = np.where(y > 0, 0, -times), np.where(y > 0, ratio * times, 0)
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     h = y - frozen(rng, m, times)
     values = [objective(K, h, 0.0, start)]
     for _ in range(3):
@@ -261,7 +261,7 @@ def test_large_frozen_parts_leave_the_gradient_exact(ratio):
     m, tolerance = 60, 1e-4
     K, y = kernel(rng, m, "rbf"), rng.choice([-1.0, 1.0], m)
     lower, upper = np.where(y > 0, 0, -10.0), np.where(y > 0, 10.0 * ratio, 0)
-    start = feasible(rng, lower, upper)
+    start = projection(rng, lower, upper)
     h = y + 1e5 + rng.normal(size=m)
     beta = solved(K, h, lower, upper, start.sum(), start, tolerance).beta
     gradient = K.astype(np.float64) @ beta - h

@@ -11,20 +11,22 @@ import numpy as np
 
 from randsvm.models.model import Model
 from randsvm.svm.solution import SV
+from randsvm.training.algorithm_specs import AlgorithmSpec
 from randsvm.training.clock import Clock
 from randsvm.training.job import Decision, Job
 from randsvm.training.one_vs_one import OneVsOne
 from randsvm.training.one_vs_rest import OneVsRest
-from randsvm.training.plans import Plan
 from randsvm.training.rounds import Rounds
 from randsvm.training.several_classes import Subtask, Subtasks
 
 Answer: TypeAlias = OneVsOne | OneVsRest
 # The plan of a subtask.
-Planning = Callable[[Subtask], Plan]
+SpecOfSubtask = Callable[[Subtask], AlgorithmSpec]
 
 
-def decision_of(subtasks: Subtasks, plan: Planning, job: Job, clock: Clock) -> Decision:
+def decision_of(
+    subtasks: Subtasks, algorithm_spec: SpecOfSubtask, job: Job, clock: Clock
+) -> Decision:
     """What the subtasks come to without a closing evaluation until `clock` ends, and each of them
     after its first round; pairs that are not begun by then have a constant f."""
     solutions = []
@@ -35,17 +37,17 @@ def decision_of(subtasks: Subtasks, plan: Planning, job: Job, clock: Clock) -> D
                 solutions.append(subtasks.nothing(number)[0])
                 continue
             task, ends = subtasks[number], clock.share(1 / (len(subtasks) - number))
-            rounds = Rounds(task, plan(task), job, clock, ends, share=subtasks.at_once)
+            rounds = Rounds(task, algorithm_spec(task), job, clock, ends, share=subtasks.at_once)
             try:
                 solutions.append(task.in_whole(rounds.scan.completed(rounds.run_until(inf)[0])))
             finally:
                 rounds.scan.forget()
     finally:
         subtasks.close()
-    return together(subtasks, solutions).decision
+    return assemble(subtasks, solutions).decision
 
 
-def together(subtasks: Subtasks, solutions: Sequence[SV]) -> Answer:
+def assemble(subtasks: Subtasks, solutions: Sequence[SV]) -> Answer:
     """solutions: of all subtasks, in order, over the rows of the whole D."""
     if subtasks.pairs:
         return OneVsOne.of(subtasks.D, len(subtasks.names), solutions)

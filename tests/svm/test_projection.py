@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from randsvm.svm.feasible import clipped, filled, mended
+from randsvm.svm.projection import clipped, filled, mended
 
 
 def boxes(kind: str, rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from randsvm.data.scaling import Scaling
 from randsvm.errors import ModelError
-from randsvm.models.facts import Facts, lines_of, numbers_of, text_of
+from randsvm.models.metadata import Metadata, lines_of, numbers_of, text_of
 from randsvm.models.seen_features import SeenFeatures
 
 FIVE = SeenFeatures.of(np.array([1, 2, 3, 7, 9], np.int32))
@@ -42,7 +42,7 @@ def test_one_index_too_many_shows_that_there_are_more():
 )
 def test_what_is_no_runs_of_features_is_refused(text):
     with pytest.raises(ModelError, match=r"^m: expected .*features"):
-        Facts("m", {"features": text}).seen_features()
+        Metadata("m", {"features": text}).seen_features()
 
 
 # ---- lines ----------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_numbers_come_back_to_the_last_bit(numbers):
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "1_0", "0x1", "a"])
 def test_what_is_no_finite_number_is_refused(text):
     with pytest.raises(ModelError, match=r"^m: expected finite numbers$"):
-        Facts("m", {"key": f"1 {text}"}).take("key", numbers_of)
+        Metadata("m", {"key": f"1 {text}"}).take("key", numbers_of)
 
 
 @pytest.mark.parametrize("zero_based", [False, True])
@@ -72,20 +72,24 @@ def test_what_is_no_finite_number_is_refused(text):
 )
 def test_all_lines_are_read_as_they_were_written(zero_based, scaling):
     lines = lines_of(["+1", "-1.0"], zero_based, FIVE, scaling, precise=zero_based)
-    facts = Facts("m", {"seed": "7", **lines})
-    assert facts.labels((1, -1), 2) == (("+1", "-1.0"), (1, -1))
-    assert facts.zero_based() == zero_based
-    assert facts.precise() == zero_based
-    assert str(facts.seen_features()) == str(FIVE)
-    found = facts.scaling(FIVE)
+    metadata = Metadata("m", {"seed": "7", **lines})
+    assert metadata.labels((1, -1), 2) == (("+1", "-1.0"), (1, -1))
+    assert metadata.zero_based() == zero_based
+    assert metadata.precise() == zero_based
+    assert str(metadata.seen_features()) == str(FIVE)
+    found = metadata.scaling(FIVE)
     assert repr(found) == repr(scaling)
-    assert facts.rest == {"seed": "7"}
+    assert metadata.rest == {"seed": "7"}
 
 
 def test_without_a_trailer_the_header_has_the_labels():
-    facts = Facts("m", None)
-    assert facts.labels((3, -1), 2) == (("3", "-1"), (3, -1))
-    assert (facts.zero_based(), facts.seen_features(), facts.scaling(None)) == (False, None, None)
+    metadata = Metadata("m", None)
+    assert metadata.labels((3, -1), 2) == (("3", "-1"), (3, -1))
+    assert (metadata.zero_based(), metadata.seen_features(), metadata.scaling(None)) == (
+        False,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_without_a_trailer_the_header_has_the_labels():
 )
 def test_labels_that_contradict_the_model_are_refused(labels, header, message):
     with pytest.raises(ModelError, match=f"^{re.escape(message)}$"):
-        Facts("m", {"labels": labels}).labels(header, 2)
+        Metadata("m", {"labels": labels}).labels(header, 2)
 
 
 @pytest.mark.parametrize(
@@ -118,13 +122,13 @@ def test_labels_that_contradict_the_model_are_refused(labels, header, message):
 )
 def test_a_scaling_that_does_not_fit_its_features_is_refused(lines):
     with pytest.raises(ModelError, match="expected a scaling of each known feature"):
-        Facts("m", lines).scaling(FIVE)
+        Metadata("m", lines).scaling(FIVE)
     with pytest.raises(ModelError, match="expected a scaling of each known feature"):
-        Facts("m", {"scale": "unit"}).scaling(None)
+        Metadata("m", {"scale": "unit"}).scaling(None)
     with pytest.raises(ModelError, match="expected a scaling of each known feature"):
-        Facts("m", {"scale": "unit"}).scaling(SeenFeatures.parse("1-2147483647"))
+        Metadata("m", {"scale": "unit"}).scaling(SeenFeatures.parse("1-2147483647"))
 
 
 def test_an_index_base_is_0_or_1():
     with pytest.raises(ModelError, match="expected index_base 0 or 1 in the trailer, found '2'"):
-        Facts("m", {"index_base": "2"}).zero_based()
+        Metadata("m", {"index_base": "2"}).zero_based()

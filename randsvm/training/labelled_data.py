@@ -20,7 +20,7 @@ MANY_NUMBERS = 20
 
 
 @dataclass(frozen=True)
-class Subject:
+class LabelledData:
     """D with y = class indices, positions in the model's labels (novelty detection's: 1 is the
     first, -1 the second, and nothing else is ever predicted), or a regression's targets. values:
     what the labels stand for."""
@@ -30,20 +30,20 @@ class Subject:
     values: tuple[int | str, ...]
 
     @staticmethod
-    def of(whole: Dataset, path: str, task: str) -> Subject:
+    def of(whole: Dataset, path: str, task: str) -> LabelledData:
         """Raises DataError when there is only one class to tell apart."""
         if task == "svr":
-            return Subject(whole, (), ())
+            return LabelledData(whole, (), ())
         summary = whole.summary
         if task == "one-class":
             indices = {str(value): index for index, value in enumerate(ONE_CLASS_VALUES)}
             other = len(indices)
             found = [indices.get(str(value), other) for value in summary.values]
             D = whole.relabel(np.array(found, float))
-            return Subject(D, ONE_CLASS_LABELS, ONE_CLASS_VALUES)
+            return LabelledData(D, ONE_CLASS_LABELS, ONE_CLASS_VALUES)
         D, order = labelled_classes(whole, path)
         names = tuple(summary.names[i] for i in order)
-        return Subject(D, names, tuple(summary.values[i] for i in order))
+        return LabelledData(D, names, tuple(summary.values[i] for i in order))
 
     def check_classes(self, path: str, most: int) -> None:
         """Raise DataError when there are more than `most` classes."""
@@ -73,6 +73,6 @@ class Subject:
             )
         return found
 
-    def scaled(self, name: str | None) -> Subject:
+    def scaled(self, name: str | None) -> LabelledData:
         """The same with its features scaled as --scale says."""
         return self if name is None else replace(self, D=self.D.scaled(scaling_of(self.D, name)))

@@ -23,7 +23,7 @@ from distributed import Future, fire_and_forget
 
 from randsvm.cluster.connection import CLOSING, CONNECTING, WAITING, Connection
 from randsvm.cluster.worker import LEASE, greeting, renew, stop
-from randsvm.data.home import Spent
+from randsvm.data.shard_executor import ClusterTimes
 from randsvm.errors import (
     ClusterError,
     InputError,
@@ -32,7 +32,7 @@ from randsvm.errors import (
     SpillError,
     TransferError,
 )
-from randsvm.events import HEARTBEAT, Notice, Progress, check, tell, tell_once
+from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
 
 # Seconds without a word of the scheduler, or of any worker, after which a run ends.
 SILENCE = 60.0
@@ -100,18 +100,18 @@ class Signs:
 
     beat: float
     status: str
-    heard: float
+    received: float
     running: float
 
     def see(self, beat: float, status: str, now: float) -> None:
         if beat != self.beat:
-            self.beat, self.heard = beat, now
+            self.beat, self.received = beat, now
         self.status = status
         if status == "running":
             self.running = now
 
 
-class Crew:
+class WorkerPool:
     """The workers of the cluster at an address; see `members`. lost: why the cluster does not go
     on; over: whether the run has ended, and nobody may give workers anything any more."""
 
@@ -130,10 +130,10 @@ class Crew:
         # Of what is sent once to each worker: weights, or which rows are meant.
         warnings.filterwarnings("ignore", "Sending large graph")
         # Bytes of messages and of reports, and seconds.
-        self.moved, self.spent = 0, Spent()
+        self.moved, self.spent = 0, ClusterTimes()
         self._moving = threading.Lock()
         # Those that tell workers something beside their tasks.
-        self._telling: list[threading.Thread] = []
+        self._emitting: list[threading.Thread] = []
         self._there: dict[str, int] = {}
         self._signs: dict[str, Signs] = {}
         # Worker -> until when it gets no tasks since it is slow, and for how many seconds.
@@ -180,7 +180,7 @@ class Crew:
                     signs[worker] = sign
                 self._signs = signs
                 self._there = {worker: one["nthreads"] for worker, one in found.items()}
-                at_work = [min(sign.heard, sign.running) for sign in signs.values()]
+                at_work = [min(sign.received, sign.running) for sign in signs.values()]
                 self._somebody = max([self._somebody, *at_work])
                 self._renew(now)
 
@@ -221,7 +221,7 @@ class Crew:
         while not self.members():
             if time.perf_counter() > end:
                 raise ClusterError(f"the cluster has had no workers for {CONNECTING:.0f} s")
-            tell(Progress(WAITING, 0, None, "beat"))
+            emit(Progress(WAITING, 0, None, "beat"))
             time.sleep(HEARTBEAT)
 
     def members(self) -> dict[str, int]:
@@ -231,10 +231,10 @@ class Crew:
         for worker, reason in list(self._refused.items()):
             if there and self._refused.keys() >= there.keys():
                 raise self.is_lost(reason)
-            tell_once(worker, Notice(f"{reason}: it is left out"))
+            emit_once(worker, Notice(f"{reason}: it is left out"))
         for worker, what in list(self._differing.items()):
             # Once for all of them: it says the same of each.
-            tell_once("arithmetic", Notice(DIFFERS.format(worker=worker, what=what)))
+            emit_once("arithmetic", Notice(DIFFERS.format(worker=worker, what=what)))
         if self.client.status in ("closed", "closing"):
             raise self.is_lost("the scheduler is gone")
         if self.connection.deserted:
@@ -252,13 +252,13 @@ class Crew:
         if awake:
             for worker, why in absent.items():
                 text = f"worker {worker} {why}: others do its work"
-                tell_once(text, Notice(text))
+                emit_once(text, Notice(text))
         return awake or found
 
     def _absence(self, worker: str) -> str | None:
         """Return why a worker gets no tasks for now; None: it does."""
         now, sign = time.perf_counter(), self._signs.get(worker)
-        if sign is None or now - sign.heard > ASLEEP:
+        if sign is None or now - sign.received > ASLEEP:
             return f"has shown no sign of life for {ASLEEP:.0f} s"
         if now - sign.running > PAUSED:
             why = " since its memory is nearly full" if sign.status == "paused" else ""
@@ -284,29 +284,29 @@ class Crew:
         with self._moving:
             self.moved += sum(len(word) for word in words if isinstance(word, bytes))
 
-    def spend(self, a_pass: Spent) -> None:
+    def spend(self, a_pass: ClusterTimes) -> None:
         """Count what a pass took."""
         with self._moving:
-            self.spent = Spent(*map(operator.add, self.spent, a_pass))
+            self.spent = ClusterTimes(*map(operator.add, self.spent, a_pass))
 
     def is_lost(self, reason: str) -> ClusterError:
         """What to raise where the cluster does not go on."""
         self.lost = reason
         return ClusterError(reason)
 
-    def tell_all(self, function: Callable[..., Any], *words: Any) -> None:
+    def notify_all(self, function: Callable[..., Any], *words: Any) -> None:
         """A task for every worker, whose answer nobody waits for."""
         with contextlib.suppress(Exception):  # they forget it anyway when they end
             for worker in self._ready & self._there.keys():
                 fire_and_forget(self.client.submit(function, *words, workers=[worker], pure=False))
 
-    def tell_now(self, names: list[str], function: Callable[..., Any], *words: Any) -> None:
+    def emit_now(self, names: list[str], function: Callable[..., Any], *words: Any) -> None:
         """Call a short function on workers beside their tasks, which may keep all their threads;
         nobody waits for it before the end."""
 
         calling = self._call(names, function, *words)
         with self._moving:
-            self._telling = [one for one in self._telling if one.is_alive()] + [calling]
+            self._emitting = [one for one in self._emitting if one.is_alive()] + [calling]
 
     def _call(
         self, names: list[str], function: Callable[..., Any], *words: Any
@@ -331,7 +331,7 @@ class Crew:
 
     def close(self) -> None:
         """Without waiting long: a scheduler that is gone does not answer."""
-        self.wait(lambda: not any(one.is_alive() for one in self._telling))
+        self.wait(lambda: not any(one.is_alive() for one in self._emitting))
         self._closed.set()
         closing = self.connection.end()
         self.wait(lambda: not closing.is_alive())
@@ -356,8 +356,8 @@ class Tasks:
     key: of the rows that they are about, if they can be stopped; number: what worker.stop knows
     them by. paces: seconds for each unit of weight of those that were measured."""
 
-    def __init__(self, crew: Crew, key: str | None = None) -> None:
-        self.crew, self.key, self.number = crew, key, next(NUMBERS)
+    def __init__(self, worker_pool: WorkerPool, key: str | None = None) -> None:
+        self.worker_pool, self.key, self.number = worker_pool, key, next(NUMBERS)
         self.paces: list[float] = []
         # Workers whose tasks others have got: they may still be at work.
         self.abandoned: set[str] = set()
@@ -377,16 +377,16 @@ class Tasks:
     ) -> None:
         """Give a worker a task. token: comes back with its answer; weight, pace: see Given. Raises
         ClusterError where the scheduler is gone, or the run is over."""
-        if self.crew.over:
+        if self.worker_pool.over:
             # A thread that has not heard of it: workers would begin to remember anew.
             raise ClusterError("the run is over")
         try:
-            future = self.crew.client.submit(
+            future = self.worker_pool.client.submit(
                 function, *words, workers=[worker], allow_other_workers=False, pure=False
             )
         except Exception as error:  # the scheduler is gone: dask has many errors for that
-            raise self.crew.is_lost(f"the scheduler takes no tasks: {error}") from error
-        self.crew.move(*words)
+            raise self.worker_pool.is_lost(f"the scheduler takes no tasks: {error}") from error
+        self.worker_pool.move(*words)
         self.given[future] = Given(worker, token, time.perf_counter(), weight, pace)
         _when_done(future, self._done)
 
@@ -413,28 +413,30 @@ class Tasks:
         try:
             future, answer = self.answers.get(timeout=HEARTBEAT)
         except queue.Empty:
-            tell(Progress(WAITING, 0, None, "beat"))
+            emit(Progress(WAITING, 0, None, "beat"))
             return self._overdue()
         if self.given.pop(future, None) is None:
             return None
         if isinstance(answer.result, FILE_ERRORS):
             # The file may be a good one on other machines.
             reason = f"worker {answer.worker}: {answer.result}"
-            if isinstance(answer.result, NO_ROOM) and self.crew.leave_out(answer.worker, reason):
+            if isinstance(answer.result, NO_ROOM) and self.worker_pool.leave_out(
+                answer.worker, reason
+            ):
                 return Answer(answer.worker, answer.token, lost=True)
             raise type(answer.result)(reason)
         if isinstance(answer.result, BaseException):
             raise answer.result
-        self.crew.move(answer.result)
+        self.worker_pool.move(answer.result)
         return answer
 
     def _overdue(self) -> Answer | None:
         """Return a task as lost whose worker is gone, or late while others have nothing to do."""
-        members = self.crew.members()
+        members = self.worker_pool.members()
         for future, given in self.given.items():
             if given.worker in members and self._is_late(given, members):
-                self.crew.rest(given.worker)
-                members = self.crew.members()
+                self.worker_pool.rest(given.worker)
+                members = self.worker_pool.members()
             if given.worker not in members:
                 future.release()
                 del self.given[future]
@@ -447,7 +449,7 @@ class Tasks:
         if not members.keys() - {one.worker for one in self.given.values()}:
             return False
         excess = self._excess(given, time.perf_counter() - given.at)
-        return excess > 0 and excess + self.crew.waited.get(given.worker, 0.0) > LATE
+        return excess > 0 and excess + self.worker_pool.waited.get(given.worker, 0.0) > LATE
 
     def _excess(self, given: Given, seconds: float) -> float:
         """Return the seconds beyond TIMES those that tasks of other workers took."""
@@ -460,7 +462,7 @@ class Tasks:
         given = answer.given
         assert given is not None
         excess = self._excess(given, answer.seconds)
-        waited = self.crew.waited
+        waited = self.worker_pool.waited
         waited[given.worker] = waited.get(given.worker, 0.0) + excess if excess > 0 else 0.0
         self.paces.append(answer.seconds / given.weight)
 
@@ -469,7 +471,7 @@ class Tasks:
         no accident any more."""
         self.lost = self.lost + 1 if lost else 0
         if self.lost > LOST + tasks:
-            raise self.crew.is_lost("the workers lose what they are given again and again")
+            raise self.worker_pool.is_lost("the workers lose what they are given again and again")
 
     def drop(self) -> None:
         """Nobody wants the tasks that are given any more."""
@@ -478,4 +480,4 @@ class Tasks:
             future.release()
         self.given.clear()
         if names and self.key is not None:
-            self.crew.tell_now(names, stop, self.key, self.number)
+            self.worker_pool.emit_now(names, stop, self.key, self.number)

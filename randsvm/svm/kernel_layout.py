@@ -16,7 +16,7 @@ from randsvm.data.points import Points
 from randsvm.kernels import gram
 from randsvm.kernels.expansion import (
     BLOCK_ROWS,
-    Space,
+    KernelLayout,
     has_few_nonzeros,
     prefers_dense,
     profits_from_cells,
@@ -31,7 +31,9 @@ FLOAT32_LIMIT = 1e-5
 CUT = 20.0
 
 
-def space_of(D: Dataset, problem: Problem, some: Points, *, precise: bool, few: bool) -> Space:
+def kernel_layout_of(
+    D: Dataset, problem: Problem, some: Points, *, precise: bool, few: bool
+) -> KernelLayout:
     """In float32 where its rounding is small from the start, and else, or `precise`, in float64.
 
     some: of all over D; few: they are all rows. Of a precomputed kernel sums are products with
@@ -39,38 +41,38 @@ def space_of(D: Dataset, problem: Problem, some: Points, *, precise: bool, few: 
     """
     kernel = Kernel.of(problem)
     if kernel.name == "precomputed":
-        return Space(kernel, dense=False, centre=None, dtype=np.float64)
+        return KernelLayout(kernel, dense=False, centre=None, dtype=np.float64)
     dense = prefers_dense(D.n, D.d, D.nnz)
     if dense and not few and not precise and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
-        space = Space(kernel, dense, None, np.float32, by_nonzeros=True)
-        if kernel.magnitude(_largest_norm(D, space)) * FLOAT32_UNIT < FLOAT32_LIMIT:
-            return space
+        kernel_layout = KernelLayout(kernel, dense, None, np.float32, by_nonzeros=True)
+        if kernel.magnitude(_largest_norm(D, kernel_layout)) * FLOAT32_UNIT < FLOAT32_LIMIT:
+            return kernel_layout
     centre = None
     if dense and kernel.name == "rbf":
         centre = np.bincount(some.X.indices, some.X.data, minlength=D.d) / len(some)
-    space = Space(kernel, dense, centre, np.float32)
-    norms = space.laid_out(some.X)[1] if few else None
-    largest = _largest_norm(D, space) if norms is None else float(norms.max(initial=0.0))
+    kernel_layout = KernelLayout(kernel, dense, centre, np.float32)
+    norms = kernel_layout.laid_out(some.X)[1] if few else None
+    largest = _largest_norm(D, kernel_layout) if norms is None else float(norms.max(initial=0.0))
     if precise or kernel.magnitude(largest) * FLOAT32_UNIT >= FLOAT32_LIMIT:
-        return replace(space, dtype=np.float64)
+        return replace(kernel_layout, dtype=np.float64)
     if few:
-        return space
-    in_cells = replace(space, cut=CUT)
+        return kernel_layout
+    in_cells = replace(kernel_layout, cut=CUT)
 
     def profits(shard: Shard) -> bool:
         return profits_from_cells(in_cells, D.chunk_matrix(shard), some.X)
 
-    return in_cells if next(D.home.map(profits, D.shards[:1])) else space
+    return in_cells if next(D.executor.map(profits, D.shards[:1])) else kernel_layout
 
 
-def _largest_norm(D: Dataset, space: Space) -> float:
+def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
     """max |x|^2 over D, after centring."""
 
     def of(shard: Shard) -> float:
-        if space.centre is None:
+        if kernel_layout.centre is None:
             return float(squared_norms(D.chunk_matrix(shard)).max(initial=0.0))
         norms = [
-            space.rows(chunk.X[at]).norms.max()
+            kernel_layout.rows(chunk.X[at]).norms.max()
             for chunk in D.chunks(shard)
             for at in slices(len(chunk.y), BLOCK_ROWS)
         ]
@@ -79,9 +81,11 @@ def _largest_norm(D: Dataset, space: Space) -> float:
     return max(D.map(of))
 
 
-def gram_of(D: Dataset, space: Space, points: Points, *, centred: bool) -> np.ndarray:
+def gram_of(
+    D: Dataset, kernel_layout: KernelLayout, points: Points, *, centred: bool
+) -> np.ndarray:
     """K of every pair of rows of D, (m, m) float32. points: rows as `precomputed.centres` has
     them. centred: see gram."""
-    if space.kernel.name == "precomputed":
+    if kernel_layout.kernel.name == "precomputed":
         return precomputed.kernel_values(D, points)
-    return gram.gram(space, points.X, centred=centred)
+    return gram.gram(kernel_layout, points.X, centred=centred)

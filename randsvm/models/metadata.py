@@ -27,7 +27,7 @@ def lines_of(
     scaling: Scaling | None,
     precise: bool,
 ) -> dict[str, str]:
-    """The lines that `Facts` reads. labels: none where the format or the task settles them."""
+    """The lines that `Metadata` reads. labels: none where the format or the task settles them."""
     lines = {"labels": " ".join(labels)} if labels else {}
     lines["index_base"] = "0" if zero_based else "1"
     if precise:
@@ -56,11 +56,11 @@ def numbers_of(text: str) -> np.ndarray:
 
 def are_precise(lines: Mapping[str, str] | None) -> bool:
     """Whether feature values are float64: as the trailer says, and always in a model of LIBSVM's or
-    LIBLINEAR's own, as their programs read rows so. lines: see Facts."""
+    LIBLINEAR's own, as their programs read rows so. lines: see Metadata."""
     return lines is None or lines.get("values") == "float64"
 
 
-class Facts:
+class Metadata:
     """The lines of one trailer. Whoever knows a line takes it out; `rest` is what nobody took.
 
     Every method raises ModelError, which names the file.

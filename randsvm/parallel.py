@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from queue import SimpleQueue
 
-from randsvm.events import HEARTBEAT, PATIENCE, Progress, Watch, tell
+from randsvm.events import HEARTBEAT, PATIENCE, Progress, Watch, emit
 
 
 class BrokenOffError(Exception):
@@ -20,7 +20,7 @@ class BrokenOffError(Exception):
 def work_off(
     works: Sequence[Callable[[Watch], None]],
     at_once: int,
-    heard: Callable[[object], None],
+    received: Callable[[object], None],
     stage: str,
     unit: str,
 ) -> None:
@@ -39,16 +39,16 @@ def work_off(
         if not isinstance(event, Progress):
             events.put(event)
 
-    pool = ThreadPoolExecutor(at_once, thread_name_prefix="crew")
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="subtask")
     waiting: set[Future[None]] = {pool.submit(partial(work, listen)) for work in works}
     try:
         while waiting:
             ended, waiting = wait(waiting, HEARTBEAT, FIRST_COMPLETED)
             while not events.empty():
-                heard(events.get())
+                received(events.get())
             for future in ended:
                 future.result()
-            tell(Progress(stage, len(works) - len(waiting), len(works), unit))
+            emit(Progress(stage, len(works) - len(waiting), len(works), unit))
     finally:
         broken_off = True
         pool.shutdown(wait=False, cancel_futures=True)

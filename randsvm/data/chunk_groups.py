@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from randsvm.data.dataset import Dataset
-from randsvm.data.home import Shard
+from randsvm.data.shard_executor import Shard
 
 
 class Group(NamedTuple):
@@ -21,7 +21,7 @@ class Group(NamedTuple):
     leader: Shard
 
 
-def dealt(D: Dataset, count: int) -> list[Group]:
+def chunk_groups(D: Dataset, count: int) -> list[Group]:
     """Groups of chunks from all over D, so that a file sorted by class does no harm; those without
     rows are left out."""
     groups = []

@@ -13,13 +13,13 @@ from math import inf, isnan, nan
 from typing import Any, Generic
 
 from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, Tried, tell
+from randsvm.events import Notice, Tried, emit
 from randsvm.models.metrics import Metric
 from randsvm.training.cross_validation import (
     Cancelled,
     CrossValidation,
     Held,
-    lent,
+    replicated,
     side_by_side,
     subset_of,
 )
@@ -67,7 +67,7 @@ class Asked(Generic[P]):
         return self.job.search.folds
 
 
-class Trials(Generic[P]):
+class CandidateScores(Generic[P]):
     """What combinations were worth, each on the most rows that it was tried on."""
 
     def __init__(self, asked: Asked[P]) -> None:
@@ -96,7 +96,7 @@ class Trials(Generic[P]):
         if len(done) < len(missing):
             where = "" if rows == self.asked.D.n else f" on {rows:,} rows"
             of = f"{len(missing) - len(done)} of {len(candidates)} combinations"
-            tell(Notice(f"no time for {of}{where}"))
+            emit(Notice(f"no time for {of}{where}"))
         if done and self.asked.until < inf:
             self.pace = (time.perf_counter() - began) / len(done)
             self.paced = rows
@@ -142,7 +142,7 @@ class Trials(Generic[P]):
                 resumed=resumed,
                 **result,
             )
-            tell(tried)
+            emit(tried)
             yield one, tried
 
     def _results(
@@ -163,7 +163,7 @@ class Trials(Generic[P]):
     def _computed(self, candidates: Sequence[P], rows: int) -> Iterator[tuple[int, list[Metric]]]:
         """Which candidate it is, and what each fold counted, as soon as all are done."""
         asked = self.asked
-        with lent(asked.D, subset_of(asked.D, rows, asked.job.run.seed)) as some:
+        with replicated(asked.D, subset_of(asked.D, rows, asked.job.run.seed)) as some:
             validation = CrossValidation.of(some, asked.folds, asked.job, asked.fit)
             yield from self._counted(validation, candidates, rows)
 
