@@ -171,7 +171,7 @@ class Pass:
             u[near] = self.expansion.values(X[near])
         if not np.isfinite(u).all():
             raise ParameterError(
-                f"values of the {self.kernel_layout.kernel.name} kernel leave float64 on this data: "
+                f"values of the {self.kernel_layout.kernel.name} kernel leave float64: "
                 f"scale the features"
             )
 

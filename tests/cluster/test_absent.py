@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import oracle
 import pytest
-from farm import PATIENCE, Farm
+from dask_cluster import PATIENCE, Farm
 from learning import board
 
 from randsvm import api
@@ -31,7 +31,7 @@ pytest.importorskip("distributed")
 import cloudpickle
 from distributed import Worker
 from distributed.core import Status
-from inline import Done, InlineCrew
+from fake_cluster import Done, InlineCrew
 
 from randsvm.cluster import worker
 from randsvm.cluster.worker_pool import Answer, Given, Tasks, WorkerPool

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from farm import PATIENCE, Farm
+from commands import run_predict, run_train
+from dask_cluster import PATIENCE, Farm
 from learning import board
-from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.errors import TransferError
@@ -23,7 +23,7 @@ from randsvm.parameters.svm import Params
 from randsvm.training import source
 
 pytest.importorskip("distributed")
-from inline import InlineCrew
+from fake_cluster import InlineCrew
 
 from randsvm.cluster import text
 from randsvm.cluster.first_pass import first_pass

@@ -13,9 +13,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from farm import PATIENCE
+from commands import run_train
+from dask_cluster import PATIENCE
 from learning import board
-from running import run_train
 
 from randsvm.errors import ParameterError
 

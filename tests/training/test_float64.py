@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
+from commands import run_predict, run_train
 from learning import learn
 from libsvm import svmutil
-from running import run_predict, run_train
 
 from randsvm import api
 from randsvm.data import cache, dataset
