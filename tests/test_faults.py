@@ -17,8 +17,8 @@ from typing import Any
 
 import oracle
 import pytest
+from commands import run_predict, run_train
 from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
-from running import run_predict, run_train
 
 from randsvm import api, files
 from randsvm.data import dataset, reading, svmlight

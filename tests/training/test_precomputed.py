@@ -21,7 +21,7 @@ from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import ContentError, DataError, ParameterError
 from randsvm.models.load import load
-from randsvm.svm import definite, running
+from randsvm.svm import psd_check, running
 from randsvm.training import source
 
 GAMMA = 0.5
@@ -309,7 +309,7 @@ def test_nothing_is_certified_of_an_indefinite_kernel(tmp_path):
 
 
 def test_a_matrix_that_is_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkeypatch):
-    monkeypatch.setattr(definite, "MOST_ROWS", 80)
+    monkeypatch.setattr(psd_check, "MOST_ROWS", 80)
     D = some_rows()
     path = D.save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", 4, "--sample-size", 30)

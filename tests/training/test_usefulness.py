@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from running import run_train
+from commands import run_train
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
