@@ -17,7 +17,7 @@ from randsvm.parameters.svm import Params
 from randsvm.training.algorithm_specs import SpecOfSubtask
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.multiclass import Subtasks, assemble, finished
-from randsvm.training.probabilities import marked
+from randsvm.training.probabilities import fit_density_marks
 from randsvm.training.rounds import Rounds, Solved, count_bounded, total
 from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
 from randsvm.training.trainer import Ending, Learning, Trainer
@@ -77,7 +77,9 @@ class KernelLearning(Learning[Trained]):
         self._tell_doubts()
         if self.params.probability and self.params.kind == "one-class":
             D, seed = self.subtasks.D, self.training.job.run.seed
-            self.marks = marked(D, self._machine.decision_matrix, self.clock, self.end - LATE, seed)
+            self.marks = fit_density_marks(
+                D, self._machine.decision_matrix, self.clock, self.end - LATE, seed
+            )
 
     def _tell_doubts(self) -> None:
         """Tell why the model is useless, if most of its subtasks are."""
