@@ -12,7 +12,7 @@ from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Notice, Trained, Watch, emit, emit_once, listening
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
-from randsvm.parallel import BrokenOffError, work_off
+from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.svm import Params
 from randsvm.training.algorithm_specs import SpecOfSubtask
 from randsvm.training.clock import LATE, Clock, TimeLimitError
@@ -70,7 +70,7 @@ class KernelLearning(Learning[Trained]):
                     self._work(number, self.clock)
             else:
                 works = [partial(self._beside, number) for number in range(len(self.subtasks))]
-                work_off(works, self.at_once, self._receive, "pairs", "pair")
+                run_forwarding_events(works, self.at_once, self._receive, "pairs", "pair")
         finally:
             self.subtasks.close()
         self._leave_rest(TIME_LIMIT)
@@ -125,7 +125,7 @@ class KernelLearning(Learning[Trained]):
             if not self.begun:
                 raise
             self._leave(number, TIME_LIMIT)
-        except (Interrupted, ClusterError, BrokenOffError):
+        except (Interrupted, ClusterError, Cancelled):
             if (best := rounds.best.solution) is not None:
                 self.broken_off[number] = rounds.running(best, "").of_whole(task)
             raise
