@@ -4,6 +4,7 @@ BIN := .venv/bin
 WORK := results
 # Editable: the compiled modules land beside their sources, so a changed .pyx or .h means a new install.
 SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
+COMPILED := $(subst /,.,$(basename $(wildcard randsvm/*/*.pyx)))
 
 .PHONY: help wheel pythons demo cluster-demo test lint fuzz peers data-real fetched compiled bench bench-quick results \
   figures mz data clean
@@ -12,7 +13,7 @@ help:
 	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
 	@echo "make cluster-demo  train on a Dask cluster of two workers, of which one is killed"
 	@echo "make test   lint, types, tests"
-	@echo "make lint   ruff and mypy alone"
+	@echo "make lint   run ruff, mypy and stubtest"
 	@echo "make fuzz   read 100,000 damaged files, compare 500 random small trainings with an exact"
 	@echo "            optimum, end 100 runs at random moments, and kill workers in 53 trainings on a"
 	@echo "            Dask cluster (some minutes; FUZZ='--fuzz-seed 1' makes other cases)"
@@ -44,6 +45,8 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/stubtest --mypy-config-file pyproject.toml --concise \
+	  --allowlist tests/support/stubtest_allowlist.txt $(COMPILED)
 
 # One thread each, as the commands have it: the scan has a worker per core, and threads that spin
 # while another waits cost a factor of 10 on a busy machine.

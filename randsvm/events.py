@@ -13,17 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from randsvm.errors import Interrupted
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 # Seconds between two looks at the signals while this thread waits.
 HEARTBEAT = 0.1
@@ -371,47 +365,3 @@ def check(waited: float = 0.0) -> None:
     if not _Signals.raised or waited > PATIENCE:
         _Signals.raised = True
         raise Interrupted(_Signals.number)
-
-
-def result_of(future: Future[Result], stage: str | None = None) -> Result:
-    """The result of what another thread does, while this one tells that it waits, and for which
-    stage."""
-    beats, done = 0, threading.Event()
-    future.add_done_callback(lambda _: done.set())
-    while not done.wait(HEARTBEAT):
-        beats += 1
-        emit(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
-    return future.result()
-
-
-def in_daemon_thread(work: Callable[[], Result], stage: str, memory: object = None) -> Result:
-    """work() in a thread of its own, while this one tells that it waits and hears signals.
-
-    A process that ends waits for the threads of a pool, but not for a daemon. memory: what the work
-    reads, kept alive even if this thread leaves before the end.
-    """
-    from concurrent.futures import Future
-
-    future: Future[Result] = Future()
-
-    def run(memory: object) -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            future.set_exception(error)
-
-    threading.Thread(target=run, args=[memory], daemon=True, name=stage).start()
-    return result_of(future, stage)
-
-
-def results_of(
-    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]
-) -> Iterator[Result]:
-    """work(item) of each item, done on the pool, in order; what is not wanted is not begun."""
-    futures = [pool.submit(work, item) for item in items]
-    try:
-        for future in futures:
-            yield result_of(future)
-    finally:
-        for future in futures:
-            future.cancel()

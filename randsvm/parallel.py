@@ -1,55 +1,176 @@
-"""Works side by side in threads: what they tell, the calling thread tells; a signal ends them all.
+"""Threads: pools, results in order, cancellation, and waits that react to signals.
 
-Knows nothing of what is worked at.
+A call that runs in a thread of a pool cannot be killed. It ends early by an exception: the listener
+of its events raises `Cancelled` once the result is no longer needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
+from math import inf
 from queue import SimpleQueue
+from typing import TypeVar
 
-from randsvm.events import HEARTBEAT, PATIENCE, Progress, Watch, emit
+from randsvm.errors import RandsvmError
+from randsvm.events import HEARTBEAT, PATIENCE, Progress, Waiting, Watch, emit
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class BrokenOffError(Exception):
-    """Raised by an event of a work that is no longer wanted."""
+class Cancelled(Exception):  # noqa: N818 - not an error
+    """Ends a call whose result is no longer needed; raised by the listener of its events."""
 
 
-def work_off(
-    works: Sequence[Callable[[Watch], None]],
-    at_once: int,
-    received: Callable[[object], None],
+class ThreadPool(ThreadPoolExecutor):
+    """A fixed number of threads.
+
+    As a context manager it waits for all calls that were submitted.
+    """
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads, thread_name_prefix="randsvm")
+
+    def map_in_order(
+        self, work: Callable[[Item], Result], items: Iterable[Item], ahead: float = inf
+    ) -> Iterator[Result]:
+        """Yield work(item) for each item, in order.
+
+        Calls that have not begun when the caller stops early are cancelled. If `items` raises a
+        RandsvmError, the results of the items before it come first.
+
+        ahead: the number of calls that may be submitted before the first result is needed.
+        """
+        futures: deque[Future[Result]] = deque()
+        try:
+            try:
+                for item in items:
+                    futures.append(self.submit(work, item))
+                    if len(futures) > ahead:
+                        yield result_of(futures.popleft())
+            except RandsvmError:
+                yield from _results(futures)
+                raise
+            yield from _results(futures)
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def read_ahead(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Yield the items, which are never None; a thread of the pool computes the next one."""
+        following = self.submit(next, items, None)
+        while (item := result_of(following)) is not None:
+            following = self.submit(next, items, None)
+            yield item
+
+    def stop(self) -> None:
+        """Cancel all calls that have not begun, without waiting for the others."""
+        self.shutdown(wait=False, cancel_futures=True)
+
+
+def _results(futures: deque[Future[Result]]) -> Iterator[Result]:
+    while futures:
+        yield result_of(futures.popleft())
+
+
+def result_of(future: Future[Result], stage: str | None = None) -> Result:
+    """Return the result of a future, or raise its exception.
+
+    While it waits, this thread emits an event every HEARTBEAT seconds: Progress of a stage, or
+    Waiting. So a signal ends the wait.
+    """
+    beats, done = 0, threading.Event()
+    future.add_done_callback(lambda _: done.set())
+    while not done.wait(HEARTBEAT):
+        beats += 1
+        emit(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
+    return future.result()
+
+
+def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object = None) -> Result:
+    """Return work(), called in a daemon thread while this thread waits and reacts to signals.
+
+    A process waits at its end for the threads of a pool, but not for a daemon thread. memory: an
+    object that `work` reads; it stays alive even if this thread stops waiting.
+    """
+    future: Future[Result] = Future()
+
+    def run(memory: object) -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, args=[memory], daemon=True, name=stage).start()
+    return result_of(future, stage)
+
+
+def completed_results(
+    tasks: Sequence[Callable[[threading.Event], Result]],
+    threads: int,
+    stage: str,
+    unit: str,
+    until: float = inf,
+    at_heartbeat: Callable[[], object] = lambda: None,
+    grace: float = 0.0,
+) -> Iterator[Result]:
+    """Yield task(cancelled) of each task as it completes, without those that raise Cancelled.
+
+    The event `cancelled` is set when the caller stops early, a task raises another exception, or
+    the time `until` (of time.perf_counter) has come. The tasks that are running have then `grace`
+    seconds to end.
+
+    at_heartbeat: called in this thread at least every HEARTBEAT seconds, before results are taken.
+    """
+    cancelled, pool = threading.Event(), ThreadPool(threads)
+    waiting = {pool.submit(task, cancelled) for task in tasks}
+    try:
+        while waiting and time.perf_counter() < until:
+            ended, waiting = wait(waiting, HEARTBEAT, FIRST_COMPLETED)
+            at_heartbeat()
+            for future in ended:
+                if not isinstance(future.exception(), Cancelled):
+                    yield future.result()
+            emit(Progress(stage, len(tasks) - len(waiting), len(tasks), unit))
+    finally:
+        cancelled.set()
+        pool.stop()
+        wait([future for future in waiting if not future.cancelled()], grace)
+
+
+def run_forwarding_events(
+    tasks: Sequence[Callable[[Watch], object]],
+    threads: int,
+    receive: Callable[[object], object],
     stage: str,
     unit: str,
 ) -> None:
-    """Call each work with the listener that it has to tell its events to, so many at a time.
+    """Run all tasks and call `receive` in this thread for each of their events except Progress.
 
-    heard: called in this thread for each of these events, but for their progress. Raises what a
-    work raises, and what this thread hears; all works have then ended, or will not change anything
-    any more, unless one of them tells nothing for PATIENCE seconds.
+    Each task is called with the listener to which it emits its events. Raises the exceptions of the
+    tasks and of `receive`. All tasks have then ended or will change nothing any more, unless one
+    emits no event for PATIENCE seconds.
     """
     events: SimpleQueue[object] = SimpleQueue()
-    broken_off = False
 
-    def listen(event: object) -> None:
-        if broken_off:
-            raise BrokenOffError
-        if not isinstance(event, Progress):
-            events.put(event)
+    def run(task: Callable[[Watch], object], cancelled: threading.Event) -> None:
+        def listen(event: object) -> None:
+            if cancelled.is_set():
+                raise Cancelled
+            if not isinstance(event, Progress):
+                events.put(event)
 
-    pool = ThreadPoolExecutor(at_once, thread_name_prefix="subtask")
-    waiting: set[Future[None]] = {pool.submit(partial(work, listen)) for work in works}
-    try:
-        while waiting:
-            ended, waiting = wait(waiting, HEARTBEAT, FIRST_COMPLETED)
-            while not events.empty():
-                received(events.get())
-            for future in ended:
-                future.result()
-            emit(Progress(stage, len(works) - len(waiting), len(works), unit))
-    finally:
-        broken_off = True
-        pool.shutdown(wait=False, cancel_futures=True)
-        wait([future for future in waiting if not future.cancelled()], PATIENCE)
+        task(listen)
+
+    def forward() -> None:
+        while not events.empty():
+            receive(events.get())
+
+    calls = [partial(run, task) for task in tasks]
+    for _ in completed_results(calls, threads, stage, unit, at_heartbeat=forward, grace=PATIENCE):
+        pass

@@ -9,7 +9,6 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ from randsvm.cluster.worker_pool import Tasks, WorkerPool
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import ThreadExecutor
 from randsvm.events import HEARTBEAT, Queued, emit
+from randsvm.parallel import ThreadPool
 
 Report = TypeVar("Report")
 
@@ -44,7 +44,7 @@ def sent(D: Dataset, worker_pool: WorkerPool, whole: Rows) -> Dataset:
 class Callers(RemoteExecutor, ThreadExecutor):
     """Where rows are sent to; see Home. What is asked of a shard is done here."""
 
-    def __init__(self, pool: ThreadPoolExecutor, worker_pool: WorkerPool, rows: Rows) -> None:
+    def __init__(self, pool: ThreadPool, worker_pool: WorkerPool, rows: Rows) -> None:
         RemoteExecutor.__init__(self, worker_pool, rows)
         ThreadExecutor.__init__(self, pool)
         self.at_once = min(max(sum(worker_pool.members().values()), 1), MOST_CALLS)

@@ -26,7 +26,8 @@ import dask
 from distributed import Client, LocalCluster, Security
 
 from randsvm.errors import ClusterError, ParameterError
-from randsvm.events import HEARTBEAT, in_daemon_thread
+from randsvm.events import HEARTBEAT
+from randsvm.parallel import run_in_daemon_thread
 
 # Seconds that the scheduler, and then the first worker, may take to be there.
 CONNECTING = 60.0
@@ -115,7 +116,7 @@ class Connection:
             with _reaching(address):
                 return self._connected(**{kind: address})
 
-        return in_daemon_thread(connected, WAITING)
+        return run_in_daemon_thread(connected, WAITING)
 
     def _connected(self, **where: Any) -> OwnClient:
         client = OwnClient(**where, timeout=CONNECTING)

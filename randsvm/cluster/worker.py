@@ -12,7 +12,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +30,7 @@ from randsvm.data.reading import Summary
 from randsvm.data.shard_executor import Cell, Change, SerialExecutor, Shard
 from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
 from randsvm.events import Waiting, Watch, emit, listening, silent
+from randsvm.parallel import Cancelled, ThreadPool
 
 # The fields of a view that are its own; the others follow from the file.
 OWN = ("targets", "scaling", "mapping", "d", "nnz")
@@ -181,8 +181,8 @@ def _release_for_ever() -> None:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="randsvm")
+def _pool(threads: int) -> ThreadPool:
+    return ThreadPool(threads)
 
 
 # --- the rows ------------------------------------------------------------------------------
@@ -277,17 +277,13 @@ def of_lines(work: bytes, text: Text, begin: int, end: int) -> Any:
 # --- tasks that can be stopped -------------------------------------------------------------
 
 
-class UnwantedError(Exception):
-    """Raised by an event of a task whose result nobody waits for any more."""
-
-
 def _watch(key: str, number: int) -> Watch:
     """The listener of a task."""
 
     def watch(event: object) -> None:
         # Those of rows that nobody asks for any more are unwanted as well.
         if (key, number) in _here.unwanted or key not in _here.data:
-            raise UnwantedError
+            raise Cancelled
 
     return watch
 
@@ -309,7 +305,7 @@ def _runs(
             emit(Waiting())
             return do(shard)
 
-    for shard, report in zip(shards, _pool(threads).map(watched, shards), strict=True):
+    for shard, report in zip(shards, _pool(threads).map_in_order(watched, shards), strict=True):
         yield Run(shard.number, shard.number, shard.stop - shard.start, report)
 
 
@@ -374,7 +370,7 @@ def work(
     try:
         with _at_work(key):
             found = asked.runs(shards, threads, _watch(key, number))
-    except UnwantedError:
+    except Cancelled:
         return Missing()
     return found if isinstance(found, Missing) else Reports(pickle.dumps(found), began, time.time())
 
@@ -406,7 +402,7 @@ def call(
     try:
         with _at_work(key), listening(_watch(key, number)):
             return pickle.dumps(work())
-    except UnwantedError:
+    except Cancelled:
         return Missing()
 
 

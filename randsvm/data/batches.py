@@ -6,9 +6,7 @@ Knows nothing of the steps.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +15,6 @@ from scipy import sparse
 from randsvm.arrays import slices
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, Piece
 from randsvm.data.sampling import Draw, Permuter
-from randsvm.events import result_of
 
 # A batch stays in the cache. It is made of pieces of chunks from all over D, so that a file sorted
 # by class is mixed as well.
@@ -75,10 +72,7 @@ def shuffled(D: Dataset, draw: Draw) -> Iterator[Batch]:
         # Nothing to read ahead, and of 100 rows a hand-over takes as long as the rest of an epoch.
         yield from batches
         return
-    ahead = D.pool.submit(next, batches, None)
-    while (batch := result_of(ahead)) is not None:
-        ahead = D.pool.submit(next, batches, None)
-        yield batch
+    yield from D.pool.read_ahead(batches)
 
 
 def _whole_chunks(D: Dataset) -> list[Piece]:
@@ -109,8 +103,17 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
     """The same rows with the features of `mapping`, a few rows a batch, computed ahead by all
     workers."""
     width, d = mapping.width, len(D.summary.features)
+    few = max(1, MAPPED_VALUES // width)
 
-    def mapped(batch: Batch, X: sparse.csr_matrix, rows: np.ndarray) -> Batch:
+    def parts() -> Iterator[tuple[Batch, sparse.csr_matrix, np.ndarray]]:
+        for batch in batches:
+            shape = (len(batch.starts) - 1, d)
+            X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape=shape)
+            for at in slices(len(batch.order), few):
+                yield batch, X, batch.order[at]
+
+    def mapped(part: tuple[Batch, sparse.csr_matrix, np.ndarray]) -> Batch:
+        batch, X, rows = part
         m = len(rows)
         return Batch(
             np.arange(m + 1, dtype=np.int32) * np.int32(width),
@@ -121,13 +124,4 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
             np.arange(m, dtype=np.int32),
         )
 
-    ahead: deque[Future[Batch]] = deque()
-    for batch in batches:
-        shape = (len(batch.starts) - 1, d)
-        X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape=shape)
-        for at in slices(len(batch.order), max(1, MAPPED_VALUES // width)):
-            ahead.append(D.pool.submit(mapped, batch, X, batch.order[at]))
-            if len(ahead) > D.jobs:
-                yield result_of(ahead.popleft())
-    while ahead:
-        yield result_of(ahead.popleft())
+    return D.pool.map_in_order(mapped, parts(), D.jobs)

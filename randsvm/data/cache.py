@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,9 @@ import numpy as np
 from randsvm.data.chunks import FileStore, Spilling, Store
 from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
-from randsvm.events import Unwritten, emit, results_of
+from randsvm.events import Unwritten, emit
 from randsvm.files import STANDARD, check_apart, create_output, name_of, open_input
+from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
 # Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
@@ -156,8 +156,8 @@ def _opened(
         d = learnt["features"]
         table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 6)
         store = FileStore(stream, cache, table)
-        with ThreadPoolExecutor(jobs) as pool:
-            if not all(results_of(pool, store.intact, range(len(table)))):
+        with ThreadPool(jobs) as pool:
+            if not all(pool.map_in_order(store.intact, range(len(table)))):
                 return None
         learnt |= {key: tuple(learnt[key]) for key in ("names", "values", "counts")}
         learnt["features"] = np.frombuffer(arrays, np.int32, d).copy()

@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
@@ -33,6 +32,7 @@ from randsvm.data.shard_executor import (
     ThreadExecutor,
 )
 from randsvm.files import inputs
+from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
 Report = TypeVar("Report")
@@ -100,7 +100,7 @@ class Dataset:
         self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
         self.jobs = jobs
-        self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="randsvm")
+        self.pool = ThreadPool(jobs)
         self.executor: ShardExecutor = ThreadExecutor(self.pool)
         # Where chunks begin among the rows stored, and among the rows of this view.
         self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
@@ -397,7 +397,7 @@ class Dataset:
 
     def close(self) -> None:
         """Waits for no thread: those of a scan that was broken off end with their chunk."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.pool.stop()
         self.store.close()
 
 

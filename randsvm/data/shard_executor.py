@@ -7,14 +7,14 @@ a shard, or of its state, so that it may as well be elsewhere. Knows nothing of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from randsvm.events import check, results_of
+from randsvm.events import check
+from randsvm.parallel import ThreadPool
 
 Report = TypeVar("Report")
 State = TypeVar("State")
@@ -188,12 +188,12 @@ class LocalExecutor:
 class ThreadExecutor(LocalExecutor):
     """The threads of a pool."""
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, pool: ThreadPool) -> None:
         self.pool = pool
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """See Home."""
-        return results_of(self.pool, work, shards)
+        return self.pool.map_in_order(work, shards)
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         """See Home."""

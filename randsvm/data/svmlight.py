@@ -9,11 +9,10 @@ import itertools
 import os
 import re
 import stat
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BufferedReader
 from typing import BinaryIO, Literal, NamedTuple
 
@@ -23,7 +22,8 @@ import randsvm.data._svmlight as _svmlight
 from randsvm import files
 from randsvm.data.row_numbers import Numbers
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
-from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, result_of, silent
+from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
+from randsvm.parallel import ThreadPool
 
 Labels = Literal["class", "number"]
 
@@ -268,25 +268,9 @@ def _in_order(
     texts: Iterator[bytes], dialect: Dialect, jobs: int
 ) -> Generator[ParsedPiece, None, None]:
     """Parse with `jobs` threads, at most jobs + 1 pieces ahead of the consumer."""
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="svmlight")
-    parsing: deque[Future[ParsedPiece]] = deque()
-    try:
-        for text in texts:
-            parsing.append(pool.submit(parse_piece, text, dialect))
-            if len(parsing) > jobs:
-                yield result_of(parsing.popleft())
-        yield from _results(parsing)
-    except RandsvmError:
-        # Reading failed, but a bad line before that place comes first.
-        yield from _results(parsing)
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _results(parsing: deque[Future[ParsedPiece]]) -> Iterator[ParsedPiece]:
-    while parsing:
-        yield result_of(parsing.popleft())
+    # An error of reading is raised after the errors of the lines before that place.
+    with ThreadPool(jobs) as pool:
+        yield from pool.map_in_order(partial(parse_piece, dialect=dialect), texts, jobs)
 
 
 def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:

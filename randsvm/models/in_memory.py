@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from randsvm.data.chunks import RawChunk
 from randsvm.data.in_memory import chunks_of, rows_of, with_numbers
-from randsvm.events import results_of
 from randsvm.models.model import Model
+from randsvm.parallel import ThreadPool
 
 # Rows that a worker thread predicts at once.
 ROWS_AT_ONCE = 1024
@@ -35,8 +34,8 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
     if not chunks:
         empty = RawChunk(np.empty(0), np.zeros(1, np.int64), np.empty(0, np.int32), EMPTY)
         return decided(empty)
-    with ThreadPoolExecutor(jobs) as pool:
-        return np.concatenate(list(results_of(pool, decided, chunks)))
+    with ThreadPool(jobs) as pool:
+        return np.concatenate(list(pool.map_in_order(decided, chunks)))
 
 
 EMPTY = np.empty(0, np.float32)

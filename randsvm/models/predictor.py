@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -23,9 +22,10 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Way
 from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.errors import ModelError, ParameterError
-from randsvm.events import Progress, Watch, results_of
+from randsvm.events import Progress, Watch
 from randsvm.models.load import load
 from randsvm.models.model import Model
+from randsvm.parallel import ThreadPool
 
 
 class PredictedRows(NamedTuple):
@@ -73,7 +73,7 @@ def here(
 ) -> PredictedBlocks:
     """By so many threads. table: is told which file a block is from; watch: hears of reading."""
     way = Way(paths, watch)
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPool(jobs) as pool:
         for path in paths:
             table.path = path
             blocks = svmlight.read_blocks(
@@ -86,7 +86,7 @@ def here(
                 watch=way.has_read,
             )
             for block in blocks:
-                yield block, results_of(pool, partial(predictor, block), predictor.parts(block))
+                yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
             way.next_file()
 
 

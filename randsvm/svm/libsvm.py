@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import randsvm.svm._solver as _solver
-from randsvm import events
 from randsvm.arrays import squared_norms
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError
 from randsvm.kernels.kernel import Kernel
+from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.svm import KERNEL_NAMES
 
@@ -378,5 +378,5 @@ def check_values(points: Points, problem: Problem) -> None:
 
 
 def in_daemon_thread(work: Callable[[], Outcome], memory: object = None) -> Outcome:
-    """work() of the library, as events.in_daemon_thread does it: ctypes releases the GIL."""
-    return events.in_daemon_thread(work, "solving", memory)
+    """work() of the library, as parallel.run_in_daemon_thread does it: ctypes releases the GIL."""
+    return run_in_daemon_thread(work, "solving", memory)

@@ -62,12 +62,12 @@ class Sums:
 def totals(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray, window: Window) -> Totals:
     """Of any rows; y, u, beta : (m,) float64."""
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
-    norm, linear, slope, breakpoints, *outside = _kkt_scan.sums(
+    norm, linear, slope, count, before, behind = _kkt_scan.sums(
         y, u, beta, *box(task), window.left, window.right, at, jump
     )
-    inside = at[:breakpoints].copy(), jump[:breakpoints].copy()
-    breakpoints_ = Breakpoints.of(window, task.bounds, slope, *inside, tuple(outside))
-    return Totals([norm], [linear], breakpoints_)
+    inside = at[:count].copy(), jump[:count].copy()
+    breakpoints = Breakpoints.of(window, task.bounds, slope, *inside, (before, behind))
+    return Totals([norm], [linear], breakpoints)
 
 
 def box(task: Task) -> tuple[float, float, float, bool]:

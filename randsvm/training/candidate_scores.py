@@ -15,8 +15,8 @@ from typing import Any, Generic
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, Tried, emit
 from randsvm.models.metrics import Metric
+from randsvm.parallel import Cancelled
 from randsvm.training.cross_validation import (
-    Cancelled,
     CrossValidation,
     Held,
     replicated,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from threading import Event
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.events import HEARTBEAT, Progress, Queued, emit, listening
+from randsvm.events import Progress, Queued, emit, listening
+from randsvm.parallel import Cancelled, completed_results
 from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Decision, Fit, Job, P
 
@@ -31,10 +32,6 @@ SUBSET_DRAW = 2**63 + 2
 
 # Rows of so many nonzeros at the most (16 MB) are copied out of others, and sent to each worker.
 COPIED_NONZEROS = 1 << 21
-
-
-class Cancelled(Exception):  # noqa: N818 - no error
-    """Raised inside a fit whose result is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -169,49 +166,38 @@ def side_by_side(
     stage: str,
     patience: Callable[[int, Sequence[float]], float] = lambda left, taken: inf,
 ) -> Iterator[Result]:
-    """Results of the tasks as they come, several at a time; those not done by `until` are left.
+    """Yield the results of the tasks as they complete; no task goes on after the time `until`.
 
-    patience: the seconds that a task may take when it is begun with so many left, where others took
-    so many each. One that takes more is broken off by the exception Cancelled, as those are that
-    are left; it has no result. What waits for somebody who does it is not begun.
+    patience: the seconds that a task may take, from the number of tasks that have not ended and the
+    seconds that each of the others took. A task that takes longer ends by the exception Cancelled
+    and has no result. The time that a task waits for a free worker does not count.
     """
-    cancelled, left = False, len(tasks)
+    ended: list[None] = []
     taken: list[float] = []
 
-    @contextmanager
-    def pool() -> Iterator[ThreadPoolExecutor]:
-        nonlocal cancelled
-        made = ThreadPoolExecutor(at_once, thread_name_prefix="fold")
-        try:
-            yield made
-        finally:
-            cancelled = True
-            made.shutdown(wait=False, cancel_futures=True)
+    def run(task: Callable[[], Result], cancelled: Event) -> Result:
+        begun = latest = 0.0
 
-    def run(task: Callable[[], Result]) -> Result:
-        begun = time.perf_counter()
-        latest = begun + patience(left, taken)
+        def begin() -> None:
+            nonlocal begun, latest
+            begun = time.perf_counter()
+            latest = begun + patience(len(tasks) - len(ended), taken)
 
         def watch(event: object) -> None:
-            nonlocal begun, latest
             if isinstance(event, Queued):
-                begun = time.perf_counter()
-                latest = begun + patience(left, taken)
-            if cancelled or time.perf_counter() >= latest:
+                begin()
+            if cancelled.is_set() or time.perf_counter() >= latest:
                 raise Cancelled
 
-        # A fit reports nothing; the listener only cancels it.
-        with listening(watch):
-            result = task()
+        begin()
+        try:
+            # A fit reports nothing; the listener only cancels it.
+            with listening(watch):
+                result = task()
+        finally:
+            ended.append(None)
         taken.append(time.perf_counter() - begun)
         return result
 
-    with pool() as workers:
-        waiting: set[Future[Result]] = {workers.submit(run, task) for task in tasks}
-        while waiting and time.perf_counter() < until:
-            ended, waiting = wait(waiting, HEARTBEAT, FIRST_COMPLETED)
-            left -= len(ended)
-            for future in ended:
-                if not isinstance(future.exception(), Cancelled):
-                    yield future.result()
-            emit(Progress(stage, len(tasks) - left, len(tasks), "fit"))
+    calls = [partial(run, task) for task in tasks]
+    yield from completed_results(calls, at_once, stage, "fit", until)

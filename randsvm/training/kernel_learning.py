@@ -12,12 +12,12 @@ from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Notice, Trained, Watch, emit, emit_once, listening
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
-from randsvm.parallel import BrokenOffError, work_off
+from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.svm import Params
 from randsvm.training.algorithm_specs import SpecOfSubtask
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.multiclass import Subtasks, assemble, finished
-from randsvm.training.probabilities import marked
+from randsvm.training.probabilities import fit_density_marks
 from randsvm.training.rounds import Rounds, Solved, count_bounded, total
 from randsvm.training.stopping import NO_VIOLATORS, TIME_LIMIT
 from randsvm.training.trainer import Ending, Learning, Trainer
@@ -70,14 +70,16 @@ class KernelLearning(Learning[Trained]):
                     self._work(number, self.clock)
             else:
                 works = [partial(self._beside, number) for number in range(len(self.subtasks))]
-                work_off(works, self.at_once, self._receive, "pairs", "pair")
+                run_forwarding_events(works, self.at_once, self._receive, "pairs", "pair")
         finally:
             self.subtasks.close()
         self._leave_rest(TIME_LIMIT)
         self._tell_doubts()
         if self.params.probability and self.params.kind == "one-class":
             D, seed = self.subtasks.D, self.training.job.run.seed
-            self.marks = marked(D, self._machine.decision_matrix, self.clock, self.end - LATE, seed)
+            self.marks = fit_density_marks(
+                D, self._machine.decision_matrix, self.clock, self.end - LATE, seed
+            )
 
     def _tell_doubts(self) -> None:
         """Tell why the model is useless, if most of its subtasks are."""
@@ -123,7 +125,7 @@ class KernelLearning(Learning[Trained]):
             if not self.begun:
                 raise
             self._leave(number, TIME_LIMIT)
-        except (Interrupted, ClusterError, BrokenOffError):
+        except (Interrupted, ClusterError, Cancelled):
             if (best := rounds.best.solution) is not None:
                 self.broken_off[number] = rounds.running(best, "").of_whole(task)
             raise

@@ -1,7 +1,10 @@
-"""What a model needs for probabilities, fitted to decision values, and where these come from.
+"""Fit the parameters of a model's probabilities to decision values.
 
-Classes have sigmoids and a regression the scale of its noise, both from rows that were held out;
-novelty detection has marks between values of its own rows. Knows no algorithm.
+Classes have Platt's sigmoids and a regression has the scale of its noise, both from held-out rows.
+Novelty detection has marks between the decision values of its own rows. Knows no algorithm.
+
+Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of Lin, Lin and Weng,
+"A Note on Platt's Probabilistic Outputs", Machine Learning 68, 2007.
 """
 
 from __future__ import annotations
@@ -16,60 +19,59 @@ import numpy as np
 from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
 from randsvm.events import Notice, emit
+from randsvm.models.decisions import class_pairs, classes_of_pairs, pair_number
 from randsvm.parameters.run import Search
-from randsvm.training import platt
 from randsvm.training.clock import Clock, TimeLimitError
 from randsvm.training.cross_validation import CrossValidation, at_once, decision_values, replicated
 from randsvm.training.job import Decision, Job, P, TimedFit
 
+# The share of a fold's time that its training may take; the rest is for the decision values.
+TRAINING_TIME = 0.75
+# The first fit, before any training on all rows, uses this number of rows and share of the time.
+SUBSET_ROWS, SUBSET_TIME = 2000, 0.2
+# Rows for the density marks if there may be no time for all rows.
+MARKED_ROWS = 500
+# Residuals above this number of standard deviations are outliers, as in LIBSVM.
+OUTLIER_DEVIATIONS = 5
+# LIBSVM's number of density bins.
+DENSITY_BINS = 10
 
-class Fitting(NamedTuple):
-    """How probabilities are fitted to f, (n, columns), and y, (n,), of rows that were held out.
 
-    keep: what is kept of f, called with f and y of some rows at a time; fit: what the model has, by
-    its names, called with what was kept of all rows and y.
+class Calibration(NamedTuple):
+    """How probabilities are fitted to held-out rows.
+
+    fit : takes the kept values of all rows and y, (n,); returns fields of Model by name
+    keep : takes f, (m, columns), and y, (m,), of some rows; returns the values that `fit` needs
     """
 
     fit: Callable[[np.ndarray, np.ndarray], dict[str, Any]]
     keep: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def every_column(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return f
 
 
-# Of the time for a fold, what it may learn for; the rest is for the decision values.
-FITTING = 0.75
-# The rows that are fitted to before anything is learnt, and what part of the time they may take.
-FEW_ROWS, FEW_TIME = 2000, 0.2
-# The rows whose values are the marks where the time for all rows is not known to be there.
-MARKED_ROWS = 500
-# Residuals beyond so many standard deviations of the noise are none of it, as in LIBSVM.
-OUTLIERS = 5
-# LIBSVM's bins of density.
-BINS = 10
-
-
-def fitting(kind: str, multiclass: str | None) -> Fitting:
-    """Of classes (svc), one against one or else, or of a regression (svr)."""
+def calibration_of(kind: str, multiclass: str | None) -> Calibration:
+    """Return the calibration of a regression (svr) or of classes (svc)."""
     if kind == "svr":
-        return Fitting(lambda f, y: {"noise_scale": laplace_scale(y - f[:, 0])}, every_column)
+        return Calibration(lambda f, y: {"noise_scale": laplace_scale(y - f[:, 0])}, keep_all)
     if multiclass == "ovo":
-        return Fitting(lambda f, y: {"sigmoid": platt.pair_sigmoids(f, y)}, platt.own_pairs)
-    return Fitting(lambda f, y: {"sigmoid": platt.sigmoids(f, y)}, every_column)
+        return Calibration(lambda f, y: {"sigmoid": fit_pair_sigmoids(f, y)}, own_pair_values)
+    return Calibration(lambda f, y: {"sigmoid": fit_sigmoids(f, y)}, keep_all)
 
 
 # --- held-out rows -------------------------------------------------------------------------
 
 
-def cross_validated(
-    D: Dataset, params: P, fit: TimedFit[P], fitting: Fitting, job: Job, until: float
+def fit_by_cross_validation(
+    D: Dataset, params: P, fit: TimedFit[P], calibration: Calibration, job: Job, until: float
 ) -> dict[str, Any]:
-    """What `fitting` finds for what `fit` learns from D, whose y are class indices or targets.
+    """Return the fields of Model for probabilities, fitted by cross-validation on D.
 
-    A sigmoid fitted to rows that were trained on would be far too sure of itself. until: the
-    perf_counter() by which it has to be done, with as many folds as the time allows; nothing where
-    that is none.
+    A sigmoid fitted to training rows would be far too confident. D : y are class indices or
+    targets. fit : trains on a fold. until : perf_counter() in seconds; only folds that are done by
+    then count, and without any the result is empty.
     """
     folds = min(Search.FOLDS, D.n)
     if folds < 2:
@@ -77,11 +79,11 @@ def cross_validated(
         return {}
     with replicated(D, D) as whole:
         waves = math.ceil(folds / at_once(whole, job))
-        seconds = FITTING * (until - time.perf_counter()) / waves
+        seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
         validation: CrossValidation[P] = CrossValidation.of(
             whole, folds, job, lambda D, params: fit(D, params, seconds)
         )
-        found = validation.decisions(params, until, fitting.keep)
+        found = validation.decisions(params, until, calibration.keep)
     if found is None:
         emit(Notice("no time for -b 1: probabilities are from few rows"))
         return {}
@@ -89,56 +91,150 @@ def cross_validated(
     if not held.all():
         rows = np.count_nonzero(held)
         emit(Notice(f"little time for -b 1: probabilities are from {rows:,} held-out rows"))
-    return fitting.fit(f, D.labels()[held])
+    return calibration.fit(f, D.labels()[held])
 
 
-def of_few(
-    D: Dataset, params: P, fit: TimedFit[P], fitting: Fitting, job: Job, until: float
+def fit_on_subset(
+    D: Dataset, params: P, fit: TimedFit[P], calibration: Calibration, job: Job, until: float
 ) -> dict[str, Any]:
-    """The same from few rows of D, in little time: half of them are learnt, the others held out."""
+    """Return the fields of Model for probabilities, fitted quickly to a random subset of D.
+
+    Half of the subset is held out. The result is empty if D has one row or there is no time.
+    """
     if D.n < 2:
         return {}
-    S = D.only(D.mask(random_subset(D, FEW_ROWS, Draws(job.run.seed))))
-    seconds = FEW_TIME * (until - time.perf_counter())
-    with replicated(D, S) as few:
+    S = D.only(D.mask(random_subset(D, SUBSET_ROWS, Draws(job.run.seed))))
+    seconds = SUBSET_TIME * (until - time.perf_counter())
+    with replicated(D, S) as subset:
         halves: CrossValidation[P] = CrossValidation.of(
-            few, 2, job, lambda D, params: fit(D, params, seconds)
+            subset, 2, job, lambda D, params: fit(D, params, seconds)
         )
-        found = halves.decisions(params, until, fitting.keep, folds=[0])
-    return {} if found is None else fitting.fit(found[1], S.labels()[found[0]])
+        found = halves.decisions(params, until, calibration.keep, folds=[0])
+    return {} if found is None else calibration.fit(found[1], S.labels()[found[0]])
+
+
+# --- sigmoids of classes -------------------------------------------------------------------
+
+MOST_STEPS = 100
+RIDGE = 1e-12  # keeps the Hessian from being singular
+LEAST_GRADIENT = 1e-5
+LEAST_STEP = 1e-10
+# Share of the promised decrease that a step has to make (Armijo).
+DECREASE = 1e-4
+
+
+def fit_sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return A and B of 1 / (1 + exp(A f + B)) for each column of f, (2, K) float64.
+
+    f : (n, K), of held-out rows; column i is about class i. y : (n,) class indices.
+    """
+    return np.array([fit_sigmoid(column, y == index) for index, column in enumerate(f.T)]).T
+
+
+def own_pair_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return f of the pairs with each row's own class, (n, K - 1) float64.
+
+    For a row of class i, column j - 1 belongs to the pair with class j > i, and column j to the
+    pair with class j < i. With many classes that is a small part of f.
+
+    f : (n, pairs), see `class_pairs`; y : (n,) class indices.
+    """
+    classes = classes_of_pairs(f.shape[1])
+    own, other = np.nonzero(~np.eye(classes, dtype=bool))
+    columns = pair_number(np.minimum(own, other), np.maximum(own, other), classes)
+    return np.take_along_axis(f, columns.reshape(classes, -1)[y.astype(np.int64)], axis=1)
+
+
+def fit_pair_sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return A and B for each pair of classes, (2, pairs) float64.
+
+    As in LIBSVM, a pair's sigmoid is fitted to the rows of its two classes. f : (n, K - 1), see
+    `own_pair_values`; y : (n,) class indices.
+    """
+    found = []
+    for i, j in zip(*class_pairs(f.shape[1] + 1), strict=True):
+        of_pair = np.flatnonzero((y == i) | (y == j))
+        first = y[of_pair] == i
+        found.append(fit_sigmoid(f[of_pair, np.where(first, j - 1, i)], first))
+    return np.array(found).T
+
+
+def fit_sigmoid(f: np.ndarray, positive: np.ndarray) -> tuple[float, float]:
+    """Return A and B by Newton's method with backtracking. f : (n,); positive : (n,) bool.
+
+    The targets are (N+ + 1) / (N+ + 2) and 1 / (N- + 2) instead of 1 and 0 (Platt): a sample
+    never makes a class certain.
+    """
+    count = int(positive.sum())
+    rest = len(f) - count
+    target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
+
+    def loss(AB: np.ndarray) -> float:
+        """- sum t log p + (1 - t) log(1 - p)."""
+        z = AB[0] * f + AB[1]
+        return float((np.logaddexp(0.0, z) - (1 - target) * z).sum())
+
+    AB = np.array([0.0, np.log((rest + 1) / (count + 1))])
+    value = loss(AB)
+    design = np.column_stack([f, np.ones(len(f))])
+    for _ in range(MOST_STEPS):
+        p = 0.5 - 0.5 * np.tanh((AB[0] * f + AB[1]) / 2)
+        gradient = design.T @ (target - p)
+        if np.abs(gradient).max() < LEAST_GRADIENT:
+            break
+        hessian = (design.T * (p * (1 - p))) @ design + RIDGE * np.eye(2)
+        direction = -np.linalg.solve(hessian, gradient)
+        slope, step = float(gradient @ direction), 1.0
+        while step >= LEAST_STEP:
+            new = loss(AB + step * direction)
+            if new < value + DECREASE * step * slope:
+                break
+            step /= 2
+        else:
+            break
+        AB, value = AB + step * direction, new
+    return float(AB[0]), float(AB[1])
+
+
+# --- noise of a regression -----------------------------------------------------------------
 
 
 def laplace_scale(z: np.ndarray) -> float:
-    """sigma of the density e^(-|z| / sigma) / (2 sigma) of residuals, (n,): the mean of |z|, as of
-    LIBSVM without those that are beyond 5 standard deviations, which are sqrt(2) sigma each.
+    """Return sigma of the density e^(-|z| / sigma) / (2 sigma) of the residuals z, (n,).
+
+    sigma is the mean of |z|. As in LIBSVM, residuals beyond 5 standard deviations, sqrt(2) sigma
+    each, do not count.
 
     Lin and Weng, "Simple Probabilistic Predictions for Support Vector Regression", 2004.
     """
     size = np.abs(z)
-    return float(size[size <= OUTLIERS * math.sqrt(2) * size.mean()].mean())
+    return float(size[size <= OUTLIER_DEVIATIONS * math.sqrt(2) * size.mean()].mean())
 
 
-# --- rows of training ----------------------------------------------------------------------
+# --- density of novelty detection ----------------------------------------------------------
 
 
-def marked(D: Dataset, decision: Decision, clock: Clock, until: float, seed: int) -> dict[str, Any]:
-    """The marks of novelty detection: of all rows of D, or of few if there is no time for them.
+def fit_density_marks(
+    D: Dataset, decision: Decision, clock: Clock, until: float, seed: int
+) -> dict[str, Any]:
+    """Return the density marks of novelty detection as fields of Model, from the rows of D.
 
-    decision: what was learnt. until: the perf_counter() by which it has to be done.
+    If there is no time for all rows before `until` (perf_counter() in seconds), the marks are from
+    a random subset. The result is empty if f has one sign on nearly all rows.
     """
 
     def values(D: Dataset) -> np.ndarray:
         return np.concatenate([f[:, 0] for _, f in decision_values(D, decision)])
 
-    few = np.empty(0)
+    subset = np.empty(0)
     if until < math.inf:
-        few = values(D.only(D.mask(random_subset(D, MARKED_ROWS, Draws(seed)))))
+        subset = values(D.only(D.mask(random_subset(D, MARKED_ROWS, Draws(seed)))))
     try:
         with clock.until(lambda: until):
             f = values(D)
     except TimeLimitError:
-        emit(Notice(f"little time for -b 1: probabilities are from {len(few):,} rows"))
-        f = few
+        emit(Notice(f"little time for -b 1: probabilities are from {len(subset):,} rows"))
+        f = subset
     marks = density_marks(f)
     if marks is None:
         emit(Notice("too few rows on one side of f = 0 for -b 1: no probabilities, as in LIBSVM"))
@@ -147,14 +243,15 @@ def marked(D: Dataset, decision: Decision, clock: Clock, until: float, seed: int
 
 
 def density_marks(f: np.ndarray) -> np.ndarray | None:
-    """Decision values between bins of equal probability, (10,) ascending, as LIBSVM chooses them:
-    five bins of as many rows each on either side of 0. f : (n,). None: a side has fewer than five
-    rows.
+    """Return decision values between bins of equal probability, (10,) ascending, as in LIBSVM.
+
+    Either side of 0 has five bins with the same number of rows. f : (n,). None: one side has fewer
+    than five rows.
 
     Que and Lin, "One-class SVM Probabilistic Outputs", 2022.
     """
     f = np.sort(f)
-    side = BINS // 2
+    side = DENSITY_BINS // 2
     outside = int(np.searchsorted(f, 0.0))
     inside = len(f) - outside
     if min(outside, inside) < side:

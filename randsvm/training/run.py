@@ -229,9 +229,9 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         self.holds_out = training.holds_out(params)
         if self.holds_out and clock.end < inf:
             # Whenever the limit comes, the model has probabilities.
-            fitting = training.fitting(params)
-            self.fitted = probabilities.of_few(
-                training.D, params, training.for_parts().fit, fitting, training.job, clock.end
+            calibration = training.calibration(params)
+            self.fitted = probabilities.fit_on_subset(
+                training.D, params, training.for_parts().fit, calibration, training.job, clock.end
             )
         part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
         self.learning = training.learning(params, clock, clock.share(part))
@@ -240,11 +240,11 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         self.learning.run()
         if self.holds_out:
             training = self.training
-            self.fitted |= probabilities.cross_validated(
+            self.fitted |= probabilities.fit_by_cross_validation(
                 training.D,
                 self.params,
                 training.for_parts().fit,
-                training.fitting(self.params),
+                training.calibration(self.params),
                 training.job,
                 self.clock.end - LATE,
             )

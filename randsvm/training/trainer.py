@@ -138,9 +138,9 @@ class Trainer(ABC, Generic[P, Outcome]):
     def holds_out(self, params: P) -> bool:
         """Whether probabilities take a cross-validation."""
 
-    def fitting(self, params: P) -> probabilities.Fitting:
-        """What the model has for probabilities, out of f of held-out rows and their y."""
-        return probabilities.fitting(params.kind, params.multiclass)
+    def calibration(self, params: P) -> probabilities.Calibration:
+        """Return how probabilities are fitted to f of held-out rows."""
+        return probabilities.calibration_of(params.kind, params.multiclass)
 
     @abstractmethod
     def learning(self, params: P, clock: Clock, until: float) -> Learning[Outcome]:

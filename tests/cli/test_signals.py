@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from libsvm import svmutil
 from randsvm import events
 from randsvm.errors import Interrupted
 from randsvm.models.load import load
+from randsvm.parallel import ThreadPool
 
 # A killed process ends within this time; see Killed.seconds.
 SECONDS = 2.0 * SLOWNESS
@@ -489,13 +489,13 @@ def test_an_interrupted_run_waits_for_others_but_not_for_ever(signalled):
 
 def test_a_signal_is_raised_in_the_main_thread_only(signalled):
     signalled(signal.SIGTERM)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPool(1) as pool:
         pool.submit(events.check).result()
     with pytest.raises(Interrupted):
         events.check()
 
 
-def test_who_waits_for_another_thread_hears_a_signal_and_begins_no_more(signalled):
+def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(signalled):
     begun, ended, go_on = [], [], threading.Event()
 
     def work(item: int) -> None:
@@ -504,16 +504,16 @@ def test_who_waits_for_another_thread_hears_a_signal_and_begins_no_more(signalle
         ended.append(item)
 
     threading.Timer(0.2, signalled, [signal.SIGTERM]).start()
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPool(1) as pool:
         with pytest.raises(Interrupted):
-            list(events.results_of(pool, work, range(5)))
+            list(pool.map_in_order(work, range(5)))
         assert ended == []
         go_on.set()
     assert begun == [0]
 
 
 def test_results_come_in_order_and_errors_as_they_are():
-    with ThreadPoolExecutor(4) as pool:
-        assert list(events.results_of(pool, abs, range(-9, 0))) == list(range(9, 0, -1))
+    with ThreadPool(4) as pool:
+        assert list(pool.map_in_order(abs, range(-9, 0))) == list(range(9, 0, -1))
         with pytest.raises(ZeroDivisionError):
-            list(events.results_of(pool, lambda x: 1 / x, [1, 0]))
+            list(pool.map_in_order(lambda x: 1 / x, [1, 0]))

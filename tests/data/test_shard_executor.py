@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from randsvm.data.shard_executor import Cell, Shard, ShardStates, ThreadExecutor
+from randsvm.parallel import ThreadPool
 
 SHARDS = [Shard(0, 0, 5), Shard(1, 5, 9), Shard(2, 9, 10)]
 
@@ -20,7 +20,7 @@ def note(word: str) -> operator.methodcaller:
 
 @pytest.fixture
 def states():
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPool(2) as pool:
         yield ThreadExecutor(pool).states(lambda shard: [shard.number], SHARDS)
 
 
@@ -64,7 +64,7 @@ def test_a_visit_waits_for_the_thread_that_still_works_on_a_state():
         state.append("slow")
 
     cell = Cell[list]([])
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPool(2) as pool:
         broken_off = pool.submit(cell.visit, 0, [slow], list)
         assert begun.wait(60)
         later = pool.submit(cell.visit, 0, [slow, note("next")], list)

@@ -24,7 +24,7 @@ from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
-from randsvm.training import platt
+from randsvm.training import probabilities
 
 # ---- the sigmoid --------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_sigmoid_is_the_best_there_is(case):
     f, positive = CASES[case]
-    found = np.array(platt.fitted(f, positive))
+    found = np.array(probabilities.fit_sigmoid(f, positive))
     size = np.abs(f).max() or 1.0
     best = optimize.minimize(
         lambda AB: platts_loss(AB / [size, 1], f, positive), [-1.0, 0.0], method="BFGS", tol=1e-9
@@ -92,12 +92,14 @@ def test_sigmoids_of_pairs_need_the_columns_of_each_rows_own_class(classes):
     random = np.random.default_rng(classes)
     f = random.normal(size=(400, classes * (classes - 1) // 2))
     y = random.integers(0, classes, 400).astype(float)
-    kept = np.concatenate([platt.own_pairs(f[at], y[at]) for at in (slice(150), slice(150, 400))])
+    kept = np.concatenate(
+        [probabilities.own_pair_values(f[at], y[at]) for at in (slice(150), slice(150, 400))]
+    )
     assert kept.shape == (400, classes - 1)
-    found = platt.pair_sigmoids(kept, y)
+    found = probabilities.fit_pair_sigmoids(kept, y)
     for number, (i, j) in enumerate(itertools.combinations(range(classes), 2)):
         rows = (y == i) | (y == j)
-        expected = platt.fitted(f[rows, number], y[rows] == i)
+        expected = probabilities.fit_sigmoid(f[rows, number], y[rows] == i)
         assert tuple(found[:, number]) == expected
 
 
@@ -190,7 +192,7 @@ def test_held_out_log_loss_is_libsvms(tmp_path, predict, german, algorithm):
         sign * predict(tmp_path / name, learnt.model, "--scores").scores
         for name in ("train", "test")
     )
-    A, B = platt.fitted(f, y > 0)
+    A, B = probabilities.fit_sigmoid(f, y > 0)
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 

@@ -1,0 +1,56 @@
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import disjoint_base
+
+PADDING: bytes
+
+# The token that was expected in place of a bad one.
+LABEL: int
+QUERY: int
+FEATURE: int
+NUL: int
+
+MARKED: int
+LARGEST_INDEX: int
+
+@disjoint_base
+class Rows:
+    @property
+    def rows(self) -> int: ...
+    @property
+    def entries(self) -> int: ...
+    @property
+    def queries(self) -> int: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def beyond(self) -> bool: ...
+    def parse(
+        self,
+        text: bytes,
+        numbers: bool,
+        zero_based: bool,
+        unlabelled: bool,
+        codes: NDArray[np.int32],
+        y: NDArray[np.float64],
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        values: NDArray[np.float32],
+    ) -> None: ...
+    def distinct(self) -> int: ...
+    def features(self, into: NDArray[np.int32]) -> None: ...
+    def spellings(self) -> list[tuple[bytes, int, int]]: ...
+    def bad_token(self) -> tuple[int, bytes, int, int, int] | None: ...
+
+@disjoint_base
+class Lines:
+    def __init__(
+        self,
+        labels: bytes,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        values: NDArray[np.float32],
+    ) -> None: ...
+    def fill(self, into: NDArray[np.uint8]) -> int: ...
+
+def count(text: bytes) -> tuple[int, int]: ...

@@ -1,0 +1,103 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PANEL_CENTRES: int
+PANEL_COLUMNS: int
+CELL_ROWS: int
+CELLS_ROWS: int
+CELL_CENTRES: int
+
+def add_products(
+    x_starts: NDArray[np.int32],
+    x_columns: NDArray[np.int32],
+    x_values: NDArray[np.floating[Any]],
+    z_starts: NDArray[np.int32],
+    z_rows: NDArray[np.int32],
+    z_values: NDArray[np.floating[Any]],
+    block: NDArray[np.floating[Any]],
+) -> None: ...
+def add_rbf_sums(
+    x: NDArray[np.float32],
+    panels: NDArray[np.float32],
+    beta: NDArray[np.float32],
+    u: NDArray[np.float64],
+    widest: int = 512,
+) -> None: ...
+def add_sparse_sums(
+    starts: NDArray[np.int32],
+    features: NDArray[np.int32],
+    x: NDArray[np.float32],
+    left: NDArray[np.float32],
+    panels: NDArray[np.float32],
+    beta: NDArray[np.float32],
+    u: NDArray[np.float64],
+    widest: int = 512,
+) -> None: ...
+def add_difference_sums(
+    x: NDArray[np.float64],
+    panels: NDArray[np.float64],
+    beta: NDArray[np.float64],
+    gamma: float,
+    u: NDArray[np.float64],
+    widest: int = 512,
+) -> None: ...
+def rbf_gram(
+    x: NDArray[np.float32],
+    panels: NDArray[np.float32],
+    K: NDArray[np.float32],
+    widest: int = 512,
+) -> None: ...
+def difference_gram(
+    x: NDArray[np.float64],
+    panels: NDArray[np.float64],
+    gamma: float,
+    K: NDArray[np.float32],
+    widest: int = 512,
+) -> None: ...
+def sort_into_cells(
+    x: NDArray[np.float32],
+    w: int,
+    places: NDArray[np.uint16],
+    room: NDArray[np.float32],
+) -> None: ...
+def lay_out_cells(
+    x: NDArray[np.float32],
+    places: NDArray[np.uint16],
+    panels: NDArray[np.float32],
+    lower: NDArray[np.float32],
+    upper: NDArray[np.float32],
+) -> None: ...
+def add_sums_of_cells(
+    panels: NDArray[np.float32],
+    lower: NDArray[np.float32],
+    upper: NDArray[np.float32],
+    places: NDArray[np.uint16],
+    z: NDArray[np.float32],
+    columns: NDArray[np.float32],
+    beta: NDArray[np.float32],
+    limit: float,
+    u: NDArray[np.float64],
+    room: NDArray[np.float32],
+    widest: int = 512,
+) -> int: ...
+def add_squared_distances(
+    x_starts: NDArray[np.int32],
+    x_columns: NDArray[np.int32],
+    x_values: NDArray[np.floating[Any]],
+    z_starts: NDArray[np.int32],
+    z_columns: NDArray[np.int32],
+    z_values: NDArray[np.floating[Any]],
+    block: NDArray[np.float64],
+) -> None: ...
+def lay_out_rows(
+    starts: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    values: NDArray[np.floating[Any]],
+    centre: NDArray[np.float64],
+    norms: NDArray[np.float64],
+    gamma: float,
+    x: NDArray[np.float32],
+    room: NDArray[np.float64],
+) -> None: ...

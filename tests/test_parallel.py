@@ -1,0 +1,102 @@
+"""Thread pools: the order of results, what runs ahead, errors and cancellation."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from randsvm.errors import DataError, InputError
+from randsvm.events import Notice, Waiting, emit, listening
+from randsvm.parallel import Cancelled, ThreadPool, completed_results, run_forwarding_events
+
+
+def test_a_map_submits_at_most_the_given_number_of_calls_ahead():
+    taken = []
+
+    def items():
+        for item in range(9):
+            taken.append(item)
+            yield item
+
+    with ThreadPool(2) as pool:
+        results = pool.map_in_order(abs, items(), 3)
+        assert next(results) == 0
+        assert taken == [0, 1, 2, 3]
+        assert list(results) == list(range(1, 9))
+
+
+def test_an_error_of_the_items_follows_the_results_before_it():
+    def items():
+        yield 1
+        yield 2
+        raise InputError("gone")
+
+    with ThreadPool(2) as pool:
+        results = pool.map_in_order(abs, items(), 5)
+        assert [next(results), next(results)] == [1, 2]
+        with pytest.raises(InputError):
+            next(results)
+
+
+def test_read_ahead_yields_all_items_and_raises_their_errors():
+    def items():
+        yield 1
+        raise DataError("file", 1, 1, "bad")
+
+    with ThreadPool(1) as pool:
+        assert list(pool.read_ahead(iter("abc"))) == ["a", "b", "c"]
+        results = pool.read_ahead(items())
+        assert next(results) == 1
+        with pytest.raises(DataError):
+            next(results)
+
+
+def test_a_caller_that_stops_early_cancels_the_tasks_that_run():
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(cancelled: threading.Event) -> None:
+        begun.set()
+        cancelled.wait(60)
+        ended.set()
+        raise Cancelled
+
+    tasks = [lambda cancelled: begun.wait(60), slow]
+    results = completed_results(tasks, 2, "testing", "task")
+    assert next(results)
+    results.close()
+    assert ended.wait(60)
+
+
+def test_tasks_end_when_their_time_is_over():
+    def slow(cancelled: threading.Event) -> None:
+        assert cancelled.wait(60)
+
+    until = time.perf_counter() + 0.3
+    assert list(completed_results([slow, slow], 1, "testing", "task", until, grace=60)) == []
+
+
+def test_the_error_of_a_task_cancels_the_others_and_follows_its_events():
+    received, cancelled, begun = [], [], threading.Event()
+
+    def fails(listen) -> None:
+        listen(Notice("first"))
+        begun.wait(60)
+        raise ZeroDivisionError
+
+    def waits(listen) -> None:
+        begun.set()
+        with listening(listen):
+            try:
+                while True:
+                    emit(Waiting())
+                    time.sleep(0.01)
+            except Cancelled:
+                cancelled.append(True)
+                raise
+
+    with pytest.raises(ZeroDivisionError):
+        run_forwarding_events([fails, waits], 2, received.append, "testing", "task")
+    assert Notice("first") in received
+    assert cancelled == [True]
