@@ -35,7 +35,8 @@ class Rows:
         y: NDArray[np.float64],
         indptr: NDArray[np.int64],
         indices: NDArray[np.int32],
-        values: NDArray[np.float32],
+        values: NDArray[np.float32] | NDArray[np.float64],
+        exact: bool = True,
     ) -> None: ...
     def distinct(self) -> int: ...
     def features(self, into: NDArray[np.int32]) -> None: ...

@@ -280,7 +280,7 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     y = np.empty(newlines if numbers else 0)
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
-    values = np.empty(colons, np.float64 if dialect.precise else np.float32)
+    values: np.ndarray = np.empty(colons, np.float64 if dialect.precise else np.float32)
     rows = _svmlight.Rows()
     rows.parse(
         text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,
