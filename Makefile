@@ -6,7 +6,7 @@ WORK := results
 SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
 COMPILED := $(subst /,.,$(basename $(wildcard randsvm/*/*.pyx)))
 
-.PHONY: help wheel pythons demo cluster-demo test lint fuzz peers data-real fetched compiled bench bench-quick results \
+.PHONY: help wheel pythons demo cluster-demo test lint fuzz docs peers data-real fetched compiled bench bench-quick results \
   figures mz data clean
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make fuzz   read 100,000 damaged files, compare 500 random small trainings with an exact"
 	@echo "            optimum, end 100 runs at random moments, and kill workers in 53 trainings on a"
 	@echo "            Dask cluster (some minutes; FUZZ='--fuzz-seed 1' makes other cases)"
+	@echo "make docs   write docs/command-line.md from the help texts"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
 	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
 	@echo "            (RANDSVM_DATA names the folder of more real sets; what is asked most comes"
@@ -56,6 +57,9 @@ test: lint
 # FUZZ holds options, as in FUZZ="--fuzz-seed 1". `make test` runs a small share, always the same.
 fuzz: .venv/ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m fuzz $(FUZZ)
+
+docs: .venv/ready
+	$(BIN)/python scripts/command_reference.py
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)

@@ -1,5 +1,5 @@
 """What averaging costs: sgd on a cluster, its rows cut into groups whose weights are averaged after
-each epoch, beside the steps of one process. Prints a table for the README.
+each epoch, beside the steps of one process. Prints a table for docs/cluster.md.
 
 Chunks are cut small for it: the groups of a file that is worth a cluster are far larger.
 """

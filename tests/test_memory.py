@@ -1,4 +1,4 @@
-"""Peaks of memory that README promises: of whole processes, and of the arrays that they grow by."""
+"""Peak memory of processes, as docs/nightly.md promises it, and of the arrays that they grow by."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Records: what --log and --report json hold of each event, under the same names everywhere.
 
-README has the table of them.
+docs/file-formats.md has the table of them.
 """
 
 from __future__ import annotations

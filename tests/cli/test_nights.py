@@ -234,8 +234,8 @@ def test_every_algorithm_has_the_same_names_in_its_summary(command, tmp_path):
     assert 0 <= found["osuna"]["gap"] < 1
 
 
-def test_the_readme_has_every_name_of_every_record():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_page_of_file_formats_has_every_name_of_every_record():
+    text = (Path(__file__).parents[2] / "docs" / "file-formats.md").read_text()
     kinds = [kind for kind in vars(events).values() if hasattr(kind, "_fields")]
     names = {name.rstrip("_") for kind in kinds for name in kind._fields}
     hidden = {"stage", "done", "total", "unit", "configuration"}

@@ -1,0 +1,193 @@
+"""README.md, docs/ and the other pages: commands run and print what is shown, links lead somewhere.
+
+A block of `sh` holds commands, one a line. A block without a language after it shows what the last
+of them prints; `...` stands for lines left out. A block of `python` is a program. The commands of a
+page run in order, in a folder with data/ and scripts/. A block that does not run has a comment
+before it, `<!-- not run: REASON -->`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from commands import run_predict, run_train
+
+from randsvm.cli import predict as predicting
+from randsvm.cli import train as training
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+OURS = {"randsvm-train": run_train, "randsvm-predict": run_predict}
+# Blocks that show something and neither run nor are compared.
+SHOWN = {"text", "crontab", "yaml", "json", "toml", "mermaid"}
+# Options of other programs.
+OTHERS = {
+    *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--rows", "--seed"),
+    *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
+    *("--scheduler-file", "--help", "--hours", "--output", "--warm-start"),
+}
+NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
+FENCED = re.compile(
+    r"(?:^<!-- not run: (?P<reason>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text, and the reason if it does not run."""
+
+    language: str
+    text: str
+    reason: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    return [
+        Block(found["language"], found["text"], found["reason"])
+        for found in FENCED.finditer(page.read_text())
+    ]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks."""
+    return FENCED.sub("", page.read_text())
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def run_line(line: str) -> str:
+    """Run a command and return what it prints; our own commands run in this process."""
+    words = shlex.split(line)
+    if words[0] in OURS and not {"|", ">", "<", "&&", "||"} & set(words):
+        return printed_by(lambda: OURS[words[0]](*words[1:]))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    shell = subprocess.run(
+        line,
+        shell=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert shell.returncode == 0, f"{line}: {shell.returncode}\n{shell.stdout}"
+    return shell.stdout
+
+
+def printed_by(work) -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        work()
+    return stream.buffer.getvalue().decode()
+
+
+def without_numbers(text: str) -> list[str]:
+    """Return the lines with # in place of each number: times and roundings differ."""
+    return [" ".join(NUMBER.sub("#", line).split()) for line in text.splitlines()]
+
+
+def missing(shown: str, printed: str) -> list[str]:
+    printed_lines = {"...", *without_numbers(printed)}
+    return [line for line in without_numbers(shown) if line not in printed_lines]
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """Enter a folder with the files that a reader has before the first command."""
+    for folder in ("data", "scripts"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+
+
+RUN = [page for page in PAGES if any(block.language in ("sh", "python") for block in blocks(page))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_commands_run_and_print_what_the_page_shows(page, clone):
+    printed = ""
+    for language, text, reason in blocks(page):
+        if reason:
+            continue
+        if language == "sh":
+            for line in text.replace("\\\n", " ").splitlines():
+                if line and not line.startswith("#"):
+                    printed = run_line(line)
+        elif language == "python":
+            printed = printed_by(lambda text=text: exec(text, {"__name__": "__main__"}))
+        elif not language:
+            assert missing(text, printed) == [], printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_has_a_language_that_is_known_here(page):
+    assert {block.language for block in blocks(page)} <= {"sh", "python", "", *SHOWN}
+    assert page.read_text().count("```") == 2 * len(blocks(page))
+
+
+def test_files_that_examples_write_are_ignored_by_git():
+    ignored = (ROOT / ".gitignore").read_text().split()
+    text = "".join(page.read_text() for page in PAGES)
+    written = set(re.findall(r"[ =]([\w/]+)/[\w-]+\.(?:model|out|jsonl|cache)\b", text))
+    assert {f"{folder}/" for folder in written} <= set(ignored)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_named_option_exists(page):
+    commands = [*training.train.commands.values(), predicting.predict]
+    options = {word for each in commands for option in each.params for word in option.opts}
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", page.read_text()))
+    assert sorted(named - options - OTHERS) == []
+
+
+def test_the_reference_of_the_command_line_is_up_to_date(script):
+    reference = script("command_reference")
+    message = "run: python scripts/command_reference.py"
+    assert (ROOT / "docs" / "command-line.md").read_text() == reference.page(), message
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]*)\)", prose(page)):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" not in link and not (
+            target.exists() and (not anchor or anchor in anchors(target))
+        ):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_reached_from_the_readme():
+    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]*)\)", prose(README))}
+    pages = {name_of(page) for page in PAGES} - {"README.md"}
+    assert sorted(pages - links) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_rows_of_a_table_have_equal_length(page):
+    for table in re.findall(r"(?:^\|.*\n)+", prose(page), re.MULTILINE):
+        rows = [re.sub(r"\\\||`[^`]*`", "", row).count("|") for row in table.splitlines()]
+        assert set(rows) == {rows[0]}, table
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text().splitlines()) <= 150
