@@ -47,7 +47,7 @@ class Callers(RemoteExecutor, ThreadExecutor):
     def __init__(self, pool: ThreadPool, worker_pool: WorkerPool, rows: Rows) -> None:
         RemoteExecutor.__init__(self, worker_pool, rows)
         ThreadExecutor.__init__(self, pool)
-        self.at_once = min(max(sum(worker_pool.members().values()), 1), MOST_CALLS)
+        self.concurrent_calls = min(max(sum(worker_pool.members().values()), 1), MOST_CALLS)
         # Calls under way on each worker.
         self.busy: Counter[str] = Counter()
         self.lock = Lock()
@@ -107,7 +107,7 @@ class Callers(RemoteExecutor, ThreadExecutor):
         finally:
             tasks.drop()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See Home. Calls that are broken off are waited for: they would send the rows again."""
         self.worker_pool.wait(lambda: not any(self.busy.values()))
         self.worker_pool.notify_all(worker.leave, self.rows.key)

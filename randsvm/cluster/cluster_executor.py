@@ -118,7 +118,7 @@ class ClusterExecutor(RemoteExecutor):
         """See RemoteExecutor."""
         return worker.view, (self.rows.key, *worker.own_of(D), self.numbers)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """See Home."""
         self.worker_pool.notify_all(worker.leave, self.rows.key)
 
@@ -129,7 +129,7 @@ class ClusterExecutor(RemoteExecutor):
         try:
             yield view
         finally:
-            view.executor.leave()
+            view.executor.release()
 
     def runs(self, message: Message, shards: Sequence[Shard]) -> Iterator[Run]:
         """What the shards report, in their order."""
@@ -253,7 +253,7 @@ class ClusterDataset(RemoteDataset):
 
     def close(self) -> None:
         self.executor.worker_pool.over = True
-        self.executor.leave()
+        self.executor.release()
         self.executor.worker_pool.close()
         super().close()
 
@@ -274,7 +274,7 @@ class RemoteStates(LoggedStates[State]):
     def settled(self) -> bool:
         return self.done == self.log.end
 
-    def visit(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+    def query(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
         log, end = self.log, self.log.end
 
         def message(whole: bool) -> bytes:

@@ -23,12 +23,12 @@ class RemoteExecutor(LocalExecutor, ABC):
         self.pickled_rows = pickle.dumps(rows)
 
     @property
-    def moved(self) -> int:
+    def bytes_moved(self) -> int:
         """See Home."""
         return self.worker_pool.moved
 
     @property
-    def spent(self) -> ClusterTimes:
+    def cluster_times(self) -> ClusterTimes:
         """See Home."""
         return self.worker_pool.spent
 

@@ -27,7 +27,7 @@ from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
 from randsvm.data.chunks import RamStore, RawChunk
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import Summary
-from randsvm.data.shard_executor import Cell, Change, SerialExecutor, Shard
+from randsvm.data.shard_executor import Change, SerialExecutor, Shard, StateCell
 from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
 from randsvm.events import Waiting, Watch, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
@@ -122,7 +122,7 @@ class _Cache:
     def __init__(self) -> None:
         self.lock = Lock()
         self.data: dict[str, Dataset] = {}
-        self.cells: dict[tuple[str, int], Cell] = {}
+        self.cells: dict[tuple[str, int], StateCell] = {}
         self.makers: dict[str, Callable[[Shard], Any]] = {}
         self.ranges: dict[tuple[str, int], Range] = {}
         # Of tasks that nobody waits for any more: the key of their rows, and their number.
@@ -342,7 +342,7 @@ class Visit:
         def of(shard: Shard) -> Any:
             cell = _here.cells[self.run, shard.number]
             with listening(silent):  # a change is made whole
-                return cell.visit(self.first, self.changes, self.question)
+                return cell.query(self.first, self.changes, self.question)
 
         found: list[Run] = []
         for run in _runs(of, shards, threads, watch):
@@ -383,7 +383,7 @@ def _is_ready(asked: Visit, shard: Shard) -> bool:
             make = _here.makers.get(asked.run)
             if make is None:
                 make = _here.makers[asked.run] = pickle.loads(asked.make)
-            cell = _here.cells[asked.run, shard.number] = Cell(make(shard), asked.first)
+            cell = _here.cells[asked.run, shard.number] = StateCell(make(shard), asked.first)
         return cell is not None and (asked.make is not None or cell.done >= asked.first)
 
 

@@ -96,5 +96,5 @@ class Grouped:
         return view.relabel(targets), rows
 
     def close(self) -> None:
-        self.D.executor.leave()
+        self.D.executor.release()
         self.D.store.close()

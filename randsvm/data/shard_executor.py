@@ -1,7 +1,7 @@
-"""Where shards live: who works on them, and who keeps a state for each of them.
+"""Executors: run functions on the shards of a data set, and keep a state for each shard.
 
-Here they live in this process, and its threads work. What is asked of a home is plain functions of
-a shard, or of its state, so that it may as well be elsewhere. Knows nothing of what a state is.
+The algorithms use the protocols `ShardExecutor` and `ShardStates`. The executors of this module run
+in this process; those of a cluster are in cluster/cluster_executor.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from randsvm.parallel import ThreadPool
 
 Report = TypeVar("Report")
 State = TypeVar("State")
-# The same in a protocol whose methods take functions of it.
-Taken = TypeVar("Taken", covariant=True)
-# A data set.
-Rows = TypeVar("Rows")
+# The state in a protocol whose methods take functions of it.
+StateArgument = TypeVar("StateArgument", covariant=True)
+# The type of a data set.
+Data = TypeVar("Data")
 
 
 class Shard(NamedTuple):
@@ -32,39 +32,47 @@ class Shard(NamedTuple):
     stop: int
 
     def within(self, rows: np.ndarray) -> slice:
-        """The part of a sorted array of row numbers that lies in this shard."""
+        """Return the slice of a sorted array of row numbers that lies in this shard."""
         return slice(*np.searchsorted(rows, (self.start, self.stop)))
 
 
-# What is done to every state.
+# A function that changes a state in place.
 Change: TypeAlias = "Callable[[State], object]"
 
 
-class ShardStates(Protocol[Taken]):
-    """A state for each shard, which is changed and asked where the shard lives."""
+class ShardStates(Protocol[StateArgument]):
+    """One state for each shard, which lives where the rows of the shard are."""
 
-    def change(self, *changes: Change[Taken]) -> None:
-        """Do this to every state before the next question."""
+    def change(self, *changes: Change[StateArgument]) -> None:
+        """Apply these changes to every state before the next query."""
 
-    def restart(self, *changes: Change[Taken]) -> None:
-        """The same, where it does not matter what was done before: that need not be done again
-        where a state was lost, nor be completed where it was broken off."""
+    def restart(self, *changes: Change[StateArgument]) -> None:
+        """Drop all earlier changes, and apply these to every state before the next query.
+
+        The result of the new changes must not depend on the earlier ones, of which some states may
+        have seen any number.
+        """
 
     @property
     def settled(self) -> bool:
-        """Whether every change is done everywhere: False after a visit was broken off."""
+        """Return whether every state has seen every change; False after an interrupted query."""
 
-    def visit(self, question: Callable[[Taken], Report]) -> Iterator[tuple[int, Report]]:
-        """What each state reports after all changes, in the order of the shards, with its number of
-        rows. Reports of neighbours may come as one, their sum."""
+    def query(self, question: Callable[[StateArgument], Report]) -> Iterator[tuple[int, Report]]:
+        """Apply the changes; yield (number of rows, question(state)) in the order of the shards.
+
+        Reports of consecutive shards may be added up and come as one.
+        """
 
     def close(self) -> None:
-        """Give back the memory; nothing can be asked any more."""
+        """Free the states; no method may be called afterwards."""
 
 
 class ClusterTimes(NamedTuple):
-    """Seconds that messages, the work of the slowest worker, and its reports took so far. The
-    first and the last are told apart by the clocks of two machines."""
+    """Seconds that messages, the slowest worker, and the reports took, summed over all passes.
+
+    The clocks of two machines separate the times of messages and of reports from the time of the
+    worker.
+    """
 
     message_seconds: float = 0.0
     worker_seconds: float = 0.0
@@ -72,39 +80,40 @@ class ClusterTimes(NamedTuple):
 
 
 class ShardExecutor(Protocol):
-    """Where the shards of a data set live. moved: bytes to and from other processes so far."""
+    """Runs functions where the rows of a data set are."""
 
     @property
-    def moved(self) -> int: ...
+    def bytes_moved(self) -> int:
+        """Return the number of bytes sent to and received from workers so far."""
 
     @property
-    def spent(self) -> ClusterTimes: ...
+    def cluster_times(self) -> ClusterTimes: ...
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        """work(shard) of each; reports come in the order of the shards."""
+        """Yield work(shard) for each shard, in order."""
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        """New states, each made by `make`."""
+        """Return the states make(shard)."""
 
-    def leave(self) -> None:
-        """Nobody asks for these rows any more."""
+    def release(self) -> None:
+        """Free the rows on the workers; no method may be called afterwards."""
 
     @property
-    def at_once(self) -> int | None:
-        """How many works are under way side by side, of those that `call` takes, and where one of
-        them is done; None: as many as threads call."""
+    def concurrent_calls(self) -> int | None:
+        """Return the number of calls of `call` that run at a time; None: one for each caller."""
 
     def call(self, work: Callable[[], Report]) -> Report:
-        """work(), which is about all rows, done by one thread; others may call meanwhile."""
+        """Return work(), a function of all rows, run by one thread; several threads may call."""
 
-    def replicated(self, D: Rows) -> AbstractContextManager[Rows]:
-        """A view of the same rows, which have to be few: within the block, whoever does what the
-        home of that view is called for has all of them."""
+    def replicated(self, D: Data) -> AbstractContextManager[Data]:
+        """Return a context with a view of D, of which every worker holds all rows.
+
+        The executor of that view runs `call` on the workers.
+        """
 
 
-class Log(Generic[State]):
-    """Changes in order, numbered from the beginning; `first` is the number of the oldest that is
-    kept."""
+class ChangeLog(Generic[State]):
+    """Changes in order, numbered from 0. The log keeps those from number `first` on."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -112,42 +121,47 @@ class Log(Generic[State]):
 
     @property
     def end(self) -> int:
+        """Return the number of the next change."""
         return self.first + len(self.changes)
 
     def since(self, number: int) -> list[Change[State]]:
         return self.changes[number - self.first :]
 
-    def forget(self) -> None:
-        """What is there so far."""
+    def clear(self) -> None:
         self.first, self.changes = self.end, []
 
 
 class LoggedStates(Generic[State]):
-    """What States have in common: changes wait in a log for the next visit."""
+    """States whose changes wait in a log for the next query."""
 
     def __init__(self) -> None:
-        self.log = Log[State]()
+        self.log = ChangeLog[State]()
 
     def change(self, *changes: Change[State]) -> None:
         self.log.changes += changes
 
     def restart(self, *changes: Change[State]) -> None:
-        self.log.forget()
+        self.log.clear()
         self.change(*changes)
 
 
-class Cell(Generic[State]):
-    """The state of one shard and how many changes it has seen. A visit that was broken off may
-    still be at work in another thread: the next one waits for its end."""
+class StateCell(Generic[State]):
+    """The state of one shard, and the number of changes that it has seen.
+
+    A query that was interrupted may still run in another thread: the next query waits for its end.
+    """
 
     def __init__(self, state: State, done: int = 0) -> None:
         self.state, self.done = state, done
         self.lock = Lock()
 
-    def visit(
+    def query(
         self, first: int, changes: Sequence[Change[State]], question: Callable[[State], Report]
     ) -> Report:
-        """changes: from number `first` on."""
+        """Apply the changes not yet seen; return question(state).
+
+        first: the number of changes[0].
+        """
         with self.lock:
             for change in changes[max(self.done - first, 0) :]:
                 change(self.state)
@@ -155,92 +169,84 @@ class Cell(Generic[State]):
             return question(self.state)
 
 
-# --- this process --------------------------------------------------------------------------
+# --- executors of this process -------------------------------------------------------------
 
 
 class LocalExecutor:
-    """A home whose callers do what they call for themselves."""
+    """The part of an executor that is the same for all executors of this process."""
 
-    at_once: int | None = None
+    concurrent_calls: int | None = None
 
     def call(self, work: Callable[[], Report]) -> Report:
-        """See Home."""
         return work()
 
-    def replicated(self, D: Rows) -> AbstractContextManager[Rows]:
-        """See Home."""
+    def replicated(self, D: Data) -> AbstractContextManager[Data]:
         return nullcontext(D)
 
     @property
-    def moved(self) -> int:
-        """See Home."""
+    def bytes_moved(self) -> int:
         return 0
 
     @property
-    def spent(self) -> ClusterTimes:
-        """See Home."""
+    def cluster_times(self) -> ClusterTimes:
         return ClusterTimes()
 
-    def leave(self) -> None:
-        """See Home; the rows are not here but in a store."""
+    def release(self) -> None:
+        """Do nothing: a store holds the rows."""
 
 
 class ThreadExecutor(LocalExecutor):
-    """The threads of a pool."""
+    """Runs functions in the threads of a pool."""
 
     def __init__(self, pool: ThreadPool) -> None:
         self.pool = pool
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        """See Home."""
         return self.pool.map_in_order(work, shards)
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        """See Home."""
         return LocalStates(self, make, shards)
 
 
 class SerialExecutor(LocalExecutor):
-    """The thread that asks: where many small data sets are worked at side by side, each by one.
-    at_once: see Home."""
+    """Runs functions in the calling thread: many small data sets are processed in parallel, each
+    by one thread."""
 
-    def __init__(self, at_once: int | None = None) -> None:
-        self.at_once = at_once
+    def __init__(self, concurrent_calls: int | None = None) -> None:
+        self.concurrent_calls = concurrent_calls
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        """See Home."""
         for shard in shards:
             check()
             yield work(shard)
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        """See Home."""
         return LocalStates(self, make, shards)
 
 
 class LocalStates(LoggedStates[State]):
-    """See States. No state is ever lost: what all have done is forgotten."""
+    """States in this process. None is ever lost: changes that all states have seen are dropped."""
 
     def __init__(
         self, executor: ShardExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
         super().__init__()
         self.executor, self.shards = executor, shards
-        self.cells = {shard.number: Cell(make(shard)) for shard in shards}
+        self.cells = {shard.number: StateCell(make(shard)) for shard in shards}
 
     @property
     def settled(self) -> bool:
         return not self.log.changes
 
-    def visit(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+    def query(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
         first, changes = self.log.first, list(self.log.changes)
 
         def work(shard: Shard) -> Report:
-            return self.cells[shard.number].visit(first, changes, question)
+            return self.cells[shard.number].query(first, changes, question)
 
         for shard, report in zip(self.shards, self.executor.map(work, self.shards), strict=True):
             yield shard.stop - shard.start, report
-        self.log.forget()
+        self.log.clear()
 
     def close(self) -> None:
         self.cells.clear()

@@ -188,7 +188,7 @@ class RunningValues:
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """The reports of all shards, added up; stage: what is told to be done to their rows."""
         done, total = 0, None
-        for rows, report in self.values.visit(question):
+        for rows, report in self.values.query(question):
             done += rows
             if stage is not None:
                 emit(Progress(stage, done, self.D.n))

@@ -110,7 +110,7 @@ def in_time(keep: Keep, fold: Held[P]) -> np.ndarray | None:
 
 def at_once(D: Dataset, job: Job) -> int:
     """How many fits on parts of D go side by side."""
-    return D.executor.at_once or job.resources.at_once(D.n)
+    return D.executor.concurrent_calls or job.resources.at_once(D.n)
 
 
 def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:

@@ -140,7 +140,7 @@ class LinearLearning(Learning[Learnt]):
                 loss=last.loss,
                 errors=None if self.objective.regression else last.errors,
                 held_out=held_out,
-                bytes_moved=self.D.executor.moved,
+                bytes_moved=self.D.executor.bytes_moved,
             )
         )
         self._begun = time.perf_counter()
@@ -185,7 +185,7 @@ class LinearLearning(Learning[Learnt]):
             stopped=ending.stopped,
             solve_seconds=self.seconds,
             seconds=ending.seconds,
-            bytes_moved=self.D.executor.moved,
+            bytes_moved=self.D.executor.bytes_moved,
         )
 
     def metadata(self, outcome: Learnt) -> dict[str, str]:

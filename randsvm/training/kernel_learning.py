@@ -199,7 +199,7 @@ class KernelLearning(Learning[Trained]):
             gap=certificate.gap,
             largest_gap=max(one.certificate.gap for one in every) if len(every) > 1 else None,
             gap_asked=self.training.job.stop.wanted_gap,
-            bytes_moved=self.training.D.executor.moved,
+            bytes_moved=self.training.D.executor.bytes_moved,
         )
 
     def metadata(self, outcome: Trained) -> dict[str, str]:

@@ -107,7 +107,7 @@ def test_a_worker_keeps_nothing_of_tasks_that_it_is_told_of_too_late(D):
     list(D.executor.map(len, D.shards))
     worker.stop(key, 1)
     assert (key, 1) in _here.unwanted
-    D.executor.leave()
+    D.executor.release()
     worker.stop(key, 2)
     assert not [one for one in _here.unwanted if one[0] == key]
 

@@ -265,7 +265,7 @@ def test_a_work_that_nobody_waits_for_ends(two, path):
         closing(source.load(str(path), Params(), api.Job(resources=there(two)))) as D,
     ):
         with D.executor.replicated(D) as some:
-            for _ in range(some.executor.at_once + 1):
+            for _ in range(some.executor.concurrent_calls + 1):
                 with listening(after(0.5)), pytest.raises(GivenUpError):
                     some.executor.call(endless)
             with listening(after(PATIENCE)):

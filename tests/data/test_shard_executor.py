@@ -1,4 +1,4 @@
-"""States that live with the shards: every change is made once, in order, whatever breaks off."""
+"""States of shards: every change is applied once, in order, even after an interrupted query."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from randsvm.data.shard_executor import Cell, Shard, ShardStates, ThreadExecutor
+from randsvm.data.shard_executor import Shard, ShardStates, StateCell, ThreadExecutor
 from randsvm.parallel import ThreadPool
 
 SHARDS = [Shard(0, 0, 5), Shard(1, 5, 9), Shard(2, 9, 10)]
 
 
 def note(word: str) -> operator.methodcaller:
-    """A change of a state that is a list: one word more."""
+    """Return a change that appends a word to a state, which is a list."""
     return operator.methodcaller("append", word)
 
 
@@ -25,11 +25,11 @@ def states():
 
 
 def seen(states: ShardStates) -> list[list]:
-    return [state for _, state in states.visit(list)]
+    return [state for _, state in states.query(list)]
 
 
-def test_each_state_is_changed_in_order_and_asked_in_the_order_of_the_shards(states):
-    assert [rows for rows, _ in states.visit(len)] == [5, 4, 1]
+def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(states):
+    assert [rows for rows, _ in states.query(len)] == [5, 4, 1]
     states.change(note("a"), note("b"))
     assert seen(states) == [[number, "a", "b"] for number in range(3)]
     states.change(note("c"))
@@ -37,11 +37,11 @@ def test_each_state_is_changed_in_order_and_asked_in_the_order_of_the_shards(sta
     assert seen(states) == [[number, "a", "b", "c"] for number in range(3)]
 
 
-def test_what_was_broken_off_is_completed_by_the_next_visit(states):
-    """Whether it was reached before or not; as after a signal or at a time limit."""
+def test_the_next_query_completes_an_interrupted_one(states):
+    """A signal or a time limit ends a query after some of the shards."""
     assert states.settled
     states.change(note("a"))
-    for _ in states.visit(len):
+    for _ in states.query(len):
         break
     assert not states.settled
     states.change(note("b"))
@@ -49,13 +49,13 @@ def test_what_was_broken_off_is_completed_by_the_next_visit(states):
     assert states.settled
 
 
-def test_a_restart_leaves_out_what_was_not_done(states):
-    states.change(note("left out"))
+def test_a_restart_drops_pending_changes(states):
+    states.change(note("dropped"))
     states.restart(list.clear, note("a"))
     assert seen(states) == [["a"]] * 3
 
 
-def test_a_visit_waits_for_the_thread_that_still_works_on_a_state():
+def test_a_query_waits_for_an_interrupted_query_of_the_same_state():
     go_on, begun = threading.Event(), threading.Event()
 
     def slow(state: list) -> None:
@@ -63,11 +63,11 @@ def test_a_visit_waits_for_the_thread_that_still_works_on_a_state():
         assert go_on.wait(60)
         state.append("slow")
 
-    cell = Cell[list]([])
+    cell = StateCell[list]([])
     with ThreadPool(2) as pool:
-        broken_off = pool.submit(cell.visit, 0, [slow], list)
+        interrupted = pool.submit(cell.query, 0, [slow], list)
         assert begun.wait(60)
-        later = pool.submit(cell.visit, 0, [slow, note("next")], list)
+        later = pool.submit(cell.query, 0, [slow, note("next")], list)
         go_on.set()
         assert later.result(60) == ["slow", "next"]
-        assert broken_off.result(60) == ["slow"]
+        assert interrupted.result(60) == ["slow"]
