@@ -22,7 +22,7 @@ ROWS = [
     {"data", "kernels"},
     {"parameters"},
     {"parallel"},
-    {"events", "errors", "files", "streams", "arrays"},
+    {"events", "errors", "files", "streams", "arrays", "decimals"},
     {""},  # the package itself: its version
 ]
 RANK = {room: rank for rank, rooms in enumerate(ROWS) for room in rooms}

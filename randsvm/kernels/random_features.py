@@ -27,6 +27,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import slices
+from randsvm.decimals import compact
 from randsvm.errors import ParameterError
 from randsvm.kernels.random_numbers import (
     DEGREES,
@@ -112,7 +113,7 @@ class RandomMap:
             0 <= self.coef0 < math.inf,
             f"random features of poly need coef0 >= 0 and finite, got {self.coef0}",
         )
-        kernel = f"({_word(self.gamma)} <x, y> + {_word(self.coef0)})^{self.degree}"
+        kernel = f"({compact(self.gamma)} <x, y> + {compact(self.coef0)})^{self.degree}"
         a = self.coefficients
         _require(bool((a > 0).any()), f"{kernel} is 0 everywhere: raise gamma or coef0")
         _require(
@@ -126,10 +127,10 @@ class RandomMap:
 
     def __str__(self) -> str:
         """One line of words; `parse` is its inverse. Numbers read back to the same bits."""
-        poly = f" coef0 {_word(self.coef0)} degree {self.degree}" if self.kernel == "poly" else ""
+        poly = f" coef0 {compact(self.coef0)} degree {self.degree}" if self.kernel == "poly" else ""
         exact = " exact" if self.exact else ""
         return (
-            f"{self.kernel} components {self.components} gamma {_word(self.gamma)}{poly} "
+            f"{self.kernel} components {self.components} gamma {compact(self.gamma)}{poly} "
             f"seed {self.seed}{exact}"
         )
 
@@ -221,11 +222,6 @@ class RandomMap:
         if self.kernel == "poly":
             _require(bool(np.isfinite(self.scales).all()), f"{self} has {TOO_LARGE}")
         return Prepared(self, features)
-
-
-def _word(value: float) -> str:
-    """The shortest number that reads back to the same bits."""
-    return repr(float(value)).removesuffix(".0")
 
 
 def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from randsvm.decimals import is_number, shortest
 from randsvm.errors import ModelError, quoted
 from randsvm.models import trailer as trailers
 
@@ -24,8 +24,6 @@ from randsvm.models import trailer as trailers
 OWN_LAYOUT = "randsvm_model"
 OWN_VERSION = 1
 
-# Each digit can match in one way only: other patterns take n^2 steps to refuse n digits.
-NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
 MOST_LINES = 16  # of a header in either format, the line of our own layout included
@@ -63,10 +61,7 @@ def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
 def render(
     layout: Layout, entries: Mapping[str, tuple[object, ...] | None], own_layout: bool
 ) -> bytes:
-    """The header's lines; entries that are None are left out.
-
-    repr of a float is its shortest form that reads back to the same bits.
-    """
+    """The header's lines; entries that are None are left out."""
     lines = [f"{OWN_LAYOUT} {OWN_VERSION}"] if own_layout else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
@@ -75,8 +70,7 @@ def render(
 
 
 def _text(entry: object) -> str:
-    # float() first: repr of a numpy number names its type.
-    return repr(float(entry)) if isinstance(entry, float | np.floating) else str(entry)
+    return shortest(entry) if isinstance(entry, float | np.floating) else str(entry)
 
 
 def read(content: bytes, name: str, layout: Layout) -> tuple[Header, dict[str, str] | None]:
@@ -246,11 +240,6 @@ class Header:
                 f"the end of the model after {promised} {what}",
                 self.content[self.size : self.end].split(b"\n", promised)[promised],
             )
-
-
-def is_number(word: bytes) -> bool:
-    """Whether `word` is a finite decimal number: no nan, no 1_0, no 0x1p3."""
-    return NUMBER.fullmatch(word) is not None and math.isfinite(float(word))
 
 
 def either(words: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from randsvm import files
+from randsvm.decimals import compact, is_number, words_of_numbers
 from randsvm.errors import ModelError
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
@@ -95,14 +96,10 @@ def _render_header(model: LiblinearModel) -> bytes:
         "nr_class": (model.nr_class,),
         "label": model.label,
         "nr_feature": (model.nr_feature,),
-        "bias": (_shortest(model.bias),),
-        "rho": None if model.rho is None else (_shortest(model.rho),),
+        "bias": (compact(model.bias),),
+        "rho": None if model.rho is None else (compact(model.rho),),
     }
     return headers.render(LAYOUT, entries, model.own_layout)
-
-
-def _shortest(number: float) -> str:
-    return repr(float(number)).removesuffix(".0")
 
 
 def _render_rows(w: np.ndarray) -> Iterator[bytes]:
@@ -110,10 +107,10 @@ def _render_rows(w: np.ndarray) -> Iterator[bytes]:
     columns = w.shape[1]
     rows = max(1, BLOCK_NUMBERS // columns)
     for start in range(0, len(w), rows):
-        numbers = map(repr, w[start : start + rows].ravel().tolist())
-        lines = map(" ".join, zip(*[numbers] * columns, strict=True))  # `columns` numbers a line
+        numbers = words_of_numbers(w[start : start + rows])
+        lines = map(" ".join, zip(*[iter(numbers)] * columns, strict=True))
         text = " \n".join([*lines, ""])
-        yield text.replace(".0 ", " ").encode()  # repr has '.0' behind whole numbers only
+        yield text.replace(".0 ", " ").encode()  # only whole numbers end with '.0'
 
 
 # Reading
@@ -243,7 +240,7 @@ def _fault(header: Header, first_line: int, text: bytes, columns: int) -> ModelE
     for number, line in enumerate(text[:-1].split(b"\n"), first_line):
         words = line.split()
         for word in words:
-            if not headers.is_number(word):
+            if not is_number(word):
                 return header.error(number, "a finite number of w", word)
         if len(words) != columns:
             expected = f"{columns} number{'s' * (columns > 1)} in a row of w"

@@ -16,10 +16,11 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
+from randsvm.decimals import NUMBER, join_rows
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models import trailer as trailers
-from randsvm.models.header import NUMBER, Header, Layout
+from randsvm.models.header import Header, Layout
 from randsvm.models.metadata import are_precise
 
 CLASSIFIERS = ("c_svc", "nu_svc")
@@ -105,7 +106,7 @@ def write(path: str, model: LibsvmModel, trailer: Mapping[str, str]) -> None:
         sealed = trailers.Sealed(stream)
         sealed.write(header)
         # Support vectors are svmlight rows with the coefficients in the label's place.
-        coefficients = [" ".join(map(repr, row)) for row in model.coefficients.tolist()]
+        coefficients = join_rows(model.coefficients)
         svmlight.write(sealed, coefficients, model.indptr, model.indices, model.values)
         sealed.seal(trailer)
 
@@ -113,7 +114,7 @@ def write(path: str, model: LibsvmModel, trailer: Mapping[str, str]) -> None:
 def _render_header(model: LibsvmModel) -> bytes:
     """The lines up to 'SV'. Parameters that the kernel does not use are left out, as by LIBSVM.
 
-    repr of a float has at most 24 characters; LIBSVM's reader takes 80.
+    A number has at most 24 characters; LIBSVM's reader takes 80.
     """
     used = KERNEL_PARAMETERS.get(model.kernel_type, ())
     entries: dict[str, tuple[object, ...] | None] = {

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import Prepared, RandomMap
 from randsvm.models import liblinear_format
 from randsvm.models.liblinear_format import LiblinearModel
-from randsvm.models.metadata import Metadata, numbers_of, text_of
+from randsvm.models.metadata import Metadata
 from randsvm.models.model import Model, ModelRows, fields_of_any_model
 from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
 
@@ -91,7 +92,7 @@ class LinearModel(Model):
         if self.mapping is not None:
             trailer["map"] = str(self.mapping)
         if self.sigmoid is not None:
-            trailer |= dict(zip(("probA", "probB"), map(text_of, self.sigmoid), strict=True))
+            trailer |= dict(zip(("probA", "probB"), map(join_numbers, self.sigmoid), strict=True))
         liblinear_format.write(path, body, trailer)
 
     @staticmethod
@@ -130,7 +131,7 @@ def _sigmoid(metadata: Metadata, columns: int) -> np.ndarray | None:
     """A and B of each column, (2, columns); None where the trailer has none."""
     if "probA" not in metadata.rest:
         return None
-    A, B = (metadata.take(key, numbers_of) for key in ("probA", "probB"))
+    A, B = (metadata.take(key, parse_numbers) for key in ("probA", "probB"))
     if A is None or B is None or not len(A) == len(B) == columns:
         raise metadata.error("expected probA and probB for each column of w")
     return np.array([A, B])

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from randsvm.data.labels import LabelTable
 from randsvm.data.scaling import Scaling
+from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import DataError, ModelError
-from randsvm.models.header import is_number
 from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
 from randsvm.parameters.run import SCALINGS
 
@@ -37,21 +35,8 @@ def lines_of(
     if scaling is not None:
         arrays = {"scale_shift": scaling.shift, "scale_factor": scaling.factor}
         lines["scale"] = scaling.name
-        lines |= {key: text_of(array) for key, array in arrays.items() if array is not None}
+        lines |= {key: join_numbers(array) for key, array in arrays.items() if array is not None}
     return lines
-
-
-def text_of(numbers: np.ndarray) -> str:
-    """Numbers in their shortest form that reads back to the same bits."""
-    return " ".join(map(repr, numbers.tolist()))
-
-
-def numbers_of(text: str) -> np.ndarray:
-    """The inverse of `text_of`. Raises ValueError."""
-    words = text.encode().split()
-    if not all(map(is_number, words)):
-        raise ValueError("expected finite numbers")
-    return np.array(list(map(float, words)))
 
 
 def are_precise(lines: Mapping[str, str] | None) -> bool:
@@ -131,7 +116,7 @@ class Metadata:
 
     def scaling(self, seen: SeenFeatures | None) -> Scaling | None:
         """The scaling of the seen features."""
-        shift, factor = (self.take(key, numbers_of) for key in ("scale_shift", "scale_factor"))
+        shift, factor = (self.take(key, parse_numbers) for key in ("scale_shift", "scale_factor"))
         scale = self.rest.pop("scale", None)
         if scale is None:
             return None

@@ -14,6 +14,7 @@ import numpy as np
 from randsvm import files
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import united
+from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError
 from randsvm.events import (
     ClassificationMetrics,
@@ -26,7 +27,6 @@ from randsvm.events import (
     listening,
     silent,
 )
-from randsvm.models.header import is_number
 from randsvm.models.load import load, refuse_as_data
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
@@ -203,8 +203,8 @@ class _Prediction:
 
     def lines(self, rows: PredictedRows) -> bytes:
         if self.params.scores or self.model.regression:
-            values = rows.f.reshape(len(rows.f), -1).tolist()
-            return "".join(" ".join(map(repr, row)) + "\n" for row in values).encode()
+            values = rows.f.reshape(len(rows.f), -1)
+            return "".join(line + "\n" for line in join_rows(values)).encode()
         lines = [self.names[index] for index in rows.predicted.tolist()]
         if rows.probabilities is not None:
             # As many digits as svm-predict writes.

@@ -13,6 +13,7 @@ from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, Steps
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw, Draws, Permuter
+from randsvm.decimals import join_numbers
 from randsvm.errors import ParameterError
 from randsvm.events import Epoch, Learnt, Notice, emit
 from randsvm.models.linear_model import LinearModel
@@ -326,6 +327,6 @@ def state_metadata(learner: Learner, t: float) -> dict[str, str]:
         "eta0": repr(steps.eta0),
         "bias_rate": repr(steps.bias_rate),
         **({} if steps.bias_lambda is None else {"bias_lambda": repr(steps.bias_lambda)}),
-        "weights": " ".join(map(repr, steps.weights.tolist())),
+        "weights": join_numbers(steps.weights),
         "t": repr(t),
     }

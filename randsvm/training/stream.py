@@ -14,6 +14,7 @@ from randsvm.algorithms.sgd import Learner, Running, Steps
 from randsvm.data import svmlight
 from randsvm.data.batches import Batch
 from randsvm.data.labels import LabelTable
+from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.events import Learnt, Taught, emit, listening
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.seen_features import SeenFeatures
@@ -211,7 +212,7 @@ def running_metadata(running: Running, columns: np.ndarray) -> dict[str, str]:
         "running_A": A,
         "running_b_sum": b_sum,
     }
-    return {name: _text(some) for name, some in numbers.items()}
+    return {name: join_numbers(some) for name, some in numbers.items()}
 
 
 def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
@@ -221,22 +222,13 @@ def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
     """
     if "running" not in metadata:
         return None
-    s, sigma, m = _numbers(metadata["running"]).tolist()
-    v, A = (_numbers(metadata[name]).reshape(-1, K) for name in ("running_v", "running_A"))
-    b, b_sum = (_numbers(metadata[name]) for name in ("running_b", "running_b_sum"))
+    s, sigma, m = parse_numbers(metadata["running"]).tolist()
+    v, A = (parse_numbers(metadata[name]).reshape(-1, K) for name in ("running_v", "running_A"))
+    b, b_sum = (parse_numbers(metadata[name]) for name in ("running_b", "running_b_sum"))
     mean = 1 if m else 0
     if (len(v), len(b), len(A), len(b_sum)) != (d, K, d * mean, K * mean):
         raise ValueError("expected a running weight for each weight")
     return Running(s, sigma, m, v, b, A, b_sum)
-
-
-def _text(numbers: np.ndarray) -> str:
-    """Numbers in their shortest form that reads back to the same bits."""
-    return " ".join(map(repr, numbers.ravel().tolist()))
-
-
-def _numbers(text: str) -> np.ndarray:
-    return np.array(text.split(), float)
 
 
 def _targets(block: svmlight.Block, table: LabelTable, steps: Steps) -> np.ndarray:

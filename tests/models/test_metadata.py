@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.data.scaling import Scaling
+from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError
-from randsvm.models.metadata import Metadata, lines_of, numbers_of, text_of
+from randsvm.models.metadata import Metadata, lines_of
 from randsvm.models.seen_features import SeenFeatures
 
 FIVE = SeenFeatures.of(np.array([1, 2, 3, 7, 9], np.int32))
@@ -51,13 +52,13 @@ def test_what_is_no_runs_of_features_is_refused(text):
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))
 def test_numbers_come_back_to_the_last_bit(numbers):
     array = np.array(numbers, np.float64)
-    assert numbers_of(text_of(array)).tobytes() == array.tobytes()
+    assert parse_numbers(join_numbers(array)).tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "1_0", "0x1", "a"])
 def test_what_is_no_finite_number_is_refused(text):
     with pytest.raises(ModelError, match=r"^m: expected finite numbers$"):
-        Metadata("m", {"key": f"1 {text}"}).take("key", numbers_of)
+        Metadata("m", {"key": f"1 {text}"}).take("key", parse_numbers)
 
 
 @pytest.mark.parametrize("zero_based", [False, True])
