@@ -5,48 +5,23 @@ Each function imports the training that it needs: the others would take longer t
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import numbers
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy
-
+from randsvm.data.in_memory import Arrays, own_labels
 from randsvm.events import Watch, check, silent
-
-# Parts of numpy that it imports only when somebody asks for them.
-LAZY = {"ctypeslib", "f2py", "ma", "polynomial", "testing"}
-
-
-@contextlib.contextmanager
-def _without_lazy_parts() -> Iterator[None]:
-    """Within the block numpy does not list its lazy parts.
-
-    scipy, while it is imported, looks at every name that numpy lists. That would import numpy.f2py,
-    numpy.testing and others, which nobody needs here: 70 of 240 ms (scipy 1.17, numpy 2.4).
-    """
-    listed, every = numpy.__dir__, numpy.__all__
-    numpy.__dir__ = lambda: [name for name in listed() if name not in LAZY]  # type: ignore[method-assign]
-    numpy.__all__ = [name for name in every if name not in LAZY]
-    try:
-        yield
-    finally:
-        numpy.__dir__, numpy.__all__ = listed, every  # type: ignore[method-assign]
-
-
-with _without_lazy_parts():
-    import scipy.sparse  # noqa: F401
-
-    check()
-    from randsvm.data.in_memory import Arrays, own_labels
-    from randsvm.models.fitted import FittedModel, load
-    from randsvm.models.prediction import predict
-    from randsvm.parameters import rounds, run, sgd, svm
-    from randsvm.parameters.option import BALANCED, gather, grid, options
-    from randsvm.training.job import Job
+from randsvm.models.fitted import FittedModel, load
+from randsvm.models.prediction import predict
+from randsvm.parameters.option import BALANCED, gather, grid, options
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
+from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
+from randsvm.training.job import Job
 
 check()
 
@@ -62,15 +37,13 @@ __all__ = [
 ]
 
 Data = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-# Each class of an algorithm's parameters, and its object or None.
-Groups = dict[type, Any]
 
 
 def train_randsvm(
     data: Data,
     model: str | os.PathLike[str] | None = None,
-    params: svm.Params | None = None,
-    algorithm: rounds.RandsvmParams | None = None,
+    params: Params | None = None,
+    algorithm: RandsvmParams | None = None,
     job: Job | None = None,
     watch: Watch = silent,
     **given: Any,
@@ -87,17 +60,14 @@ def train_randsvm(
     Raises the errors of randsvm.errors, which for bad values are ValueErrors as well, and TypeError
     for a name that there is not.
     """
-    from randsvm.training import kernel_svm
-
-    groups: Groups = {svm.Params: params, rounds.RandsvmParams: algorithm}
-    return _train(kernel_svm.train_randsvm, groups, STOPPED, (data, model), job, watch, given)
+    return _train("randsvm", data, model, (params, algorithm), job, watch, given)
 
 
 def train_osuna(
     data: Data,
     model: str | os.PathLike[str] | None = None,
-    params: svm.Params | None = None,
-    algorithm: rounds.OsunaParams | None = None,
+    params: Params | None = None,
+    algorithm: OsunaParams | None = None,
     job: Job | None = None,
     watch: Watch = silent,
     *,
@@ -106,59 +76,70 @@ def train_osuna(
 ) -> FittedModel:
     """Train a kernel machine by decomposition with a working set of fixed size; closest: of the
     closest points. Otherwise as train_randsvm."""
-    from randsvm.training import kernel_svm
-
-    call = functools.partial(kernel_svm.train_osuna, closest=closest)
-    groups: Groups = {svm.Params: params, rounds.OsunaParams: algorithm}
-    return _train(call, groups, STOPPED, (data, model), job, watch, given)
+    name = "osuna-closest" if closest else "osuna"
+    return _train(name, data, model, (params, algorithm), job, watch, given)
 
 
 def train_sgd(
     data: Data,
     model: str | os.PathLike[str] | None = None,
-    params: sgd.SgdParams | None = None,
+    params: SgdParams | None = None,
     job: Job | None = None,
     watch: Watch = silent,
     **given: Any,
 ) -> FittedModel:
     """Train a linear machine by stochastic gradient descent. Otherwise as train_randsvm."""
-    from randsvm.training import linear_svm
-
-    groups: Groups = {sgd.SgdParams: params}
-    return _train(linear_svm.train_sgd, groups, COMMON, (data, model), job, watch, given)
-
-
-# The options of a job, besides what is searched.
-COMMON: tuple[type, ...] = (run.Limits, run.Run, run.Resources)
-STOPPED: tuple[type, ...] = (rounds.StopParams, *COMMON)
-WARM_START = "warm_start"
+    return _train("sgd", data, model, (params,), job, watch, given)
 
 
 def _train(
-    call: Callable[..., Any],
-    groups: Groups,
-    common: tuple[type, ...],
-    files: tuple[Data, str | os.PathLike[str] | None],
+    name: str,
+    data: Data,
+    model: str | os.PathLike[str] | None,
+    objects: tuple[Any, ...],
     job: Job | None,
     watch: Watch,
     given: Mapping[str, Any],
 ) -> FittedModel:
-    """Make objects of what was given by name, call once."""
-    if given and (job is not None or any(groups.values())):
+    """Make the parameters and the job out of the options in `given`, and train.
+
+    objects: the parameters of the model and of the algorithm where the caller made them; None: as
+    in `given`.
+    """
+    if given and (job is not None or any(objects)):
         raise TypeError(f"give {', '.join(given)} in the objects of parameters that are given")
-    values = _values(given, [*groups, *common, run.Search], WARM_START if common is STOPPED else "")
-    params = [gather(group, values) if own is None else own for group, own in groups.items()]
-    job = job or _job(list(groups), common, values)
+    groups = ALGORITHMS[name]
+    values = _values(given, (*groups, *COMMON))
+    params, *algorithm = [
+        own or gather(group, values) for own, group in zip(objects, groups, strict=False)
+    ]
     kept: list[Any] = []
-    data, model = files
+    job = replace(job or _job(groups, values), keep=kept.append)
     source = data if isinstance(data, Arrays) else _paths(data)
     target = None if model is None else os.fspath(model)
-    outcome = call(source, target, *params, replace(job, keep=kept.append), watch)
+    outcome = _training(name, params, *algorithm)(source, target, params, job, watch)
     (trained,) = kept
     classes = None
     if isinstance(data, Arrays) and not trained.finds_novelties:
         classes = own_labels(data, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)
+
+
+def _training(name: str, params: Any, algorithm: Any = None) -> Callable[..., Any]:
+    """Import what trains by this algorithm: all of them take longer than a small run."""
+    if name == "sgd" and params.update is not None:
+        from randsvm.training.online import update
+
+        return update
+    from randsvm.training.run import train
+
+    if name == "sgd":
+        from randsvm.training import linear_svm
+
+        return partial(train, linear_svm.prepare)
+    from randsvm.training import kernel_svm
+
+    return partial(train, partial(kernel_svm.prepare, name, algorithm))
 
 
 def _paths(
@@ -169,37 +150,49 @@ def _paths(
     return tuple(os.fspath(path) for path in data)
 
 
-def _job(groups: list[type], common: tuple[type, ...], values: dict[str, Any]) -> Job:
-    stop = gather(rounds.StopParams, values) if rounds.StopParams in common else rounds.StopParams()
-    search = run.Search(values.get("folds"), values.get("subset"), grid(groups, values))
-    old = values.get(WARM_START)
-    left_open = [f.name for f in fields(groups[0]) if f.name not in values] if old else []
-    resources = gather(run.Resources, values)
-    limits, own = gather(run.Limits, values), gather(run.Run, values)
-    return Job(stop, limits, own, resources, old, search, frozenset(left_open))
+def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
+    stop = gather(StopParams, values) if StopParams in groups else StopParams()
+    return Job(
+        stop=stop,
+        limits=gather(Limits, values),
+        run=gather(Run, values),
+        resources=gather(Resources, values),
+        warm_start=values.get(WARM_START),
+        search=Search(
+            values.get("folds"),
+            values.get("subset"),
+            grid(groups, values),
+            values.get(EARLIER, tuple),
+        ),
+        given=frozenset(values),
+    )
 
 
-def _values(given: Mapping[str, Any], groups: Sequence[type], extra: str) -> dict[str, Any]:
+# The arguments that no parameter class has as an option.
+EARLIER = "earlier"
+
+
+def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
     """The values as parameter classes have them. Raises TypeError for a name that none has."""
-    specs = {f.name: spec for group in groups for f, spec in options(group)}
-    known = [*specs, *filter(None, [extra])]
+    kinds = {f.name: spec.kind for group in groups for f, spec in options(group)}
+    kinds |= {EARLIER: ""}
+    if StopParams in groups:
+        kinds |= {WARM_START: "path"}
     for name in given:
-        if name not in known:
+        if name not in kinds:
             import difflib
 
-            near = difflib.get_close_matches(name, known, 1)
+            near = difflib.get_close_matches(name, kinds, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")
-    return {
-        name: _value(specs[name].kind if name in specs else "path", value)
-        for name, value in given.items()
-    }
+    return {name: _value(kinds[name], value) for name, value in given.items()}
 
 
 def _value(kind: str | tuple[str, ...], value: Any) -> Any:
     if kind == "weights":
-        pairs = {BALANCED: 1.0} if value == BALANCED else dict(value)
-        return tuple((str(label), float(weight)) for label, weight in pairs.items())
+        pairs = {BALANCED: 1.0} if value == BALANCED else value
+        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
+        return tuple((str(label), float(weight)) for label, weight in pairs)
     if kind == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(map(float, value))
     if kind in ("float", "floats", "gap") and isinstance(value, numbers.Real):

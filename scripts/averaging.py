@@ -12,14 +12,13 @@ from pathlib import Path
 
 import click
 
+from randsvm import api
 from randsvm.algorithms import sgd
 from randsvm.data.dataset import ParseOptions
 from randsvm.models.prediction import predict
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import SgdParams
 from randsvm.training import source
-from randsvm.training.job import Job
-from randsvm.training.linear_svm import train_sgd
 
 # Rows of a chunk.
 CHUNK_ROWS = 64
@@ -33,7 +32,7 @@ def measured(
     resources = Resources(cluster=None if groups == 1 else cluster)
     with tempfile.TemporaryDirectory() as folder:
         model, output = str(Path(folder, "model")), str(Path(folder, "output"))
-        learnt = train_sgd(train, model, params, Job(resources=resources))
+        learnt = api.train_sgd(train, model, params, api.Job(resources=resources)).outcome
         predicted = predict(test, model, output)
     assert learnt.primal is not None
     assert predicted.accuracy is not None

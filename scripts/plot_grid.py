@@ -10,7 +10,7 @@ from collections import Counter
 
 import click
 
-from randsvm.cli.log import tried
+from randsvm.cli.log import read_trials
 
 LEVELS = 12
 
@@ -44,7 +44,7 @@ def best_of(records: list[dict]) -> dict:
 @click.option("--output", default="grid.png", show_default=True)
 def main(log: str, axes: str | None, output: str) -> None:
     """Plot what LOG says was tried."""
-    found = tried(log)
+    found = read_trials(log)
     if not found:
         raise click.ClickException(f"{log}: no combination of a grid search is in it")
     records = of_one_search(list(found))

@@ -67,8 +67,11 @@ def _is_cut_short(path: str) -> bool:
         return stream.read() != b"\n"
 
 
-def tried(log: str) -> tuple[dict[str, Any], ...]:
-    """What earlier searches have tried, by their log; a line that was cut short is left out."""
+def read_trials(log: str) -> tuple[dict[str, Any], ...]:
+    """Return the `tried` records of a log: the scores of earlier searches.
+
+    A line that was cut short is left out; a file that cannot be read has none.
+    """
     path = Path(log)
     if not path.is_file():
         return ()

@@ -18,10 +18,8 @@ from randsvm.cli.commands import Typed
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import AUTO, Option, options
-from randsvm.parameters.option import gather as gather
-from randsvm.parameters.option import grid as grid
 from randsvm.parameters.rounds import StopParams
-from randsvm.parameters.run import Limits, Resources, Run, Search
+from randsvm.parameters.run import ALGORITHMS, COMMON
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -255,34 +253,35 @@ def parameters(
     return decorate
 
 
-def left_open(group: type) -> frozenset[str]:
-    """The fields of a parameter class that nobody has given an option for."""
-    source, default = click.get_current_context().get_parameter_source, ParameterSource.DEFAULT
-    return frozenset(f.name for f, _ in options(group) if source(f.name) is default)
-
-
-def common(command: Decorated) -> Decorated:
-    """What every algorithm of randsvm-train takes besides its own options."""
-    return parameters(Search, Limits, Run, Resources)(report(quiet(log(command))))
-
-
-def common_without_rounds(command: Decorated) -> Decorated:
-    """The same for an algorithm that has neither a gap nor LIBSVM: what is about these is still
-    read, so that scripts go on and errors give the reason."""
-    hidden = ("require_gap", "libsvm_cache")
-    every = parameters(Search, Limits, Run, Resources, hidden=hidden)
-    return every(report(quiet(log(command))))
-
-
-def rounds(command: Decorated) -> Decorated:
-    """What the algorithms take that go by rounds."""
-    return parameters(StopParams)(warm_start(command))
-
-
-def files(command: Decorated) -> Decorated:
-    """What every algorithm reads and writes."""
+def of(algorithm: str) -> Callable[[Decorated], Decorated]:
+    """Decorate a command with the arguments and options of an algorithm of randsvm-train."""
+    groups = ALGORITHMS[algorithm]
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
-    return click.argument("train_file", type=PATH)(more(command))
+    # sgd has neither a gap nor LIBSVM: it takes the options all the same, so that scripts go on and
+    # errors give the reason, but help does not show them.
+    rounds = StopParams in groups
+    hidden = () if rounds else ("require_gap", "libsvm_cache")
+
+    def decorate(command: Decorated) -> Decorated:
+        command = parameters(*COMMON, hidden=hidden)(report(quiet(log(command))))
+        command = parameters(*groups)(warm_start(command) if rounds else command)
+        return click.argument("train_file", type=PATH)(more(command))
+
+    return decorate
+
+
+# What a command takes for itself, and not for the library.
+OWN = ("train_file", "more_files", "log", "report", "quiet")
+
+
+def explicit(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that the command line names, as the library takes them."""
+    source, default = click.get_current_context().get_parameter_source, ParameterSource.DEFAULT
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in OWN and source(name) is not default
+    }
 
 
 def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:

@@ -109,7 +109,6 @@ def predict(
     prints it. MODEL_FILE may come from randsvm-train, from LIBSVM's svm-train or from LIBLINEAR's
     liblinear-train. Files may be gzip, bzip2 or xz; - is standard input or output.
     """
-    from randsvm import api
     from randsvm.cli.report import Report
 
     if info is not None:
@@ -119,7 +118,7 @@ def predict(
     params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
-        api.predict(
+        process.import_api().predict(
             test_file, model_file, output_file, params=params, resources=resources, watch=report
         )
 

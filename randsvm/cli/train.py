@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,10 +11,6 @@ import click
 from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command, Commands
-from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
-from randsvm.parameters.run import Limits, Resources, Run, Search
-from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
 
 COMMAND = "randsvm-train"
 
@@ -57,10 +52,7 @@ def train() -> None:
         ),
     },
 )
-@options.files
-@options.parameters(Params, RandsvmParams)
-@options.rounds
-@options.common
+@options.of("randsvm")
 def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
@@ -74,9 +66,7 @@ def randsvm(**given: Any) -> None:
     'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model in
     the working folder; after several names it is the last one.
     """
-    from randsvm import api
-
-    _train(api.train_randsvm, [Params, RandsvmParams], given)
+    _train("randsvm", given)
 
 
 @train.command(
@@ -92,10 +82,7 @@ def randsvm(**given: Any) -> None:
         "randsvm-train osuna --gap none data.svm": "until no row violates the KKT conditions",
     },
 )
-@options.files
-@options.parameters(Params, OsunaParams)
-@options.rounds
-@options.common
+@options.of("osuna")
 def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
@@ -103,9 +90,7 @@ def osuna(**given: Any) -> None:
     met for rows of the working set, until the --gap is reached or no violator is left. All
     other coefficients are frozen wherever they stand.
     """
-    from randsvm import api
-
-    _train(api.train_osuna, [Params, OsunaParams], given)
+    _train("osuna", given)
 
 
 @train.command(
@@ -124,18 +109,13 @@ def osuna(**given: Any) -> None:
         ),
     },
 )
-@options.files
-@options.parameters(Params, OsunaParams)
-@options.rounds
-@options.common
+@options.of("osuna-closest")
 def osuna_closest(**given: Any) -> None:
     """As osuna, but swap in the violators with the smallest y f(x) (Mostefaoui, Zaou).
 
     On noisy data these are the outliers: expect it to be far slower than osuna there.
     """
-    from randsvm import api
-
-    _train(partial(api.train_osuna, closest=True), [Params, OsunaParams], given)
+    _train("osuna-closest", given)
 
 
 @train.command(
@@ -153,9 +133,7 @@ def osuna_closest(**given: Any) -> None:
         ),
     },
 )
-@options.files
-@options.parameters(SgdParams)
-@options.common_without_rounds
+@options.of("sgd")
 def sgd(**given: Any) -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 
@@ -169,45 +147,39 @@ def sgd(**given: Any) -> None:
     With --update MODEL that model is taught the rows of TRAIN_FILE as they arrive (- is standard
     input) and written to MODEL_FILE at the end and at every --checkpoint.
     """
-    from randsvm import api
-
-    _train(api.train_sgd, [SgdParams], given)
+    _train("sgd", given)
 
 
-def _train(call: Callable[..., object], groups: list[type], given: dict[str, Any]) -> None:
-    """Make objects of the options, call once, report."""
-    # What help does not need: without it, it takes half the time.
-    from randsvm import api, files
-    from randsvm.cli.log import tried
+def _train(algorithm: str, given: dict[str, Any]) -> None:
+    """Call the library with the options that the command line names, and report."""
+    # Imports that --help does not need and that would double its time.
+    from randsvm import files
+    from randsvm.cli.log import read_trials
     from randsvm.cli.report import Report
 
+    api = process.import_api()
+    calls: dict[str, Callable[..., object]] = {
+        "randsvm": api.train_randsvm,
+        "osuna": api.train_osuna,
+        "osuna-closest": partial(api.train_osuna, closest=True),
+        "sgd": api.train_sgd,
+    }
     data, model = options.files_of(given)
-    old = given.get("warm_start")
-    search = Search(given["folds"], given["subset"], options.grid(groups, given))
-    log = given["log"]
-    if search.wanted and log is not None:
-        search = replace(search, tried=tried(log))
-    job = api.Job(
-        options.gather(StopParams, given),
-        options.gather(Limits, given),
-        options.gather(Run, given),
-        options.gather(Resources, given),
-        old,
-        search,
-        options.left_open(groups[0]) if old else frozenset(),
-    )
-    params: list[object] = [options.gather(group, given) for group in groups]
+    explicit, log = options.explicit(given), given["log"]
+    old = explicit.get("warm_start")
     inputs = {
         "MODEL_FILE": model,
         "--warm-start": old,
-        "--update": given.get("update"),
-        "--cache": job.resources.cache,
+        "--update": explicit.get("update"),
+        "--cache": explicit.get("cache"),
     }
     for path in files.inputs(data):
         files.check_apart({"--log": log}, {"TRAIN_FILE": path, **inputs})
+    if log is not None:
+        explicit["earlier"] = partial(read_trials, log)
     extra = ["--warm-start", old] if old else []
     with Report(COMMAND, extra, {"data": data, "model": model}, given) as report:
-        call(data, model, *params, job, report)
+        calls[algorithm](data, model, watch=report, **explicit)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,6 +18,9 @@ from randsvm.parameters.option import (
     require,
     values_of,
 )
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
 
 SCALINGS = ("minmax", "standard", "unit")
 
@@ -80,7 +83,7 @@ class Run:
 class Search:
     """Cross-validation before training, over a grid of parameters where some have several values.
 
-    tried: what earlier runs found, as their log has it.
+    earlier: returns the `tried` records of earlier runs, whose scores are not computed again.
     """
 
     FOLDS = 5
@@ -104,7 +107,7 @@ class Search:
         unit="rows",
     )
     grid: Grid = ()
-    tried: tuple[Mapping[str, Any], ...] = ()
+    earlier: Callable[[], Sequence[Mapping[str, Any]]] = tuple
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -231,3 +234,16 @@ class Resources:
     def libsvm_megabytes(self) -> float:
         """LIBSVM's kernel cache: its size changes no result, only the time."""
         return self.libsvm_cache or self.memory / 4 / MEGABYTE
+
+
+# Name of an algorithm -> the classes of its own options; the first has the parameters of the model.
+ALGORITHMS: dict[str, tuple[type, ...]] = {
+    "randsvm": (Params, RandsvmParams, StopParams),
+    "osuna": (Params, OsunaParams, StopParams),
+    "osuna-closest": (Params, OsunaParams, StopParams),
+    "sgd": (SgdParams,),
+}
+# The classes of the options that every algorithm has.
+COMMON: tuple[type, ...] = (Search, Limits, Run, Resources)
+# An algorithm with StopParams works in rounds, and may start from an earlier model of its kind.
+WARM_START = "warm_start"

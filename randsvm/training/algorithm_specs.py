@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, kbh07
@@ -96,10 +97,31 @@ def _enough(option: str, rows: int | None, n: int, problem: Problem) -> int:
     return rows
 
 
-def osuna_spec(
-    algorithm: OsunaParams, closest: bool, n: int, problem: Problem, job: Job
+def osuna_spec(algorithm: OsunaParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:
+    """Return OFG97's decomposition."""
+    return _decomposition("osuna", osuna, algorithm, n, problem, job)
+
+
+def osuna_closest_spec(algorithm: OsunaParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:
+    """Return OFG97's decomposition with MZ's choice of the closest points."""
+    return _decomposition("osuna-closest", osuna_closest, algorithm, n, problem, job)
+
+
+def _decomposition(
+    name: str,
+    choose: Callable[[int, int | None], Choice],
+    algorithm: OsunaParams,
+    n: int,
+    problem: Problem,
+    job: Job,
 ) -> AlgorithmSpec:
-    """OFG97's decomposition; closest: with MZ's choice of the closest points."""
-    name, choose = ("osuna-closest", osuna_closest) if closest else ("osuna", osuna)
     size = _enough("--working-set", algorithm.working_set, n, problem)
     return AlgorithmSpec(name, choose(size, algorithm.swap), command_line(algorithm, job.stop))
+
+
+# Name of an algorithm -> its specification, out of its own parameters.
+SPECS: dict[str, Callable[[Any, int, Problem, Job], AlgorithmSpec]] = {
+    "randsvm": randsvm_spec,
+    "osuna": osuna_spec,
+    "osuna-closest": osuna_closest_spec,
+}

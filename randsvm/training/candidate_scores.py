@@ -74,7 +74,7 @@ class CandidateScores(Generic[P]):
         self.asked = asked
         self.logged = {
             (line["configuration"], line["digest"]): line
-            for line in asked.job.search.tried
+            for line in asked.job.search.earlier()
             if _whole(line)
         }
         # Every combination that there was, in order, and the rows and result of those tried.

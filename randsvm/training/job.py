@@ -46,8 +46,9 @@ TimedFit = Callable[[Dataset, P, float], Decision]
 @dataclass(frozen=True)
 class Job:
     """What all algorithms share: when to stop, seed and index base, resources, the model whose
-    solution is the start (--warm-start), and what is cross-validated first. left_open: fields of
-    Params that are as in that model. keep: called with the model as it is written."""
+    solution is the start (--warm-start), and what is cross-validated first. given: the names of the
+    options that the user gave, the others are as in that model; None: all of them. keep: called
+    with the model as it is written."""
 
     stop: StopParams = field(default_factory=StopParams)
     limits: Limits = field(default_factory=Limits)
@@ -55,7 +56,7 @@ class Job:
     resources: Resources = field(default_factory=Resources)
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
-    left_open: frozenset[str] = frozenset()
+    given: frozenset[str] | None = None
     keep: Callable[[Model], object] = forget
 
     def for_parts(self) -> Job:

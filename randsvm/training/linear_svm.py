@@ -1,6 +1,6 @@
-"""Training of linear models by stochastic gradient descent: paths and parameters in, a model out.
+"""Linear machines: what a run needs to train one by stochastic gradient descent over a whole file.
 
-Two ways in: over a whole file, and, with --update, over rows as they arrive (online.py).
+online.py learns rows as they arrive.
 """
 
 from __future__ import annotations
@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from randsvm.data.classes import one_class
-from randsvm.data.dataset import Dataset, Source
-from randsvm.errors import ParameterError
-from randsvm.events import Learnt, Notice, Watch, emit, silent
+from randsvm.data.dataset import Dataset
+from randsvm.events import Learnt, Notice, emit
 from randsvm.parameters.sgd import SgdParams
-from randsvm.training import online, run
 from randsvm.training.clock import Clock
 from randsvm.training.epochs import LinearLearning
 from randsvm.training.job import Decision, Job
@@ -23,30 +21,6 @@ from randsvm.training.trainer import Outline, Trainer
 MOST_CLASSES = 10_000
 # The features' means are more than this part of |x|^2: standard deviations are a tenth of them.
 FAR = 0.99
-
-
-def train_sgd(
-    data: Source,
-    model: str | None,
-    params: SgdParams,
-    job: Job | None = None,
-    watch: Watch = silent,
-) -> Learnt:
-    """Train a linear model on the svmlight file or the arrays `data` by SGD; write it to `model`
-    (None: nowhere but to job.keep).
-
-    With params.update that model is taught the rows of `data` in one pass, as they arrive. Raises
-    the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted leaves
-    what was learnt so far.
-    """
-    job = job or Job()
-    if params.update is not None:
-        if not isinstance(data, str | tuple) or model is None:
-            raise ParameterError("--update goes from a file to a file: name both")
-        return online.update(data, model, params, job, watch)
-    return run.train(
-        data, model, params, lambda params, job: (LinearTrainer, params, job), job, watch
-    )
 
 
 class LinearTrainer(Trainer[SgdParams, Learnt]):
@@ -107,3 +81,8 @@ class LinearTrainer(Trainer[SgdParams, Learnt]):
         if mapping is not None:
             D = D.mapped(mapping.over(D.summary.features))
         return LinearLearning(self, D, objective, params, clock, until)
+
+
+def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams, Job]:
+    """Return what makes the trainer once the data is read, the parameters and the job."""
+    return LinearTrainer, params, job

@@ -54,10 +54,11 @@ class OldModel:
 
     # --- parameters ------------------------------------------------------------------------
 
-    def params(self, params: Params, left_open: frozenset[str]) -> tuple[Params, list[str]]:
-        """The same with what was left open as in the model, and a notice that says so. Raises
-        ModelError when the model is of another task."""
-        if "task" not in left_open and kind_of(params.task) != self.model.task:
+    def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
+        """Return params with every option that is not in `given` as in the model, and a notice
+        that says so; given None: all are. Raises ModelError when the model is of another task."""
+        given = frozenset(self._values) if given is None else given
+        if "task" in given and kind_of(params.task) != self.model.task:
             raise ModelError(
                 f"{self.path}: expected a model of -s {params.task} to start from, found one of "
                 f"-s {self.model.task}"
@@ -67,7 +68,7 @@ class OldModel:
             raise ModelError(
                 f"{self.path}: expected a model of --multiclass {params.multiclass} to start from"
             )
-        taken = {name: value for name, value in self._values.items() if name in left_open}
+        taken = {name: value for name, value in self._values.items() if name not in given}
         if taken.get("kernel", params.kernel) != self.model.kernel.name:
             taken = {name: taken[name] for name in taken if name not in KERNEL_FIELDS["poly"]}
         params = replace(params, **taken)

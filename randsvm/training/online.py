@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from randsvm.algorithms.sgd import Running, Steps
+from randsvm.data.dataset import Source
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Learnt, Notice, Started, Watch, emit, listening
 from randsvm.models.linear_model import LinearModel
@@ -20,10 +21,14 @@ from randsvm.training.job import Job, check_gap, check_paths, the_file
 from randsvm.training.stream import Stream, running_of
 
 
-def update(
-    data: str | tuple[str, ...], model: str, params: SgdParams, job: Job, watch: Watch
-) -> Learnt:
-    """Teach the model params.update the rows of `data`; write it to `model`."""
+def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch) -> Learnt:
+    """Teach the model params.update the rows of `data`; write it to `model`.
+
+    Raises the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted
+    leaves what was learnt so far.
+    """
+    if not isinstance(data, str | tuple) or model is None:
+        raise ParameterError("--update goes from a file to a file: name both")
     path = the_file(data)
     clock = Clock(job.limits.time_limit, watch)
     check_paths(path, model, job)

@@ -42,18 +42,23 @@ SEARCH = 1 / 2
 PROBABILITY_TIME = 4
 
 
+# What makes the trainer once the data is read, and the parameters and the job that it has.
+Preparation = Callable[[P, Job], tuple[Callable[[LabelledData, Job], Trainer[P, Outcome]], P, Job]]
+
+
 def train(
+    prepare: Preparation[P, Outcome],
     data: source.Source,
     model: str | None,
     params: P,
-    prepare: Callable[[P, Job], tuple[Callable[[LabelledData, Job], Trainer[P, Outcome]], P, Job]],
     job: Job,
     watch: Watch,
 ) -> Outcome:
-    """Train on the svmlight file or the arrays `data`; write `model`, if that is to be a file.
+    """Train on the svmlight file or the arrays `data`; write `model` (None: no file).
 
     prepare: called before anything is read, so that it can refuse what needs no data; it may fill
-    in parameters and what the job leaves open.
+    in parameters and what the job leaves open. Raises the errors of randsvm.errors; on any error
+    `model` is untouched, except that Interrupted leaves the best model so far.
     """
     clock = Clock(job.limits.time_limit, watch)
     job = replace(job, search=job.search.resolved())

@@ -36,9 +36,9 @@ class WarmStart:
         """Raises InputError and ModelError."""
         return WarmStart(OldModel.read(path))
 
-    def params(self, params: Params, left_open: frozenset[str]) -> tuple[Params, list[str]]:
+    def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
         """See OldModel.params."""
-        return self.old.params(params, left_open)
+        return self.old.params(params, given)
 
     def on(self, task: Subtask, C: float) -> Starter:
         """The start of a subtask. Raises ModelError when the model has other labels."""

@@ -8,6 +8,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import oracle
 from commands import run_train
 
 from randsvm.cli import train as training
-from randsvm.cli.log import Log, tried
+from randsvm.cli.log import Log, read_trials
 from randsvm.errors import OutputError, RandsvmError
 from randsvm.models.load import load
 from randsvm.models.metrics import Accuracy
@@ -52,7 +53,7 @@ class Logs:
         with contextlib.redirect_stdout(io.StringIO()):
             run_train("osuna", "-q", *search, folder / "data", folder / "m")
         self.valid = self.path.read_bytes()
-        found = tried(str(self.path))
+        found = read_trials(str(self.path))
         self.D = SimpleNamespace(n=24, summary=SimpleNamespace(digest=found[0]["digest"]))
         self.words = {one["values"]["C"]: one["configuration"].split(" ") for one in found}
         self.candidates = [Candidate({"C": C}, Params(C=C)) for C in self.words]
@@ -62,7 +63,7 @@ class Logs:
 
     def check(self, content: bytes, chance: random.Random) -> str:
         self.path.write_bytes(content)
-        job = Job(search=Search(folds=2, tried=tried(str(self.path))))
+        job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
         candidate_scores = CandidateScores(Asked(self.D, None, job, words, Accuracy))
         there = {configuration for configuration, digest in candidate_scores.logged}
