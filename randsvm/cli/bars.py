@@ -1,36 +1,38 @@
-"""Progress bars on a terminal: one line at its bottom that is rewritten and leaves nothing."""
+"""Progress bars on a terminal: one line that is rewritten and removed, with the time left."""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
+import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, TextIO
 
-from randsvm.cli.time_left import TimeLeft
 from randsvm.events import Epoch, Iteration, Progress, Started
 
-# Stage of work -> what its bar counts in.
+# Unit of a Progress event -> arguments of tqdm.
 UNITS: dict[str, dict[str, Any]] = {
     "B": {"unit": "B", "unit_scale": True},
     "row": {"unit": " rows", "unit_scale": True},
     "fit": {"unit": " fits"},
 }
-# Columns of a bar: a terminal that is made somewhat narrower still holds it.
-WIDEST = 70
+# Columns of a bar at most: a terminal that is made somewhat narrower still holds it.
+MOST_COLUMNS = 70
 
 
-def wanted() -> bool:
-    """Whether there is a terminal that can rewrite a line."""
+def can_draw() -> bool:
+    """Return whether standard error is a terminal that can rewrite a line."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class Bar:
-    """The bar of the stage of work that is under way.
+    """The bar of the current stage of work.
 
-    note: what stands behind the name of the stage. closed, done, began: the stage whose bar was
-    taken away last, how far it was and when it began: a bar may go on after a line.
+    note: returns the text behind the name of the stage. closed, done, began: the stage whose bar
+    was removed last, its progress and its start: the bar may go on after a printed line.
     """
 
     def __init__(self) -> None:
@@ -40,12 +42,12 @@ class Bar:
         self.left = TimeLeft()
         self.note: Callable[[], str] = str
 
-    def hear(self, event: object) -> None:
-        """What the next bars are to say of the work as a whole."""
+    def update(self, event: object) -> None:
+        """Take from an event what the next bars show of the whole run."""
         if isinstance(event, Started):
             self.left = TimeLeft(event.gap_asked)
         elif isinstance(event, Iteration):
-            self.left.hear(event)
+            self.left.add(event)
             self.note = self.left.words
         elif isinstance(event, Epoch):
             loss = event.loss if event.held_out is None else event.held_out
@@ -53,6 +55,7 @@ class Bar:
             self.note = f", {kind} {loss:.4g}".__str__
 
     def draw(self, event: Progress) -> None:
+        """Draw the bar of this stage, at most every 0.1 s."""
         if event.stage != self.stage:
             self.close()
             self.bar = _line()(
@@ -61,10 +64,9 @@ class Bar:
                 leave=False,
                 bar_format=_layout(event),
                 ncols=_width(sys.stderr),
-                # Each event may be drawn, also one that only says that time goes by, as long as
-                # there are 0.1 s between two drawings.
+                # Draw after each event, also without progress, if the last one is 0.1 s ago.
                 miniters=0,
-                # The time left is told by the mean speed: a drawing without progress is no speed.
+                # Estimate the time left by the mean speed: events without progress have none.
                 smoothing=0,
                 **UNITS.get(event.unit, {}),
             )
@@ -76,7 +78,7 @@ class Bar:
         self.bar.update(event.done - self.bar.n)
 
     def close(self) -> None:
-        """Take the bar away, so that a line can be printed."""
+        """Remove the bar, so that a line can be printed."""
         if self.bar is not None:
             self.closed, self.done, self.began = self.stage, self.bar.n, self.bar.start_t
             self.bar.close()
@@ -84,6 +86,7 @@ class Bar:
 
 
 def _layout(event: Progress) -> str:
+    """Return the bar_format of tqdm for a stage."""
     if event.unit == "beat":
         return "{desc}: {elapsed}"
     if event.total is None:
@@ -94,21 +97,21 @@ def _layout(event: Progress) -> str:
 
 def _columns(stream: TextIO) -> int:
     try:
-        # A terminal of unknown size says 0.
+        # A terminal of unknown size reports 0.
         return os.get_terminal_size(stream.fileno()).columns or 80
     except OSError:
         return 80
 
 
 def _width(stream: TextIO) -> int:
-    """Of a bar."""
-    return min(_columns(stream) - 1, WIDEST)
+    """Return the columns of a bar."""
+    return min(_columns(stream) - 1, MOST_COLUMNS)
 
 
 @functools.cache
 def _line() -> type:
-    """tqdm's bar, drawn so that nothing stays behind where the terminal was made narrower
-    (it breaks the old line in two) or somebody typed into the line (^C)."""
+    """Return a subclass of tqdm that also erases a line that the terminal has broken in two, when
+    it was made narrower, and characters typed into the line (^C)."""
     from tqdm import tqdm
 
     class Line(tqdm):
@@ -129,3 +132,87 @@ def _line() -> type:
             return draw
 
     return Line
+
+
+# ---- time left --------------------------------------------------------------------------------
+
+# No estimate with fewer rounds, or where the largest estimate is more than so many times the least.
+LEAST_ROUNDS, WIDEST_RANGE = 4, 8.0
+# No estimate where the logarithm of the total time over the time so far exceeds this.
+WIDEST_GROWTH = 10.0
+
+
+class TimeLeft:
+    """The time that a run by rounds may still take, estimated from the gaps of its rounds.
+
+    asked: the gap that ends the run; None: there is none.
+    """
+
+    def __init__(self, asked: float | None = None) -> None:
+        self.asked = asked
+        self.machine = ""
+        self.points: list[tuple[float, float]] = []
+        self.received = time.perf_counter()
+
+    def add(self, event: Iteration) -> None:
+        """Take in the gap after a round."""
+        if event.machine != self.machine:
+            self.machine, self.points = event.machine, []
+        if event.gap > 0:  # nan: nothing is certified
+            self.points.append((event.seconds, event.gap))
+        self.received = time.perf_counter()
+
+    def words(self) -> str:
+        """Return the gap and the time left as a range, as far as they are known."""
+        if not self.points:
+            return ""
+        found = remaining(self.points, self.asked) if self.asked else None
+        left = "" if found is None else self._range(*found)
+        return f", gap {self.points[-1][1]:.3g}{left}"
+
+    def _range(self, least: float, most: float) -> str:
+        gone = time.perf_counter() - self.received
+        least, most = max(least - gone, 0.0), most - gone
+        if most <= 0:  # longer than was estimated
+            return ""
+        first, last = _time(least), _time(most)
+        return f", {first} to {last} left" if first != last else f", about {last} left"
+
+
+def remaining(points: list[tuple[float, float]], asked: float) -> tuple[float, float] | None:
+    """Return the least and the most seconds until a gap of `asked`; None: not known.
+
+    points: (seconds, gap) after each round. Mostly a gap falls by about the same factor in the same
+    time: all rounds give one estimate, their last half and their last third two more. A gap that
+    falls more and more slowly does so like a power of the time: the last half gives a fourth
+    estimate of that kind.
+    """
+    if len(points) < LEAST_ROUNDS or points[-1][1] <= asked:
+        return None
+    seconds, gap = points[-1]
+    estimates = []
+    for begin in (0, len(points) // 2, len(points) * 2 // 3):
+        then, before = points[min(begin, len(points) - 2)]
+        if not (gap < before and 0 < then < seconds):
+            return None
+        speed = math.log(before / gap) / (seconds - then)
+        estimates.append(math.log(gap / asked) / speed)
+    then, before = points[len(points) // 2]
+    power = math.log(before / gap) / math.log(seconds / then)
+    growth = math.log(gap / asked) / power
+    if growth > WIDEST_GROWTH:
+        return None
+    estimates.append(seconds * math.expm1(growth))
+    least, most = min(estimates), max(estimates)
+    return (least, most) if most <= WIDEST_RANGE * least else None
+
+
+def _time(seconds: float) -> str:
+    """Return a time with one or two digits and a unit."""
+    units = [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0), ("", math.inf)]
+    for (name, size), (_, above) in pairwise(units):
+        if seconds < 1.5 * above or not name:
+            count = seconds / size
+            step = 1 if count < 10 else 5 if count < 60 else 10
+            return f"{max(step * round(count / step), 1)} {name}"
+    raise AssertionError("the last unit takes everything")

@@ -1,25 +1,99 @@
-"""The log: a file that gets a line for each event, and what earlier searches left in it."""
+"""Records of events as JSON, and the log file that holds one in each line.
+
+docs/file-formats.md describes the records.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from randsvm import __version__
+from randsvm.events import Learnt, Started, Trained
 from randsvm.files import STANDARD, check_kind, check_output
 from randsvm.streams import open_patiently
 
-# Every line of a log begins like this.
+# Version of the names in a record and of their meanings. Programs that read records check it.
+SCHEMA = 2
+
+# Every training ends with a record of this name and the same fields, whatever the algorithm.
+TRAINED = "trained"
+OUTCOMES = (Trained, Learnt)
+
+
+class Records:
+    """The records of one run of a command.
+
+    files: role of a file -> its name or names. words: options that complete the configuration.
+    """
+
+    def __init__(
+        self, command: str, files: Mapping[str, str | tuple[str, ...]], words: Sequence[str] = ()
+    ) -> None:
+        self.words = words
+        # Distinguishes the lines of runs that share a log.
+        run = os.urandom(4).hex()
+        head = {"run": run, "version": __version__, "command": command}
+        self.run: dict[str, Any] = {**head, **files}
+
+    def record(self, event: Any) -> dict[str, Any]:
+        """Return the record of an event, with values that JSON can hold."""
+        own = event._asdict()
+        if isinstance(event, Started):
+            self.run |= {
+                "algorithm": event.algorithm,
+                "parameters": shlex.join([*own.pop("configuration"), *self.words]),
+                "n": event.n,
+                "d": event.d,
+                "nnz": event.nnz,
+            }
+        if isinstance(event, OUTCOMES):
+            own = {name: own.get(name) for name in outcome_names()}
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        head = {"event": _name(event), "schema": SCHEMA, "time": now.replace("+00:00", "Z")}
+        return as_json({**head, **self.run, **own})
+
+    def line(self, event: object) -> str:
+        """Return the record of an event as a line of JSON."""
+        return json.dumps(self.record(event)) + "\n"
+
+
+def _name(event: object) -> str:
+    return TRAINED if isinstance(event, OUTCOMES) else type(event).__name__.lower()
+
+
+def outcome_names() -> list[str]:
+    """Return the fields of the last record of a training; null where an algorithm has none."""
+    return list(dict.fromkeys(name for kind in OUTCOMES for name in kind._fields))
+
+
+def as_json(value: Any) -> Any:
+    """Return a value that JSON can hold: None for nan and infinities, `lambda` for `lambda_`."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if hasattr(value, "_asdict"):
+        return as_json(value._asdict())
+    if isinstance(value, dict):
+        return {name.rstrip("_"): as_json(one) for name, one in value.items()}
+    return [as_json(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+# The first bytes of a log.
 BEGINNING = b'{"event": "'
 
 
 class Log:
-    """Lines are added at the end of the file, each in one write: several runs may share it.
+    """A file to whose end lines are added, each in one write, so that several runs may share it.
 
-    It is opened by the first line: a run that does not begin leaves an old log as it is.
+    The first line opens the file: a run that does not begin leaves an old log unchanged.
     """
 
     def __init__(self, path: str) -> None:
@@ -27,12 +101,12 @@ class Log:
         self.stream: BinaryIO | None = None
 
     def check(self) -> None:
-        """Raise OutputError now if it could not be written later, or is something else."""
+        """Raise OutputError if the file cannot be written or is not a log."""
         check_output(self.path)
         check_kind(self.path, "a log", lambda head: head.startswith(BEGINNING))
 
     def write(self, line: str) -> None:
-        """Write a line at once: the log of a killed run is whole up to its end. Raises OSError."""
+        """Write a line at once, so that the log of a killed run is complete. Raises OSError."""
         content = line.encode("ascii")
         if self.stream is None:
             self.stream = self._open()
@@ -40,25 +114,25 @@ class Log:
                 content = b"\n" + content
         left = memoryview(content)
         while left:
-            # One write, but where a pipe or a disk has no room for all of it.
+            # One write, unless a pipe or a disk has no room for all of it.
             left = left[self.stream.write(left) :]
         self.stream.flush()
 
     def _open(self) -> BinaryIO:
         if self.path == STANDARD:
             return sys.stdout.buffer
-        # Without a buffer: it would cut a long line in two.
+        # Without a buffer, which would cut a long line in two.
         return open_patiently(self.path, "ab").detach()  # type: ignore[attr-defined]
 
     def close(self) -> None:
         if self.stream is not None and self.path != STANDARD:
-            # Every line was flushed: closing has nothing to add.
+            # Every line was flushed: closing writes nothing.
             with contextlib.suppress(OSError):
                 self.stream.close()
 
 
 def _is_cut_short(path: str) -> bool:
-    """Whether a log ends inside a line, as that of a killed run may."""
+    """Return whether a log ends inside a line, as that of a killed run may."""
     log = Path(path)
     if not log.is_file() or not log.stat().st_size:
         return False
@@ -78,7 +152,7 @@ def read_trials(log: str) -> tuple[dict[str, Any], ...]:
     lines = []
     with contextlib.suppress(OSError):
         for line in path.read_bytes().splitlines():
-            # A thousand brackets are deeper than Python goes.
+            # Python raises RecursionError for deeply nested brackets.
             with contextlib.suppress(ValueError, RecursionError):
                 lines.append(json.loads(line))
     return tuple(one for one in lines if isinstance(one, dict) and one.get("event") == "tried")

@@ -126,7 +126,7 @@ def predict(
 def _print_description(model: str, in_json: bool) -> None:
     import json
 
-    from randsvm.cli.records import as_json
+    from randsvm.cli.log import as_json
     from randsvm.models import description
 
     found = description.describe(model)

@@ -1,4 +1,4 @@
-"""The one door for errors: what ends a command becomes one line and an exit code."""
+"""The process of a command: signals, errors as one line and an exit code, imports, the end."""
 
 from __future__ import annotations
 
@@ -6,25 +6,31 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
-from randsvm.cli import signals
+from randsvm import events
 from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
 from randsvm.streams import make_standard_streams_patient
 
+# Exit codes besides those of randsvm.errors.
 BUG = 70
-# Parts of numpy that commands do not use.
-UNUSED = ("numpy.f2py", "numpy.polynomial", "numpy.testing")
 BROKEN_PIPE = 128 + signal.SIGPIPE
+
+UNUSED_PARTS_OF_NUMPY = ("numpy.f2py", "numpy.polynomial", "numpy.testing")
 
 
 def run(command: Callable[..., object], name: str) -> NoReturn:
-    """Run a click command as a process; signals and errors end it with the codes of errors.py."""
-    signals.install()
+    """Run a click command and end the process with its exit code.
+
+    name: of the command, for messages.
+    """
+    install_handlers()
     make_standard_streams_patient()
     if sys.stderr is None:  # the caller closed it (2>&-)
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
@@ -41,7 +47,7 @@ def import_api() -> Any:
 
     import numpy
 
-    for name in UNUSED:
+    for name in UNUSED_PARTS_OF_NUMPY:
         spec = None if name in sys.modules else importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = importlib.util.LazyLoader(spec.loader)
@@ -56,44 +62,45 @@ def import_api() -> Any:
 
 
 def _exit_code(command: Callable[..., object], name: str) -> int:
+    """Run a command, print what ends it early, and return the exit code."""
     streams = sys.stdout, sys.stderr
     try:
         command(prog_name=name)
     except SystemExit as exit_:
-        # Where a reader went away, click wraps both and ends with 1.
+        # click replaces both streams and exits with 1 if the reader of its output went away.
         if (sys.stdout, sys.stderr) != streams:
             sys.stdout, sys.stderr = streams
             return BROKEN_PIPE
         return exit_.code if isinstance(exit_.code, int) else 1
     except RandsvmError as error:
-        # Bad data speaks like a compiler, file first, so that editors can jump to the place.
+        # A message about data begins with file:line:column, as those of compilers do.
         prefix = "" if isinstance(error, DataError) else f"{name}: "
         _say(f"{prefix}{error}")
         return error.exit_code
     except BrokenPipeError:
         return BROKEN_PIPE
-    except MemoryError:  # before the run begins
+    except MemoryError:  # Report handles those of a run
         _say(f"{name}: out of memory")
         return OutOfMemoryError.exit_code
     except Exception as error:  # noqa: BLE001
-        # The files of a run have errors of their own: this is where results are said.
+        # Files of a run raise errors of randsvm.errors; this one comes from standard output.
         if isinstance(error, OSError) and error.filename is None:
             _say(f"{name}: writing <stdout>: {error.strerror}")
             return TransferError.exit_code
         import traceback
 
-        traceback.print_exc()  # a bug: shown whole
+        traceback.print_exc()
         return BUG
     return 0
 
 
 def _say(line: str) -> None:
-    with contextlib.suppress(OSError, Interrupted):  # the exit code says it as well
+    with contextlib.suppress(OSError, Interrupted):  # the exit code reports the error too
         click.echo(line.encode("utf-8", "backslashreplace"), err=True)
 
 
 def _leave(code: int) -> NoReturn:
-    """End now: an interpreter that shuts down would wait for threads that are still at work."""
+    """Flush and end the process without waiting for threads that are still working."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
@@ -104,3 +111,57 @@ def _leave(code: int) -> NoReturn:
         except OSError:
             code = code or TransferError.exit_code
     os._exit(code)
+
+
+# ---- signals ----------------------------------------------------------------------------------
+
+# SIGXCPU comes at a soft limit on CPU time. Schedulers send SIGUSR1 or SIGUSR2 before they kill a
+# job. Each of them ends a process by default, so a handler takes nothing away.
+SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGXCPU,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+# A second signal ends the process at once unless it comes within so many seconds of the first one:
+# timeout(1) sends its signal to the command and again to its process group.
+REPEAT_SECONDS = 1.0
+# The same for a second Ctrl-C: shorter than a user can press it twice, longer than timeout -s INT.
+REPEAT_KEY_SECONDS = 0.1
+
+
+class _FirstSignal:
+    """Number of the first signal, None before it, and the time at which it came."""
+
+    number: int | None = None
+    time = 0.0
+
+
+def install_handlers() -> None:
+    """Let the first of SIGNALS end the run with the best model so far."""
+    for number in SIGNALS:
+        # nohup ignores SIGHUP, so that a run outlives its terminal.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _handle)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    """Record a signal; randsvm.events raises Interrupted at the next event."""
+    now = time.monotonic()
+    if _FirstSignal.number is None:
+        _FirstSignal.number, _FirstSignal.time = number, now
+        events.interrupt(number)
+    elif _ends_at_once(_FirstSignal.number, number, now - _FirstSignal.time):
+        with contextlib.suppress(OSError):
+            os.write(2, b"ended at once by a second signal\n")
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def _ends_at_once(first: int, second: int, seconds: float) -> bool:
+    """Return whether a second signal ends the process `seconds` after the first one."""
+    if second == signal.SIGXCPU:  # the kernel repeats it after each second of CPU time
+        return False
+    return seconds >= (REPEAT_KEY_SECONDS if first == second == signal.SIGINT else REPEAT_SECONDS)

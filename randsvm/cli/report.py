@@ -17,8 +17,7 @@ from typing import Any
 import click
 
 from randsvm.cli import bars
-from randsvm.cli.log import Log
-from randsvm.cli.records import Records
+from randsvm.cli.log import Log, Records
 from randsvm.errors import OutOfMemoryError, ParameterError, TransferError
 from randsvm.events import (
     Epoch,
@@ -67,7 +66,7 @@ class Report:
         if self.to_stdout and path in STANDARD_OUTPUTS:
             raise ParameterError("standard output is both MODEL_FILE and --log")
         self.log = None if path is None else Log(path)
-        self.bar = bars.Bar() if bars.wanted() and not self.quiet else None
+        self.bar = bars.Bar() if bars.can_draw() and not self.quiet else None
         self.epoch: str | None = None  # the line of the last one, while a bar shows it
         # What an error that comes of too little memory says: the work under way, and the option.
         self.stage = ""
@@ -109,7 +108,7 @@ class Report:
             # Short epochs leave no other moment at which their bar can be seen.
             if not isinstance(event, Epoch):
                 self.bar.close()
-            self.bar.hear(event)
+            self.bar.update(event)
         if self.json and isinstance(event, Trained | Learnt | Predicted):
             self._print(line.rstrip(), event)
         self._show(event)

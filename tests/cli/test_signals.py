@@ -342,8 +342,8 @@ def test_a_signal_ends_a_command_that_waits(tmp_path, clouds, linear_model, line
 SENDING = """
 import os, signal, sys, time
 from randsvm import events
-from randsvm.cli import signals
-signals.install()
+from randsvm.cli import process
+process.install_handlers()
 for number, seconds in {pairs}:
     os.kill(os.getpid(), number)
     time.sleep(seconds)

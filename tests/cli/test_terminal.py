@@ -12,7 +12,7 @@ import pytest
 from commands import run_train
 
 from randsvm.cli import bars, report
-from randsvm.cli.time_left import LEAST_ROUNDS, TimeLeft, remaining
+from randsvm.cli.bars import LEAST_ROUNDS, TimeLeft, remaining
 from randsvm.errors import Interrupted
 from randsvm.events import Epoch, Iteration, Progress, Started, Tried
 
@@ -116,10 +116,10 @@ def test_the_gap_and_the_time_left_stand_behind_the_stage(asked):
     left = TimeLeft(asked)
     assert left.words() == ""
     for number, gap in enumerate([0.8, 0.4, 0.2, 0.1], 1):
-        left.hear(of(number=number, seconds=10.0 * number, gap=gap))
+        left.add(of(number=number, seconds=10.0 * number, gap=gap))
     # It halves in 10 s, 6.6 times; as a power of the time it falls with t^-2.4.
     assert left.words() == (", gap 0.1" if asked is None else ", gap 0.1, 70 s to 4 min left")
-    left.hear(of(machine="another", gap=0.5))
+    left.add(of(machine="another", gap=0.5))
     assert left.words() == ", gap 0.5"
 
 
@@ -218,7 +218,7 @@ def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened):
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("scanning", 1, 1000))
-    assert bar.bar.ncols == bars.WIDEST  # from the first drawing: what is typed has room
+    assert bar.bar.ncols == bars.MOST_COLUMNS  # from the first drawing: what is typed has room
     terminal.write("^C")
     bar.close()
     assert terminal.seen == []
@@ -273,11 +273,11 @@ def test_a_search_says_a_line_of_80_columns_for_each_combination(capsys):
 def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(opened):
     terminal = opened()
     bar = bars.Bar()
-    bar.hear(Started("randsvm", [], 9, 1, 9, 1.0, 1.0, 0.1, gap_asked=0.001))
-    bar.hear(ROUND)
+    bar.update(Started("randsvm", [], 9, 1, 9, 1.0, 1.0, 0.1, gap_asked=0.001))
+    bar.update(ROUND)
     bar.draw(Progress("solving", 1, None, "beat"))
     assert terminal.seen == ["solving, gap 0.01: 00:00"]
-    bar.hear(Epoch(3, 1.0, 9, 0.25, 0.1, None))
+    bar.update(Epoch(3, 1.0, 9, 0.25, 0.1, None))
     bar.draw(Progress("epoch 4", 0, 10))
     assert terminal.seen[0].startswith("epoch 4, loss 0.25:   0% |")
 
@@ -308,7 +308,7 @@ def test_a_dumb_terminal_and_a_pipe_have_no_bars(monkeypatch, variables):
     monkeypatch.setattr(sys, "stderr", Terminal() if variables else io.StringIO())
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert not bars.wanted()
+    assert not bars.can_draw()
 
 
 @pytest.mark.parametrize("colour", [True, False])
