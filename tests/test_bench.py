@@ -148,6 +148,6 @@ def test_a_gap_that_nobody_else_found_is_marked(script):
     own, judged = record("randsvm", 1, said=0.0009, SV=7), record("randsvm", 1, gap=1e-4, said=1e-5)
     found = {"comparisons": [{"name": "covtype-all", "rows": 9, "commands": [own, judged]}]}
     text = "\n".join(page.sections(found))
-    assert "| 0.0900% (own word) |" in text
+    assert "| 0.0900% (reported) |" in text
     assert "| 0.0100% |" in text
-    assert text.count("own word") == 1
+    assert text.count("(reported)") == 1

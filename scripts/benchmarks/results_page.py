@@ -27,34 +27,35 @@ REAL_SETS = ("covtype", "covtype7", "census", "flights", "delay", "a9a", "satima
 DRAWN = ("covtype-30000", "a9a", "checkerboard", "twonorm")
 REACHED = 0.001  # the gap at which times are compared on equal terms
 SAME = "At the same accuracy"
-OWN_WORD = "own word"
+REPORTED = "reported"
 
 
 def introduction(effort: dict) -> str:
-    """How it was measured, and how often and how long commands ran."""
+    """Return how the commands were measured, how often and for how long they ran."""
     once, own, most = (f"{effort[name]:g}" for name in ("once", "own_once", "most"))
     return f"""\
-Every line is one whole process, reading the file and writing the model included, run in turn with
-the others of its table; seconds are the median of its runs, the least and the most in brackets. A
-peer that takes {once} s and more is run once, ours from {own} s on. A peer that takes more than
-{most} s is ended: "> {most}" stands in its place, nothing is known of its answer, and its ratio is
-a lower bound. "Fit alone" is the training without start and reading, as the library's own call
-takes it. A peak with "<=" is what any process is seen to have at the least.
+Every line is one whole process, which reads the file and writes the model. The commands of a
+table run in turn. Seconds are the median of the runs, with the smallest and the largest in
+brackets. A peer that takes {once} s or more is run once, randsvm from {own} s on. A peer that
+takes more than {most} s is ended: the table has "> {most}", its answer is unknown, and its ratio
+is a lower bound. "Fit alone" is the training without start and reading, as measured around the
+library's own call. A peak with "<=" is too small to be measured: every process shows at least
+that peak.
 
-Gap and accuracy are those that `scripts/benchmarks/certificate.py` finds in each model file, ours
-and theirs: it computes P and D in double precision with numpy and knows nothing of randsvm. The gap
-is (P - D) / max(|P|, |D|), so it bounds how far an answer is from the optimum; of several classes
-it is the largest of a pair. Where that would cost more than 7e9 kernel values it was not evaluated:
-a gap marked "({OWN_WORD})", and "said" in a goal, is what our model says itself, which nothing else
-vouches for. Accuracy is on rows that were not trained on, 10,000 at the most; a regression has its
-mean squared error there. Time is not compared where ours is less accurate than the peer by more
-than 0.2 points (0.3 of several classes; 1% of the squared error).
+Gap and accuracy are computed from each model file by `scripts/benchmarks/certificate.py`: P and D
+in double precision with numpy, without code of randsvm. The gap is (P - D) / max(|P|, |D|) and
+bounds the distance to the optimum; for several classes it is the largest gap of a pair. Gaps that
+need more than 7e9 kernel values are not computed. A gap marked "({REPORTED})", and "said" in a
+goal, is the one that randsvm reports, not checked by an independent program. Accuracy is on at
+most 10,000 rows that were not trained on; a regression has its mean squared error there. Times
+are not compared if randsvm is less accurate than the peer by more than 0.2 points (0.3 for
+several classes; 1% of the squared error).
 
-Peers: `svm-train -m 2000` (one core, the cache as large as our --memory); "{ALL_CORES}", as
+Peers: `svm-train -m 2000` (one core, a cache as large as --memory); "{ALL_CORES}", LIBSVM as
 libsvm-official builds it with OpenMP, through its own Python bindings; "intelex", the SVC and SVR
-of scikit-learn-intelex on all cores, with 2 GB of cache, scikit-learn's reader, and rows sparse or
-not, whichever it is faster with; "{TENTH}" of the rows, drawn at random: what one gets
-by leaving rows out."""
+of scikit-learn-intelex on all cores, with 2 GB of cache, scikit-learn's reader, and sparse or
+dense rows, whichever is faster; "{TENTH}" of the rows, drawn at random, to compare with training
+on fewer rows."""
 
 
 # ---- cells ------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def _gap(record: dict) -> str:
     if "gap" in quality:
         return _percent(quality["gap"])
     if "said" in quality:
-        return f"{_percent(quality['said'])} ({OWN_WORD})"
+        return f"{_percent(quality['said'])} ({REPORTED})"
     return "not evaluated" if "SV" in quality else ""
 
 
