@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-import randsvm.svm._solver as _solver
 from commands import run_predict
 from learning import Finished, learn
 from scipy import sparse
 
+import randsvm.svm._solver as _solver
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening

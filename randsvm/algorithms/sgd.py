@@ -23,8 +23,7 @@ import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
-from randsvm.data.batches import Batch, shuffled
-from randsvm.data.chunk_groups import chunk_groups
+from randsvm.data.batches import Batch, chunk_groups, shuffled
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter

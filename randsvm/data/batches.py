@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +16,7 @@ from scipy import sparse
 from randsvm.arrays import slices
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, Piece
 from randsvm.data.sampling import Draw, Permuter
+from randsvm.data.shard_executor import Shard
 
 # A batch stays in the cache. It is made of pieces of chunks from all over D, so that a file sorted
 # by class is mixed as well.
@@ -125,3 +127,29 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
         )
 
     return D.pool.map_in_order(mapped, parts(), D.jobs)
+
+
+# ---- groups of chunks ------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """chunks: their numbers; rows: how many there are in all of them; leader: a shard among them
+    that lives where the group is worked at."""
+
+    chunks: Sequence[int]
+    rows: int
+    leader: Shard
+
+
+def chunk_groups(D: Dataset, count: int) -> list[Group]:
+    """Groups of chunks from all over D, so that a file sorted by class does no harm; those without
+    rows are left out."""
+    groups = []
+    for number in range(count):
+        chunks = range(number, len(D.shards), count)
+        rows = sum(D.shards[chunk].stop - D.shards[chunk].start for chunk in chunks)
+        # Neighbours live together: leaders from all over D are as evenly spread as chunks are.
+        middle = (number + 0.5) * len(D.shards) / count
+        leader = min(chunks, key=lambda chunk: abs(chunk - middle))
+        groups.append(Group(chunks, rows, D.shards[leader]))
+    return [group for group in groups if group.rows]

@@ -1,15 +1,15 @@
-"""Parsed rows as chunks, and where they live: in RAM, in a spill file or in a cache file.
+"""Chunks of parsed rows, and the stores that hold them: in memory, a spill file, or a cache file.
 
-Feature values are float32, which takes half the memory and the reading time of float64 and is as
-precise as the sums over them. Where rounding to float32 would change the data measurably (see
-rounding.py), the values of the whole data set are float64 instead: subtracting an offset for each
-column would keep most such data in float32, but then all that reads rows (--scale, warm starts,
-sparse rows, linear kernels, models) would have to know of the offsets. Each chunk says by the type
-of its values which it is, in every store; what is made of rows takes over their type. The first
-pass judges chunks by their rows alone (see reading.py), so that the answer depends neither on
-memory, jobs or compression nor on whether rows come from a file, an array or a cluster.
+Feature values are float32: half the memory and reading time of float64, and as precise as the sums
+over them. If rounding to float32 changes the data measurably (see `is_measurable`), all
+values of the data set are float64. Storing an offset for each column instead would keep most such
+data in float32, but every reader of rows (--scale, warm starts, sparse rows, linear kernels,
+models) would need the offsets. The dtype of a chunk's values says which of the two it holds, and
+everything computed from rows keeps that dtype. The first pass decides by the rows alone (see
+reading.py), so the decision does not depend on memory, threads, compression, or on the source of
+the rows (a file, an array or a cluster).
 
-Knows nothing of text, nor of what a row stands for.
+This module does not know the text format or the meaning of a row.
 """
 
 from __future__ import annotations
@@ -25,8 +25,77 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.data.rounding import PAIRS, is_judged, is_measurable, sample_of
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
+
+# ---- float32 or float64 ----------------------------------------------------------------------
+
+# Rounding is measurable where it moves the values of a column by more than this share of what they
+# differ by: a column whose mean is some 60 times its standard deviation. Sums of kernel values in
+# float32, which the scans are content with, are off by as much.
+MEASURABLE = 2.0**-20
+# Values that differ by less than this share of their size differ by rounding of float64.
+NOISE = 2.0**-44
+# Rows that a chunk is judged by: all of a small one, and else a few, as this must cost next to
+# nothing beside parsing.
+ALL_ROWS, FEW_ROWS = 512, 64
+# Of more chunks than that, every one in so many is judged.
+FIRST_CHUNKS = 8
+# A column is judged by so many pairs of different values at least: fewer may be close to each other
+# by chance. Small data sets are judged by what they have.
+PAIRS = 8
+
+
+def is_judged(number: int) -> bool:
+    """Whether a chunk is looked at. number: of the chunk, from 0."""
+    return number < FIRST_CHUNKS or number % FIRST_CHUNKS == 0
+
+
+def sample_of(m: int) -> np.ndarray:
+    """The rows that a chunk of m rows is judged by, ascending."""
+    if m <= ALL_ROWS:
+        return np.arange(m)
+    return np.arange(FEW_ROWS) * m // FEW_ROWS
+
+
+def is_measurable(indices: np.ndarray, values: np.ndarray, pairs_needed: int = PAIRS) -> bool:
+    """Whether rounding is measurable in any column of some rows.
+
+    indices : (nnz,) int, the column of each value; values : (nnz,) float64, row by row.
+
+    A column's values are compared in pairs, each of the first half with one of the second half.
+    Means are geometric, so that some values far from the others (missing time stamps that are given
+    as 0) hide nothing.
+    """
+    moved = np.abs(values - values.astype(np.float32))
+    if not moved.any():
+        return False
+    order = np.argsort(indices, kind="stable")
+    indices, values, moved = indices[order], values[order], moved[order]
+    begins = np.flatnonzero(np.diff(indices, prepend=indices[0] - 1))
+    counts = np.diff(begins, append=len(indices))
+    of = np.repeat(np.arange(len(begins)), counts)
+    half = (counts // 2)[of]
+    first = np.flatnonzero(np.arange(len(values)) - begins[of] < half)
+    one, other, column = values[first], values[first + half[first]], of[first]
+    apart = np.abs(one - other)
+    differ = apart > NOISE * np.maximum(np.abs(one), np.abs(other))
+    column, apart = column[differ], apart[differ]
+    inexact = moved > 0
+    pairs, spread = _mean_logarithm(column, apart, len(begins))
+    rounded, shift = _mean_logarithm(of[inexact], moved[inexact], len(begins))
+    judged = (pairs >= pairs_needed) & (rounded >= pairs_needed)
+    return bool((shift[judged] - spread[judged] > np.log(MEASURABLE)).any())
+
+
+def _mean_logarithm(
+    column: np.ndarray, values: np.ndarray, columns: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """How many values each column has, and the mean of their logarithms; (columns,) each."""
+    counts = np.bincount(column, minlength=columns)
+    return counts, np.bincount(column, np.log(values), columns) / np.maximum(counts, 1)
+
+
+# ---- chunks ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,13 @@ Knows nothing of what is learnt from them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from randsvm.data.chunks import RawChunk, joined
 from randsvm.data.dataset import Dataset
+from randsvm.data.shard_executor import Shard
 from randsvm.errors import DataError
 from randsvm.files import display_name
 
@@ -35,3 +39,92 @@ def against_the_rest(D: Dataset, index: int) -> Dataset:
 def one_class(D: Dataset) -> Dataset:
     """The view of D in which all rows are of one class: y = 0."""
     return D.relabel(np.zeros(len(D.summary.values)))
+
+
+# ---- chunks of one class ---------------------------------------------------------------------
+
+# A chunk of one class is cut after so many rows, or so many nonzeros: few are read for a pair.
+CHUNK_ROWS = 8192
+CHUNK_NONZEROS = 1 << 17
+
+
+@dataclass(frozen=True)
+class ClassChunks:
+    """Chunks with rows of one class each, in order. of: the class of each chunk; shards: the
+    numbers of the shards of D that its rows are in; sizes, counts : (chunks,) int64, its rows and
+    nonzeros."""
+
+    of: list[int]
+    shards: list[list[int]]
+    sizes: np.ndarray
+    counts: np.ndarray
+
+    @staticmethod
+    def cut(rows: np.ndarray, nonzeros: np.ndarray) -> ClassChunks:
+        """rows, nonzeros : (shards, classes) int64, of each class in each shard."""
+        of, shards, sizes, counts = [], [], [], []
+        for index, (m, nnz) in enumerate(zip(rows.T, nonzeros.T, strict=True)):
+            held: list[int] = []
+            found = np.flatnonzero(m).tolist()
+            for number in found:
+                held.append(number)
+                size, count = m[held].sum(), nnz[held].sum()
+                if size >= CHUNK_ROWS or count >= CHUNK_NONZEROS or number == found[-1]:
+                    of.append(index)
+                    shards.append(held)
+                    sizes.append(size)
+                    counts.append(count)
+                    held = []
+        return ClassChunks(of, shards, np.array(sizes, np.int64), np.array(counts, np.int64))
+
+    def made(self, D: Dataset, number: int) -> RawChunk:
+        """A chunk; y of D are class indices."""
+        parts = []
+        for shard in self.shards[number]:
+            raw, y = D.raw(D.shards[shard])
+            parts.append(raw[np.flatnonzero(y == self.of[number])])
+        return joined(parts)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The rows of a data set whose y are class indices, in chunks with rows of one class each.
+
+    numbers: of each class, its chunks; rows: of each class, the numbers of its rows in the data
+    set as it was, ascending, (m,) int64.
+    """
+
+    D: Dataset
+    numbers: list[list[int]]
+    rows: list[np.ndarray]
+
+    @staticmethod
+    def of(D: Dataset, classes: int, limit: int, folder: str | None) -> Grouped:
+        """limit, folder: as MadeStore has them."""
+
+        def by_class(shard: Shard) -> tuple[list[np.ndarray], np.ndarray]:
+            raw, y = D.raw(shard)
+            lengths = np.diff(raw.indptr)
+            rows = [np.flatnonzero(y == index) for index in range(classes)]
+            return [here + shard.start for here in rows], np.array([lengths[r].sum() for r in rows])
+
+        found = list(D.map(by_class))
+        sizes = np.array([[len(here) for here in rows] for rows, _ in found], np.int64)
+        chunks = ClassChunks.cut(sizes, np.array([counts for _, counts in found], np.int64))
+        numbers = [[i for i, c in enumerate(chunks.of) if c == index] for index in range(classes)]
+        rows = [np.concatenate([rows[index] for rows, _ in found]) for index in range(classes)]
+        whole = D.regrouped(chunks.made, chunks.sizes, chunks.counts, limit, folder)
+        return Grouped(whole, numbers, rows)
+
+    def pair(self, first: int, second: int) -> tuple[Dataset, np.ndarray]:
+        """The view of the rows of two classes, y = +1 for the first and -1 for the second, and the
+        number of each of its rows in the data set as it was."""
+        assert self.D.targets is not None
+        view = self.D.of_chunks(self.numbers[first] + self.numbers[second])
+        targets = np.where(self.D.targets == first, 1.0, -1.0)
+        rows = np.concatenate([self.rows[first], self.rows[second]])
+        return view.relabel(targets), rows
+
+    def close(self) -> None:
+        self.D.executor.release()
+        self.D.store.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from randsvm.data.chunks import ChosenChunks, MadeStore, RamStore, RawChunk, Sto
 from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, Smallest
-from randsvm.data.scaling import Scaling
+from randsvm.data.scaling import SPARSE, Scaling, Statistics
 from randsvm.data.shard_executor import (
     SerialExecutor,
     Shard,
@@ -423,3 +424,23 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
     if isinstance(data, in_memory.Arrays):
         return Dataset(*in_memory.read(data, options), resources.workers)
     return Dataset(*cache.read(inputs(data), options, resources), resources.workers)
+
+
+# ---- statistics of features ------------------------------------------------------------------
+
+
+def scaling_of(D: Dataset, name: str) -> Scaling:
+    """The scaling `name`, fitted to the rows of D; sparse data is not centred and stays sparse."""
+    if name == "unit":
+        return Scaling(name)
+    return Scaling.fitted(name, statistics_of(D), centred=D.nnz >= SPARSE * D.n * D.d)
+
+
+def statistics_of(D: Dataset) -> Statistics:
+    """Of the features of D, without a `mapping`."""
+
+    def of(shard: Shard) -> Statistics | None:
+        X = D.chunk(shard.number).X
+        return Statistics.of(X) if X.shape[0] else None
+
+    return functools.reduce(operator.add, filter(None, D.map(of)))

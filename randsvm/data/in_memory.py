@@ -16,10 +16,9 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, slices
-from randsvm.data.chunks import RawChunk, settled
+from randsvm.data.chunks import RawChunk, is_judged, sample_of, settled
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import Digest, ParseOptions, Summary, next_cut
-from randsvm.data.rounding import is_judged, sample_of
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
 

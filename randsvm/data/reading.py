@@ -15,8 +15,7 @@ import numpy as np
 
 from randsvm.data.chunks import RawChunk, joined, settled
 from randsvm.data.labels import LabelTable
-from randsvm.data.row_numbers import Place
-from randsvm.data.svmlight import Block, Labels, read_blocks
+from randsvm.data.svmlight import Block, Labels, Place, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import Notice, Progress, Watch, emit
 from randsvm.files import display_name, name_of, size_of

@@ -7,9 +7,8 @@ from scipy import sparse
 
 from randsvm.arrays import slices, squared_norms
 from randsvm.kernels._kernels import difference_gram, rbf_gram
-from randsvm.kernels.expansion import KernelLayout, prefers_dense
+from randsvm.kernels.expansion import KernelLayout, panels_of, prefers_dense
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.sums import panels_of
 
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256

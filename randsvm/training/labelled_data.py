@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import Dataset
-from randsvm.data.statistics import scaling_of
+from randsvm.data.dataset import Dataset, scaling_of
 from randsvm.errors import DataError
 from randsvm.files import display_name
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES

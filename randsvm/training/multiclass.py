@@ -17,9 +17,8 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import distinct
-from randsvm.data.classes import against_the_rest, one_class
+from randsvm.data.classes import Grouped, against_the_rest, one_class
 from randsvm.data.dataset import Dataset
-from randsvm.data.grouping import Grouped
 from randsvm.data.points import Points
 from randsvm.data.precomputed import centres
 from randsvm.errors import ParameterError

@@ -10,8 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from randsvm.arrays import Matrix
-from randsvm.data.dataset import Dataset
-from randsvm.data.statistics import statistics_of
+from randsvm.data.dataset import Dataset, statistics_of
 from randsvm.events import Learnt, Trained, Tried
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions

@@ -49,7 +49,7 @@ def test_another_last_digit_of_a_function_is_seen(monkeypatch):
 
 
 COMPILED = (
-    *("sums.add_rbf_sums", "sums.add_sparse_sums", "sums.add_difference_sums"),
+    *("expansion.add_rbf_sums", "expansion.add_sparse_sums", "expansion.add_difference_sums"),
     "cells.add_sums_of_cells",
 )
 

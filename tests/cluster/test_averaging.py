@@ -22,8 +22,7 @@ from randsvm import api
 from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
-from randsvm.data.batches import shuffled
-from randsvm.data.chunk_groups import chunk_groups
+from randsvm.data.batches import chunk_groups, shuffled
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.sampling import Draws

@@ -160,7 +160,7 @@ def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, wor
 
 def test_small_pairs_come_here_from_spill_files(two, tmp_path, monkeypatch, clouds):
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
-    monkeypatch.setattr("randsvm.data.grouping.CHUNK_ROWS", 30)
+    monkeypatch.setattr("randsvm.data.classes.CHUNK_ROWS", 30)
     same(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
 
 

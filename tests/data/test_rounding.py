@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.data import svmlight
-from randsvm.data.chunks import RawChunk, settled
-from randsvm.data.rounding import ALL_ROWS, sample_of
+from randsvm.data.chunks import ALL_ROWS, RawChunk, sample_of, settled
 
 ROWS = 2000
 

@@ -391,9 +391,9 @@ def test_progress_of_a_pipe_counts_bytes(monkeypatch):
 def test_an_iterator_closed_early_leaves_no_thread(file):
     blocks = svmlight.read_blocks(file(SAMPLE), labels="class", jobs=2, block_size=50)
     next(blocks)
-    assert any(thread.name.startswith("svmlight") for thread in threading.enumerate())
+    assert any(thread.name.startswith("randsvm") for thread in threading.enumerate())
     blocks.close()
-    assert not any(thread.name.startswith("svmlight") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("randsvm") for thread in threading.enumerate())
 
 
 def test_reading_stays_a_few_blocks_ahead(file):

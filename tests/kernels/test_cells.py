@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
 from scipy import sparse
 
+from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
 from randsvm.kernels.cells import SLICE_ROWS, CellCentres, order_of, slice_rows
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,

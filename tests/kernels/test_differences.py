@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_difference_sums
 from scipy import sparse
 
+from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_difference_sums
 from randsvm.kernels.expansion import Expansion, KernelLayout
 from randsvm.kernels.gram import gram
 from randsvm.kernels.kernel import Kernel

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import oracle
 import pytest
+from scipy import sparse
+
+from randsvm.arrays import squared_norms
 from randsvm.kernels._kernels import (
     PANEL_CENTRES,
     PANEL_COLUMNS,
     add_rbf_sums,
     add_sparse_sums,
 )
-from scipy import sparse
-
-from randsvm.arrays import squared_norms
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     BLOCK_ROWS,

@@ -16,8 +16,15 @@ from scipy import sparse, stats
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.kernels import random_features as features
-from randsvm.kernels.random_features import RandomMap
-from randsvm.kernels.random_numbers import DEGREES, NORMALS, PHASES, SIGNS, normals, words_at
+from randsvm.kernels.random_features import (
+    DEGREES,
+    NORMALS,
+    PHASES,
+    SIGNS,
+    RandomMap,
+    normals,
+    words_at,
+)
 
 RBF = RandomMap("rbf", 64, 0.7)
 POLY = RandomMap("poly", 64, 0.5, 1.0, 3)

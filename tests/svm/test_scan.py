@@ -15,9 +15,8 @@ from scans import KERNELS, TASKS, case, problem, task_file
 from scipy import sparse
 
 from randsvm.data import dataset
-from randsvm.data.dataset import ParseOptions
+from randsvm.data.dataset import ParseOptions, scaling_of
 from randsvm.data.sampling import Draw
-from randsvm.data.statistics import scaling_of
 from randsvm.parameters.run import Resources
 from randsvm.svm import kernel_layout, running
 from randsvm.svm.collectors import UniformSample

@@ -24,9 +24,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, LinearSVC
 
 from randsvm import api
-from randsvm.data.classes import labelled_classes
+from randsvm.data.classes import Grouped, labelled_classes
 from randsvm.data.dataset import Dataset
-from randsvm.data.grouping import Grouped
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
 from randsvm.events import Iteration
 from randsvm.parameters.rounds import OsunaParams
