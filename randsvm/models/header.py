@@ -16,7 +16,7 @@ import numpy as np
 
 from randsvm.decimals import is_number, shortest
 from randsvm.errors import ModelError, quoted
-from randsvm.models import trailer as trailers
+from randsvm.models.metadata import split_trailer
 
 # A model in our own layout says what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,
@@ -78,7 +78,7 @@ def read(content: bytes, name: str, layout: Layout) -> tuple[Header, dict[str, s
 
     Raises ModelError. A model in our own layout must have a trailer.
     """
-    end, trailer = trailers.split(content, name)
+    end, trailer = split_trailer(content, name)
     header = Header(content, end, name, layout)
     if header.own_layout and trailer is None:
         raise ModelError(

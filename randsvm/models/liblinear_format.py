@@ -16,8 +16,8 @@ from randsvm import files
 from randsvm.decimals import compact, is_number, words_of_numbers
 from randsvm.errors import ModelError
 from randsvm.models import header as headers
-from randsvm.models import trailer as trailers
 from randsvm.models.header import INT_LIMIT, Header, Layout
+from randsvm.models.metadata import SealedStream
 
 CRAMMER_SINGER = "MCSVM_CS"
 CLASSIFIERS = (
@@ -82,7 +82,7 @@ def write(path: str, model: LiblinearModel, trailer: Mapping[str, str]) -> None:
     if not np.isfinite(model.w).all():
         raise ModelError(f"{path}: expected finite numbers in w, found others")
     with files.create_output(path) as stream:
-        sealed = trailers.Sealed(stream)
+        sealed = SealedStream(stream)
         sealed.write(header)
         for text in _render_rows(model.w):
             sealed.write(text)

@@ -19,9 +19,8 @@ from randsvm.data import svmlight
 from randsvm.decimals import NUMBER, join_rows
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
-from randsvm.models import trailer as trailers
 from randsvm.models.header import Header, Layout
-from randsvm.models.metadata import are_precise
+from randsvm.models.metadata import SealedStream, are_precise
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 SVM_TYPES = (*CLASSIFIERS, "one_class", "epsilon_svr", "nu_svr")
@@ -103,7 +102,7 @@ def write(path: str, model: LibsvmModel, trailer: Mapping[str, str]) -> None:
     _fields(Header(header, len(header), path, LAYOUT))
     _check_arrays(model, path)
     with files.create_output(path) as stream:
-        sealed = trailers.Sealed(stream)
+        sealed = SealedStream(stream)
         sealed.write(header)
         # Support vectors are svmlight rows with the coefficients in the label's place.
         coefficients = join_rows(model.coefficients)

@@ -12,9 +12,8 @@ from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import Prepared, RandomMap
 from randsvm.models import liblinear_format
 from randsvm.models.liblinear_format import LiblinearModel
-from randsvm.models.metadata import Metadata
+from randsvm.models.metadata import MOST_FEATURES, Metadata, SeenFeatures
 from randsvm.models.model import Model, ModelRows, fields_of_any_model
-from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
 
 # LIBLINEAR's layout has a row of w for every index up to the largest: one index of 2147483647 must
 # not make a file of 8 GB. With more than MOST_ROWS rows for each feature plus MORE_ROWS, the model

@@ -7,7 +7,8 @@ from math import nan
 
 from randsvm import files
 from randsvm.errors import ParameterError, RandsvmError
-from randsvm.models import header, trailer
+from randsvm.models import header
+from randsvm.models.metadata import split_trailer
 from randsvm.models.model import Model
 
 
@@ -26,7 +27,7 @@ def certified(path: str) -> tuple[str, float] | None:
     metadata: dict[str, str] | None = None
     if files.size_of(path):
         with contextlib.suppress(RandsvmError):
-            metadata = trailer.split(files.read_whole(path), path)[1]
+            metadata = split_trailer(files.read_whole(path), path)[1]
     gap = nan
     with contextlib.suppress(ValueError):
         gap = float((metadata or {}).get("gap", "nan"))

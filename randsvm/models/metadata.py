@@ -1,31 +1,221 @@
-"""What the lines of a model's trailer mean: labels, index base, seen features, scaling, arrays.
+"""Read and write the trailer of a model file: '# randsvm key value' lines that end with a seal.
 
-Every such line is written and read here. trailer.py knows how lines stand in a file.
+The trailer holds what LIBSVM's and LIBLINEAR's formats cannot: spelled labels, the index base, the
+features of the training data, scaling, the certificate. The seal is a sha256 of all bytes before
+it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
+
+import numpy as np
 
 from randsvm.data.labels import LabelTable
 from randsvm.data.scaling import Scaling
+from randsvm.data.svmlight import LARGEST_INDEX
 from randsvm.decimals import join_numbers, parse_numbers
-from randsvm.errors import DataError, ModelError
-from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
+from randsvm.errors import DataError, ModelError, quoted
+from randsvm.files import Sink, decoded, encoded
 from randsvm.parameters.run import SCALINGS
 
 Parsed = TypeVar("Parsed")
 
+# --- features of the training data ---------------------------------------------------------
 
-def lines_of(
+# A damaged model can promise billions of features in a few bytes ("1-2147483647"). Arrays of
+# features have at most this length.
+MOST_FEATURES = 1 << 22
+
+
+@dataclass(frozen=True)
+class SeenFeatures:
+    """Feature indices as runs first..last, both (runs,) int64 and ascending: '1-7,9,12-13'."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+    @staticmethod
+    def of(features: np.ndarray) -> SeenFeatures:
+        """Return the runs of features, (d,) int32 and ascending."""
+        breaks = np.flatnonzero(np.diff(features) != 1)
+        starts = np.concatenate([[0], breaks + 1])[: len(features)]
+        ends = np.concatenate([breaks, [len(features) - 1]])[: len(features)]
+        return SeenFeatures(features[starts], features[ends])
+
+    def contains(self, indices: np.ndarray) -> np.ndarray:
+        """Return whether each index was in the training data, (m,) bool. indices : (m,)."""
+        if len(self.first) == 0:
+            return np.zeros(len(indices), bool)
+        run = np.searchsorted(self.first, indices, side="right") - 1
+        return (run >= 0) & (indices <= self.last[run])
+
+    def indices(self, most: int) -> np.ndarray:
+        """Return all indices, (m,) int32 and ascending, but at most `most` + 1 of them.
+
+        A longer result than `most` means that there are more.
+        """
+        sizes = np.cumsum(self.last - self.first + 1)
+        runs = int(np.searchsorted(sizes, most, side="right")) + 1
+        pairs = zip(self.first[:runs].tolist(), self.last[:runs].tolist(), strict=True)
+        parts = [np.arange(a, min(b, a + most) + 1) for a, b in pairs]
+        return np.concatenate([np.empty(0, np.int64), *parts])[: most + 1].astype(np.int32)
+
+    @property
+    def count(self) -> int:
+        return int((self.last - self.first + 1).sum())
+
+    def __str__(self) -> str:
+        pairs = zip(self.first.tolist(), self.last.tolist(), strict=True)
+        return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in pairs)
+
+    @staticmethod
+    def parse(text: str) -> SeenFeatures:
+        """Return the features of a text that str() made. Raise ValueError."""
+        if not re.fullmatch(r"(\d{1,10}(-\d{1,10})?(,\d{1,10}(-\d{1,10})?)*)?", text):
+            raise ValueError(f"expected runs of features as 1-7,9, found {text[:40]!r}")
+        runs = [run.partition("-") for run in text.split(",") if run]
+        first = np.array([int(a) for a, _, _ in runs], np.int64)
+        last = np.array([int(b or a) for a, _, b in runs], np.int64)
+        if not (np.all(first <= last) and np.all(last[:-1] < first[1:])):
+            raise ValueError("expected runs of features in ascending order")
+        if len(last) and last[-1] > LARGEST_INDEX:
+            raise ValueError(f"expected features of at most {LARGEST_INDEX}, found {last[-1]}")
+        return SeenFeatures(first, last)
+
+
+# --- lines and seal ------------------------------------------------------------------------
+
+# Version of the trailer. Raise it when older readers would misunderstand a model.
+VERSION = 1
+
+PREFIX = b"# randsvm "
+FORMAT = PREFIX + b"format "
+SEAL = PREFIX + b"sha256 "
+
+# A value must stay on its line, and LIBSVM's reader stops at a NUL.
+ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
+UNESCAPES = {written: plain for plain, written in ESCAPES.items()}
+
+
+class SealedStream:
+    """A stream that writes to another one and ends with a trailer and the digest of all bytes."""
+
+    def __init__(self, stream: Sink) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+
+    def write(self, data: bytes, /) -> int:
+        self._digest.update(data)
+        self._stream.write(data)
+        return len(data)
+
+    def seal(self, items: Mapping[str, str]) -> None:
+        """Write the trailer: its format, the items in order, the sha256 of all bytes so far."""
+        self.write(FORMAT + b"%d\n" % VERSION)
+        for key, value in items.items():
+            self.write(_line(key, value))
+        self._stream.write(SEAL + self._digest.hexdigest().encode() + b"\n")
+
+
+def _line(key: str, value: str) -> bytes:
+    if not re.fullmatch(r"[!-~]+", key) or key in ("format", "sha256"):
+        raise ValueError(f"expected one free ASCII word as trailer key, got {key!r}")
+    escaped = "".join(ESCAPES.get(character, character) for character in value)
+    return PREFIX + encoded(f"{key} {escaped}\n")
+
+
+def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, str] | None]:
+    """Return the length of the model's text without its trailer, and the trailer's items.
+
+    content : the whole file; name : the file's name in messages. The items are None for a file
+    without a trailer, by LIBSVM or LIBLINEAR. Raise ModelError if the trailer is truncated,
+    altered, followed by other bytes, or of a newer format.
+    """
+    if content.startswith(PREFIX):
+        raise ModelError(f"{name}:1: expected a model, found its trailer alone")
+    start = content.find(b"\n" + PREFIX) + 1
+    if start == 0:
+        return len(content), None
+    first_line = content.count(b"\n", 0, start) + 1
+    lines = content[start:].split(b"\n")
+    _check_format(lines[0], f"{name}:{first_line}")
+    _check_seal(content, lines, name, first_line)
+    return start, _items(lines[1:-2], name, first_line + 1)
+
+
+def _check_format(line: bytes, where: str) -> None:
+    if not line.startswith(FORMAT):
+        raise ModelError(f"{where}: expected '{FORMAT.decode()}{VERSION}', found {quoted(line)}")
+    version = line.removeprefix(FORMAT)
+    if re.fullmatch(rb"[1-9][0-9]{0,8}", version) and int(version) > VERSION:
+        raise ModelError(
+            f"{where}: expected model format {VERSION}, found {int(version)}: "
+            f"a newer version of randsvm wrote this model"
+        )
+    if version != b"%d" % VERSION:
+        raise ModelError(f"{where}: expected model format {VERSION}, found {quoted(version)}")
+
+
+def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) -> None:
+    sealed = [number for number, line in enumerate(lines) if line.startswith(SEAL)]
+    if not sealed:
+        raise ModelError(
+            f"{name}:{first_line + len(lines) - 1}: expected a line '{SEAL.decode()}...' at the "
+            f"end, found the end of the file (truncated?)"
+        )
+    line = lines[sealed[0]]
+    where = f"{name}:{first_line + sealed[0]}"
+    after = b"\n".join(lines[sealed[0] + 1 :])
+    if len(lines) == sealed[0] + 1:
+        raise ModelError(
+            f"{where}: expected a newline at the end, found {quoted(line)} (truncated?)"
+        )
+    if after:
+        raise ModelError(
+            f"{where}: expected the end of the file after the sha256, found {quoted(after)}"
+        )
+    covered = memoryview(content)[: len(content) - len(line) - 1]
+    digest = hashlib.sha256(covered).hexdigest()
+    if line != SEAL + digest.encode():
+        raise ModelError(
+            f"{where}: expected sha256 {digest}, found {quoted(line.removeprefix(SEAL))}: "
+            f"the model was altered or damaged after it was written"
+        )
+
+
+def _items(lines: list[bytes], name: str, first_line: int) -> dict[str, str]:
+    items: dict[str, str] = {}
+    for number, line in enumerate(lines, first_line):
+        key, _, value = decoded(line.removeprefix(PREFIX)).partition(" ")
+        if not line.startswith(PREFIX) or not key or key in items:
+            raise ModelError(
+                f"{name}:{number}: expected '# randsvm key value' and each key once, "
+                f"found {quoted(line)}"
+            )
+        items[key] = re.sub(r"\\.", lambda found: UNESCAPES.get(found[0], found[0]), value)
+    return items
+
+
+# --- meaning of the lines ------------------------------------------------------------------
+
+
+def trailer_items(
     labels: Sequence[str],
     zero_based: bool,
     seen: SeenFeatures | None,
     scaling: Scaling | None,
     precise: bool,
 ) -> dict[str, str]:
-    """The lines that `Metadata` reads. labels: none where the format or the task settles them."""
+    """Return the items that `Metadata` reads.
+
+    labels : as spelled; empty if the header or the task determines them. precise : whether feature
+    values are float64.
+    """
     lines = {"labels": " ".join(labels)} if labels else {}
     lines["index_base"] = "0" if zero_based else "1"
     if precise:
@@ -40,25 +230,27 @@ def lines_of(
 
 
 def are_precise(lines: Mapping[str, str] | None) -> bool:
-    """Whether feature values are float64: as the trailer says, and always in a model of LIBSVM's or
-    LIBLINEAR's own, as their programs read rows so. lines: see Metadata."""
+    """Return whether the feature values of a model are float64. lines : see Metadata.
+
+    Without a trailer they are, because LIBSVM and LIBLINEAR read values as float64.
+    """
     return lines is None or lines.get("values") == "float64"
 
 
 class Metadata:
-    """The lines of one trailer. Whoever knows a line takes it out; `rest` is what nobody took.
+    """The lines of one trailer. Each method removes the lines that it parses from `rest`.
 
-    Every method raises ModelError, which names the file.
+    All methods raise ModelError, which names the file.
     """
 
     def __init__(self, file: str, lines: Mapping[str, str] | None) -> None:
-        """lines: None for a model of LIBSVM's or LIBLINEAR's own, which has no trailer."""
+        """lines : None for a model that LIBSVM or LIBLINEAR wrote, without a trailer."""
         self.file = file
         self.foreign = lines is None
         self.rest = dict(lines or {})
 
     def take(self, key: str, parse: Callable[[str], Parsed]) -> Parsed | None:
-        """The value of the line `key`; None if there is no such line."""
+        """Remove the line `key` and return its parsed value; None if there is no such line."""
         try:
             return parse(self.rest.pop(key)) if key in self.rest else None
         except ValueError as error:
@@ -70,10 +262,10 @@ class Metadata:
     def labels(
         self, header: tuple[int, ...] | None, classes: int
     ) -> tuple[tuple[str, ...], tuple[int | str, ...]]:
-        """As many labels as there are classes, as spelled, and what they stand for (int or str).
+        """Return the label of each class as spelled, and its value (int or str).
 
-        header: the labels in the model's header; the trailer may spell them in another way
-        ("+1"), or name the labels of a header that has none.
+        header : the labels in the model's header, or None. The trailer may spell the same labels
+        differently ("+1").
         """
         text = self.rest.pop("labels", " ".join(map(str, header or ())))
         labels = tuple(filter(None, text.split(" ")))
@@ -86,7 +278,7 @@ class Metadata:
         return labels, values
 
     def _values(self, labels: tuple[str, ...]) -> tuple[int | str, ...]:
-        """What labels stand for, as the reader of data understands them."""
+        """Return the values of labels as the reader of data determines them."""
         try:
             values = tuple(LabelTable(self.file, names=labels).values)
         except DataError:
@@ -104,7 +296,7 @@ class Metadata:
         return base == "0"
 
     def precise(self) -> bool:
-        """See are_precise."""
+        """Return whether feature values are float64; see `are_precise`."""
         precise = are_precise(None if self.foreign else self.rest)
         values = self.rest.pop("values", "float64" if precise else "float32")
         if values not in ("float32", "float64"):
@@ -115,7 +307,7 @@ class Metadata:
         return self.take("features", SeenFeatures.parse)
 
     def scaling(self, seen: SeenFeatures | None) -> Scaling | None:
-        """The scaling of the seen features."""
+        """Return the scaling of the seen features; None if rows are not scaled."""
         shift, factor = (self.take(key, parse_numbers) for key in ("scale_shift", "scale_factor"))
         scale = self.rest.pop("scale", None)
         if scale is None:

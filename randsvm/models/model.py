@@ -17,8 +17,7 @@ from scipy import sparse
 from randsvm.arrays import Matrix
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
-from randsvm.models.metadata import Metadata, lines_of
-from randsvm.models.seen_features import MOST_FEATURES, SeenFeatures
+from randsvm.models.metadata import MOST_FEATURES, Metadata, SeenFeatures, trailer_items
 
 # The classes of a one-class model: like the training rows, and unlike them.
 ONE_CLASS_LABELS = ("1", "-1")
@@ -196,7 +195,7 @@ class Model:
     def _trailer(self) -> dict[str, str]:
         """All lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
-        lines = lines_of(labels, self.zero_based, self.seen, self.scaling, self.precise)
+        lines = trailer_items(labels, self.zero_based, self.seen, self.scaling, self.precise)
         return {**self.metadata, **lines}
 
 

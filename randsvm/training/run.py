@@ -18,7 +18,7 @@ from randsvm import __version__
 from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import Notice, Searched, Started, Trained, Watch, emit, listening
 from randsvm.models.load import certified
-from randsvm.models.seen_features import SeenFeatures
+from randsvm.models.metadata import SeenFeatures
 from randsvm.parameters.option import Grid, command_line, idle, options
 from randsvm.training import grid_search, probabilities, source
 from randsvm.training.clock import LATE, Clock

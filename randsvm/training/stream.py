@@ -17,7 +17,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.events import Learnt, Taught, emit, listening
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.seen_features import SeenFeatures
+from randsvm.models.metadata import SeenFeatures
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.epochs import state_metadata
 from randsvm.training.run import Completion

@@ -24,7 +24,7 @@ from model_files import (
 from randsvm.errors import ModelError
 from randsvm.models import header
 from randsvm.models.load import load
-from randsvm.models.trailer import Sealed
+from randsvm.models.metadata import SealedStream
 
 
 @pytest.fixture(params=FORMATS)
@@ -289,7 +289,7 @@ def test_nor_does_one_of_two_billion_classes_where_no_labels_are_needed(tmp_path
     model = dataclasses.replace(LIBLINEAR.model, label=None, own_layout=True)
     body = without_trailer(LIBLINEAR.content(model, tmp_path))
     stream = io.BytesIO()
-    sealed = Sealed(stream)
+    sealed = SealedStream(stream)
     sealed.write(edited(body, b"nr_class 3", b"nr_class 2147483647"))
     sealed.seal(TRAILER)
     message = costs_no_memory(LIBLINEAR, stream.getvalue())

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from randsvm.data.scaling import Scaling
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError
-from randsvm.models.metadata import Metadata, lines_of
-from randsvm.models.seen_features import SeenFeatures
+from randsvm.models.metadata import Metadata, SeenFeatures, trailer_items
 
 FIVE = SeenFeatures.of(np.array([1, 2, 3, 7, 9], np.int32))
 
@@ -72,7 +71,7 @@ def test_what_is_no_finite_number_is_refused(text):
     ],
 )
 def test_all_lines_are_read_as_they_were_written(zero_based, scaling):
-    lines = lines_of(["+1", "-1.0"], zero_based, FIVE, scaling, precise=zero_based)
+    lines = trailer_items(["+1", "-1.0"], zero_based, FIVE, scaling, precise=zero_based)
     metadata = Metadata("m", {"seed": "7", **lines})
     assert metadata.labels((1, -1), 2) == (("+1", "-1.0"), (1, -1))
     assert metadata.zero_based() == zero_based

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.errors import ModelError
-from randsvm.models.trailer import Sealed, split
+from randsvm.models.metadata import SealedStream, split_trailer
 
 BODY = b"any\nmodel 0.5\n"
 ITEMS = {"seed": "7", "labels": "ham spam", "stopped": ""}
@@ -16,7 +16,7 @@ ITEMS = {"seed": "7", "labels": "ham spam", "stopped": ""}
 
 def sealed(body: bytes = BODY, items: dict[str, str] = ITEMS) -> bytes:
     stream = io.BytesIO()
-    writer = Sealed(stream)
+    writer = SealedStream(stream)
     writer.write(body)
     writer.seal(items)
     return stream.getvalue()
@@ -43,14 +43,14 @@ reserved = {"format", "sha256"}
 @given(st.dictionaries(keys.filter(lambda key: key not in reserved), st.text(), max_size=5))
 def test_items_come_back_in_their_order_whatever_the_values_hold(items):
     content = sealed(items=items)
-    end, found = split(content, "m")
+    end, found = split_trailer(content, "m")
     assert content[:end] == BODY
     assert list(found.items()) == list(items.items())
 
 
 def test_a_label_name_in_bytes_that_are_not_utf8_comes_back():
     name = b"caf\xe9".decode(errors="surrogateescape")
-    assert split(sealed(items={"labels": name}), "m")[1] == {"labels": name}
+    assert split_trailer(sealed(items={"labels": name}), "m")[1] == {"labels": name}
 
 
 def test_each_item_is_one_line():
@@ -66,7 +66,7 @@ def test_a_key_is_one_free_word(key):
 
 
 def test_a_file_without_trailer_is_all_body():
-    assert split(BODY, "m") == (len(BODY), None)
+    assert split_trailer(BODY, "m") == (len(BODY), None)
 
 
 def test_every_flipped_bit_is_refused():
@@ -76,22 +76,22 @@ def test_every_flipped_bit_is_refused():
             flipped = bytearray(content)
             flipped[position] ^= 1 << bit
             with pytest.raises(ModelError, match=r"^m:[0-9]+: expected .*, found "):
-                split(bytes(flipped), "m")
+                split_trailer(bytes(flipped), "m")
 
 
 def test_every_cut_inside_the_trailer_is_refused_or_leaves_bytes_after_the_body():
     content = sealed()
     for size in range(len(BODY) + len(b"# randsvm "), len(content)):
         with pytest.raises(ModelError, match="found"):
-            split(content[:size], "m")
+            split_trailer(content[:size], "m")
     for size in range(len(BODY) + 1, len(BODY) + len(b"# randsvm ")):
-        assert split(content[:size], "m") == (size, None)  # not a body: it ends in '# rand'
+        assert split_trailer(content[:size], "m") == (size, None)  # not a body: it ends in '# rand'
 
 
 @pytest.mark.parametrize("rest", [b"x", b"\n", b"# randsvm more 1\n", sealed()])
 def test_bytes_after_the_seal_are_refused(rest):
     with pytest.raises(ModelError, match="m:7: expected the end of the file after the sha256"):
-        split(sealed() + rest, "m")
+        split_trailer(sealed() + rest, "m")
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_bytes_after_the_seal_are_refused(rest):
 )
 def test_a_bad_trailer_is_refused_by_line(content, message):
     with pytest.raises(ModelError, match=message) as caught:
-        split(content, "m")
+        split_trailer(content, "m")
     assert caught.value.exit_code == 65
     assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_escape_is_left_as_it_stands():
     content = resealed(BODY + b"# randsvm format 1\n# randsvm path C:\\temp\\\n")
-    assert split(content, "m")[1] == {"path": "C:\\temp\\"}
+    assert split_trailer(content, "m")[1] == {"path": "C:\\temp\\"}
