@@ -110,4 +110,4 @@ def test_a_foreign_library_lives_behind_its_door(library):
 
 def test_the_walk_sees_imports():
     assert "svm.scan" in inner(FILES["algorithms.decomposition"])
-    assert "data.dataset" in inner(FILES["svm.running"])
+    assert "data.dataset" in inner(FILES["svm.running_values"])

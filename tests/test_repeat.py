@@ -15,7 +15,7 @@ from learning import board, learn
 from randsvm.data import batches, svmlight
 from randsvm.data.dataset import ParseOptions
 from randsvm.parameters.run import Resources
-from randsvm.svm.running import FEW_ROWS
+from randsvm.svm.running_values import FEW_ROWS
 
 # Way of training -> the set, the command.
 TRAININGS = {

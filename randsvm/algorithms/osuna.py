@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from randsvm.svm.collectors import First, Steepest
-from randsvm.svm.working_set import Choice, Order
+from randsvm.svm.working_set import Choice, First, Order, Steepest
 
 
 def fixed_size(size: int, swap: int | None, order: Order) -> Choice:

@@ -25,8 +25,7 @@ Between 1.1 and 2 the sums differ by less than a tenth; 1.5 leaves room where |S
 
 from __future__ import annotations
 
-from randsvm.svm.collectors import UniformSample
-from randsvm.svm.working_set import Choice
+from randsvm.svm.working_set import Choice, UniformSample
 
 
 def kbh07(r: int) -> Choice:

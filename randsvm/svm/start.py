@@ -17,8 +17,7 @@ from randsvm.svm.projection import outermost
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.subproblem_qp import solve
-from randsvm.svm.two_sums import solve_two_sums
+from randsvm.svm.subproblem_qp import solve, solve_two_sums
 from randsvm.svm.working_set import Choice, WorkingSet
 
 # See least_norm.

@@ -21,9 +21,8 @@ from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import Solution, product, solve
+from randsvm.svm.subproblem_qp import Solution, product, solve, solve_two_sums
 from randsvm.svm.tasks import Task, task_of
-from randsvm.svm.two_sums import solve_two_sums
 
 # Up to so many rows LIBSVM is given kernel values ready made: 8 bytes each for LIBSVM and 4 for us.
 GRAM_MOST = 4096

@@ -1,18 +1,175 @@
-"""The working set: how many rows it has, which enter, and which stay.
+"""The working set: which violators are candidates for it, which of them enter, and which rows stay.
 
-Knows nothing of solvers, scans or files.
+Candidates of two shards add up with +, in any grouping. Knows nothing of solvers, scans or files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from randsvm.data.sampling import Draw
-from randsvm.svm.collectors import Collector, EveryGroup, Steepest, in_turn
+from randsvm.data.sampling import Draw, Smallest
 from randsvm.svm.solution import SV
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Rows whose coefficients may rise, and may fall: violators in the collector's order, and
+    before them the steepest row of D. count: of all violators."""
+
+    count: int
+    rising: Smallest
+    falling: Smallest
+    steepest_rise: Smallest
+    steepest_fall: Smallest
+
+    def __add__(self, other: Candidates) -> Candidates:
+        return Candidates(
+            self.count + other.count,
+            self.rising + other.rising,
+            self.falling + other.falling,
+            self.steepest_rise + other.steepest_rise,
+            self.steepest_fall + other.steepest_fall,
+        )
+
+    @property
+    def steepest(self) -> float:
+        """By how much the steepest rise exceeds the steepest fall, LIBSVM's measure of optimality;
+        0 where nothing may rise or nothing may fall."""
+        sides = self.steepest_rise.keys, self.steepest_fall.keys
+        return -float(sides[0][0] + sides[1][0]) if all(map(len, sides)) else 0.0
+
+    @property
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers that may rise and may fall, the steepest first and then in order."""
+        rising = np.concatenate([self.steepest_rise.rows, self.rising.rows])
+        falling = np.concatenate([self.steepest_fall.rows, self.falling.rows])
+        return _once(rising), _once(falling)
+
+
+@dataclass(frozen=True)
+class EveryGroup:
+    """The candidates of each group of a task (see Task.groups): what a coefficient of one group
+    rises by, others of the same group have to fall by."""
+
+    groups: tuple[Candidates, ...]
+
+    @staticmethod
+    def of(groups: Sequence[Candidates]) -> EveryGroup:
+        """The group with the steepest pair first, so that even a working set with room for one
+        pair gains."""
+        return EveryGroup(tuple(sorted(groups, key=lambda group: -group.steepest)))
+
+    @property
+    def count(self) -> int:
+        return sum(group.count for group in self.groups)
+
+    @property
+    def steepest(self) -> float:
+        return max(group.steepest for group in self.groups)
+
+    @property
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """As of one group, one row of each in turn."""
+        rising, falling = zip(*(group.sides for group in self.groups), strict=True)
+        return in_turn(*rising), in_turn(*falling)
+
+    @property
+    def violators(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same without the steepest rows."""
+        both = [(group.rising.rows, group.falling.rows) for group in self.groups]
+        rising, falling = zip(*both, strict=True)
+        return in_turn(*rising), in_turn(*falling)
+
+
+def in_turn(*sides: np.ndarray) -> np.ndarray:
+    """One of each in turn as long as they last; each row once."""
+    turns = np.concatenate([np.arange(len(rows)) for rows in sides])
+    return _once(np.concatenate(sides)[np.argsort(turns, kind="stable")])
+
+
+def _once(rows: np.ndarray) -> np.ndarray:
+    """Each row once, where it stands first."""
+    _, first = np.unique(rows, return_index=True)
+    return rows[np.sort(first)]
+
+
+class Collector(Protocol):
+    """An order of violators. keep: how many of either side are kept."""
+
+    @property
+    def keep(self) -> int: ...
+
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        """The smallest first. rows : (m,) int64, violators among the rows start .. stop - 1 of D;
+        violation : (m,) float64, by how much each violates its KKT condition."""
+
+
+@dataclass(frozen=True)
+class Steepest:
+    """The largest violation first: with as many rows of either side, pairs as Joachims (1999) and
+    ThunderSVM choose them; for MZ the points with the smallest y f(x)."""
+
+    keep: int
+    draw: Draw
+
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        return -violation
+
+
+@dataclass(frozen=True)
+class UniformSample:
+    """A uniform sample of the violators (KBH07)."""
+
+    keep: int
+    draw: Draw
+
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        return self.draw.keys(start, stop)[rows - start]
+
+
+@dataclass(frozen=True)
+class First:
+    """The first violators met, in file order (MZ's arbitrary choice for OFG97)."""
+
+    keep: int
+    draw: Draw
+
+    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
+        return rows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One side of the rows start .. stop - 1: the steepest row, and the violators after it.
+
+    rows : (m,) int64, of D, -1 where there is no steepest row; slope : (m,) float64, larger where
+    the row violates more: its rise, or minus its fall. level: the slope at which it does not.
+    """
+
+    start: int
+    stop: int
+    rows: np.ndarray
+    slope: np.ndarray
+    level: float
+
+    def kept(self, collector: Collector) -> tuple[Smallest, Smallest]:
+        """What a collector keeps, and the steepest row."""
+        rows, violation = self.rows[1:], self.slope[1:] - self.level
+        keys = collector.keys(self.start, self.stop, rows, violation)
+        exists = self.rows[:1] >= 0
+        first = Smallest.of(1, self.rows[:1][exists], -self.slope[:1][exists])
+        return Smallest.of(collector.keep, rows, keys), first
+
+
+def collected(collector: Collector, up: Seen, down: Seen) -> Candidates:
+    """What a collector keeps of some rows."""
+    (rising, rise), (falling, fall) = up.kept(collector), down.kept(collector)
+    return Candidates(len(up.rows) + len(down.rows) - 2, rising, falling, rise, fall)
+
 
 # Fewer rows than this are chosen anew each time.
 LEAST_KEPT = 8

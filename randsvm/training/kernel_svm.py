@@ -9,7 +9,7 @@ from functools import partial
 from randsvm.errors import ContentError
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
-from randsvm.svm.psd_check import doubt
+from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.training.algorithm_specs import SPECS, SpecFactory
 from randsvm.training.job import Job, kernel_job, without_gap
 from randsvm.training.kernel_training import KernelTrainer
@@ -46,7 +46,7 @@ def _in_doubt(
 ) -> KernelTrainer:
     """The training with a precomputed kernel, which may not be positive semidefinite: then no gap
     ends it. Raises ContentError where one was asked for."""
-    training, why = begin(labelled_data, job), doubt(labelled_data.D)
+    training, why = begin(labelled_data, job), why_not_psd(labelled_data.D)
     if why is None:
         return training
     if asked is not None:

@@ -33,7 +33,7 @@ from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
-from randsvm.svm.running import FEW_ROWS
+from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
 
 EMPTY = np.empty(0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from randsvm.parameters.problem import Problem
+from randsvm.svm.running_values import Values
 from randsvm.svm.scan import Scan
-from randsvm.svm.shard_queries import Values
 from randsvm.svm.solution import SV
 
 MEMORISED = (

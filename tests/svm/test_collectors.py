@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.data.sampling import Draw, Draws, Smallest
-from randsvm.svm.collectors import First, Seen, Steepest, UniformSample, collected
+from randsvm.svm.working_set import First, Seen, Steepest, UniformSample, collected
 
 ROWS = 300
 

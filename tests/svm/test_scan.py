@@ -18,11 +18,11 @@ from randsvm.data import dataset
 from randsvm.data.dataset import ParseOptions, scaling_of
 from randsvm.data.sampling import Draw
 from randsvm.parameters.run import Resources
-from randsvm.svm import kernel_layout, running
-from randsvm.svm.collectors import UniformSample
-from randsvm.svm.running import FEW_ROWS, RunningValues
+from randsvm.svm import kernel_layout, running_values
+from randsvm.svm.running_values import FEW_ROWS, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.working_set import UniformSample
 
 EVERYONE = UniformSample(10**6, Draw(1, 1))
 
@@ -46,7 +46,7 @@ def assert_certificate(V, one, beta: np.ndarray, b: float, accuracy: float) -> N
 @pytest.fixture(autouse=True)
 def many_rows(monkeypatch):
     """So few rows as these have no float32 otherwise."""
-    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    monkeypatch.setattr(running_values, "FEW_ROWS", 0)
 
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)

@@ -12,8 +12,8 @@ from scans import TASKS, case, problem, task_file
 
 from randsvm.data.sampling import Draw
 from randsvm.svm import subproblem
-from randsvm.svm.collectors import Steepest
 from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.working_set import Steepest
 
 COLLECTOR = Steepest(50, Draw(0, 1))
 KERNELS = {

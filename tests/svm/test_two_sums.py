@@ -7,7 +7,7 @@ import pytest
 from qp import minimum_of_groups, objective
 from test_subproblem_qp import BOUNDS, frozen, kernel, projection, sizes
 
-from randsvm.svm.two_sums import solve_two_sums
+from randsvm.svm.subproblem_qp import solve_two_sums
 
 
 def check(K, h, lower, upper, start, accuracy=1e-6):

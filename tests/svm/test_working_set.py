@@ -11,9 +11,16 @@ from scans import problem
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, kbh07
 from randsvm.data.sampling import Draw, Smallest
-from randsvm.svm.collectors import Candidates, EveryGroup, First, Steepest, UniformSample
 from randsvm.svm.solution import SV
-from randsvm.svm.working_set import Choice, WorkingSet
+from randsvm.svm.working_set import (
+    Candidates,
+    Choice,
+    EveryGroup,
+    First,
+    Steepest,
+    UniformSample,
+    WorkingSet,
+)
 
 N = 200
 

@@ -21,7 +21,7 @@ from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import ContentError, DataError, ParameterError
 from randsvm.models.load import load
-from randsvm.svm import psd_check, running
+from randsvm.svm import kernel_layout, running_values
 from randsvm.training import source
 
 GAMMA = 0.5
@@ -97,7 +97,7 @@ KINDS = {
 def test_the_model_is_libsvms(tmp_path, monkeypatch, kind, few):
     """As LIBSVM reads it, and as we do."""
     if not few:
-        monkeypatch.setattr(running, "FEW_ROWS", 0)
+        monkeypatch.setattr(running_values, "FEW_ROWS", 0)
     targets, words, own = kind
     D = some_rows(targets)
     path = D.save(tmp_path / "d")
@@ -309,7 +309,7 @@ def test_nothing_is_certified_of_an_indefinite_kernel(tmp_path):
 
 
 def test_a_matrix_that_is_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkeypatch):
-    monkeypatch.setattr(psd_check, "MOST_ROWS", 80)
+    monkeypatch.setattr(kernel_layout, "PSD_CHECK_MOST_ROWS", 80)
     D = some_rows()
     path = D.save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", 4, "--sample-size", 30)
