@@ -48,7 +48,7 @@ DOORS = {
     },
     "tqdm": {"cli.bars"},
     "distributed": {"cluster.worker_pool", "cluster.connection"},
-    "cloudpickle": {"cluster.calls", "cluster.cluster_executor"},
+    "cloudpickle": {"cluster.cluster_executor"},
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
-from fake_cluster import InlineCrew
+from fake_cluster import FakeWorkerPool
 from libsvm import svm as bindings
 from libsvm import svmutil
 from scipy import sparse
@@ -64,7 +64,7 @@ def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkey
     for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
         monkeypatch.setattr(averaging.sgd, constant, 1)
     monkeypatch.setattr(averaging.source, "ParseOptions", None)
-    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
     path = str(oracle.write_svmlight(tmp_path / "rows", *oracle.sparse_rows(500)))
     words = [path, path, "--groups", "3", "--epochs", "4", "--cluster", "1"]
     said = CliRunner().invoke(averaging.main, words, catch_exceptions=False)

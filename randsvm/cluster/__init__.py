@@ -1,15 +1,14 @@
-"""Shards on the workers of a Dask cluster; see data/home.py for what is asked of them.
+"""Data sets on the workers of a Dask cluster.
 
-    text.py    a text file by byte ranges: what a range holds, and shards that are read again
-    worker.py  what a worker does: plain tasks over what it has cached
-    connection.py  a client of the scheduler, made whole or not at all
-    worker_pool.py    the workers as they come and go, and tasks for them with a deadline each
-    home.py    the home of the shards: who has which, and what to do where one was lost
-    calls.py   works on all rows of small data sets, such as the cells of a grid search
-    ranges.py  texts by ranges of bytes, and work on them in order
-    first_pass.py  what the rows are, learnt by ranges;  load.py  D, out of all this
+    connection.py        the connection to a scheduler; starts the processes of local:N
+    handshake.py         versions and arithmetic that client and workers compare
+    worker_pool.py       the workers that take part; tasks with deadlines
+    worker.py            the functions that run on workers, and the cache of a worker
+    text_file.py         a text file read by byte ranges, with checksums
+    byte_ranges.py       read text files with all workers: training sets and predictions
+    cluster_executor.py  the executors and data sets of a cluster
 
-The master owns the truth, workers only cache: where one is lost, another reads its shards again and
-makes the changes since the last restart once more, to the same bits. Only this room knows dask, and
-nobody imports it without --cluster.
+The client solves; workers hold shards of the rows and scan them. Workers only cache: if one is
+lost, another reads its shards again and applies the changes since the last restart, to the same
+bits. Only this package imports Dask, and only --cluster imports this package.
 """

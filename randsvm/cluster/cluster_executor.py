@@ -1,7 +1,9 @@
-"""D whose shards live on the workers of a cluster, and their home: who has which, and what to do
-where one was lost.
+"""The executors and the data sets of a cluster.
 
-Knows nothing of text, of states, or of dask.
+    ClusterExecutor, ClusterDataset   each worker holds some shards
+    ReplicaExecutor                   each worker holds all rows of a small data set
+
+This module knows neither text files nor Dask.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import itertools
 import pickle
 import time
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -18,201 +22,291 @@ import cloudpickle
 import numpy as np
 
 from randsvm.cluster import worker
-from randsvm.cluster.calls import sent
-from randsvm.cluster.remote import RemoteDataset, RemoteExecutor
-from randsvm.cluster.worker import Each, Missing, Regrouping, Reports, Rows, Run, Visit
-from randsvm.cluster.worker_pool import Tasks, WorkerPool
+from randsvm.cluster.worker import (
+    CacheMiss,
+    DatasetSpec,
+    MapTask,
+    RegroupedChunks,
+    ReplicatedChunks,
+    ShardReport,
+    ShardReports,
+    StateTask,
+)
+from randsvm.cluster.worker_pool import TaskBatch, WorkerPool
 from randsvm.data.chunks import RamStore, RawChunk, joined
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import (
     ClusterTimes,
+    LocalExecutor,
     LoggedStates,
     SerialExecutor,
     Shard,
     ShardStates,
+    ThreadExecutor,
 )
+from randsvm.events import HEARTBEAT, Queued, emit
+from randsvm.parallel import ThreadPool
 
 Report = TypeVar("Report")
 State = TypeVar("State")
 
-# A message to some shards; whole: to those that have missed something.
-Message = Callable[[bool], bytes]
+# A function that returns a pickled task; its argument: whether to make missing states from scratch.
+TaskFactory = Callable[[bool], bytes]
+
+# Threads of this process that may run `call` at a time, each for a thread of a worker.
+MAX_CALLS = 256
 
 
-class Owners:
-    """Which worker has which chunk of a store: as many as it has threads for."""
+class RemoteExecutor(LocalExecutor, ABC):
+    """Base of the executors whose workers hold rows. spec: how workers make the data set."""
+
+    def __init__(self, worker_pool: WorkerPool, spec: DatasetSpec) -> None:
+        self.worker_pool, self.spec = worker_pool, spec
+        self.pickled_spec = pickle.dumps(spec)
+
+    @property
+    def bytes_moved(self) -> int:
+        return self.worker_pool.bytes_moved
+
+    @property
+    def cluster_times(self) -> ClusterTimes:
+        return self.worker_pool.times
+
+    def release(self) -> None:
+        self.worker_pool.broadcast(worker.release, self.spec.key)
+
+    @abstractmethod
+    def reduced(self, D: Dataset) -> tuple[Any, ...]:
+        """Return a view as __reduce__ does: the call that makes the view on a worker."""
+
+
+class RemoteDataset(Dataset):
+    """A data set whose rows are on workers."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert isinstance(self.executor, RemoteExecutor)
+        return self.executor.reduced(self)
+
+    def _view(self, **fields: Any) -> Dataset:
+        view = super()._view(**fields)
+        if not isinstance(view.executor, RemoteExecutor):
+            # The rows of the view are in this process.
+            view.__class__ = Dataset
+        return view
+
+
+# --- shards on workers ---------------------------------------------------------------------
+
+
+class ShardAssignment:
+    """The worker of each chunk; each worker has shards in proportion to its threads.
+
+    pace: seconds for each shard and thread, the largest over all passes of the fastest worker's
+    pace; passes that read the rows are among them.
+    """
 
     def __init__(self, worker_pool: WorkerPool) -> None:
         self.worker_pool = worker_pool
-        self.of: dict[int, str] = {}
-        # The most seconds for each shard that the quickest worker has needed in a pass, as in that
-        # which reads the rows.
+        self.owners: dict[int, str] = {}
         self.pace = 0.0
         self.lock = Lock()
 
-    def assigned(
+    def assign(
         self, shards: Sequence[Shard], chunk: Callable[[Shard], int]
     ) -> dict[str, list[Shard]]:
-        """The shards of each worker. Those of a worker that is gone, and of one that has far more
-        than its share since others have come, move. chunk: the number of a shard's chunk."""
+        """Return the shards of each worker.
+
+        Shards move from a worker that is gone, and from a worker that has far more than its share
+        since other workers came. chunk: returns the number of the chunk of a shard.
+        """
         members = self.worker_pool.members()
         if not members:
             return {}
         share = {name: -(-len(shards) * n // sum(members.values())) for name, n in members.items()}
         found: dict[str, list[Shard]] = {name: [] for name in members}
-        homeless = []
+        unassigned = []
         with self.lock:
             for shard in shards:
-                owner = self.of.get(chunk(shard))
-                # A worker keeps a little more than its share: to move a shard is to read it again.
+                owner = self.owners.get(chunk(shard))
+                # A worker may keep a little more than its share: a shard that moves is read again.
                 if owner in found and len(found[owner]) < share[owner] + share[owner] // 4:
                     found[owner].append(shard)
                 else:
-                    homeless.append(shard)
-            # Neighbours together: the sums of their reports are one report.
+                    unassigned.append(shard)
+            # Consecutive shards go to one worker: their reports are added up to one.
             for name in sorted(found, key=lambda name: len(found[name]) - share[name]):
                 room = max(share[name] - len(found[name]), 0)
-                found[name] += homeless[:room]
-                homeless = homeless[room:]
+                found[name] += unassigned[:room]
+                unassigned = unassigned[room:]
             for name, some in found.items():
                 some.sort(key=lambda shard: shard.number)
-                self.of.update({chunk(shard): name for shard in some})
+                self.owners.update({chunk(shard): name for shard in some})
         return {name: some for name, some in found.items() if some}
 
 
 class ClusterExecutor(RemoteExecutor):
-    """The workers of a crew; see Home. rows: whose chunks the shards are. owners: of these chunks.
-    numbers: of the chunk of each shard; None: its own number."""
+    """Runs functions on the workers that hold the shards.
+
+    assignment: of the chunks of `spec`. chunks: the number of the chunk of each shard; None: the
+    number of the shard.
+    """
 
     def __init__(
         self,
         worker_pool: WorkerPool,
-        rows: Rows,
-        owners: Owners | None = None,
-        numbers: Sequence[int] | None = None,
+        spec: DatasetSpec,
+        assignment: ShardAssignment | None = None,
+        chunks: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(worker_pool, rows)
-        self.numbers = numbers
-        self.owners = owners or Owners(worker_pool)
+        super().__init__(worker_pool, spec)
+        self.chunks = chunks
+        self.assignment = assignment or ShardAssignment(worker_pool)
 
     def of_chunks(self, numbers: Sequence[int]) -> ClusterExecutor:
-        """Of shards that are some of the chunks."""
-        if self.numbers is not None:
-            numbers = [self.numbers[number] for number in numbers]
-        return ClusterExecutor(self.worker_pool, self.rows, self.owners, numbers)
+        """Return the executor for a view of some of the chunks."""
+        if self.chunks is not None:
+            numbers = [self.chunks[number] for number in numbers]
+        return ClusterExecutor(self.worker_pool, self.spec, self.assignment, numbers)
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        """See Home. Where the cluster is lost, this process reads what a model still needs."""
-        if self.worker_pool.lost is not None:
+        """Yield work(shard) for each shard, in order.
+
+        If the cluster has failed, this process reads the shards that a model still needs.
+        """
+        if self.worker_pool.failure is not None:
             yield from SerialExecutor().map(work, shards)
             return
-        message = cloudpickle.dumps(Each(work))
-        for run in self.runs(lambda whole: message, shards):
-            yield run.report
+        task = cloudpickle.dumps(MapTask(work))
+        for one in self.reports(lambda from_scratch: task, shards):
+            yield one.report
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        """See Home."""
         return RemoteStates(self, make, shards)
 
-    def pickled(self, D: Dataset) -> tuple[Any, ...]:
-        """See RemoteExecutor."""
-        return worker.view, (self.rows.key, *worker.own_of(D), self.numbers)
-
-    def release(self) -> None:
-        """See Home."""
-        self.worker_pool.notify_all(worker.leave, self.rows.key)
+    def reduced(self, D: Dataset) -> tuple[Any, ...]:
+        return worker.view, (self.spec.key, *worker.view_state(D), self.chunks)
 
     @contextmanager
     def replicated(self, D: Any) -> Iterator[Any]:
-        """See Home."""
-        view = sent(D, self.worker_pool, self.rows)
+        view = _replica(D, self.worker_pool, self.spec)
         try:
             yield view
         finally:
             view.executor.release()
 
-    def runs(self, message: Message, shards: Sequence[Shard]) -> Iterator[Run]:
-        """What the shards report, in their order."""
-        waiting: dict[int, Run] = {}
+    def reports(self, make_task: TaskFactory, shards: Sequence[Shard]) -> Iterator[ShardReport]:
+        """Run a task on all shards; yield the reports in the order of the shards."""
+        waiting: dict[int, ShardReport] = {}
         following = {a.number: b.number for a, b in itertools.pairwise(shards)}
         number = shards[0].number if shards else None
-        tasks = Tasks(self.worker_pool, self.rows.key)
+        batch = TaskBatch(self.worker_pool, self.spec.key)
         try:
-            for run in self._answered(tasks, message, shards):
-                waiting[run.first] = run
+            for one in _ShardPass(self, batch, make_task, shards).reports():
+                waiting[one.first] = one
                 while number in waiting:
-                    run = waiting.pop(number)
-                    yield run
-                    number = following.get(run.last)
-            self.owners.pace = max(self.owners.pace, min(tasks.paces, default=0.0))
+                    one = waiting.pop(number)
+                    yield one
+                    number = following.get(one.last)
+            fastest = min(batch.paces, default=0.0)
+            self.assignment.pace = max(self.assignment.pace, fastest)
         finally:
-            tasks.drop()
+            batch.cancel()
 
-    def _chunk(self, shard: Shard) -> int:
-        return shard.number if self.numbers is None else self.numbers[shard.number]
+    def chunk_of(self, shard: Shard) -> int:
+        return shard.number if self.chunks is None else self.chunks[shard.number]
 
-    def _answered(self, tasks: Tasks, message: Message, shards: Sequence[Shard]) -> Iterator[Run]:
-        """The same as they come."""
-        left = {shard.number: shard for shard in shards}
-        asked, last = time.time(), ClusterTimes()
-        ordinary = message(False)
 
-        def give(
-            name: str,
-            some: list[Shard],
-            text: bytes,
-            rows: bytes | None = None,
-            pace: float = 0.0,
-        ) -> None:
-            threads = self.worker_pool.members().get(name, 1)
-            words = self.rows.key, rows, text, tasks.number, some, threads
-            weight = len(some) / threads
-            tasks.give(name, (some, text), worker.work, *words, weight=weight, pace=pace)
+class _ShardPass:
+    """One pass over shards: submits tasks, and submits them again after losses and cache misses."""
 
-        def assign(some: Sequence[Shard]) -> list[Shard]:
-            """Give tasks for these; what nobody is there for."""
-            found = self.owners.assigned(some, self._chunk)
-            for name, theirs in found.items():
-                give(name, theirs, ordinary)
-            return [] if found else list(some)
+    def __init__(
+        self,
+        executor: ClusterExecutor,
+        batch: TaskBatch,
+        make_task: TaskFactory,
+        shards: Sequence[Shard],
+    ) -> None:
+        self.executor, self.batch, self.make_task = executor, batch, make_task
+        self.shards = shards
+        # Shards without a report, by number, and those of them without a worker.
+        self.left = {shard.number: shard for shard in shards}
+        self.unassigned = list(shards)
+        self.task = make_task(False)
 
-        homeless = assign(shards)
-        while left:
-            if homeless:
-                homeless = assign(homeless)
-            answer = tasks.answer()
-            if answer is None:
+    def reports(self) -> Iterator[ShardReport]:
+        """Yield the reports as they come."""
+        began, times = time.time(), ClusterTimes()
+        while self.left:
+            if self.unassigned:
+                self._assign()
+            result = self.batch.next_result()
+            if result is None:
                 continue
-            some, text = answer.token
-            tasks.count(answer.lost or isinstance(answer.result, Missing), len(shards))
-            if answer.lost:
-                homeless += [shard for shard in some if shard.number in left]
-            elif isinstance(answer.result, Missing):
-                if answer.result.rows:
-                    give(answer.worker, some, text, self.pickled_rows, self.owners.pace)
-                else:
-                    behind = set(answer.result.shards)
-                    for these, again in ((True, message(True)), (False, ordinary)):
-                        part = [shard for shard in some if (shard.number in behind) == these]
-                        if part:
-                            give(answer.worker, part, again, pace=self.owners.pace)
+            shards, task = result.tag
+            found = result.result
+            missing = isinstance(found, CacheMiss)
+            self.batch.count_losses(result.lost or missing, len(self.shards))
+            if result.lost:
+                self.unassigned += [shard for shard in shards if shard.number in self.left]
+            elif missing:
+                self._resubmit(result.worker, shards, task, found)
             else:
-                tasks.measure(answer)
-                reports: Reports = answer.result
-                began, ended, now = reports.began, reports.ended, time.time()
-                last = ClusterTimes(began - asked, ended - began, now - ended)
-                self.worker_pool.move(reports.runs)
-                for run in pickle.loads(reports.runs):
-                    # Who was slow may answer after all, when another has done it.
-                    if run.first in left:
-                        for covered in range(run.first, run.last + 1):
-                            left.pop(covered, None)
-                        yield run
-        self.worker_pool.spend(last)
+                self.batch.measure(result)
+                times = _times(began, found, time.time())
+                yield from self._new_reports(found)
+        self.executor.worker_pool.add_times(times)
+
+    def _assign(self) -> None:
+        """Submit the task for all shards without a worker, if there are workers."""
+        assignment, chunk_of = self.executor.assignment, self.executor.chunk_of
+        found = assignment.assign(self.unassigned, chunk_of)
+        for name, shards in found.items():
+            self._submit(name, shards, self.task)
+        if found:
+            self.unassigned = []
+
+    def _submit(
+        self,
+        name: str,
+        shards: list[Shard],
+        task: bytes,
+        spec: bytes | None = None,
+        pace: float = 0.0,
+    ) -> None:
+        threads = self.executor.worker_pool.members().get(name, 1)
+        arguments = self.executor.spec.key, spec, task, self.batch.number, shards, threads
+        weight = len(shards) / threads
+        tag = shards, task
+        self.batch.submit(name, tag, worker.run_on_shards, *arguments, weight=weight, pace=pace)
+
+    def _resubmit(self, name: str, shards: list[Shard], task: bytes, miss: CacheMiss) -> None:
+        """Submit a task again with the data that the worker lacks."""
+        pace = self.executor.assignment.pace
+        if miss.dataset:
+            self._submit(name, shards, task, self.executor.pickled_spec, pace)
+            return
+        lacking = set(miss.shards)
+        for from_scratch, again in ((True, self.make_task(True)), (False, self.task)):
+            some = [shard for shard in shards if (shard.number in lacking) == from_scratch]
+            if some:
+                self._submit(name, some, again, pace=pace)
+
+    def _new_reports(self, found: ShardReports) -> Iterator[ShardReport]:
+        self.executor.worker_pool.count_bytes(found.reports)
+        for one in pickle.loads(found.reports):
+            # A slow worker may report shards that another worker has done meanwhile.
+            if one.first in self.left:
+                for covered in range(one.first, one.last + 1):
+                    self.left.pop(covered, None)
+                yield one
+
+
+def _times(began: float, reports: ShardReports, now: float) -> ClusterTimes:
+    return ClusterTimes(reports.began - began, reports.ended - reports.began, now - reports.ended)
 
 
 class ClusterDataset(RemoteDataset):
-    """D whose shards live on workers."""
+    """A data set whose shards are on workers."""
 
     executor: ClusterExecutor
 
@@ -224,50 +318,46 @@ class ClusterDataset(RemoteDataset):
         limit: int,
         folder: str | None,
     ) -> Dataset:
-        """See Dataset; the workers put them together, each those that it is asked for."""
+        """Return Dataset.regrouped; each worker makes the chunks that it is asked for."""
         view, executor = super().regrouped(made, sizes, counts, limit, folder), self.executor
-        grouping = Regrouping(executor.rows, pickle.dumps(self), made, sizes, counts)
-        rows = Rows(
-            worker.key_below(executor.rows.key),
-            grouping,
-            executor.rows.memory,
-            executor.rows.folder,
-        )
-        return view._view(executor=ClusterExecutor(executor.worker_pool, rows))
+        parent = executor.spec
+        chunks = RegroupedChunks(parent, pickle.dumps(self), made, sizes, counts)
+        spec = DatasetSpec(worker.child_key(parent.key), chunks, parent.memory, parent.folder)
+        return view._view(executor=ClusterExecutor(executor.worker_pool, spec))
 
     def of_chunks(self, numbers: Sequence[int]) -> Dataset:
-        """See Dataset."""
         return super().of_chunks(numbers)._view(executor=self.executor.of_chunks(numbers))
 
     def in_one_thread(self) -> Dataset:
-        """See Dataset: its rows come here."""
+        """Copy the rows to this process; return a view that works in the calling thread."""
 
-        def of(shard: Shard) -> RawChunk:
-            # A copy: reports are sent when all are made, and a file's buffer has but the last.
+        def copy(shard: Shard) -> RawChunk:
+            # The buffer of a file store holds one chunk only, and reports wait for each other.
             return joined([self.raw(shard)[0]])
 
         store = RamStore()
-        for chunk in self.map(of):
+        for chunk in self.map(copy):
             store.append(chunk)
         return self.stored_in(store)._view(executor=SerialExecutor())
 
     def close(self) -> None:
-        self.executor.worker_pool.over = True
+        worker_pool = self.executor.worker_pool
+        worker_pool.closed = True
         self.executor.release()
-        self.executor.worker_pool.close()
+        worker_pool.close()
         super().close()
 
 
 class RemoteStates(LoggedStates[State]):
-    """See States. The changes since the last restart are kept, for states that are lost."""
+    """States on workers. The log keeps the changes since the last restart, to make lost states."""
 
     def __init__(
         self, executor: ClusterExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
         super().__init__()
         self.executor, self.shards = executor, shards
-        self.run, self.make = worker.key_below(executor.rows.key), cloudpickle.dumps(make)
-        # How many changes every state has seen.
+        self.key, self.make = worker.child_key(executor.spec.key), cloudpickle.dumps(make)
+        # The number of changes that every state has seen.
         self.done = 0
 
     @property
@@ -277,16 +367,103 @@ class RemoteStates(LoggedStates[State]):
     def query(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
         log, end = self.log, self.log.end
 
-        def message(whole: bool) -> bytes:
-            first = log.first if whole else max(self.done, log.first)
-            changes = log.since(first)
-            # Whoever makes a state anew needs all changes, and nobody else needs to know how.
+        def make_task(from_scratch: bool) -> bytes:
+            first = log.first if from_scratch else max(self.done, log.first)
+            # A state can be made only by all changes since the last restart.
             make = self.make if first == log.first else None
-            return cloudpickle.dumps(Visit(self.run, make, first, changes, question))
+            return cloudpickle.dumps(StateTask(self.key, make, first, log.since(first), question))
 
-        for run in self.executor.runs(message, self.shards):
-            yield run.rows, run.report
+        for one in self.executor.reports(make_task, self.shards):
+            yield one.rows, one.report
         self.done = end
 
     def close(self) -> None:
-        self.executor.worker_pool.notify_all(worker.forget, self.run)
+        self.executor.worker_pool.broadcast(worker.release_states, self.key)
+
+
+# --- all rows on each worker ---------------------------------------------------------------
+
+
+def _replica(D: Dataset, worker_pool: WorkerPool, parent: DatasetSpec) -> Dataset:
+    """Return a view of D, a view of the data set of `parent`, for calls on workers.
+
+    The executor of the view has to be released.
+    """
+    local = D.in_one_thread()
+    chunks = [local.store.read(shard.number) for shard in local.shards]
+    source = ReplicatedChunks(parent, local.summary, chunks)
+    spec = DatasetSpec(worker.child_key(parent.key), source, parent.memory, parent.folder)
+    view = local._view(executor=ReplicaExecutor(local.pool, worker_pool, spec), nnz=D.nnz)
+    view.__class__ = RemoteDataset
+    return view
+
+
+class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
+    """Runs calls on workers that hold all rows, and maps over shards in this process."""
+
+    def __init__(self, pool: ThreadPool, worker_pool: WorkerPool, spec: DatasetSpec) -> None:
+        RemoteExecutor.__init__(self, worker_pool, spec)
+        ThreadExecutor.__init__(self, pool)
+        self.concurrent_calls = min(max(sum(worker_pool.members().values()), 1), MAX_CALLS)
+        # Running calls of each worker.
+        self.running: Counter[str] = Counter()
+        self.lock = Lock()
+
+    def reduced(self, D: Dataset) -> tuple[Any, ...]:
+        return worker.serial_view, (self.spec.key, *worker.view_state(D))
+
+    def call(self, work: Callable[[], Report]) -> Report:
+        """Return work(), run by a worker; if the worker is lost, another one runs it."""
+        function, batch = cloudpickle.dumps(work), TaskBatch(self.worker_pool, self.spec.key)
+        while True:
+            with self._free_worker() as (name, threads):
+                found = self._call_on(batch, name, function, threads)
+            batch.count_losses(found is None, 1)
+            if found is not None:
+                report: Report = pickle.loads(found)
+                return report
+
+    @contextmanager
+    def _free_worker(self) -> Iterator[tuple[str, int]]:
+        """Wait for a worker with a free thread; return its name and its number of threads."""
+        while True:
+            emit(Queued())
+            if (found := self._reserve_thread()) is not None:
+                break
+            time.sleep(HEARTBEAT)
+        try:
+            yield found
+        finally:
+            with self.lock:
+                self.running[found[0]] -= 1
+
+    def _reserve_thread(self) -> tuple[str, int] | None:
+        members = self.worker_pool.members()
+        with self.lock:
+            free = {name: threads - self.running[name] for name, threads in members.items()}
+            name = max(free, key=lambda name: free[name], default=None)
+            if name is None or free[name] <= 0:
+                return None
+            self.running[name] += 1
+            return name, members[name]
+
+    def _call_on(self, batch: TaskBatch, name: str, function: bytes, threads: int) -> bytes | None:
+        """Return the pickled result of a call on a worker; None: the worker is lost."""
+        spec = None
+        try:
+            while True:
+                arguments = self.spec.key, spec, function, batch.number, threads
+                batch.submit(name, None, worker.run_call, *arguments)
+                while (result := batch.next_result()) is None:
+                    pass
+                if result.lost or isinstance(result.result, bytes):
+                    return None if result.lost else result.result
+                assert isinstance(result.result, CacheMiss)
+                spec = self.pickled_spec
+        finally:
+            batch.cancel()
+
+    def release(self) -> None:
+        """Wait for cancelled calls, which would add the rows to the caches again, and release."""
+        self.worker_pool.wait(lambda: not any(self.running.values()))
+        super().release()

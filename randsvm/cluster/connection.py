@@ -1,11 +1,10 @@
-"""The connection to a cluster: a client of its scheduler, and for local:N the scheduler and its
-workers as well. It is made whole, or nothing of it stays in this process.
+"""The connection to a scheduler; for local:N also the scheduler and the processes of its workers.
 
-Every connection to a Dask scheduler or worker may run code there. Those of local:N listen on the
-loopback interface only, and accept only connections with a certificate that exists as long as the
-run: other users of the machine have none.
+If connecting fails, this process keeps no threads, sockets or processes of the attempt.
 
-Knows nothing of tasks, nor of who is there.
+A program that connects to a Dask scheduler or worker may run code there. The scheduler and workers
+of local:N listen on the loopback interface only, and accept only connections with a certificate
+that exists as long as the run, which other users of the machine do not have.
 """
 
 from __future__ import annotations
@@ -29,27 +28,26 @@ from randsvm.errors import ClusterError, ParameterError
 from randsvm.events import HEARTBEAT
 from randsvm.parallel import run_in_daemon_thread
 
-# Seconds that the scheduler, and then the first worker, may take to be there.
-CONNECTING = 60.0
-# Seconds that all waits for the end of something may take in a whole run: a signal ends it within
-# two seconds.
-CLOSING = 1.5
-# The stage in which a run waits for a scheduler, or for workers.
-WAITING = "waiting for workers"
-# Most workers of local:N, and the last port that there is.
-MOST_LOCAL, LAST_PORT = 9999, 65535
+# Seconds until the scheduler, and then the first worker, must answer.
+CONNECTING_SECONDS = 60.0
+# Seconds that all waits for the end of something may take in a run: a signal ends a run within two
+# seconds.
+CLOSING_SECONDS = 1.5
+# The stage of a run that waits for a scheduler or for workers.
+WAITING_STAGE = "waiting for workers"
+MAX_LOCAL_WORKERS, MAX_PORT = 9999, 65535
 HOST = "127.0.0.1"
 # Seconds that a scheduler may take to write its file.
-WRITING = 2.0
-# The page of a scheduler or worker says what it does to everybody who connects: serve none.
-NO_PAGES: dict[str, Any] = {
+SCHEDULER_FILE_SECONDS = 2.0
+# The web pages of schedulers and workers show their work to every visitor: serve none.
+NO_WEB_PAGES: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-# The program of a worker, which reads sys.path and settings of Dask from stdin. Its sys.path is
-# that of this process: a script of its own would put the working folder before all else. The key
-# of TLS is among the settings: command lines can be read by other users.
-WORKER = """
+# The program of a worker; it reads sys.path and the settings of Dask from stdin. Its sys.path is
+# that of this process, because a script would put the working folder first. The settings contain
+# the key of TLS, and other users can read command lines.
+WORKER_PROGRAM = """
 import json, sys
 sys.path[:], settings = json.load(sys.stdin)
 import dask
@@ -59,16 +57,16 @@ main()
 """
 
 
-class OwnClient(Client):
-    """Closed by its connection alone.
+class ConnectionClient(Client):
+    """A client that only its connection closes.
 
-    dask's closes when the collector finds it, in whatever thread that is; where that thread starts
-    another client, closing waits for ever for a lock that starting has.
+    Dask's client closes when the garbage collector finds it, in any thread. If that thread is
+    starting another client, closing waits for ever for a lock of the start.
     """
 
-    def __init__(self, **where: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         try:
-            super().__init__(**where, set_as_default=False)
+            super().__init__(**options, set_as_default=False)
         except BaseException:
             _close(self)
             raise
@@ -77,59 +75,61 @@ class OwnClient(Client):
 
 
 class Connection:
-    """client: of the scheduler at an address. processes: the workers of local:N. ended: whether
-    nobody needs it any more.
+    """The connection to the scheduler at an address.
 
-    Raises ParameterError for what is no address, ClusterError where no scheduler answers, and what
-    whoever listens raises meanwhile.
+    client: of the scheduler. processes: the workers of local:N. closed: whether `close` was called.
+
+    Raises ParameterError for a bad address, ClusterError if no scheduler answers, and the
+    exceptions of the listener of events.
     """
 
     def __init__(self, address: str) -> None:
-        self.local: LocalCluster | None = None
+        self.local_cluster: LocalCluster | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.clients: list[OwnClient] = []
-        self.ended = False
+        self.clients: list[ConnectionClient] = []
+        self.closed = False
         try:
             self.client = self._client(address)
         except BaseException:
-            self.end().join(CLOSING)
+            self.close().join(CLOSING_SECONDS)
             raise
 
-    def _client(self, address: str) -> OwnClient:
+    def _client(self, address: str) -> ConnectionClient:
         if address.startswith("local:"):
             count = address.removeprefix("local:")
             if not re.fullmatch(r"[1-9]\d{0,3}", count):
                 raise ParameterError(
-                    f"--cluster: expected local:N with N from 1 to {MOST_LOCAL}, found {address!r}"
+                    f"--cluster: expected local:N with N from 1 to {MAX_LOCAL_WORKERS}, "
+                    f"found {address!r}"
                 )
-            with _reaching(address):
+            with _cluster_errors(address):
                 security = _temporary_security()
-                where = self._local_scheduler(int(count), security)
-                return self._connected(address=where, security=security)
+                scheduler = self._local_scheduler(int(count), security)
+                return self._connected(address=scheduler, security=security)
         kind = "scheduler_file" if _is_file(address) else "address"
         if kind == "address":
             _check_address(address)
         else:
             _check_scheduler_file(address)
 
-        def connected() -> OwnClient:
-            with _reaching(address):
+        def connected() -> ConnectionClient:
+            with _cluster_errors(address):
                 return self._connected(**{kind: address})
 
-        return run_in_daemon_thread(connected, WAITING)
+        return run_in_daemon_thread(connected, WAITING_STAGE)
 
-    def _connected(self, **where: Any) -> OwnClient:
-        client = OwnClient(**where, timeout=CONNECTING)
+    def _connected(self, **options: Any) -> ConnectionClient:
+        client = ConnectionClient(**options, timeout=CONNECTING_SECONDS)
         self.clients.append(client)
-        # Nobody may be there any more who waits for it.
-        if self.ended:
+        # The thread that waits for this client may have stopped waiting.
+        if self.closed:
             _close(client)
         return client
 
     def _local_scheduler(self, count: int, security: Security) -> str:
         """Start a scheduler in this process and workers that end with it; return its address."""
-        with dask.config.set(NO_PAGES):
-            self.local = LocalCluster(
+        with dask.config.set(NO_WEB_PAGES):
+            self.local_cluster = LocalCluster(
                 n_workers=0,
                 protocol="tls://",
                 host=HOST,
@@ -138,17 +138,17 @@ class Connection:
                 scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,
             )
-        address: str = self.local.scheduler_address
+        address: str = self.local_cluster.scheduler_address
         pages = f"--no-dashboard --dashboard-address {HOST}:0"
-        words = f"{address} --host {HOST} {pages} --nthreads 1 --no-nanny --memory-limit 0"
-        settings = json.dumps([sys.path, {**NO_PAGES, **_worker_settings(security)}]).encode()
+        arguments = f"{address} --host {HOST} {pages} --nthreads 1 --no-nanny --memory-limit 0"
+        settings = json.dumps([sys.path, {**NO_WEB_PAGES, **_worker_settings(security)}]).encode()
         for _ in range(count):
             process = subprocess.Popen(
-                [sys.executable, "-c", WORKER, *words.split()],
+                [sys.executable, "-c", WORKER_PROGRAM, *arguments.split()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # A signal of the terminal is for the master alone.
+                # Only the client gets the signals of the terminal.
                 start_new_session=True,
             )
             self.processes.append(process)
@@ -158,25 +158,27 @@ class Connection:
         return address
 
     @property
-    def deserted(self) -> bool:
-        """Whether all workers of local:N have ended."""
+    def all_workers_ended(self) -> bool:
+        """Return whether all workers of local:N have ended."""
         ended = [process.poll() is not None for process in self.processes]
         return bool(ended) and all(ended)
 
-    def end(self) -> threading.Thread:
-        """Kill the workers of local:N, and close the rest in the thread that is returned: who is
-        gone does not answer."""
-        self.ended = True
+    def close(self) -> threading.Thread:
+        """Kill the workers of local:N; return a thread that closes the clients and the scheduler.
+
+        A scheduler that is gone does not answer, so closing it may take long.
+        """
+        self.closed = True
         for process in self.processes:
             process.kill()
 
         def close() -> None:
-            latest = time.perf_counter() + CLOSING
+            latest = time.perf_counter() + CLOSING_SECONDS
             for process in self.processes:
-                # One that reads from a disk that is gone does not end.
+                # A process that reads from a disk that is gone does not end.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, latest - time.perf_counter()))
-            for one in [*self.clients, self.local]:
+            for one in [*self.clients, self.local_cluster]:
                 if one is not None:
                     _close(one)
 
@@ -186,15 +188,15 @@ class Connection:
 
 
 def _close(one: Client | LocalCluster) -> None:
-    """With the thread that it has, which dask leaves running where the other side was lost."""
+    """Close it and stop its thread, which Dask leaves running if the other side is gone."""
     with contextlib.suppress(Exception):
-        one.close(timeout=CLOSING)
+        one.close(timeout=CLOSING_SECONDS)
     with contextlib.suppress(Exception):
-        one._loop_runner.stop(CLOSING)
+        one._loop_runner.stop(CLOSING_SECONDS)
 
 
 def _temporary_security() -> Security:
-    """Return TLS with a certificate of its own, which this process and its workers hold."""
+    """Return the settings of TLS with a new certificate for this process and its workers."""
     try:
         return Security.temporary()
     except ImportError as error:
@@ -204,7 +206,7 @@ def _temporary_security() -> Security:
 
 
 def _worker_settings(security: Security) -> dict[str, Any]:
-    """Return the settings of Dask for a worker that takes part in this TLS."""
+    """Return the settings of Dask for a worker that uses this TLS."""
     tls = security.get_tls_config_for_role("worker")
     return {
         "distributed.comm.require-encryption": True,
@@ -215,24 +217,24 @@ def _worker_settings(security: Security) -> dict[str, Any]:
 
 
 def _is_file(address: str) -> bool:
-    """Whether there is a file of this name; one that cannot be looked at is reported."""
-    with _reaching(address):
+    """Return whether a file of this name exists. Raises ClusterError if it cannot be examined."""
+    with _cluster_errors(address):
         return Path(address).is_file()
 
 
 def _check_address(address: str) -> None:
-    """Raise ParameterError unless this is host:port."""
+    """Raise ParameterError unless the address is host:port."""
     found = re.fullmatch(r"(\w+://)?[^/\s]+:(\d{1,5})", address)
-    if found is None or not 1 <= int(found[2]) <= LAST_PORT:
+    if found is None or not 1 <= int(found[2]) <= MAX_PORT:
         raise ParameterError(
-            f"--cluster: expected host:port (1 to {LAST_PORT}), a scheduler file or local:N, "
+            f"--cluster: expected host:port (1 to {MAX_PORT}), a scheduler file or local:N, "
             f"found {address!r}"
         )
 
 
 def _check_scheduler_file(path: str) -> None:
-    """Raise ParameterError unless this file has the address of a scheduler."""
-    latest = time.perf_counter() + WRITING
+    """Raise ParameterError unless the file contains the address of a scheduler."""
+    latest = time.perf_counter() + SCHEDULER_FILE_SECONDS
     while not _has_address(path):
         if time.perf_counter() > latest:
             raise _no_scheduler_file(path)
@@ -240,10 +242,10 @@ def _check_scheduler_file(path: str) -> None:
 
 
 def _has_address(path: str) -> bool:
-    """Whether a scheduler file is whole. Raises ParameterError for a file of another kind."""
+    """Return whether a scheduler file is complete. Raises ParameterError for another file."""
     try:
         with Path(path).open("rb") as stream:
-            # A data set may be large: it is not read.
+            # Do not parse other files: a data set may be large.
             if stream.peek(1)[:1] not in (b"", b"{"):
                 raise _no_scheduler_file(path)
             content = json.load(stream)
@@ -265,14 +267,16 @@ def _no_scheduler_file(path: str) -> ParameterError:
 
 
 @contextlib.contextmanager
-def _reaching(address: str) -> Iterator[None]:
-    """Turn any error of Dask into one line."""
+def _cluster_errors(address: str) -> Iterator[None]:
+    """Turn any error of Dask into a ClusterError of one line."""
     try:
         yield
     except (ClusterError, ParameterError):
         raise
     except Exception as error:
-        # The first bytes of another protocol are a length for dask.
-        stranger = isinstance(error, MemoryError)
-        reason = "what answers is no scheduler" if stranger else " ".join(str(error).split())
+        # Dask reads the first bytes of another protocol as a length.
+        is_other_protocol = isinstance(error, MemoryError)
+        reason = " ".join(str(error).split())
+        if is_other_protocol:
+            reason = "the program there is no scheduler"
         raise ClusterError(f"cannot reach the cluster {address}: {reason}") from error

@@ -1,13 +1,12 @@
-"""What a worker does: plain tasks over what it has cached. It is never asked to remember: what it
-does not have it says (`Missing`), and is sent again.
+"""The functions that run on a worker, and the cache of a worker.
 
-Runs on the workers; knows nothing of the scheduler.
+A worker may lose its cache at any time. A task whose data are not in the cache returns a
+`CacheMiss`; the client then sends the data with the task. This module does not call the scheduler.
 """
 
 from __future__ import annotations
 
 import pickle
-import platform
 import time
 import uuid
 from collections import Counter
@@ -19,11 +18,8 @@ from threading import Lock, Thread
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy
 
-from randsvm import __version__
-from randsvm.cluster.arithmetic import arithmetic
-from randsvm.cluster.text import Cuts, Learnt, Range, Source, Text
+from randsvm.cluster.text_file import ChunkedText, ChunkEnds, RangeSummary, TextFile, TextRange
 from randsvm.data.chunks import RamStore, RawChunk
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import Summary
@@ -32,82 +28,68 @@ from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
 from randsvm.events import Waiting, Watch, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
-# The fields of a view that are its own; the others follow from the file.
-OWN = ("targets", "scaling", "mapping", "d", "nnz")
-# Seconds after which rows are released that no task and no renewal has been about: the process that
-# needed them was killed. If it was not, `Missing` brings them back.
-LEASE = 180.0
+# The fields of a view that are sent; the others follow from the data set.
+VIEW_FIELDS = ("targets", "scaling", "mapping", "d", "nnz")
+# Seconds after the last task or renewal until a worker releases rows: the client was killed. If it
+# was only stopped, a CacheMiss brings the rows back.
+LEASE_SECONDS = 180.0
 
-
-def versions() -> dict[str, str]:
-    """Of what decides the bits of a model, and of what can be sent between processes."""
-    return {
-        "randsvm": __version__,
-        "Python": ".".join(platform.python_version_tuple()[:2]),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-    }
-
-
-def greeting() -> tuple[dict[str, str], dict[str, str]]:
-    """`versions`, without which a worker is left out, and `arithmetic`, of which it is told where
-    it differs."""
-    return versions(), arithmetic()
+# --- messages ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows on a worker: of a text, put together from others, or sent. memory, folder: as MadeStore
-    has them."""
+class DatasetSpec:
+    """How a worker makes a data set.
+
+    key: of the data set in the cache. memory: bytes of chunks to hold in memory; folder: of the
+    spill file for the others.
+    """
 
     key: str
-    source: Source | Regrouping | Sent
+    source: ChunkedText | RegroupedChunks | ReplicatedChunks
     memory: int
     folder: str | None
 
 
 @dataclass(frozen=True)
-class Regrouping:
-    """Chunks that made(D, number) puts together; see Dataset.regrouped. view: D, pickled, a view
-    of `rows`."""
+class RegroupedChunks:
+    """Chunks made from the rows of another data set; see Dataset.regrouped.
 
-    rows: Rows
+    view: the pickled view of the data set of `parent`. make: called with the view and the number
+    of a chunk. sizes, counts : (chunks,) int64, rows and nonzeros of each chunk.
+    """
+
+    parent: DatasetSpec
     view: bytes
-    made: Callable[[Dataset, int], RawChunk]
+    make: Callable[[Dataset, int], RawChunk]
     sizes: np.ndarray
     counts: np.ndarray
 
 
 @dataclass(frozen=True)
-class Sent:
-    """The chunks themselves, of few rows. whole: the rows that they were chosen from."""
+class ReplicatedChunks:
+    """The chunks of a small data set, whose rows are rows of `parent`."""
 
-    whole: Rows
+    parent: DatasetSpec
     summary: Summary
     chunks: Sequence[RawChunk]
 
 
 @dataclass(frozen=True)
-class Missing:
-    """What the worker would have to know: the rows, or the states of these shards; nothing where
-    it was stopped."""
+class CacheMiss:
+    """A worker lacks data for a task.
 
-    rows: bool = False
+    dataset: whether it lacks the data set; shards: the numbers of the shards without a usable
+    state. If neither, the task was stopped.
+    """
+
+    dataset: bool = False
     shards: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class Reports:
-    """Pickled Runs; began, ended: when the worker was at it, by its clock, in seconds."""
-
-    runs: bytes
-    began: float
-    ended: float
-
-
-@dataclass(frozen=True)
-class Run:
-    """What some neighbouring shards report. first, last: their numbers."""
+class ShardReport:
+    """The report of the consecutive shards first .. last, which have `rows` rows."""
 
     first: int
     last: int
@@ -115,69 +97,118 @@ class Run:
     report: Any
 
 
+@dataclass(frozen=True)
+class ShardReports:
+    """Pickled list of ShardReport. began, ended: of the task, time.time() of the worker."""
+
+    reports: bytes
+    began: float
+    ended: float
+
+
+# --- the cache -----------------------------------------------------------------------------
+
+
 class _Cache:
-    """What this process has: rows by their key, states by that of their run and their shard. Keys
-    are paths: see key_below."""
+    """The data of this worker.
+
+    Keys are paths: data made from the data set `key` have keys `key/...` (see `child_key`).
+    """
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.data: dict[str, Dataset] = {}
+        self.datasets: dict[str, Dataset] = {}
+        # By the key of the states, and by the number of the shard.
         self.cells: dict[tuple[str, int], StateCell] = {}
-        self.makers: dict[str, Callable[[Shard], Any]] = {}
-        self.ranges: dict[tuple[str, int], Range] = {}
-        # Of tasks that nobody waits for any more: the key of their rows, and their number.
-        self.unwanted: set[tuple[str, int]] = set()
-        # Of this worker, as a call has said last.
-        self.threads: int | None = None
-        # First part of a key -> when a task or a renewal was about it last (time.monotonic), and
-        # how many tasks are at work.
-        self.touched: dict[str, float] = {}
-        self.at_work: Counter[str] = Counter()
-        self.releasing: Thread | None = None
+        self.make_state: dict[str, Callable[[Shard], Any]] = {}
+        # By the key of the data set, and by the number of the range.
+        self.ranges: dict[tuple[str, int], TextRange] = {}
+        # Key of the data set and number of tasks whose results are no longer needed.
+        self.cancelled: set[tuple[str, int]] = set()
+        # The number of calls that the client runs on this worker at a time.
+        self.concurrent_calls: int | None = None
+        # For each run: time.monotonic() of the last task or renewal, and the running tasks.
+        self.last_used: dict[str, float] = {}
+        self.running: Counter[str] = Counter()
+        self.release_thread: Thread | None = None
 
     def touch(self, key: str, tasks: int = 0) -> None:
-        """Extend the lease of some rows. tasks: how many more are at work."""
+        """Extend the lease of a run, and add `tasks` to its running tasks."""
         root = key.partition("/")[0]
         with self.lock:
-            self.touched[root] = time.monotonic()
-            self.at_work[root] += tasks
-            if self.releasing is None:
-                self.releasing = Thread(target=_release_for_ever, daemon=True)
-                self.releasing.start()
+            self.last_used[root] = time.monotonic()
+            self.running[root] += tasks
+            if self.release_thread is None:
+                self.release_thread = Thread(target=_release_expired_forever, daemon=True)
+                self.release_thread.start()
 
 
-_here = _Cache()
+_cache = _Cache()
+
+
+def child_key(key: str) -> str:
+    """Return a new key for data that are released with the data set `key`."""
+    return f"{key}/{uuid.uuid4().hex}"
+
+
+def release(key: str) -> None:
+    """Release a data set and all data whose keys are below its key."""
+
+    def matches(other: str) -> bool:
+        return other == key or other.startswith(f"{key}/")
+
+    with _cache.lock:
+        released = [_cache.datasets.pop(one) for one in [*_cache.datasets] if matches(one)]
+        for number in [number for number in _cache.ranges if matches(number[0])]:
+            del _cache.ranges[number]
+        for states_key in [one for one in _cache.make_state if matches(one)]:
+            del _cache.make_state[states_key]
+        for cell in [cell for cell in _cache.cells if matches(cell[0])]:
+            del _cache.cells[cell]
+        _cache.cancelled = {one for one in _cache.cancelled if not matches(one[0])}
+        for table in (_cache.last_used, _cache.running):
+            table.pop(key, None)
+    for D in released:
+        D.store.close()
+
+
+def release_states(states_key: str) -> None:
+    with _cache.lock:
+        _cache.make_state.pop(states_key, None)
+        for key in [key for key in _cache.cells if key[0] == states_key]:
+            del _cache.cells[key]
+
+
+def renew_lease(key: str) -> None:
+    """Extend the lease of a run; Dask calls this beside the tasks of this worker."""
+    if key in _cache.last_used:
+        _cache.touch(key)
+
+
+def release_expired() -> None:
+    """Release the data of all runs whose lease has expired."""
+    latest = time.monotonic() - LEASE_SECONDS
+    with _cache.lock:
+        times = _cache.last_used.items()
+        expired = [key for key, at in times if at < latest and not _cache.running[key]]
+    for key in expired:
+        release(key)
+
+
+def _release_expired_forever() -> None:
+    while True:
+        time.sleep(min(LEASE_SECONDS / 6, 10.0))
+        release_expired()
 
 
 @contextmanager
-def _at_work(key: str) -> Iterator[None]:
-    """Keep the lease of some rows while a task is about them."""
-    _here.touch(key, 1)
+def _leased(key: str) -> Iterator[None]:
+    """Keep the lease of a run while one of its tasks runs."""
+    _cache.touch(key, 1)
     try:
         yield
     finally:
-        _here.touch(key, -1)
-
-
-def renew(key: str) -> None:
-    """Extend the lease of rows whose master solves. Called beside the tasks of this worker."""
-    if key in _here.touched:
-        _here.touch(key)
-
-
-def release() -> None:
-    """Give up all rows whose lease is over."""
-    latest = time.monotonic() - LEASE
-    with _here.lock:
-        over = [key for key, at in _here.touched.items() if at < latest and not _here.at_work[key]]
-    for key in over:
-        leave(key)
-
-
-def _release_for_ever() -> None:
-    while True:
-        time.sleep(min(LEASE / 6, 10.0))
-        release()
+        _cache.touch(key, -1)
 
 
 @cache
@@ -185,260 +216,241 @@ def _pool(threads: int) -> ThreadPool:
     return ThreadPool(threads)
 
 
-# --- the rows ------------------------------------------------------------------------------
+# --- data sets and their views -------------------------------------------------------------
 
 
-def knows(key: str, rows: bytes | None) -> bool:
-    """Whether the rows are known, after what was sent of them."""
-    with _here.lock:
-        if rows is not None:
-            _remember(pickle.loads(rows))
-        return key in _here.data
+def has_dataset(key: str, spec: bytes | None) -> bool:
+    """Add a data set to the cache if its pickled DatasetSpec was sent.
+
+    Return whether the cache has the data set.
+    """
+    with _cache.lock:
+        if spec is not None:
+            _add_dataset(pickle.loads(spec))
+        return key in _cache.datasets
 
 
-def _remember(rows: Rows) -> None:
-    """These rows, and those that they are put together from."""
-    source, limit, folder = rows.source, rows.memory, rows.folder
-    if rows.key in _here.data:
-        return
-    if isinstance(source, Source):
-        _here.data[rows.key] = Dataset(source.summary, source.store(limit, folder), 1)
-        return
-    if isinstance(source, Sent):
-        _remember(source.whole)
+def _add_dataset(spec: DatasetSpec) -> None:
+    if spec.key not in _cache.datasets:
+        _cache.datasets[spec.key] = _new_dataset(spec)
+
+
+def _new_dataset(spec: DatasetSpec) -> Dataset:
+    """Make a data set; its parents are added to the cache first."""
+    source, limit = spec.source, spec.memory
+    if isinstance(source, ChunkedText):
+        return Dataset(source.summary, source.store(limit, spec.folder), 1)
+    _add_dataset(source.parent)
+    if isinstance(source, ReplicatedChunks):
         store = RamStore()
         for chunk in source.chunks:
             store.append(chunk)
-        _here.data[rows.key] = Dataset(source.summary, store, 1)
-        return
-    _remember(source.rows)
+        return Dataset(source.summary, store, 1)
     D: Dataset = pickle.loads(source.view)
     limit = max(0, limit - D.store.resident_bytes)
-    _here.data[rows.key] = D.regrouped(source.made, source.sizes, source.counts, limit, folder)
+    return D.regrouped(source.make, source.sizes, source.counts, limit, spec.folder)
 
 
-# The rows that a view has, as Dataset.chosen has them: how many, and their bits.
+# Dataset.chosen as it is sent: the number of rows, and one bit for each.
 Chosen: TypeAlias = tuple[int, np.ndarray] | None
 
 
-def own_of(D: Dataset) -> tuple[dict[str, Any], Chosen]:
-    """What makes a view of rows of a view of all of them; see `view`."""
+def view_state(D: Dataset) -> tuple[dict[str, Any], Chosen]:
+    """Return the fields and the chosen rows of a view, the arguments of `view`."""
     chosen = None if D.chosen is None else (len(D.chosen), np.packbits(D.chosen))
-    return {name: getattr(D, name) for name in OWN}, chosen
+    return {name: getattr(D, name) for name in VIEW_FIELDS}, chosen
 
 
 def view(
-    key: str, own: dict[str, Any], chosen: Chosen, numbers: Sequence[int] | None = None
+    key: str, fields: dict[str, Any], chosen: Chosen, chunks: Sequence[int] | None = None
 ) -> Dataset:
-    """A view of the rows as the master has it; what a Dataset of the cluster is pickled as.
-    numbers: of its chunks."""
-    D = _here.data[key]
-    if numbers is not None:
-        D = D.of_chunks(numbers)
+    """Return a view of a data set of the cache: views of the client are pickled as this call.
+
+    chunks: the numbers of the chunks of the view; None: all.
+    """
+    D = _cache.datasets[key]
+    if chunks is not None:
+        D = D.of_chunks(chunks)
     if chosen is not None:
         D = D.only(np.unpackbits(chosen[1], count=chosen[0]).astype(bool))
-    return D._view(**own)
+    return D._view(**fields)
 
 
-def whole_view(key: str, own: dict[str, Any], chosen: Chosen) -> Dataset:
-    """The same for a work on all rows, which takes one thread; others have their own."""
-    return view(key, own, chosen)._view(executor=SerialExecutor(_here.threads))
+def serial_view(key: str, fields: dict[str, Any], chosen: Chosen) -> Dataset:
+    """Return a view for a call, which runs in one thread."""
+    return view(key, fields, chosen)._view(executor=SerialExecutor(_cache.concurrent_calls))
 
 
-# --- the first pass ------------------------------------------------------------------------
+# --- text ----------------------------------------------------------------------------------
 
 
-def learn(key: str, text: Text, number: int, begin: int, end: int) -> Learnt:
-    """What a range of the text holds; where its rows end is kept for `cut`."""
-    with _at_work(key):
-        found = Range(text, begin, end)
-    with _here.lock:
-        _here.ranges[key, number] = found
-    return found.learnt
+def summarise_range(key: str, file: TextFile, number: int, begin: int, end: int) -> RangeSummary:
+    """Read a range of a file; its row ends stay in the cache for `chunk_ends`."""
+    with _leased(key):
+        text_range = TextRange(file, begin, end)
+    with _cache.lock:
+        _cache.ranges[key, number] = text_range
+    return text_range.summary
 
 
-def cut(key: str, text: Text, number: int, begin: int, end: int, rows: int, nonzeros: int) -> Cuts:
-    """The chunks that end in a range; see Range.cuts."""
-    with _here.lock:
-        found = _here.ranges.pop((key, number), None)
-    with _at_work(key):
-        found = found or Range(text, begin, end)
-        return found.cuts(rows, nonzeros)
+def chunk_ends(
+    key: str, file: TextFile, number: int, begin: int, end: int, rows: int, nonzeros: int
+) -> ChunkEnds:
+    """Return the chunks that end in a range; see TextRange.chunk_ends."""
+    with _cache.lock:
+        text_range = _cache.ranges.pop((key, number), None)
+    with _leased(key):
+        text_range = text_range or TextRange(file, begin, end)
+        return text_range.chunk_ends(rows, nonzeros)
 
 
-def of_lines(work: bytes, text: Text, begin: int, end: int) -> Any:
-    """work: a pickled function of the lines that begin in a range of the text."""
-    do: Callable[[ParsedPiece], Any] = pickle.loads(work)
-    text.check_seen()
-    lines = text.parsed(text.line_from(begin), text.line_from(end))
-    return do(parse_piece(lines + PADDING, text.dialect))
+def map_lines(function: bytes, file: TextFile, begin: int, end: int) -> Any:
+    """Return function(lines that begin in a range of a file).
+
+    function: pickled.
+    """
+    call: Callable[[ParsedPiece], Any] = pickle.loads(function)
+    file.check_content()
+    return call(parse_piece(file.lines(begin, end) + PADDING, file.dialect))
 
 
-# --- tasks that can be stopped -------------------------------------------------------------
+# --- cancellation --------------------------------------------------------------------------
+
+
+def cancel(key: str, number: int) -> None:
+    """Cancel a task; Dask calls this beside the tasks of this worker."""
+    with _cache.lock:
+        if key in _cache.datasets:
+            _cache.cancelled.add((key, number))
 
 
 def _watch(key: str, number: int) -> Watch:
-    """The listener of a task."""
+    """Return a listener that raises Cancelled if the task is cancelled or its rows are released."""
 
     def watch(event: object) -> None:
-        # Those of rows that nobody asks for any more are unwanted as well.
-        if (key, number) in _here.unwanted or key not in _here.data:
+        if (key, number) in _cache.cancelled or key not in _cache.datasets:
             raise Cancelled
 
     return watch
 
 
-def stop(key: str, number: int) -> None:
-    """Nobody waits for this task any more. Called beside the tasks of this worker."""
-    with _here.lock:
-        if key in _here.data:
-            _here.unwanted.add((key, number))
-
-
-def _runs(
-    do: Callable[[Shard], Any], shards: Sequence[Shard], threads: int, watch: Watch
-) -> Iterator[Run]:
-    """do(shard) of each, which begins with an event."""
-
-    def watched(shard: Shard) -> Any:
-        with listening(watch):
-            emit(Waiting())
-            return do(shard)
-
-    for shard, report in zip(shards, _pool(threads).map_in_order(watched, shards), strict=True):
-        yield Run(shard.number, shard.number, shard.stop - shard.start, report)
-
-
-# --- work over shards ----------------------------------------------------------------------
+# --- tasks over shards ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Each:
-    """A function of each shard, whose reports come one by one."""
+class MapTask:
+    """Calls a function of each shard."""
 
-    do: Callable[[Shard], Any]
+    function: Callable[[Shard], Any]
 
-    def runs(self, shards: Sequence[Shard], threads: int, watch: Watch) -> list[Run]:
-        return list(_runs(self.do, shards, threads, watch))
+    def reports(
+        self, shards: Sequence[Shard], threads: int, watch: Watch
+    ) -> CacheMiss | list[ShardReport]:
+        return list(_map(self.function, shards, threads, watch))
 
 
 @dataclass(frozen=True)
-class Visit:
-    """Changes to the states of a run, from number `first` on, and a question, whose reports of
-    neighbours are added up. make: as States has it, where the changes do not depend on what was
-    before."""
+class StateTask:
+    """Applies changes to the states of shards, and adds up the reports of consecutive shards.
 
-    run: str
+    states_key: of the states in the cache. make: the pickled function that makes a state; None if
+    the changes need a state that exists. first: the number of changes[0].
+    """
+
+    states_key: str
     make: bytes | None
     first: int
     changes: list[Change]
     question: Callable[[Any], Any]
 
-    def runs(self, shards: Sequence[Shard], threads: int, watch: Watch) -> Missing | list[Run]:
-        missing = [shard.number for shard in shards if not _is_ready(self, shard)]
+    def reports(
+        self, shards: Sequence[Shard], threads: int, watch: Watch
+    ) -> CacheMiss | list[ShardReport]:
+        missing = [shard.number for shard in shards if not self._has_state(shard)]
         if missing:
-            return Missing(shards=tuple(missing))
+            return CacheMiss(shards=tuple(missing))
 
-        def of(shard: Shard) -> Any:
-            cell = _here.cells[self.run, shard.number]
-            with listening(silent):  # a change is made whole
+        def query(shard: Shard) -> Any:
+            cell = _cache.cells[self.states_key, shard.number]
+            with listening(silent):  # a change that has begun is completed
                 return cell.query(self.first, self.changes, self.question)
 
-        found: list[Run] = []
-        for run in _runs(of, shards, threads, watch):
-            if found and found[-1].last + 1 == run.first:
+        found: list[ShardReport] = []
+        for one in _map(query, shards, threads, watch):
+            if found and found[-1].last + 1 == one.first:
                 last = found.pop()
-                report = last.report + run.report
-                run = Run(last.first, run.last, last.rows + run.rows, report)
-            found.append(run)
+                report = last.report + one.report
+                one = ShardReport(last.first, one.last, last.rows + one.rows, report)
+            found.append(one)
         return found
 
+    def _has_state(self, shard: Shard) -> bool:
+        """Return whether the changes apply to the state of a shard; make the state if possible."""
+        with _cache.lock:
+            cell = _cache.cells.get((self.states_key, shard.number))
+            if cell is None and self.make is not None:
+                make = _cache.make_state.get(self.states_key)
+                if make is None:
+                    make = _cache.make_state[self.states_key] = pickle.loads(self.make)
+                cell = StateCell(make(shard), self.first)
+                _cache.cells[self.states_key, shard.number] = cell
+            return cell is not None and (self.make is not None or cell.done >= self.first)
 
-def work(
+
+def _map(
+    function: Callable[[Shard], Any], shards: Sequence[Shard], threads: int, watch: Watch
+) -> Iterator[ShardReport]:
+    """Yield function(shard) for each shard, in order. An event precedes each call."""
+
+    def watched(shard: Shard) -> Any:
+        with listening(watch):
+            emit(Waiting())
+            return function(shard)
+
+    reports = _pool(threads).map(watched, shards)
+    for shard, report in zip(shards, reports, strict=True):
+        yield ShardReport(shard.number, shard.number, shard.stop - shard.start, report)
+
+
+def run_on_shards(
     key: str,
-    rows: bytes | None,
-    message: bytes,
+    spec: bytes | None,
+    task: bytes,
     number: int,
     shards: Sequence[Shard],
     threads: int,
-) -> Missing | Reports:
-    """What these shards report. message: Each or Visit, pickled."""
+) -> CacheMiss | ShardReports:
+    """Run a pickled MapTask or StateTask on some shards.
+
+    number: of the task, for `cancel`. threads: of this worker.
+    """
     began = time.time()
-    if not knows(key, rows):
-        return Missing(rows=True)
-    asked: Each | Visit = pickle.loads(message)
+    if not has_dataset(key, spec):
+        return CacheMiss(dataset=True)
+    message: MapTask | StateTask = pickle.loads(task)
     try:
-        with _at_work(key):
-            found = asked.runs(shards, threads, _watch(key, number))
+        with _leased(key):
+            found = message.reports(shards, threads, _watch(key, number))
     except Cancelled:
-        return Missing()
-    return found if isinstance(found, Missing) else Reports(pickle.dumps(found), began, time.time())
+        return CacheMiss()
+    if isinstance(found, CacheMiss):
+        return found
+    return ShardReports(pickle.dumps(found), began, time.time())
 
 
-def _is_ready(asked: Visit, shard: Shard) -> bool:
-    """Whether the changes can be made to the state of a shard, which is made if they are whole."""
-    with _here.lock:
-        cell = _here.cells.get((asked.run, shard.number))
-        if cell is None and asked.make is not None:
-            make = _here.makers.get(asked.run)
-            if make is None:
-                make = _here.makers[asked.run] = pickle.loads(asked.make)
-            cell = _here.cells[asked.run, shard.number] = StateCell(make(shard), asked.first)
-        return cell is not None and (asked.make is not None or cell.done >= asked.first)
+def run_call(
+    key: str, spec: bytes | None, function: bytes, number: int, concurrent_calls: int
+) -> CacheMiss | bytes:
+    """Return the pickled result of a pickled function of all rows.
 
-
-# --- work on all rows ----------------------------------------------------------------------
-
-
-def call(
-    key: str, rows: bytes | None, message: bytes, number: int, threads: int
-) -> Missing | bytes:
-    """message: a function; its result, pickled. threads: how many such calls are under way on this
-    worker at a time."""
-    if not knows(key, rows):
-        return Missing(rows=True)
-    _here.threads = threads
-    work: Callable[[], Any] = pickle.loads(message)
+    number: of the task, for `cancel`. concurrent_calls: calls that run on this worker at a time.
+    """
+    if not has_dataset(key, spec):
+        return CacheMiss(dataset=True)
+    _cache.concurrent_calls = concurrent_calls
+    call: Callable[[], Any] = pickle.loads(function)
     try:
-        with _at_work(key), listening(_watch(key, number)):
-            return pickle.dumps(work())
+        with _leased(key), listening(_watch(key, number)):
+            return pickle.dumps(call())
     except Cancelled:
-        return Missing()
-
-
-# --- the end -------------------------------------------------------------------------------
-
-
-def forget(run: str) -> None:
-    """A run is over."""
-    with _here.lock:
-        _here.makers.pop(run, None)
-        for key in [key for key in _here.cells if key[0] == run]:
-            del _here.cells[key]
-
-
-def key_below(key: str) -> str:
-    """A new key, of what goes when these rows go: other rows that are made of them, or a run."""
-    return f"{key}/{uuid.uuid4().hex}"
-
-
-def leave(key: str) -> None:
-    """The master is done with these rows, and with all that is below them, whether or not it has
-    said so: what was broken off may not have."""
-
-    def goes(other: str) -> bool:
-        return other == key or other.startswith(f"{key}/")
-
-    with _here.lock:
-        left = [_here.data.pop(one) for one in [*_here.data] if goes(one)]
-        for place in [place for place in _here.ranges if goes(place[0])]:
-            del _here.ranges[place]
-        for run in [run for run in _here.makers if goes(run)]:
-            del _here.makers[run]
-        for cell in [cell for cell in _here.cells if goes(cell[0])]:
-            del _here.cells[cell]
-        _here.unwanted = {one for one in _here.unwanted if not goes(one[0])}
-        for table in (_here.touched, _here.at_work):
-            table.pop(key, None)
-    for D in left:
-        D.store.close()
+        return CacheMiss()

@@ -1,7 +1,7 @@
-"""The workers of a cluster as they come and go, and tasks for them.
+"""The workers of a cluster that take part in a run, and batches of tasks for them.
 
-Every wait has a deadline of its own: a task that is pinned to a worker that is gone would else wait
-for ever. Knows nothing of what tasks do.
+A task that is pinned to a worker that is gone would wait for ever: so each wait has a deadline.
+This module does not know what tasks do.
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ import queue
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from distributed import Future, fire_and_forget
 
-from randsvm.cluster.connection import CLOSING, CONNECTING, WAITING, Connection
-from randsvm.cluster.worker import LEASE, greeting, renew, stop
+from randsvm.cluster.connection import (
+    CLOSING_SECONDS,
+    CONNECTING_SECONDS,
+    WAITING_STAGE,
+    Connection,
+)
+from randsvm.cluster.handshake import differing_names, handshake
+from randsvm.cluster.worker import LEASE_SECONDS, cancel, renew_lease
 from randsvm.data.shard_executor import ClusterTimes
 from randsvm.errors import (
     ClusterError,
@@ -34,450 +40,522 @@ from randsvm.errors import (
 )
 from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
 
-# Seconds without a word of the scheduler, or of any worker, after which a run ends.
-SILENCE = 60.0
-# Seconds between two looks at who is there.
-LOOK = 0.5
-# Seconds after which others do the work of a worker that has beaten but not been running, if there
-# are any: Dask pauses a worker whose memory is nearly full, and starts no task there.
-PAUSED = 10.0
-# A worker is slow when others, one of which is idle, have waited for it for LATE seconds in all,
-# beyond TIMES what their own tasks took; a task in time makes good for all before. It gets no tasks
-# for REST seconds at first, then for twice as long each time.
-LATE, TIMES, REST = 10.0, 4.0, 60.0
-# Seconds between two renewals of the lease of the rows of this run; see worker.LEASE.
-RENEWAL = LEASE / 6
-# Seconds without a heartbeat after which others do the work of a worker, if there are any. However
-# long its tasks take, a worker has one every few seconds.
-ASLEEP = 30.0
-# So many answers more than there are tasks may be lost one after the other: then it is no accident.
-LOST = 50
-# Of tasks that can be stopped: no two that this process gives have the same.
-NUMBERS = itertools.count()
-# Errors that are about files of one machine.
+# Seconds between two requests for the state of the cluster.
+POLL_SECONDS = 0.5
+# Seconds without an answer of the scheduler, or without any running worker, that end a run.
+SILENCE_SECONDS = 60.0
+# Seconds after which other workers, if there are any, take over the tasks of a worker ...
+# ... that sends heartbeats but does not run: Dask pauses a worker whose memory is nearly full.
+PAUSED_SECONDS = 10.0
+# ... that sends no heartbeats: a worker sends one every few seconds, however long its tasks take.
+MISSING_SECONDS = 30.0
+# A worker is slow if other workers, one of which is idle, have waited for it for more than
+# SLOW_SECONDS in all. A wait begins when a task has taken SLOW_FACTOR times as long as the tasks of
+# the fastest worker; a task in time sets the sum to 0. A slow worker gets no tasks for
+# SUSPENSION_SECONDS, and each later time for twice as long.
+SLOW_SECONDS, SLOW_FACTOR, SUSPENSION_SECONDS = 10.0, 4.0, 60.0
+RENEWAL_SECONDS = LEASE_SECONDS / 6
+# A batch fails after more consecutive losses than its number of tasks plus this number.
+EXTRA_LOSSES = 50
+TASK_NUMBERS = itertools.count()
+# Errors about a file of one machine.
 FILE_ERRORS = (InputError, OutputError, TransferError)
-# Of them, those of a worker that cannot keep rows in a spill file: others may have room.
-NO_ROOM = (OutputError, SpillError)
-# What a worker is to import first: a function of ours would be looked for before anything could be
-# said of an error.
-GREETS = "randsvm.cluster.worker"
-# What to say of workers on other processors, or with other libraries.
-DIFFERS = (
-    "worker {worker} computes other last digits than this process ({what}): the model may have "
+# Errors of a worker that cannot write its spill file; other workers may have room on their disks.
+SPILL_ERRORS = (OutputError, SpillError)
+# Dask sends a function of this package by its name. A worker that cannot import this module reports
+# a clear error only if it imports the module first.
+HANDSHAKE_MODULE = "randsvm.cluster.handshake"
+ARITHMETIC_DIFFERS = (
+    "worker {worker} computes other last digits than this process ({names}): the model may have "
     "other bytes than that of one machine; the gap that is reported holds"
 )
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a task that was given to a worker. lost: the worker, or its answer, is gone.
-    seconds: since the task was given."""
-
-    worker: str
-    token: Any
-    result: Any = None
-    lost: bool = False
-    seconds: float = 0.0
-    given: Given | None = None
-
-
-@dataclass(frozen=True)
-class Given:
-    """A task that was given to a worker at a time of time.perf_counter. weight: its work in some
-    unit, for each thread of the worker; pace: seconds for each unit that are not slow."""
-
-    worker: str
-    token: Any
-    at: float
-    weight: float
-    pace: float
-
-
 @dataclass
-class Signs:
-    """Signs of life of a worker. beat: the scheduler's time of its last heartbeat; heard, running:
-    when that was new, and when the status was `running`, by time.perf_counter."""
+class WorkerHealth:
+    """The last signs of life of a worker.
+
+    beat: the scheduler's time of the last heartbeat. beat_seen, running_seen: time.perf_counter()
+    when a new heartbeat, and the status `running`, were last seen.
+    """
 
     beat: float
     status: str
-    received: float
-    running: float
+    beat_seen: float
+    running_seen: float
 
-    def see(self, beat: float, status: str, now: float) -> None:
+    def update(self, beat: float, status: str, now: float) -> None:
         if beat != self.beat:
-            self.beat, self.received = beat, now
+            self.beat, self.beat_seen = beat, now
         self.status = status
         if status == "running":
-            self.running = now
+            self.running_seen = now
 
 
 class WorkerPool:
-    """The workers of the cluster at an address; see `members`. lost: why the cluster does not go
-    on; over: whether the run has ended, and nobody may give workers anything any more."""
+    """The workers of the cluster at an address.
 
-    lost: str | None = None
-    over = False
-    # Seconds that may still be waited at ends.
-    patience = CLOSING
-    # The key of the rows of this run, on all workers.
+    failure: the reason why the cluster cannot be used any more; closed: whether the run has ended,
+    after which no task is submitted. key: of the data sets of this run on the workers. waited: for
+    each worker, the seconds that others have waited for it. bytes_moved, times: of all messages.
+    """
+
+    failure: str | None = None
+    closed = False
     key: str | None = None
+    # Seconds that may still be spent on waits for the end of something.
+    closing_seconds = CLOSING_SECONDS
 
     def __init__(self, address: str) -> None:
         for name in list(logging.root.manager.loggerDict):
-            # What is lost is made good, or said, here.
+            # This package repairs or reports all losses.
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-        # Of what is sent once to each worker: weights, or which rows are meant.
+        # Weights and masks of rows are sent once to each worker.
         warnings.filterwarnings("ignore", "Sending large graph")
-        # Bytes of messages and of reports, and seconds.
-        self.moved, self.spent = 0, ClusterTimes()
-        self._moving = threading.Lock()
-        # Those that tell workers something beside their tasks.
-        self._emitting: list[threading.Thread] = []
-        self._there: dict[str, int] = {}
-        self._signs: dict[str, Signs] = {}
-        # Worker -> until when it gets no tasks since it is slow, and for how many seconds.
-        self._resting: dict[str, tuple[float, float]] = {}
-        # Worker -> seconds that others have waited for it.
+        self.bytes_moved, self.times = 0, ClusterTimes()
         self.waited: dict[str, float] = {}
-        self._renewed = time.perf_counter()
-        self._seen = self._somebody = time.perf_counter()
-        # Workers whose versions are ours, and those who were asked.
+        self._lock = threading.Lock()
+        self._callers: list[threading.Thread] = []
+        # Worker -> number of its threads.
+        self._threads: dict[str, int] = {}
+        self._health: dict[str, WorkerHealth] = {}
+        # Slow worker -> end of its suspension, and seconds that it lasts.
+        self._suspended: dict[str, tuple[float, float]] = {}
+        self._renewed = self._last_answer = self._last_activity = time.perf_counter()
+        # Workers whose handshake was begun, and those whose handshake succeeded.
+        self._contacted: set[str] = set()
         self._ready: set[str] = set()
-        self._asked: set[str] = set()
-        # Those that cannot take part, and what to say of it.
-        self._refused: dict[str, str] = {}
-        # Those that compute other last digits, and in what.
+        # Excluded worker -> reason.
+        self._excluded: dict[str, str] = {}
+        # Worker of other arithmetic -> the names of what differs.
         self._differing: dict[str, str] = {}
         self._closed = threading.Event()
         self.connection = Connection(address)
         self.client = self.connection.client
         try:
-            threading.Thread(target=self._look, name="randsvm-crew", daemon=True).start()
-            self._gather()
+            threading.Thread(target=self._poll, name="randsvm-workers", daemon=True).start()
+            self._wait_for_workers()
         except BaseException:
             self.close()
             raise
 
-    # --- who is there ----------------------------------------------------------------------
+    # --- members ---------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Ask the scheduler again and again; in a thread of its own, as it may not answer."""
-        while not self._closed.wait(LOOK if self._ready else HEARTBEAT):
+    def _poll(self) -> None:
+        """Request the state of the cluster repeatedly; in a thread, as the scheduler may hang."""
+        while not self._closed.wait(POLL_SECONDS if self._ready else HEARTBEAT):
             with contextlib.suppress(Exception):
                 found = self.client.sync(self.client.scheduler.identity)["workers"]
-                self._asked.intersection_update(found)
-                for worker in found.keys() - self._asked:
-                    self._asked.add(worker)
-                    # One that stands still may never answer.
-                    threading.Thread(target=self._greet, args=[worker], daemon=True).start()
-                self._seen = now = time.perf_counter()
-                signs = {}
-                for worker, one in found.items():
-                    beat, status = one["last_seen"], one["status"]
-                    sign = self._signs.get(worker) or Signs(beat, status, now, now)
-                    sign.see(beat, status, now)
-                    signs[worker] = sign
-                self._signs = signs
-                self._there = {worker: one["nthreads"] for worker, one in found.items()}
-                at_work = [min(sign.received, sign.running) for sign in signs.values()]
-                self._somebody = max([self._somebody, *at_work])
-                self._renew(now)
+                self._contacted.intersection_update(found)
+                for worker in found.keys() - self._contacted:
+                    self._contacted.add(worker)
+                    # A worker that hangs may never answer.
+                    threading.Thread(target=self._handshake, args=[worker], daemon=True).start()
+                self._last_answer = now = time.perf_counter()
+                health = {}
+                for worker, state in found.items():
+                    beat, status = state["last_seen"], state["status"]
+                    one = self._health.get(worker) or WorkerHealth(beat, status, now, now)
+                    one.update(beat, status, now)
+                    health[worker] = one
+                self._health = health
+                self._threads = {worker: state["nthreads"] for worker, state in found.items()}
+                active = [min(one.beat_seen, one.running_seen) for one in health.values()]
+                self._last_activity = max([self._last_activity, *active])
+                self._renew_leases(now)
 
-    def _renew(self, now: float) -> None:
-        """Tell the workers now and then that the rows of this run are still needed."""
-        if self.key is None or now - self._renewed < RENEWAL:
+    def _renew_leases(self, now: float) -> None:
+        """Keep the data of this run on the workers while the client solves."""
+        if self.key is None or now - self._renewed < RENEWAL_SECONDS:
             return
         self._renewed = now
-        names = [name for name in self._ready & self._there.keys() if self._absence(name) is None]
-        with contextlib.suppress(Exception):  # they release the rows, and are sent them again
-            self._call(names, renew, self.key)
+        present = self._ready & self._threads.keys()
+        names = [name for name in present if self._absence(name) is None]
+        with contextlib.suppress(Exception):  # a CacheMiss brings the data back
+            self._call(names, renew_lease, self.key)
 
-    def _greet(self, worker: str) -> None:
-        """Let in a new worker if its versions are ours. It is asked beside its tasks: those of
-        another run may keep all its threads for hours."""
+    def _handshake(self, worker: str) -> None:
+        """Accept a new worker if its versions are those of the client.
+
+        The call runs beside the tasks of the worker: another run may keep all threads for hours.
+        """
         try:
-            self.client.run(import_module, GREETS, workers=[worker])
-            versions, arithmetic = self.client.run(greeting, workers=[worker])[worker]
+            self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
+            versions, arithmetic = self.client.run(handshake, workers=[worker])[worker]
         except (ImportError, AttributeError) as error:
-            self._refused[worker] = f"worker {worker} cannot import randsvm: {error}"
+            self._excluded[worker] = f"worker {worker} cannot import randsvm: {error}"
             return
-        except Exception:  # noqa: BLE001 - it is gone again, or else it is asked again
-            self._asked.discard(worker)
+        except Exception:  # noqa: BLE001 - the worker is gone, or the next poll asks again
+            self._contacted.discard(worker)
             return
-        our_versions, our_arithmetic = greeting()
-        if other := _differing(versions, our_versions):
-            name = other[0]
+        our_versions, our_arithmetic = handshake()
+        if names := differing_names(versions, our_versions):
+            name = names[0]
             found = f"has {name} {versions.get(name)}, here is {our_versions[name]}"
-            self._refused[worker] = f"worker {worker} {found}"
+            self._excluded[worker] = f"worker {worker} {found}"
             return
-        if other := _differing(arithmetic, our_arithmetic):
-            self._differing[worker] = ", ".join(other)
+        if names := differing_names(arithmetic, our_arithmetic):
+            self._differing[worker] = ", ".join(names)
         self._ready.add(worker)
 
-    def _gather(self) -> None:
+    def _wait_for_workers(self) -> None:
         """Wait for the first worker."""
-        end = time.perf_counter() + CONNECTING
+        end = time.perf_counter() + CONNECTING_SECONDS
         while not self.members():
             if time.perf_counter() > end:
-                raise ClusterError(f"the cluster has had no workers for {CONNECTING:.0f} s")
-            emit(Progress(WAITING, 0, None, "beat"))
+                raise ClusterError(f"the cluster has had no workers for {CONNECTING_SECONDS:.0f} s")
+            emit(Progress(WAITING_STAGE, 0, None, "beat"))
             time.sleep(HEARTBEAT)
 
     def members(self) -> dict[str, int]:
-        """Address -> threads of the workers that answer. Raises ClusterError where nobody is there
-        any more, or nobody with our versions."""
-        now, there = time.perf_counter(), self._there
-        for worker, reason in list(self._refused.items()):
-            if there and self._refused.keys() >= there.keys():
-                raise self.is_lost(reason)
-            emit_once(worker, Notice(f"{reason}: it is left out"))
-        for worker, what in list(self._differing.items()):
-            # Once for all of them: it says the same of each.
-            emit_once("arithmetic", Notice(DIFFERS.format(worker=worker, what=what)))
-        if self.client.status in ("closed", "closing"):
-            raise self.is_lost("the scheduler is gone")
-        if self.connection.deserted:
-            raise self.is_lost("all workers of this machine have ended")
-        if now - self._seen > SILENCE:
-            raise self.is_lost(f"the scheduler has not answered for {SILENCE:.0f} s")
-        if self._seen - self._somebody > SILENCE:
-            idle = [one.status for one in list(self._signs.values()) if one.status != "running"]
-            what = f"been running (they are {idle[0]})" if idle else "answered"
-            raise self.is_lost(f"no worker of the cluster has {what} for {SILENCE:.0f} s")
-        taking_part = self._ready - self._refused.keys()
-        found = {worker: n for worker, n in there.items() if worker in taking_part}
+        """Return the addresses of the workers that get tasks, each with its number of threads.
+
+        Raises ClusterError if the scheduler or all workers are gone, or all workers are excluded.
+        """
+        self._check_cluster()
+        for worker, names in list(self._differing.items()):
+            # One notice suffices for all workers.
+            text = ARITHMETIC_DIFFERS.format(worker=worker, names=names)
+            emit_once("arithmetic", Notice(text))
+        accepted = self._ready - self._excluded.keys()
+        found = {worker: n for worker, n in self._threads.items() if worker in accepted}
         absent = {worker: why for worker in found if (why := self._absence(worker))}
-        awake = {worker: n for worker, n in found.items() if worker not in absent}
-        if awake:
+        present = {worker: n for worker, n in found.items() if worker not in absent}
+        if present:
             for worker, why in absent.items():
                 text = f"worker {worker} {why}: others do its work"
                 emit_once(text, Notice(text))
-        return awake or found
+        return present or found
+
+    def _check_cluster(self) -> None:
+        """Raise ClusterError if the cluster cannot be used; report the excluded workers."""
+        now, present = time.perf_counter(), self._threads
+        for worker, reason in list(self._excluded.items()):
+            if present and self._excluded.keys() >= present.keys():
+                raise self.fail(reason)
+            emit_once(worker, Notice(f"{reason}: it is left out"))
+        if self.client.status in ("closed", "closing"):
+            raise self.fail("the scheduler is gone")
+        if self.connection.all_workers_ended:
+            raise self.fail("all workers of this machine have ended")
+        if now - self._last_answer > SILENCE_SECONDS:
+            raise self.fail(f"the scheduler has not answered for {SILENCE_SECONDS:.0f} s")
+        if self._last_answer - self._last_activity > SILENCE_SECONDS:
+            idle = [one.status for one in list(self._health.values()) if one.status != "running"]
+            what = f"been running (they are {idle[0]})" if idle else "answered"
+            raise self.fail(f"no worker of the cluster has {what} for {SILENCE_SECONDS:.0f} s")
 
     def _absence(self, worker: str) -> str | None:
-        """Return why a worker gets no tasks for now; None: it does."""
-        now, sign = time.perf_counter(), self._signs.get(worker)
-        if sign is None or now - sign.received > ASLEEP:
-            return f"has shown no sign of life for {ASLEEP:.0f} s"
-        if now - sign.running > PAUSED:
-            why = " since its memory is nearly full" if sign.status == "paused" else ""
-            return f"has been {sign.status}{why}"
-        if now < self._resting.get(worker, (0.0, 0.0))[0]:
+        """Return the reason why a worker gets no tasks at present, or None."""
+        now, health = time.perf_counter(), self._health.get(worker)
+        if health is None or now - health.beat_seen > MISSING_SECONDS:
+            return f"has shown no sign of life for {MISSING_SECONDS:.0f} s"
+        if now - health.running_seen > PAUSED_SECONDS:
+            why = " since its memory is nearly full" if health.status == "paused" else ""
+            return f"has been {health.status}{why}"
+        if now < self._suspended.get(worker, (0.0, 0.0))[0]:
             return "is slow"
         return None
 
-    def rest(self, worker: str) -> None:
-        """Give a slow worker no tasks for some time."""
-        _, last = self._resting.get(worker, (0.0, REST / 2))
-        self._resting[worker] = time.perf_counter() + 2 * last, 2 * last
+    def suspend(self, worker: str) -> None:
+        """Give a slow worker no tasks for some time, twice as long as the last time."""
+        _, last = self._suspended.get(worker, (0.0, SUSPENSION_SECONDS / 2))
+        self._suspended[worker] = time.perf_counter() + 2 * last, 2 * last
 
-    def leave_out(self, worker: str, reason: str) -> bool:
-        """Give a worker no tasks any more. Return False, and do nothing, if it is the only one."""
+    def exclude(self, worker: str, reason: str) -> bool:
+        """Give a worker no more tasks. Do nothing and return False if it is the only one."""
         if not self.members().keys() - {worker}:
             return False
-        self._refused[worker] = reason
+        self._excluded[worker] = reason
         return True
 
-    def move(self, *words: Any) -> None:
-        """Count what goes to a worker or comes from one."""
-        with self._moving:
-            self.moved += sum(len(word) for word in words if isinstance(word, bytes))
-
-    def spend(self, a_pass: ClusterTimes) -> None:
-        """Count what a pass took."""
-        with self._moving:
-            self.spent = ClusterTimes(*map(operator.add, self.spent, a_pass))
-
-    def is_lost(self, reason: str) -> ClusterError:
-        """What to raise where the cluster does not go on."""
-        self.lost = reason
+    def fail(self, reason: str) -> ClusterError:
+        """Record that the cluster cannot be used any more; return the error to raise."""
+        self.failure = reason
         return ClusterError(reason)
 
-    def notify_all(self, function: Callable[..., Any], *words: Any) -> None:
-        """A task for every worker, whose answer nobody waits for."""
-        with contextlib.suppress(Exception):  # they forget it anyway when they end
-            for worker in self._ready & self._there.keys():
-                fire_and_forget(self.client.submit(function, *words, workers=[worker], pure=False))
+    # --- messages --------------------------------------------------------------------------
 
-    def emit_now(self, names: list[str], function: Callable[..., Any], *words: Any) -> None:
-        """Call a short function on workers beside their tasks, which may keep all their threads;
-        nobody waits for it before the end."""
+    def count_bytes(self, *messages: Any) -> None:
+        """Count the messages that are bytes as sent or received."""
+        with self._lock:
+            self.bytes_moved += sum(len(one) for one in messages if isinstance(one, bytes))
 
-        calling = self._call(names, function, *words)
-        with self._moving:
-            self._emitting = [one for one in self._emitting if one.is_alive()] + [calling]
+    def add_times(self, times: ClusterTimes) -> None:
+        with self._lock:
+            self.times = ClusterTimes(*map(operator.add, self.times, times))
+
+    def broadcast(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Submit a task to every worker without waiting for the results."""
+        with contextlib.suppress(Exception):  # workers release their data anyway when they end
+            for worker in self._ready & self._threads.keys():
+                future = self.client.submit(function, *arguments, workers=[worker], pure=False)
+                fire_and_forget(future)
+
+    def call_now(self, names: list[str], function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a short function on workers beside their tasks, which may keep all threads.
+
+        Only `close` waits for these calls.
+        """
+        caller = self._call(names, function, *arguments)
+        with self._lock:
+            self._callers = [one for one in self._callers if one.is_alive()] + [caller]
 
     def _call(
-        self, names: list[str], function: Callable[..., Any], *words: Any
+        self, names: list[str], function: Callable[..., Any], *arguments: Any
     ) -> threading.Thread:
-        """Call a function on workers in a thread of its own, which is returned."""
+        """Call a function on workers in a new thread, which is returned."""
 
         def call() -> None:
-            with contextlib.suppress(Exception):  # they are gone, and their tasks with them
-                self.client.run(function, *words, workers=names, on_error="ignore")
+            with contextlib.suppress(Exception):  # the workers are gone, and their tasks with them
+                self.client.run(function, *arguments, workers=names, on_error="ignore")
 
-        calling = threading.Thread(target=call, daemon=True)
-        calling.start()
-        return calling
+        caller = threading.Thread(target=call, daemon=True)
+        caller.start()
+        return caller
 
-    def wait(self, ended: Callable[[], bool]) -> None:
-        """Wait for an end, but no more than half of what may still be waited."""
+    # --- the end ---------------------------------------------------------------------------
+
+    def wait(self, has_ended: Callable[[], bool]) -> None:
+        """Wait for the end of something, for at most half of `closing_seconds`."""
         began = time.perf_counter()
-        end = began + self.patience / 2
-        while not ended() and time.perf_counter() < end:
+        end = began + self.closing_seconds / 2
+        while not has_ended() and time.perf_counter() < end:
             time.sleep(HEARTBEAT / 10)
-        self.patience -= min(time.perf_counter() - began, self.patience / 2)
+        self.closing_seconds -= min(time.perf_counter() - began, self.closing_seconds / 2)
 
     def close(self) -> None:
-        """Without waiting long: a scheduler that is gone does not answer."""
-        self.wait(lambda: not any(one.is_alive() for one in self._emitting))
+        """Close the connection. All waits are short: a scheduler that is gone does not answer."""
+        self.wait(lambda: not any(one.is_alive() for one in self._callers))
         self._closed.set()
-        closing = self.connection.end()
+        closing = self.connection.close()
         self.wait(lambda: not closing.is_alive())
 
 
-def _when_done(future: Future, do: Callable[[Future], object]) -> None:
-    """Call do(future) when it is done, in a thread of its own. What a worker had that is killed
-    just then dask tries to fetch for 30 s; in its one thread for all calls the answers of other
-    workers would wait as long."""
-    future.add_done_callback(
-        lambda future: threading.Thread(target=do, args=[future], daemon=True).start()
-    )
+# --- tasks ---------------------------------------------------------------------------------
 
 
-def _differing(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
-    return [name for name, value in ours.items() if theirs.get(name) != value]
+@dataclass(frozen=True)
+class PendingTask:
+    """A task without a result.
+
+    tag: an object of the caller. submitted: time.perf_counter(). weight: the amount of work for
+    each thread of the worker, in any unit. pace: seconds for each unit that are not slow.
+    """
+
+    worker: str
+    tag: Any
+    submitted: float
+    weight: float
+    pace: float
 
 
-class Tasks:
-    """Tasks that one thread gives to the workers of a crew. given: those that it waits for.
+@dataclass(frozen=True)
+class TaskResult:
+    """The result of a task.
 
-    key: of the rows that they are about, if they can be stopped; number: what worker.stop knows
-    them by. paces: seconds for each unit of weight of those that were measured."""
+    lost: whether the worker or its result is gone. seconds: from submission to the result.
+    """
+
+    worker: str
+    tag: Any
+    result: Any = None
+    lost: bool = False
+    seconds: float = 0.0
+    task: PendingTask | None = None
+
+
+class TaskBatch:
+    """Tasks that one thread submits to workers, and their results.
+
+    key: of the data set of the tasks, if they can be cancelled; number: of the batch, for
+    worker.cancel. paces: seconds for each unit of weight of the measured tasks.
+    """
 
     def __init__(self, worker_pool: WorkerPool, key: str | None = None) -> None:
-        self.worker_pool, self.key, self.number = worker_pool, key, next(NUMBERS)
+        self.worker_pool, self.key, self.number = worker_pool, key, next(TASK_NUMBERS)
         self.paces: list[float] = []
-        # Workers whose tasks others have got: they may still be at work.
+        self.pending: dict[Future, PendingTask] = {}
+        self.results: queue.SimpleQueue[tuple[Future, TaskResult]] = queue.SimpleQueue()
+        # Workers whose tasks others have taken over; they may still run them.
         self.abandoned: set[str] = set()
-        self.answers: queue.SimpleQueue[tuple[Future, Answer]] = queue.SimpleQueue()
-        self.given: dict[Future, Given] = {}
-        # Answers that were lost one after the other.
-        self.lost = 0
+        self.consecutive_losses = 0
 
-    def give(
+    def submit(
         self,
         worker: str,
-        token: Any,
+        tag: Any,
         function: Callable[..., Any],
-        *words: Any,
+        *arguments: Any,
         weight: float = 1.0,
         pace: float = 0.0,
     ) -> None:
-        """Give a worker a task. token: comes back with its answer; weight, pace: see Given. Raises
-        ClusterError where the scheduler is gone, or the run is over."""
-        if self.worker_pool.over:
-            # A thread that has not heard of it: workers would begin to remember anew.
+        """Submit a task to a worker. tag, weight, pace: see PendingTask.
+
+        Raises ClusterError if the scheduler is gone, or the run has ended.
+        """
+        if self.worker_pool.closed:
+            # A thread that does not know of the end: workers would cache the data again.
             raise ClusterError("the run is over")
         try:
             future = self.worker_pool.client.submit(
-                function, *words, workers=[worker], allow_other_workers=False, pure=False
+                function, *arguments, workers=[worker], allow_other_workers=False, pure=False
             )
-        except Exception as error:  # the scheduler is gone: dask has many errors for that
-            raise self.worker_pool.is_lost(f"the scheduler takes no tasks: {error}") from error
-        self.worker_pool.move(*words)
-        self.given[future] = Given(worker, token, time.perf_counter(), weight, pace)
-        _when_done(future, self._done)
+        except Exception as error:  # Dask has many errors for a scheduler that is gone
+            raise self.worker_pool.fail(f"the scheduler takes no tasks: {error}") from error
+        self.worker_pool.count_bytes(*arguments)
+        self.pending[future] = PendingTask(worker, tag, time.perf_counter(), weight, pace)
+        _when_done(future, self._receive)
 
-    def _done(self, future: Future) -> None:
-        """Fetch an answer; called in a thread of its own."""
-        given = self.given.get(future)
-        worker, token = ("", None) if given is None else (given.worker, given.token)
+    def _receive(self, future: Future) -> None:
+        """Fetch a result; runs in its own thread."""
+        task = self.pending.get(future)
+        worker, tag = ("", None) if task is None else (task.worker, task.tag)
         try:
-            result = future.result(timeout=SILENCE)
-            seconds = 0.0 if given is None else time.perf_counter() - given.at
-            answer = Answer(worker, token, result, seconds=seconds, given=given)
+            value = future.result(timeout=SILENCE_SECONDS)
+            seconds = 0.0 if task is None else time.perf_counter() - task.submitted
+            result = TaskResult(worker, tag, value, seconds=seconds, task=task)
         except RandsvmError as error:
-            answer = Answer(worker, token, error)
-        except BaseException as error:  # noqa: BLE001 - dask has many for what is lost
-            # Errors of numpy's own are among these.
+            result = TaskResult(worker, tag, error)
+        except BaseException as error:  # noqa: BLE001 - Dask has many errors for lost results
+            # Includes errors that numpy defines.
             known = isinstance(error, MemoryError | ArithmeticError | ValueError)
             bug = (known or type(error).__module__ == "builtins") and not isinstance(error, OSError)
-            answer = Answer(worker, token, error if bug else None, lost=not bug)
-        self.answers.put((future, answer))
+            result = TaskResult(worker, tag, error if bug else None, lost=not bug)
+        self.results.put((future, result))
 
-    def answer(self) -> Answer | None:
-        """The next one, or None after a beat; raises what went wrong in it."""
+    def next_result(self) -> TaskResult | None:
+        """Return the next result, or None after HEARTBEAT seconds; raise the error of a task."""
         check()
         try:
-            future, answer = self.answers.get(timeout=HEARTBEAT)
+            future, result = self.results.get(timeout=HEARTBEAT)
         except queue.Empty:
-            emit(Progress(WAITING, 0, None, "beat"))
+            emit(Progress(WAITING_STAGE, 0, None, "beat"))
             return self._overdue()
-        if self.given.pop(future, None) is None:
+        if self.pending.pop(future, None) is None:
             return None
-        if isinstance(answer.result, FILE_ERRORS):
-            # The file may be a good one on other machines.
-            reason = f"worker {answer.worker}: {answer.result}"
-            if isinstance(answer.result, NO_ROOM) and self.worker_pool.leave_out(
-                answer.worker, reason
+        if isinstance(result.result, FILE_ERRORS):
+            # The file may be intact on other machines.
+            reason = f"worker {result.worker}: {result.result}"
+            if isinstance(result.result, SPILL_ERRORS) and self.worker_pool.exclude(
+                result.worker, reason
             ):
-                return Answer(answer.worker, answer.token, lost=True)
-            raise type(answer.result)(reason)
-        if isinstance(answer.result, BaseException):
-            raise answer.result
-        self.worker_pool.move(answer.result)
-        return answer
+                return TaskResult(result.worker, result.tag, lost=True)
+            raise type(result.result)(reason)
+        if isinstance(result.result, BaseException):
+            raise result.result
+        self.worker_pool.count_bytes(result.result)
+        return result
 
-    def _overdue(self) -> Answer | None:
-        """Return a task as lost whose worker is gone, or late while others have nothing to do."""
+    def _overdue(self) -> TaskResult | None:
+        """Return a task as lost if its worker is gone, or slow while another worker is idle."""
         members = self.worker_pool.members()
-        for future, given in self.given.items():
-            if given.worker in members and self._is_late(given, members):
-                self.worker_pool.rest(given.worker)
+        for future, task in self.pending.items():
+            if task.worker in members and self._is_late(task, members):
+                self.worker_pool.suspend(task.worker)
                 members = self.worker_pool.members()
-            if given.worker not in members:
+            if task.worker not in members:
                 future.release()
-                del self.given[future]
-                self.abandoned.add(given.worker)
-                return Answer(given.worker, given.token, lost=True)
+                del self.pending[future]
+                self.abandoned.add(task.worker)
+                return TaskResult(task.worker, task.tag, lost=True)
         return None
 
-    def _is_late(self, given: Given, members: dict[str, int]) -> bool:
-        """Whether the worker of a task is slow, and another one is idle."""
-        if not members.keys() - {one.worker for one in self.given.values()}:
+    def _is_late(self, task: PendingTask, members: dict[str, int]) -> bool:
+        """Return whether the worker of a task is slow while another worker is idle."""
+        if not members.keys() - {one.worker for one in self.pending.values()}:
             return False
-        excess = self._excess(given, time.perf_counter() - given.at)
-        return excess > 0 and excess + self.worker_pool.waited.get(given.worker, 0.0) > LATE
+        excess = self._excess(task, time.perf_counter() - task.submitted)
+        return excess > 0 and excess + self.worker_pool.waited.get(task.worker, 0.0) > SLOW_SECONDS
 
-    def _excess(self, given: Given, seconds: float) -> float:
-        """Return the seconds beyond TIMES those that tasks of other workers took."""
+    def _excess(self, task: PendingTask, seconds: float) -> float:
+        """Return the seconds of a task beyond SLOW_FACTOR times the measured pace."""
         if not self.paces:
             return 0.0
-        return seconds - TIMES * given.weight * max(given.pace, *self.paces)
+        return seconds - SLOW_FACTOR * task.weight * max(task.pace, *self.paces)
 
-    def measure(self, answer: Answer) -> None:
-        """Remember how long a task took whose work is done."""
-        given = answer.given
-        assert given is not None
-        excess = self._excess(given, answer.seconds)
+    def measure(self, result: TaskResult) -> None:
+        """Record the time of a completed task."""
+        task = result.task
+        assert task is not None
+        excess = self._excess(task, result.seconds)
         waited = self.worker_pool.waited
-        waited[given.worker] = waited.get(given.worker, 0.0) + excess if excess > 0 else 0.0
-        self.paces.append(answer.seconds / given.weight)
+        waited[task.worker] = waited.get(task.worker, 0.0) + excess if excess > 0 else 0.0
+        self.paces.append(result.seconds / task.weight)
 
-    def count(self, lost: bool, tasks: int) -> None:
-        """Whether an answer was lost; tasks: how many there are. Raises ClusterError where it is
-        no accident any more."""
-        self.lost = self.lost + 1 if lost else 0
-        if self.lost > LOST + tasks:
-            raise self.worker_pool.is_lost("the workers lose what they are given again and again")
+    def count_losses(self, lost: bool, tasks: int) -> None:
+        """Count consecutive losses. tasks: the number of tasks of the caller.
 
-    def drop(self) -> None:
-        """Nobody wants the tasks that are given any more."""
-        names = sorted({given.worker for given in self.given.values()} | self.abandoned)
-        for future in self.given:
+        Raises ClusterError after too many losses.
+        """
+        self.consecutive_losses = self.consecutive_losses + 1 if lost else 0
+        if self.consecutive_losses > EXTRA_LOSSES + tasks:
+            raise self.worker_pool.fail("the workers lose what they are given again and again")
+
+    def cancel(self) -> None:
+        """Cancel all pending tasks."""
+        names = sorted({task.worker for task in self.pending.values()} | self.abandoned)
+        for future in self.pending:
             future.release()
-        self.given.clear()
+        self.pending.clear()
         if names and self.key is not None:
-            self.worker_pool.emit_now(names, stop, self.key, self.number)
+            self.worker_pool.call_now(names, cancel, self.key, self.number)
+
+
+def _when_done(future: Future, function: Callable[[Future], object]) -> None:
+    """Call function(future) in a new thread when the future is done.
+
+    Dask tries for 30 s to fetch a result of a worker that was killed, and has one thread for all
+    callbacks: results of other workers would wait as long.
+    """
+    future.add_done_callback(
+        lambda future: threading.Thread(target=function, args=[future], daemon=True).start()
+    )
+
+
+# Results of later calls for each thread of the cluster that may wait for an earlier call.
+CALLS_AHEAD = 8
+
+
+def map_calls(
+    worker_pool: WorkerPool,
+    function: Callable[..., Any],
+    calls: Sequence[tuple[Any, ...]],
+    worker: str | None = None,
+) -> Iterator[TaskResult]:
+    """Yield the result of function(*call) for each call, in order.
+
+    worker: runs all calls while it is a member; None: any worker.
+    """
+    results: dict[int, TaskResult] = {}
+    batch = TaskBatch(worker_pool)
+    waiting, following = list(range(len(calls)))[::-1], 0
+    try:
+        while following < len(calls):
+            members = worker_pool.members()
+            if worker in members:
+                members = {worker: members[worker]}
+            busy = dict.fromkeys(members, 0)
+            for task in batch.pending.values():
+                busy[task.worker] = busy.get(task.worker, 0) + 1
+            end = following + CALLS_AHEAD * sum(members.values())
+            for name, threads in members.items():
+                while waiting and waiting[-1] < end and busy[name] <= threads:
+                    number = waiting.pop()
+                    batch.submit(name, number, function, *calls[number])
+                    busy[name] += 1
+            result = batch.next_result()
+            if result is None:
+                continue
+            batch.count_losses(result.lost, len(calls))
+            if result.lost:
+                waiting = sorted([*waiting, result.tag], reverse=True)
+            else:
+                batch.measure(result)
+                results[result.tag] = result
+            while following in results:
+                yield results.pop(following)
+                following += 1
+    finally:
+        batch.cancel()

@@ -134,32 +134,32 @@ def there(
 ) -> PredictedBlocks:
     """By the workers of a cluster, which see the files and `model` under the same paths. Raises
     DataError, ClusterError, ParameterError; the rest as `here`."""
-    over_lines: Any = _over_lines()
+    map_ranges: Any = _map_ranges()
     if model == files.STANDARD:
         raise ParameterError("--cluster needs a named MODEL_FILE that all workers see")
-    # As in text_of: a symlink may lead elsewhere on a worker.
+    # As in text_file_at: a symlink may lead elsewhere on a worker.
     path = str(Path(model).absolute())
     work = OnWorker(path, _digest(path), predictor.probabilities, predictor.labels_only)
     labels: svmlight.Labels = "number" if predictor.model.regression else "class"
     precise = predictor.model.precise
     options = ParseOptions(labels, predictor.model.zero_based, any_label=True, precise=precise)
     line, base = 1, -1
-    for part, (piece, found) in over_lines(address, paths, options, work):
+    for part, (piece, found) in map_ranges(address, paths, options, work):
         if part.base != base:
-            table.path, line, base = part.text.name, 1, part.base
+            table.path, line, base = part.file.name, 1, part.base
         watch(Progress("reading", part.base + part.end, part.total, "B"))
         yield svmlight.placed(piece, line), found
         if piece.fault:
-            raise svmlight.error_of(part.text.name, piece.fault, line)
+            raise svmlight.error_of(part.file.name, piece.fault, line)
         line += piece.lines
 
 
-def _over_lines() -> Any:
+def _map_ranges() -> Any:
     # Who does not ask for a cluster need not have dask, nor wait a second for its import.
     try:
-        from randsvm.cluster.ranges import over_lines
+        from randsvm.cluster.byte_ranges import map_ranges
     except ImportError as error:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return over_lines
+    return map_ranges

@@ -42,7 +42,7 @@ def _loaded(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         raise ParameterError("--cluster reads files that all workers see, not arrays")
     # Who does not ask for a cluster need not have dask, nor wait a second for its import.
     try:
-        from randsvm.cluster.load import load
+        from randsvm.cluster.byte_ranges import load
     except ImportError as error:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"

@@ -31,10 +31,10 @@ pytest.importorskip("distributed")
 import cloudpickle
 from distributed import Worker
 from distributed.core import Status
-from fake_cluster import Done, InlineCrew
+from fake_cluster import DoneFuture, FakeWorkerPool
 
 from randsvm.cluster import worker
-from randsvm.cluster.worker_pool import Answer, Given, Tasks, WorkerPool
+from randsvm.cluster.worker_pool import PendingTask, TaskBatch, TaskResult, WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -62,7 +62,7 @@ def both_take_part(monkeypatch) -> None:
             assert time.monotonic() < end
             time.sleep(HEARTBEAT)
 
-    monkeypatch.setattr(WorkerPool, "_gather", gather)
+    monkeypatch.setattr(WorkerPool, "_wait_for_workers", gather)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def set_status(status: str, worker_pool: WorkerPool, *names: str) -> None:
 
 
 def test_the_work_of_a_paused_worker_is_done_by_others(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED", 1.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, partial(set_status, "paused"))
     assert trained(path, two, watch) == expected
@@ -135,8 +135,8 @@ def test_the_work_of_a_paused_worker_is_done_by_others(two, path, monkeypatch):
 
 
 def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED", 1.0)
-    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 3.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
 
     def pause_all(worker_pool: WorkerPool, name: str) -> None:
         set_status("paused", worker_pool, *worker_pool.members())
@@ -147,7 +147,7 @@ def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
 
 
 def test_a_worker_that_runs_again_takes_part_again(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED", 1.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         names = {*worker_pool.members()}
         name = min(names)
@@ -164,7 +164,7 @@ SECONDS = 15.0
 
 def make_slow() -> None:
     """Every pass takes some time on this worker."""
-    inner = worker.work
+    inner = worker.run_on_shards
     worker.slow = 0
 
     def slow(*words: object) -> object:
@@ -172,7 +172,7 @@ def make_slow() -> None:
         time.sleep(SECONDS)
         return inner(*words)
 
-    worker.work = slow
+    worker.run_on_shards = slow
 
 
 def times_slow() -> int:
@@ -180,7 +180,7 @@ def times_slow() -> int:
 
 
 def test_the_work_of_a_slow_worker_is_done_by_others(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.LATE", 1.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SLOW_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, lambda worker_pool, name: run_on(worker_pool, make_slow, name))
     assert trained(path, two, watch) == expected
@@ -192,17 +192,17 @@ def test_the_work_of_a_slow_worker_is_done_by_others(two, path, monkeypatch):
 
 def test_waits_for_a_worker_add_up():
     """Each of its tasks is a little late; one that is in time makes good for them."""
-    worker_pool = InlineCrew("2")
-    tasks = Tasks(worker_pool)
+    worker_pool = FakeWorkerPool("2")
+    tasks = TaskBatch(worker_pool)
 
     def take(name: str, seconds: float) -> None:
-        given = Given(name, None, time.perf_counter() - seconds, 1.0, 0.0)
-        tasks.measure(Answer(name, None, seconds=seconds, given=given))
+        task = PendingTask(name, None, time.perf_counter() - seconds, 1.0, 0.0)
+        tasks.measure(TaskResult(name, None, seconds=seconds, task=task))
 
     def is_late(seconds: float) -> bool:
-        given = Given("worker 1", None, time.perf_counter() - seconds, 1.0, 0.0)
-        tasks.given = {Done(): given}
-        return tasks._is_late(given, worker_pool.members())
+        task = PendingTask("worker 1", None, time.perf_counter() - seconds, 1.0, 0.0)
+        tasks.pending = {DoneFuture(): task}
+        return tasks._is_late(task, worker_pool.members())
 
     assert not is_late(1000.0)  # no other task is done
     take("worker 0", 1.0)
@@ -225,13 +225,13 @@ def limit_files() -> None:
 
 def begin_with(monkeypatch, act: Callable[[WorkerPool], object]) -> None:
     """Act when all workers are there and nothing is read."""
-    gather = WorkerPool._gather
+    gather = WorkerPool._wait_for_workers
 
     def then_act(worker_pool: WorkerPool) -> None:
         gather(worker_pool)
         act(worker_pool)
 
-    monkeypatch.setattr(WorkerPool, "_gather", then_act)
+    monkeypatch.setattr(WorkerPool, "_wait_for_workers", then_act)
 
 
 def test_a_worker_without_room_for_its_rows_is_left_out(two, path, monkeypatch):
@@ -267,12 +267,12 @@ def test_a_run_ends_when_no_worker_has_room(two, path, monkeypatch):
 
 
 def kept() -> set[str]:
-    here = worker._here
-    return {*here.data, *(key for key, _ in [*here.ranges, *here.cells])}
+    here = worker._cache
+    return {*here.datasets, *(key for key, _ in [*here.ranges, *here.cells])}
 
 
 def shorten_lease() -> None:
-    worker.LEASE = 3.0
+    worker.LEASE_SECONDS = 3.0
 
 
 def on_workers(worker_pool: WorkerPool) -> set[str]:
@@ -306,7 +306,7 @@ def test_rows_of_a_run_that_is_killed_are_released(two, tmp_path):
 
 
 def test_rows_of_a_run_that_solves_for_long_are_kept(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL", 0.5)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL_SECONDS", 0.5)
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, shorten_lease))
     job = api.Job(resources=Resources(cluster=str(two.file)))
     with closing(source.load(str(path), Params(), job)) as D:
@@ -329,9 +329,9 @@ def test_rows_that_were_released_are_brought_back(two, path):
 
 
 def forget_all() -> None:
-    lease, worker.LEASE = worker.LEASE, 0.0
+    lease, worker.LEASE_SECONDS = worker.LEASE_SECONDS, 0.0
     try:
-        worker.release()
+        worker.release_expired()
         assert not kept()
     finally:
-        worker.LEASE = lease
+        worker.LEASE_SECONDS = lease

@@ -11,11 +11,11 @@ from importlib import import_module
 
 import numpy as np
 
-from randsvm.cluster import arithmetic
+from randsvm.cluster import handshake
 
 SAY = """
 import hashlib, json, numpy as np
-from randsvm.cluster.arithmetic import arithmetic
+from randsvm.cluster.handshake import arithmetic
 a = np.random.default_rng(1).random((300, 300))
 print(json.dumps([arithmetic(), hashlib.sha256((a @ a).tobytes()).hexdigest()]))
 """
@@ -42,9 +42,9 @@ def test_another_last_digit_of_a_function_is_seen(monkeypatch):
     def other_exp(x: np.ndarray) -> np.ndarray:
         return np.nextafter(np.exp(x), np.inf, dtype=x.dtype)
 
-    ours = arithmetic.arithmetic()
-    monkeypatch.setattr(arithmetic, "FUNCTIONS", (other_exp, *arithmetic.FUNCTIONS[1:]))
-    theirs = arithmetic.arithmetic.__wrapped__()
+    ours = handshake.arithmetic()
+    monkeypatch.setattr(handshake, "FUNCTIONS", (other_exp, *handshake.FUNCTIONS[1:]))
+    theirs = handshake.arithmetic.__wrapped__()
     assert {name for name in ours if ours[name] != theirs[name]} == {"functions"}
 
 
@@ -56,9 +56,9 @@ COMPILED = (
 
 def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
     """Of kernel values: so that no width has to be agreed on."""
-    ours = arithmetic.arithmetic()
+    ours = handshake.arithmetic()
     for name in COMPILED:
         room, _, function = name.partition(".")
         narrow = partial(getattr(import_module(f"randsvm.kernels.{room}"), function), widest=256)
         monkeypatch.setattr(f"randsvm.kernels.{name}", narrow)
-    assert arithmetic.arithmetic.__wrapped__() == ours
+    assert handshake.arithmetic.__wrapped__() == ours

@@ -33,7 +33,7 @@ from randsvm.parameters.sgd import LOSS_NAMES, SgdParams
 from randsvm.training import source
 
 pytest.importorskip("distributed")
-from fake_cluster import InlineCrew
+from fake_cluster import FakeWorkerPool
 
 # Rows of a file, and of a shard: with 3 chunks in a group there are 4 groups.
 ROWS, SHARD, GROUPS = 600, 50, 4
@@ -43,7 +43,7 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 def small_groups(monkeypatch) -> None:
     monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
-    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 
 
 @pytest.fixture(scope="module")
@@ -170,14 +170,14 @@ def test_a_model_has_the_same_bytes_however_many_workers_there_are(
     data, model = sorted_clouds[classes], tmp_path / "model"
     with monkeypatch.context() as patch:
         patch.setattr(
-            "randsvm.cluster.load.load", lambda *words: dataset.load(*words).in_one_thread()
+            "randsvm.cluster.byte_ranges.load", lambda *words: dataset.load(*words).in_one_thread()
         )
         run_train(*command, "here", data, model)
     expected = model.read_bytes()
     assert oracle.trailer(model)["averaged"] == str(GROUPS)
     run_train(*command, 1, data, model)
     assert model.read_bytes() == expected
-    monkeypatch.setattr(InlineCrew, "loses", frozenset(range(4, 400, 3)))
+    monkeypatch.setattr(FakeWorkerPool, "loses", frozenset(range(4, 400, 3)))
     run_train(*command, 3, data, model)
     assert model.read_bytes() == expected
 
@@ -287,7 +287,7 @@ def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
         if isinstance(event, Progress) and event.stage == "epoch 3" and how == "limit":
             late()
         if isinstance(event, Epoch) and event.number == 2 and how == "lost":
-            monkeypatch.setattr(InlineCrew, "submit", lost)
+            monkeypatch.setattr(FakeWorkerPool, "submit", lost)
 
     job = api.Job(resources=Resources(cluster="2"), limits=HOUR)
     raised = {"signal": Interrupted, "lost": ClusterError}

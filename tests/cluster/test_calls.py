@@ -29,11 +29,11 @@ from randsvm.training import kernel_training, source
 from randsvm.training.job import Job
 
 pytest.importorskip("distributed")
-from fake_cluster import InlineCrew
+from fake_cluster import FakeWorkerPool
 
 from randsvm.cluster import worker
-from randsvm.cluster.connection import CLOSING
-from randsvm.cluster.worker import Each, Missing, Visit, _here
+from randsvm.cluster.connection import CLOSING_SECONDS
+from randsvm.cluster.worker import CacheMiss, MapTask, StateTask, _cache
 from randsvm.cluster.worker_pool import WorkerPool
 
 # Rows of a file, and of a shard.
@@ -43,7 +43,7 @@ ROWS, SHARD = 300, 50
 @pytest.fixture(autouse=True)
 def inline(monkeypatch) -> None:
     monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
-    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def unwanted_in_the_second(shard: object) -> int:
     """Of a shard, or of its state."""
     of_task.begun += 1
     if of_task.begun == 2:
-        worker.stop(of_task.key, NUMBER)
+        worker.cancel(of_task.key, NUMBER)
     emit(Waiting())
     of_task.ended += 1
     return 0
@@ -81,48 +81,48 @@ def nothing_of(state: object) -> list[object]:
 
 
 NUMBER = 7
-VISIT = Visit("run", pickle.dumps(nothing), 0, [], unwanted_in_the_second)
+VISIT = StateTask("run", pickle.dumps(nothing), 0, [], unwanted_in_the_second)
 
 
 @pytest.mark.parametrize(
     ("message", "ended"),
-    [(Each(unwanted_in_the_second), 1), (VISIT, 2)],
+    [(MapTask(unwanted_in_the_second), 1), (VISIT, 2)],
     ids=["each", "visit"],
 )
 def test_a_task_that_nobody_wants_ends_but_leaves_no_state_half_changed(
     D, monkeypatch, message, ended
 ):
     executor = D.executor
-    for name, value in {"key": executor.rows.key, "begun": 0, "ended": 0}.items():
+    for name, value in {"key": executor.spec.key, "begun": 0, "ended": 0}.items():
         monkeypatch.setattr(of_task, name, value)
-    words = executor.pickled_rows, pickle.dumps(message), NUMBER, D.shards, 1
-    assert worker.work(executor.rows.key, *words) == Missing()
+    words = executor.pickled_spec, pickle.dumps(message), NUMBER, D.shards, 1
+    assert worker.run_on_shards(executor.spec.key, *words) == CacheMiss()
     assert len(D.shards) > 2
     assert (of_task.begun, of_task.ended) == (2, ended)
-    worker.forget(VISIT.run)
+    worker.release_states(VISIT.states_key)
 
 
 def test_a_worker_keeps_nothing_of_tasks_that_it_is_told_of_too_late(D):
-    key = D.executor.rows.key
+    key = D.executor.spec.key
     list(D.executor.map(len, D.shards))
-    worker.stop(key, 1)
-    assert (key, 1) in _here.unwanted
+    worker.cancel(key, 1)
+    assert (key, 1) in _cache.cancelled
     D.executor.release()
-    worker.stop(key, 2)
-    assert not [one for one in _here.unwanted if one[0] == key]
+    worker.cancel(key, 2)
+    assert not [one for one in _cache.cancelled if one[0] == key]
 
 
 def test_a_call_ends_when_its_rows_are_left(D):
     """Though nobody has said that it is unwanted."""
 
     def leaving() -> None:
-        worker.leave(key)
+        worker.release(key)
         emit(Waiting())
 
     with D.executor.replicated(D) as some:
-        key = some.executor.rows.key
-        words = key, some.executor.pickled_rows, cloudpickle.dumps(leaving), 1, 1
-        assert worker.call(*words) == Missing()
+        key = some.executor.spec.key
+        words = key, some.executor.pickled_spec, cloudpickle.dumps(leaving), 1, 1
+        assert worker.run_call(*words) == CacheMiss()
 
 
 # ---- memory -----------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch
             super().__init__(D, params, resources, at_once, **more)
 
     monkeypatch.setattr(kernel_training, "Subtasks", Noted)
-    monkeypatch.setattr(InlineCrew, "threads", 3)
+    monkeypatch.setattr(FakeWorkerPool, "threads", 3)
     words = ["randsvm", "-q", "-g", 1, "-c", "1,4", "-v", 2, "--gap", 0.1, "--jobs", 2]
     run_train(*words, clouds, tmp_path / "here")
     assert set(shares) == {1, 2}
@@ -153,8 +153,8 @@ def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch
 
 def kept() -> set[str]:
     """The keys of what this process has as a worker: rows, and runs with their states."""
-    with _here.lock:
-        return {*_here.data, *_here.makers, *(run for run, _ in _here.cells)}
+    with _cache.lock:
+        return {*_cache.datasets, *_cache.make_state, *(run for run, _ in _cache.cells)}
 
 
 def never(event: object) -> bool:
@@ -230,8 +230,8 @@ def test_nor_do_states_of_folds_stay_until_its_end(tmp_path, large, monkeypatch,
 
     def watch(event: object) -> None:
         nonlocal most
-        with _here.lock:
-            most = max(most, len({run for run, _ in _here.cells}))
+        with _cache.lock:
+            most = max(most, len({run for run, _ in _cache.cells}))
 
     train(tmp_path, rows, params, folds, watch)
     assert most == 1
@@ -244,19 +244,19 @@ def test_a_run_that_is_over_gives_workers_nothing(D):
     D.close()
     with pytest.raises(ClusterError, match="over"):
         list(executor.map(lambda shard: shard.number, shards))
-    assert executor.rows.key not in _here.data
+    assert executor.spec.key not in _cache.datasets
 
 
 def test_what_is_made_of_rows_goes_with_them(D):
     """Though nobody has said that it may."""
-    shard, key = D.shards[0], D.executor.rows.key
-    other = worker.key_below(key)
-    for run in (other, worker.key_below(other), "another"):
-        visit = Visit(run, pickle.dumps(nothing), 0, [], nothing_of)
-        worker.work(key, D.executor.pickled_rows, pickle.dumps(visit), NUMBER, [shard], 1)
-    worker.leave(key)
-    assert {run for run, _ in _here.cells} == {*_here.makers} == {"another"}
-    worker.forget("another")
+    shard, key = D.shards[0], D.executor.spec.key
+    other = worker.child_key(key)
+    for run in (other, worker.child_key(other), "another"):
+        visit = StateTask(run, pickle.dumps(nothing), 0, [], nothing_of)
+        worker.run_on_shards(key, D.executor.pickled_spec, pickle.dumps(visit), NUMBER, [shard], 1)
+    worker.release(key)
+    assert {run for run, _ in _cache.cells} == {*_cache.make_state} == {"another"}
+    worker.release_states("another")
 
 
 # ---- time -------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_what_is_lost_or_waits_for_a_thread_is_queued(D, monkeypatch):
     emitted: list[object] = []
     with D.executor.replicated(D) as some:
         worker_pool = some.executor.worker_pool
-        lost, busy = worker_pool.given, some.executor.busy
+        lost, busy = worker_pool.given, some.executor.running
         monkeypatch.setattr(worker_pool, "loses", frozenset([lost]))
         busy.update(worker_pool.names)
 
@@ -295,10 +295,10 @@ def clock(monkeypatch) -> SimpleNamespace:
 
 
 def test_all_waits_for_ends_have_one_deadline(clock):
-    worker_pool = InlineCrew("1")
+    worker_pool = FakeWorkerPool("1")
     WorkerPool.wait(worker_pool, lambda: True)
     assert clock.now == 0
     # Of calls, of what is told, and of dask.
     for _ in range(3):
         WorkerPool.wait(worker_pool, lambda: False)
-    assert 0 < clock.now < CLOSING
+    assert 0 < clock.now < CLOSING_SECONDS

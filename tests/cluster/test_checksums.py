@@ -23,11 +23,10 @@ from randsvm.parameters.svm import Params
 from randsvm.training import source
 
 pytest.importorskip("distributed")
-from fake_cluster import InlineCrew
+from fake_cluster import FakeWorkerPool
 
-from randsvm.cluster import text
-from randsvm.cluster.first_pass import first_pass
-from randsvm.cluster.ranges import text_of
+from randsvm.cluster import text_file
+from randsvm.cluster.byte_ranges import first_pass, text_file_at
 from randsvm.cluster.worker_pool import WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
@@ -60,10 +59,12 @@ def with_another_label(content: bytes, at: int) -> bytes:
 @pytest.mark.parametrize("range_size", [700, 5000, 1 << 20])
 @pytest.mark.parametrize("block", [64, 1000, 1 << 16])
 def test_a_change_of_any_byte_is_noticed(path, monkeypatch, range_size, block):
-    monkeypatch.setattr(text, "BLOCK", block)
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", range_size)
+    monkeypatch.setattr(text_file, "BLOCK_BYTES", block)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", range_size)
     whole = path.read_bytes()
-    found = first_pass(InlineCrew("1"), "key", [text_of(str(path), source.ParseOptions("class"))])
+    found = first_pass(
+        FakeWorkerPool("1"), "key", [text_file_at(str(path), source.ParseOptions("class"))]
+    )
     numbers = range(len(found.rows))
     rows = [found.chunk(number) for number in numbers]
     assert sum(len(chunk.y) for chunk in rows) == ROWS
@@ -71,7 +72,7 @@ def test_a_change_of_any_byte_is_noticed(path, monkeypatch, range_size, block):
     for _ in range(20):
         at = choose.randrange(len(whole))
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        number = next(n for n in numbers if at < found.places[n + 1])
+        number = next(n for n in numbers if at < found.starts[n + 1])
         with pytest.raises(TransferError, match=DIFFERS):
             found.chunk(number)
     path.write_bytes(whole)
@@ -81,21 +82,23 @@ def test_a_change_of_any_byte_is_noticed(path, monkeypatch, range_size, block):
 
 def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch):
     """Each range is read once, but where one ends the next has to begin."""
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 5000)
-    monkeypatch.setattr("randsvm.cluster.ranges.BLOCK", 1)
-    worker_pool, submit = InlineCrew("1"), InlineCrew.submit
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 5000)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", 1)
+    worker_pool, submit = FakeWorkerPool("1"), FakeWorkerPool.submit
     whole = path.read_bytes()
     newline = whole.index(b"\n", 5000)
 
-    def changing(self: InlineCrew, function: object, *words: object, **options: object) -> object:
+    def changing(
+        self: FakeWorkerPool, function: object, *words: object, **options: object
+    ) -> object:
         if self.given == 1:
             # The first line of the second range begins later.
             path.write_bytes(whole[:newline] + b" " + whole[newline + 1 :])
         return submit(self, function, *words, **options)
 
-    monkeypatch.setattr(InlineCrew, "submit", changing)
+    monkeypatch.setattr(FakeWorkerPool, "submit", changing)
     with pytest.raises(Exception, match=f"{DIFFERS}|expected"):
-        first_pass(worker_pool, "key", [text_of(str(path), source.ParseOptions("class"))])
+        first_pass(worker_pool, "key", [text_file_at(str(path), source.ParseOptions("class"))])
 
 
 @pytest.fixture
@@ -123,8 +126,8 @@ def gather_two(worker_pool: WorkerPool) -> None:
 @pytest.mark.parametrize("seen", [16, 1 << 16], ids=["when read again", "at first sight"])
 def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, views, seen):
     farm, name = views
-    monkeypatch.setattr(WorkerPool, "_gather", gather_two)
-    monkeypatch.setattr("randsvm.cluster.ranges.BLOCK", seen)
+    monkeypatch.setattr(WorkerPool, "_wait_for_workers", gather_two)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", seen)
     monkeypatch.chdir(tmp_path / "a")
     words = ["randsvm", "-q", "-g", 5, "--cluster", farm.file, name, tmp_path / "m"]
     with pytest.raises(TransferError, match=f"worker tcp://.*board: it {DIFFERS}") as error:
@@ -137,7 +140,7 @@ def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, 
 def test_a_prediction_notices_another_file(tmp_path, monkeypatch, views):
     farm, name = views
     farm.kill(0)
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 500)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 500)
     monkeypatch.chdir(tmp_path / "a")
     run_train("randsvm", "-q", "-g", 5, "--max-iterations", 1, "board", tmp_path / "m")
     with pytest.raises(TransferError, match=f"worker tcp://.*{DIFFERS}"):

@@ -45,14 +45,13 @@ from randsvm.training.linear_svm import LinearTrainer
 
 pytest.importorskip("distributed")
 from distributed.utils import LoopRunner
-from fake_cluster import Done, InlineCrew
+from fake_cluster import DoneFuture, FakeWorkerPool
 
 from randsvm.cluster import connection
-from randsvm.cluster.arithmetic import arithmetic
-from randsvm.cluster.first_pass import first_pass
-from randsvm.cluster.ranges import in_order, text_of
-from randsvm.cluster.worker import leave
-from randsvm.cluster.worker_pool import Tasks, WorkerPool
+from randsvm.cluster.byte_ranges import first_pass, text_file_at
+from randsvm.cluster.handshake import arithmetic
+from randsvm.cluster.worker import release
+from randsvm.cluster.worker_pool import TaskBatch, WorkerPool, map_calls
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = [
@@ -227,15 +226,15 @@ def test_the_cells_of_a_worker_that_is_killed_are_fitted_by_another(two, tmp_pat
 
 def test_cells_may_be_lost_again_and_again(tmp_path, clouds, monkeypatch):
     expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
-    monkeypatch.setattr("randsvm.cluster.load.WorkerPool", InlineCrew)
-    monkeypatch.setattr(InlineCrew, "loses", frozenset(range(4, 400, 3)))
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
+    monkeypatch.setattr(FakeWorkerPool, "loses", frozenset(range(4, 400, 3)))
     found = searched(clouds, tmp_path / "m", Resources(cluster="3"), lambda event: None)
     assert found == expected
 
 
 def test_cells_of_many_rows_stay_with_this_process(two, tmp_path, clouds, monkeypatch):
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
-    monkeypatch.setattr("randsvm.cluster.calls.Callers.call", no_fit)
+    monkeypatch.setattr("randsvm.cluster.cluster_executor.ReplicaExecutor.call", no_fit)
     same(two, tmp_path, clouds, "randsvm", "-g", 1, "-v", 2, "--gap", 0.1)
 
 
@@ -270,7 +269,7 @@ def test_a_work_that_nobody_waits_for_ends(two, path):
                     some.executor.call(endless)
             with listening(after(PATIENCE)):
                 assert some.executor.call(lambda: some.n) == ROWS
-            key = some.executor.rows.key
+            key = some.executor.spec.key
             assert key in kept(worker_pool)
         assert without(worker_pool, key)
 
@@ -331,7 +330,7 @@ def test_workers_are_told_the_names_that_were_given(tmp_path, monkeypatch):
     (tmp_path / "target").write_text("+1 1:1")
     (tmp_path / "link").symlink_to("target")
     monkeypatch.chdir(tmp_path)
-    found = text_of("link", source.ParseOptions("class"))
+    found = text_file_at("link", source.ParseOptions("class"))
     assert found.path == str(tmp_path / "link")
 
 
@@ -350,8 +349,8 @@ def test_so_they_are_of_a_model(tmp_path, path, monkeypatch):
 
 def test_a_run_can_be_ended_while_chunks_are_cut(path, monkeypatch):
     """A pass of its own over the text."""
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
-    worker_pool, text = InlineCrew("1"), text_of(str(path), source.ParseOptions("class"))
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
+    worker_pool, text = FakeWorkerPool("1"), text_file_at(str(path), source.ParseOptions("class"))
     learnt = -(-text.size // 2000)
 
     def given_up(event: object) -> None:
@@ -361,11 +360,11 @@ def test_a_run_can_be_ended_while_chunks_are_cut(path, monkeypatch):
     with listening(given_up), pytest.raises(GivenUpError):
         first_pass(worker_pool, "a key", [text])
     assert worker_pool.given == learnt + 2
-    leave("a key")
+    release("a key")
 
 
 def test_a_file_that_is_named_twice_has_its_rows_twice(two, tmp_path, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 9000)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 9000)
     words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
     run_train(*words, path, path, tmp_path / "here")
     run_train(*words, "--cluster", two.file, path, path, tmp_path / "there")
@@ -423,7 +422,7 @@ PREDICTIONS = {
 
 @pytest.mark.parametrize("asked", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_workers_predict_in_the_order_of_the_rows(two, tmp_path, path, monkeypatch, capsys, asked):
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     (tmp_path / "z").write_bytes(path.read_bytes()[3:] + b"\n? 2:0.5 7:1\n")
     (tmp_path / "y").write_bytes(path.read_bytes()[:9000])
     run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", *asked[0], path, tmp_path / "m")
@@ -438,7 +437,7 @@ def test_workers_predict_in_the_order_of_the_rows(two, tmp_path, path, monkeypat
 
 @pytest.mark.parametrize("bad", ["+1 1:x\n", "? 0:1\n"])
 def test_bad_text_to_predict_is_found_at_its_place(two, tmp_path, path, monkeypatch, bad):
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     (tmp_path / "d").write_text("# first\n" + path.read_text("utf-8-sig") + "\n" + bad)
     run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", path, tmp_path / "m")
     said = []
@@ -575,7 +574,7 @@ def test_who_waits_for_a_worker_is_still_told_to_end(two, tmp_path, path, how):
 def test_pairs_that_are_done_are_written_when_the_cluster_is_lost(
     two, tmp_path, clouds, monkeypatch
 ):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 3.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
     def kill_all() -> None:
@@ -594,7 +593,7 @@ def test_pairs_that_are_done_are_written_when_the_cluster_is_lost(
 
 
 def test_a_worker_of_another_version_is_left_out(two, tmp_path, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker.__version__", "0.1")
+    monkeypatch.setattr("randsvm.cluster.handshake.__version__", "0.1")
     with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, here is 0.1"):
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
@@ -622,21 +621,21 @@ def test_workers_whose_threads_are_all_busy_are_there(two, tmp_path):
 
 
 def test_a_worker_that_could_not_be_asked_is_asked_again(two, monkeypatch):
-    run, failed = connection.OwnClient.run, []
+    run, failed = connection.ConnectionClient.run, []
 
-    def fails_once(client: connection.OwnClient, *words: object, **more: object) -> object:
+    def fails_once(client: connection.ConnectionClient, *words: object, **more: object) -> object:
         if len(failed) < len(two.workers):
             failed.append(words)
             raise OSError
         return run(client, *words, **more)
 
-    monkeypatch.setattr(connection.OwnClient, "run", fails_once)
+    monkeypatch.setattr(connection.ConnectionClient, "run", fails_once)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         assert worker_pool.members()
 
 
 def test_a_worker_that_cannot_import_what_it_is_asked_is_left_out(two, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.GREETS", "randsvm.missing")
+    monkeypatch.setattr("randsvm.cluster.worker_pool.HANDSHAKE_MODULE", "randsvm.missing")
     with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):
         WorkerPool(str(two.file))
 
@@ -646,7 +645,7 @@ def test_workers_that_compute_other_bits_are_named_once(
     two, tmp_path, path, monkeypatch, expected, others
 ):
     ours = {**arithmetic(), **others}
-    monkeypatch.setattr("randsvm.cluster.worker.arithmetic", lambda: ours)
+    monkeypatch.setattr("randsvm.cluster.handshake.arithmetic", lambda: ours)
     emitted: list[object] = []
     assert trained(path, tmp_path / "m", there(two), emitted.append) == expected
     said = [event.text for event in emitted if isinstance(event, Notice) and "bytes" in event.text]
@@ -655,7 +654,7 @@ def test_workers_that_compute_other_bits_are_named_once(
 
 
 def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 3.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
 
     def kill_all() -> None:
         while two.workers:
@@ -669,7 +668,7 @@ def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, m
 
 
 def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE", 5.0)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 5.0)
     (tmp_path / "farm").mkdir()
     farm = Farm(tmp_path / "farm")
     farm.add()
@@ -687,10 +686,10 @@ def kept(worker_pool: WorkerPool) -> set[str]:
     """The keys of what workers have: rows, ranges of texts, states."""
 
     def keys() -> set[str]:
-        from randsvm.cluster.worker import _here
+        from randsvm.cluster.worker import _cache
 
-        numbered = [*_here.ranges, *_here.cells, *_here.unwanted]
-        return {*_here.data, *(key for key, _ in numbered)}
+        numbered = [*_cache.ranges, *_cache.cells, *_cache.cancelled]
+        return {*_cache.datasets, *(key for key, _ in numbered)}
 
     return set().union(*worker_pool.client.run(keys).values())
 
@@ -705,7 +704,7 @@ def without(worker_pool: WorkerPool, *keys: str) -> bool:
 
 @pytest.mark.parametrize("bad", [b"", b"+1 1:x\n"], ids=["a model", "bad text"])
 def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monkeypatch, bad):
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
     with closing(WorkerPool(str(two.file))) as worker_pool:
@@ -717,30 +716,30 @@ def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monke
 
 
 def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.ranges.RANGE", 2000)
+    monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     with closing(WorkerPool(str(two.file))) as worker_pool:
-        first_pass(worker_pool, "a key", [text_of(str(path), source.ParseOptions("class"))])
+        first_pass(worker_pool, "a key", [text_file_at(str(path), source.ParseOptions("class"))])
         assert "a key" not in kept(worker_pool)
 
 
 def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
     """Of a worker that is killed when it has just answered."""
 
-    class Unreachable(Done):
+    class Unreachable(DoneFuture):
         def result(self, timeout: float | None = None) -> object:
             time.sleep(1)
             raise OSError
 
-    worker_pool = InlineCrew("2")
-    tasks = Tasks(worker_pool)
+    worker_pool = FakeWorkerPool("2")
+    tasks = TaskBatch(worker_pool)
     with monkeypatch.context() as patch:
-        patch.setattr("fake_cluster.Done", Unreachable)
-        tasks.give("worker 0", "lost", int)
-    tasks.give("worker 1", "quick", int)
-    answer = None
-    while answer is None:
-        answer = tasks.answer()
-    assert answer.token == "quick"
+        patch.setattr("fake_cluster.DoneFuture", Unreachable)
+        tasks.submit("worker 0", "lost", int)
+    tasks.submit("worker 1", "quick", int)
+    result = None
+    while result is None:
+        result = tasks.next_result()
+    assert result.tag == "quick"
 
 
 @pytest.mark.parametrize(
@@ -749,9 +748,9 @@ def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
     ids=["of a task", "of a worker"],
 )
 def test_what_is_lost_again_and_again_ends_a_run(two, monkeypatch, task, word, error):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.LOST", 3)
+    monkeypatch.setattr("randsvm.cluster.worker_pool.EXTRA_LOSSES", 3)
     with closing(WorkerPool(str(two.file))) as worker_pool, pytest.raises(error):
-        list(in_order(worker_pool, task, [(word,)]))
+        list(map_calls(worker_pool, task, [(word,)]))
 
 
 # ---- what is refused --------------------------------------------------------------------------
@@ -789,7 +788,7 @@ def stranger() -> Iterator[Callable[[bytes], str]]:
 
 
 def test_an_address_of_something_else_is_no_cluster(stranger):
-    with pytest.raises(ClusterError, match=r"cannot reach .*: what answers is no scheduler"):
+    with pytest.raises(ClusterError, match=r"cannot reach .*: the program there is no scheduler"):
         WorkerPool(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
 
@@ -818,7 +817,7 @@ def test_what_is_left_of_it_is_not_closed_by_the_collector(stranger):
 
 @pytest.mark.parametrize("end", [Interrupted(signal.SIGINT), GivenUpError()])
 def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch, end):
-    monkeypatch.setattr(connection, "CONNECTING", 2.0)
+    monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
 
     def given_up(event: object) -> None:
         raise end
@@ -828,7 +827,7 @@ def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch, end):
 
 
 def test_a_time_limit_while_nobody_answers_is_one(stranger, tmp_path, path, monkeypatch):
-    monkeypatch.setattr(connection, "CONNECTING", 2.0)
+    monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
     words = ["randsvm", "-q", "--time-limit", "0.5s", "--cluster", stranger(b"")]
     with pytest.raises(OutOfTimeError, match="--time-limit is over before there is a model"):
         run_train(*words, path, tmp_path / "m")
@@ -851,7 +850,7 @@ def no_loops() -> Iterator[None]:
 
 
 def test_nothing_stays_where_nobody_is(no_loops, monkeypatch):
-    monkeypatch.setattr(connection, "CONNECTING", 0.5)
+    monkeypatch.setattr(connection, "CONNECTING_SECONDS", 0.5)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(ClusterError, match="cannot reach the cluster"):
@@ -871,7 +870,7 @@ def test_who_is_reached_when_nobody_waits_any_more_is_left(monkeypatch):
     def given_up(event: object) -> None:
         raise GivenUpError
 
-    monkeypatch.setattr(connection, "OwnClient", Late)
+    monkeypatch.setattr(connection, "ConnectionClient", Late)
     with listening(given_up), pytest.raises(GivenUpError):
         WorkerPool("127.0.0.1:1")
     answers.set()
@@ -905,9 +904,9 @@ def test_a_client_that_does_not_close_keeps_no_scheduler_open(no_loops, processe
         raise TimeoutError
 
     found = connection.Connection("local:2")
-    monkeypatch.setattr(connection.OwnClient, "close", stands_still)
-    found.end().join(PATIENCE)
-    assert found.local.status.name == "closed"
+    monkeypatch.setattr(connection.ConnectionClient, "close", stands_still)
+    found.close().join(PATIENCE)
+    assert found.local_cluster.status.name == "closed"
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
 
 

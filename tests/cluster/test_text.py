@@ -16,9 +16,9 @@ from randsvm.errors import DataError
 from randsvm.parameters.run import Resources
 
 pytest.importorskip("distributed")
-from fake_cluster import InlineCrew
+from fake_cluster import FakeWorkerPool
 
-from randsvm.cluster import first_pass, ranges, text
+from randsvm.cluster import byte_ranges, text_file
 
 WIDE = " ".join(["-1", *(f"{i}:1" for i in range(1, 40))])
 LINES = [
@@ -28,8 +28,10 @@ LINES = [
 BAD = ["+1 1:x\n", "spam 1:1\n", "1.5 1:1\n", "+1 2:1 2:1\n"]
 
 
-def by_ranges(path: Path, options: ParseOptions) -> text.Source:
-    return first_pass.first_pass(InlineCrew("1"), "key", [ranges.text_of(str(path), options)])
+def by_ranges(path: Path, options: ParseOptions) -> text_file.ChunkedText:
+    return byte_ranges.first_pass(
+        FakeWorkerPool("1"), "key", [byte_ranges.text_file_at(str(path), options)]
+    )
 
 
 @settings(max_examples=60)
@@ -46,8 +48,8 @@ def test_ranges_of_any_size_learn_the_same(
     path.write_text(content.rstrip("\n") if cut else content, newline="")
     options = ParseOptions(labels=labels, chunk_rows=rows, chunk_nonzeros=nonzeros)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "RANGE", size)
-        patch.setattr(text, "PIECE", piece)
+        patch.setattr(byte_ranges, "RANGE_BYTES", size)
+        patch.setattr(text_file, "PIECE_BYTES", piece)
         try:
             whole = dataset.load(str(path), options, Resources())
         except DataError as error:
@@ -60,7 +62,7 @@ def test_ranges_of_any_size_learn_the_same(
             assert_same(source, whole)
 
 
-def assert_same(source: text.Source, whole: dataset.Dataset) -> None:
+def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
     expected = vars(whole.summary) | {"digest": "", "features": whole.summary.features.tolist()}
     assert vars(source.summary) | {"features": source.summary.features.tolist()} == expected
     assert source.rows.tolist() == whole.store.sizes.tolist()
@@ -76,7 +78,7 @@ def assert_same(source: text.Source, whole: dataset.Dataset) -> None:
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("size", [10, 33, 1000])
 def test_the_first_bad_line_is_the_one_that_is_named(tmp_path, monkeypatch, bad, size):
-    monkeypatch.setattr(ranges, "RANGE", size)
+    monkeypatch.setattr(byte_ranges, "RANGE_BYTES", size)
     path = tmp_path / "data"
     path.write_text("".join([*LINES, bad, *LINES, "-1 1:y\n"]), newline="")
     with pytest.raises(DataError) as expected:

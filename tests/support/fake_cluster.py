@@ -10,14 +10,14 @@ from randsvm.cluster.worker_pool import WorkerPool
 from randsvm.data.shard_executor import ClusterTimes
 
 
-class Done(Future):
+class DoneFuture(Future):
     """A future of dask that is done."""
 
     def release(self) -> None:
         pass
 
 
-class InlineCrew(WorkerPool):
+class FakeWorkerPool(WorkerPool):
     """A crew of workers that run a task when it is submitted; its address is their number.
 
     loses: the numbers of tasks, from 0, whose worker is lost.
@@ -28,15 +28,15 @@ class InlineCrew(WorkerPool):
 
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
-        self.client, self.moved, self.spent, self.given = self, 0, ClusterTimes(), 0
+        self.client, self.bytes_moved, self.times, self.given = self, 0, ClusterTimes(), 0
         self.waited: dict[str, float] = {}
-        self._moving = Lock()
+        self._lock = Lock()
 
     def members(self) -> dict[str, int]:
         return dict.fromkeys(self.names, self.threads)
 
-    def submit(self, function: Any, *words: Any, **options: Any) -> Done:
-        future = Done()
+    def submit(self, function: Any, *words: Any, **options: Any) -> DoneFuture:
+        future = DoneFuture()
         self.given += 1
         if self.given - 1 in self.loses:
             future.set_exception(ConnectionError())
@@ -47,10 +47,10 @@ class InlineCrew(WorkerPool):
             future.set_exception(error)
         return future
 
-    def notify_all(self, function: Any, *words: Any) -> None:
+    def broadcast(self, function: Any, *words: Any) -> None:
         function(*words)
 
-    def emit_now(self, names: list[str], function: Any, *words: Any) -> None:
+    def call_now(self, names: list[str], function: Any, *words: Any) -> None:
         function(*words)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import oracle
 from commands import run_train
 from dask_cluster import PATIENCE, Farm
-from fake_cluster import InlineCrew
+from fake_cluster import FakeWorkerPool
 from learning import Data, board
 
 from randsvm.cluster.worker_pool import WorkerPool
@@ -66,7 +66,7 @@ class KilledRuns:
             "training.source.ParseOptions": partial(ParseOptions, chunk_rows=rows // CHUNKS),
             "training.multiclass.FEW_ROWS": 0,
             "data.grouping.CHUNK_ROWS": rows // CHUNKS,
-            "cluster.ranges.RANGE": clouds.stat().st_size // RANGES,
+            "cluster.byte_ranges.RANGE_BYTES": clouds.stat().st_size // RANGES,
             "algorithms.sgd.GROUP_CHUNKS": 3,
         }.items():
             self.small.enter_context(patch(f"randsvm.{name}", value))
@@ -97,7 +97,7 @@ class KilledRuns:
     def _trained_here(self, name: str) -> bytes:
         if name not in AVERAGED:
             return self._train(name)
-        with patch("randsvm.cluster.load.WorkerPool", InlineCrew):
+        with patch("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool):
             return self._train(name, "--cluster", 1)
 
     def _train(self, name: str, *more: object) -> bytes:

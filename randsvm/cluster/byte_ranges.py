@@ -1,0 +1,264 @@
+"""Read text files with the workers of a cluster: each task reads one range of bytes.
+
+load        the training set: the first pass, then chunks on the workers
+map_ranges  a function of the lines of each range, for predictions
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from randsvm.cluster import worker
+from randsvm.cluster.cluster_executor import ClusterDataset, ClusterExecutor
+from randsvm.cluster.text_file import (
+    BLOCK_BYTES,
+    EMPTY_SUMMARY,
+    Checksums,
+    ChunkedText,
+    ChunkEnds,
+    RangeSummary,
+    TextFile,
+)
+from randsvm.cluster.worker import DatasetSpec
+from randsvm.cluster.worker_pool import WorkerPool, map_calls
+from randsvm.data.dataset import Dataset
+from randsvm.data.labels import LabelTable
+from randsvm.data.reading import ParseOptions, Summary, digest_of, hexdigest
+from randsvm.data.shard_executor import Shard
+from randsvm.data.svmlight import ParsedPiece, Spelling
+from randsvm.errors import DataError, InputError, ParameterError
+from randsvm.events import Progress, emit
+from randsvm.files import COMPRESSIONS, STANDARD, decoded, name_of
+from randsvm.parameters.run import Resources
+
+# Bytes of text that a task reads.
+RANGE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """The bytes begin .. end - 1 of a file.
+
+    number: of the range, over all files. file_number: of the file. base: bytes of the files before
+    this one. total: bytes of all files.
+    """
+
+    number: int
+    file_number: int
+    file: TextFile
+    base: int
+    begin: int
+    end: int
+    total: int
+
+    def call(self, key: str, *more: Any) -> tuple[Any, ...]:
+        """Return the arguments of worker.summarise_range and worker.chunk_ends."""
+        return (key, self.file, self.number, self.begin, self.end, *more)
+
+    @property
+    def progress(self) -> Progress:
+        return Progress("reading", self.base + self.end, self.total, "B")
+
+
+def text_file_at(path: str, options: ParseOptions) -> TextFile:
+    """Return a regular file of plain text, which every worker can open by its name.
+
+    Raises InputError, and ParameterError for a pipe, another kind of file or compressed text.
+    """
+    if path == STANDARD:
+        raise ParameterError("--cluster needs a named file that all workers see, not a pipe")
+    try:
+        with Path(path).open("rb") as stream:
+            status, head = os.fstat(stream.fileno()), stream.read(8)
+    except OSError as error:
+        raise InputError(f"cannot open {path}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise ParameterError(f"--cluster needs a regular file that all workers see: {path} is none")
+    if head.startswith(tuple(COMPRESSIONS)):
+        raise ParameterError(f"--cluster reads plain text only: decompress {path}")
+    # Symlinks are not resolved: on a worker they may lead to another place.
+    return TextFile(str(Path(path).absolute()), status.st_size, options, path)
+
+
+def byte_ranges(files: Sequence[TextFile]) -> list[ByteRange]:
+    """Return the ranges of all files, with checksums of both ends of each range.
+
+    A worker that sees another file under the same name most likely notices it by the checksums
+    before it reads the range.
+    """
+    found: list[ByteRange] = []
+    base, total = 0, sum(file.size for file in files)
+    for file_number, file in enumerate(files):
+        for at in range(0, max(file.size, 1), RANGE_BYTES):
+            end = min(at + RANGE_BYTES, file.size)
+            checked = _with_checksums(file, at, end)
+            found.append(ByteRange(len(found), file_number, checked, base, at, end, total))
+        base += file.size
+    return found
+
+
+def _with_checksums(file: TextFile, begin: int, end: int) -> TextFile:
+    ends = {(begin, min(begin + BLOCK_BYTES, end)), (max(begin, end - BLOCK_BYTES), end)}
+    return replace(file, checksums=tuple((a, b, crc32(file.read(a, b))) for a, b in sorted(ends)))
+
+
+def map_ranges(
+    address: str,
+    paths: Sequence[str],
+    options: ParseOptions,
+    function: Callable[[ParsedPiece], Any],
+) -> Iterator[tuple[ByteRange, Any]]:
+    """Yield each range and function(its lines), in the order of the files.
+
+    function: importable by the workers, or an instance of an importable class.
+    """
+    ranges = byte_ranges([text_file_at(path, options) for path in paths])
+    worker_pool, pickled = WorkerPool(address), pickle.dumps(function)
+    try:
+        calls = [(pickled, one.file, one.begin, one.end) for one in ranges]
+        results = map_calls(worker_pool, worker.map_lines, calls)
+        for one, result in zip(ranges, results, strict=True):
+            yield one, result.result
+    finally:
+        worker_pool.close()
+
+
+# --- the training set ----------------------------------------------------------------------
+
+
+def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> Dataset:
+    """Return D, read by the workers of the cluster resources.cluster.
+
+    Raises DataError for bad text (with file:line:column), InputError, TransferError, ClusterError,
+    ParameterError.
+    """
+    if resources.cache is not None:
+        raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
+    files = [text_file_at(path, options) for path in paths]
+    assert resources.cluster is not None
+    worker_pool, key = WorkerPool(resources.cluster), uuid.uuid4().hex
+    worker_pool.key = key
+    try:
+        return _load(worker_pool, key, files, resources)
+    except BaseException:
+        worker_pool.broadcast(worker.release, key)
+        worker_pool.close()
+        raise
+
+
+def _load(
+    worker_pool: WorkerPool, key: str, files: Sequence[TextFile], resources: Resources
+) -> Dataset:
+    text = first_pass(worker_pool, key, files)
+    spec = DatasetSpec(key, text, resources.data_bytes, resources.tmpdir)
+    # Without workers, this process reads and keeps the chunks that a model still needs.
+    store = text.store(resources.data_bytes, resources.tmpdir)
+    D = ClusterDataset(text.summary, store, resources.workers)
+    D.executor = executor = ClusterExecutor(worker_pool, spec)
+
+    def digest(shard: Shard) -> bytes:
+        return digest_of(D.store.read(shard.number))
+
+    digests = []
+    for one in executor.map(digest, D.shards):
+        digests.append(one)
+        emit(Progress("reading", int(D.starts[len(digests)]), D.n))
+    D.summary = replace(D.summary, digest=hexdigest(digests, D.summary.names))
+    return D
+
+
+def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> ChunkedText:
+    """Return the summary of all rows, and the ends of the chunks.
+
+    Raises DataError for the first bad line.
+    """
+    ranges = byte_ranges(files)
+    table = LabelTable(files[0].name, any_label=files[0].options.any_label)
+    whole, calls = EMPTY_SUMMARY, [one.call(key) for one in ranges]
+    summaries = [EMPTY_SUMMARY] * len(files)
+    readers: list[tuple[str, int]] = []
+    results = map_calls(worker_pool, worker.summarise_range, calls)
+    for result, one in zip(results, ranges, strict=True):
+        found: RangeSummary = result.result
+        summaries[one.file_number] += found
+        readers.append((result.worker, found.checksum))
+        emit(one.progress)
+        if found.fault is not None:
+            break
+    for file, summary in zip(files, summaries, strict=True):
+        table.path = file.name
+        for token, (line, column) in summary.spellings.items():
+            table.number(Spelling(decoded(token), line, column))
+        if (fault := summary.fault) is not None:
+            raise DataError(file.name, fault.line, fault.column, fault.problem)
+        whole += summary
+    if not whole.rows:
+        name = name_of([file.name for file in files])
+        raise DataError(name, 1, 1, "expected a row, found an empty file")
+    checksums = [
+        Checksums.joined(file, summary.checksums)
+        for file, summary in zip(files, summaries, strict=True)
+    ]
+    ends = _chunk_ends(worker_pool, key, ranges, readers)
+    return _chunked_text(files, checksums, table, whole, ends)
+
+
+def _chunk_ends(
+    worker_pool: WorkerPool,
+    key: str,
+    ranges: Sequence[ByteRange],
+    readers: Sequence[tuple[str, int]],
+) -> list[tuple[int, int, int]]:
+    """Return (end in bytes, rows, nonzeros) of each chunk.
+
+    The ranges are processed one by one, since each continues the chunk that the previous one left
+    open. readers: the worker that holds each range, and the checksum of the range.
+    """
+    ends: list[tuple[int, int, int]] = []
+    last = ChunkEnds([], 0, 0, 0)
+    for one, (name, checksum) in zip(ranges, readers, strict=True):
+        call = one.call(key, last.rows, last.nonzeros)
+        last = next(map_calls(worker_pool, worker.chunk_ends, [call], name)).result
+        if last.checksum != checksum:
+            raise one.file.changed_error()
+        # A signal or a time limit may end this pass as well.
+        emit(one.progress)
+        ends += [(one.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
+    end = ranges[-1].base + ranges[-1].end
+    return [*ends, (end, last.rows, last.nonzeros)] if last.rows else ends
+
+
+def _chunked_text(
+    files: Sequence[TextFile],
+    checksums: Sequence[Checksums],
+    table: LabelTable,
+    whole: RangeSummary,
+    ends: list[tuple[int, int, int]],
+) -> ChunkedText:
+    counts = np.zeros(len(table), np.int64)
+    for token, count in whole.counts.items():
+        counts[int(table.number(Spelling(decoded(token), 0, 0)))] += count
+    starts, rows, nonzeros = np.array(ends, np.int64).T
+    # Text after the last row belongs to the chunk of that row.
+    starts = np.concatenate([[0], starts[:-1], [sum(file.size for file in files)]])
+    summary = Summary(
+        n=whole.rows,
+        nnz=whole.nonzeros,
+        features=whole.features,
+        names=tuple(table.names),
+        values=tuple(table.values),
+        counts=tuple(counts.tolist()),
+        queries=whole.queries,
+        digest="",
+    )
+    return ChunkedText(tuple(files), tuple(checksums), summary, starts, rows, nonzeros)

@@ -1,0 +1,380 @@
+"""A text file that is read by byte ranges, with checksums of its content.
+
+The first pass summarises each range; chunks are parsed when they are needed. This module knows no
+workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from randsvm.data.chunks import MadeStore, RawChunk, joined
+from randsvm.data.labels import LabelTable
+from randsvm.data.reading import ParseOptions, Summary, next_cut, united
+from randsvm.data.svmlight import (
+    BYTE_ORDER_MARK,
+    LONGEST_LINE,
+    PADDING,
+    Dialect,
+    Fault,
+    parse,
+    parse_piece,
+)
+from randsvm.errors import InputError, TransferError
+
+# Bytes of text that are parsed at once, and that have one checksum.
+PIECE_BYTES, BLOCK_BYTES = 4 << 20, 64 << 10
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A plain text file and its parse options, the same for the client and all workers.
+
+    path: absolute. size: in bytes, on the client. name: as the user gave it. checksums: (begin,
+    end, crc32) of some byte ranges, on the client.
+    """
+
+    path: str
+    size: int
+    options: ParseOptions
+    name: str
+    checksums: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def dialect(self) -> Dialect:
+        options = self.options
+        return Dialect(options.labels, options.zero_based, options.any_label)
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Return the bytes begin .. end - 1.
+
+        Raises InputError if the file cannot be opened, TransferError if its size differs from that
+        on the client.
+        """
+        try:
+            with Path(self.path).open("rb", buffering=0) as stream:
+                if os.fstat(stream.fileno()).st_size != self.size:
+                    raise TransferError(
+                        f"reading {self.path}: its size on a worker differs from that on the client"
+                    )
+                parts = []
+                while begin < end and (part := os.pread(stream.fileno(), end - begin, begin)):
+                    parts.append(part)
+                    begin += len(part)
+        except OSError as error:
+            raise InputError(f"cannot open {self.path}: {error.strerror}") from error
+        if begin < end:
+            raise TransferError(f"reading {self.path}: it became shorter while in use")
+        return b"".join(parts)
+
+    def check_content(self) -> None:
+        """Raise TransferError if the checksums of the client do not match the file here."""
+        for begin, end, crc in self.checksums:
+            if crc32(self.read(begin, end)) != crc:
+                raise self.changed_error()
+
+    def changed_error(self) -> TransferError:
+        """Return the error for content that differs between two reads or two machines."""
+        return TransferError(
+            f"reading {self.path}: it changed while in use, or workers see different files there"
+        )
+
+    def line_start(self, at: int) -> int:
+        """Return the byte where the first line begins that begins at `at` or later."""
+        if at == 0:
+            return 0
+        begin = at = at - 1
+        while at < self.size:
+            text = self.read(at, min(at + PIECE_BYTES, self.size))
+            if (found := text.find(b"\n")) >= 0:
+                return at + found + 1
+            at += len(text)
+            if at - begin > LONGEST_LINE:
+                raise TransferError(f"reading {self.path}: a line is longer than {LONGEST_LINE}")
+        return self.size
+
+    def lines(self, begin: int, end: int) -> bytes:
+        """Return the lines that begin in a byte range, without a byte order mark."""
+        first = self.line_start(begin)
+        return without_mark(self.read(first, self.line_start(end)), first)
+
+
+def without_mark(content: bytes, begin: int) -> bytes:
+    """Return the bytes of a file from `begin` on without the byte order mark."""
+    return content.removeprefix(BYTE_ORDER_MARK) if begin == 0 else content
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """Checksums of consecutive blocks of a file, from byte `begin` on.
+
+    ends : (blocks,) int64, the byte where each block ends; crcs : (blocks,) uint32.
+    """
+
+    begin: int
+    ends: np.ndarray
+    crcs: np.ndarray
+
+    @classmethod
+    def of(cls, content: bytes, begin: int) -> Checksums:
+        """Return the checksums of the bytes of a file from `begin` on."""
+        view, cuts = memoryview(content), range(0, len(content), BLOCK_BYTES)
+        crcs = [crc32(view[at : at + BLOCK_BYTES]) for at in cuts]
+        ends = [begin + min(at + BLOCK_BYTES, len(content)) for at in cuts]
+        return cls(begin, np.array(ends, np.int64), np.array(crcs, np.uint32))
+
+    @classmethod
+    def joined(cls, file: TextFile, parts: Sequence[Checksums]) -> Checksums:
+        """Return the checksums of a whole file from those of its parts.
+
+        Raises TransferError if the parts do not follow each other: then workers saw different
+        files.
+        """
+        at = 0
+        for part in parts:
+            if part.begin != at:
+                raise file.changed_error()
+            at = int(part.ends[-1])
+        if at != file.size:
+            raise file.changed_error()
+        ends = [np.empty(0, np.int64), *(part.ends for part in parts)]
+        crcs = [np.empty(0, np.uint32), *(part.crcs for part in parts)]
+        return cls(0, np.concatenate(ends), np.concatenate(crcs))
+
+    def read(self, file: TextFile, begin: int, end: int) -> bytes:
+        """Return the bytes begin .. end - 1, begin < end, of a file.
+
+        Raises TransferError if a block has changed.
+        """
+        blocks = slice(np.searchsorted(self.ends, begin, "right"), self._after(end))
+        start = at = int(self.ends[blocks.start - 1]) if blocks.start else 0
+        ends = self.ends[blocks].tolist()
+        content = memoryview(file.read(start, ends[-1]))
+        for stop, crc in zip(ends, self.crcs[blocks].tolist(), strict=True):
+            if crc32(content[at - start : stop - start]) != crc:
+                raise file.changed_error()
+            at = stop
+        return bytes(content[begin - start : end - start])
+
+    def _after(self, end: int) -> int:
+        """Return the number of the first block that begins at `end` or later."""
+        return int(np.searchsorted(self.ends, end, "left")) + 1
+
+
+# --- the first pass ------------------------------------------------------------------------
+
+
+@dataclass
+class RangeSummary:
+    """What the first pass learns from consecutive lines; summaries of neighbours can be added.
+
+    spellings: line and column of the first appearance of each label token, in order; lines count
+    from 1. counts: rows of each token. fault: the first bad token; later lines do not count.
+    checksums: one part for each piece that was read.
+    """
+
+    rows: int
+    lines: int
+    nonzeros: int
+    features: np.ndarray
+    spellings: dict[bytes, tuple[int, int]]
+    counts: dict[bytes, int]
+    queries: int
+    fault: Fault | None = None
+    checksums: tuple[Checksums, ...] = ()
+
+    @property
+    def checksum(self) -> int:
+        """Return one checksum of all bytes."""
+        found = 0
+        for part in self.checksums:
+            found = crc32(part.crcs.data, crc32(part.ends.data, found))
+        return found
+
+    def __add__(self, other: RangeSummary) -> RangeSummary:
+        if self.fault is not None:
+            return self
+        fault = other.fault
+        if fault is not None:
+            fault = fault._replace(line=fault.line + self.lines)
+        later = {
+            token: (line + self.lines, column)
+            for token, (line, column) in other.spellings.items()
+            if token not in self.spellings
+        }
+        counts = dict(self.counts)
+        for token, count in other.counts.items():
+            counts[token] = counts.get(token, 0) + count
+        return RangeSummary(
+            self.rows + other.rows,
+            self.lines + other.lines,
+            self.nonzeros + other.nonzeros,
+            united(self.features, other.features),
+            {**self.spellings, **later},
+            counts,
+            self.queries + other.queries,
+            fault,
+            self.checksums + other.checksums,
+        )
+
+
+EMPTY_SUMMARY = RangeSummary(0, 0, 0, np.empty(0, np.int32), {}, {}, 0)
+
+
+class TextRange:
+    """The lines that begin in a byte range: their summary, and the data that chunk ends need.
+
+    indptr : (rows + 1,) int64, nonzeros before each row; row_ends : (rows,) int64, the byte where
+    each row ends.
+    """
+
+    def __init__(self, file: TextFile, begin: int, end: int) -> None:
+        file.check_content()
+        self.file = file
+        self.begin, self.end = file.line_start(begin), file.line_start(end)
+        self.summary = EMPTY_SUMMARY
+        lengths, row_ends = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
+        at = self.begin
+        while at < self.end and self.summary.fault is None:
+            piece_end = min(file.line_start(min(at + PIECE_BYTES, self.end)), self.end)
+            summary, nonzeros, ends = self._piece(at, piece_end)
+            self.summary = self.summary + summary
+            lengths.append(nonzeros)
+            row_ends.append(ends)
+            at = piece_end
+        self.indptr = np.cumsum(np.concatenate(lengths))
+        self.row_ends = np.concatenate(row_ends)
+
+    def _piece(self, begin: int, end: int) -> tuple[RangeSummary, np.ndarray, np.ndarray]:
+        """Return the summary of some lines, and the nonzeros and the end of each row."""
+        content = self.file.read(begin, end)
+        piece = parse_piece(without_mark(content, begin) + PADDING, self.file.dialect)
+        block = piece.block
+        tokens = [token for token, _, _ in piece.spellings]
+        counts = np.bincount(block.codes, minlength=len(tokens)).tolist()
+        summary = RangeSummary(
+            len(block),
+            piece.lines,
+            len(block.values),
+            block.features,
+            {token: (line, column) for token, line, column in piece.spellings},
+            dict(zip(tokens, counts, strict=True)),
+            block.queries,
+            piece.fault,
+            (Checksums.of(content, begin),),
+        )
+        return summary, np.diff(block.indptr), begin + _row_ends(content, len(block))
+
+    def chunk_ends(self, rows: int, nonzeros: int) -> ChunkEnds:
+        """Return the chunks that end in this range.
+
+        rows, nonzeros: the size of the chunk that the previous range left open.
+        """
+        options, at, ends = self.file.options, 0, []
+        while at < len(self.indptr) - 1:
+            cut = next_cut(
+                self.indptr, at, options.chunk_rows - rows, options.chunk_nonzeros - nonzeros
+            )
+            rows += cut - at
+            nonzeros += int(self.indptr[cut] - self.indptr[at])
+            if rows >= options.chunk_rows or nonzeros >= options.chunk_nonzeros:
+                ends.append((int(self.row_ends[cut - 1]), rows, nonzeros))
+                rows = nonzeros = 0
+            at = cut
+        return ChunkEnds(ends, rows, nonzeros, self.summary.checksum)
+
+
+@dataclass(frozen=True)
+class ChunkEnds:
+    """The chunks that end in a range.
+
+    ends: (end in bytes, rows, nonzeros) of each chunk; rows, nonzeros: the size of the chunk that
+    is left open; checksum: of the bytes of the range.
+    """
+
+    ends: list[tuple[int, int, int]]
+    rows: int
+    nonzeros: int
+    checksum: int
+
+
+def _row_ends(content: bytes, rows: int) -> np.ndarray:
+    """Return the byte where each row ends, (rows,) int64.
+
+    Lines without a row belong to the following row.
+    """
+    ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n")) + 1
+    if not content.endswith(b"\n"):
+        ends = np.append(ends, len(content))
+    if len(ends) > rows:
+        begins = np.concatenate([[0], ends[:-1]])
+        lines = (content[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))
+        ends = ends[np.array([_is_row(line) for line in lines], bool)]
+    return ends[:rows].astype(np.int64)
+
+
+def _is_row(line: bytes) -> bool:
+    return bool(line.removeprefix(BYTE_ORDER_MARK).split(b"#", 1)[0].split())
+
+
+# --- chunks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChunkedText:
+    """Text files, one after the other, cut into chunks.
+
+    checksums: of each file in the first pass. starts : (chunks + 1,) int64, the byte where each
+    chunk begins, counted over all files; rows, nonzeros : (chunks,) int64.
+    """
+
+    files: tuple[TextFile, ...]
+    checksums: tuple[Checksums, ...]
+    summary: Summary
+    starts: np.ndarray
+    rows: np.ndarray
+    nonzeros: np.ndarray
+
+    def chunk(self, number: int) -> RawChunk:
+        """Read and parse a chunk.
+
+        Raises InputError, and TransferError if the text has changed since the first pass.
+        """
+        begin, end = self.starts[number : number + 2].tolist()
+        parts = []
+        for file, checksums in zip(self.files, self.checksums, strict=True):
+            if begin < file.size and end > 0:
+                first = max(begin, 0)
+                content = checksums.read(file, first, min(end, file.size))
+                parts.append(self._parsed(file, without_mark(content, first)))
+            begin, end = begin - file.size, end - file.size
+        chunk = joined(parts)
+        if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
+            raise self.files[0].changed_error()
+        return chunk
+
+    def _parsed(self, file: TextFile, lines: bytes) -> RawChunk:
+        options = file.options
+        block = parse(
+            lines,
+            name=file.path,
+            labels=options.labels,
+            zero_based=options.zero_based,
+            unlabelled=options.any_label,
+        )
+        y = block.y
+        if options.labels == "class":
+            names = self.summary.names
+            table = LabelTable(file.path, names=names, closed=True, any_label=options.any_label)
+            y = table.classes(block)
+        return RawChunk(y, block.indptr, block.indices, block.values)
+
+    def store(self, limit: int, folder: str | None) -> MadeStore:
+        """Return the chunks as a store; limit, folder: see MadeStore."""
+        return MadeStore(self.chunk, self.rows, self.nonzeros, limit, folder, "the workers")
