@@ -134,12 +134,12 @@ def _training(name: str, params: Any, algorithm: Any = None) -> Callable[..., An
     from randsvm.training.run import train
 
     if name == "sgd":
-        from randsvm.training import linear_svm
+        from randsvm.training import linear_machine
 
-        return partial(train, linear_svm.prepare)
-    from randsvm.training import kernel_svm
+        return partial(train, linear_machine.prepare)
+    from randsvm.training import kernel_machine
 
-    return partial(train, partial(kernel_svm.prepare, name, algorithm))
+    return partial(train, partial(kernel_machine.prepare, name, algorithm))
 
 
 def _paths(

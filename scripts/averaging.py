@@ -18,7 +18,7 @@ from randsvm.data.dataset import ParseOptions
 from randsvm.models.prediction import predict
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import SgdParams
-from randsvm.training import source
+from randsvm.training import labelled_data
 
 # Rows of a chunk.
 CHUNK_ROWS = 64
@@ -47,7 +47,7 @@ def measured(
 @click.option("--cluster", default="local:1", show_default=True, help="As sgd has it.")
 def main(train: str, test: str, groups: str, epochs: int | None, cluster: str) -> None:
     """Train on the file TRAIN, predict TEST."""
-    source.ParseOptions = partial(ParseOptions, chunk_rows=CHUNK_ROWS)
+    labelled_data.ParseOptions = partial(ParseOptions, chunk_rows=CHUNK_ROWS)
     params, plain = SgdParams(epochs=epochs), None
     for count in [1, *map(int, groups.split(","))]:
         P, accuracy = measured(train, test, count, params, cluster)

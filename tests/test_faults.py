@@ -745,7 +745,8 @@ def test_a_bound_on_memory_shows_no_traceback(command, folder):
     rows = (folder / "data").read_text() * 200
     (folder / "large").write_text(rows)
     code = (
-        "import resource, sys; from randsvm.cli import train; import randsvm.training.linear_svm; "
+        "import resource, sys; from randsvm.cli import train; "
+        "import randsvm.training.linear_machine; "
         "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "
         "resource.setrlimit(resource.RLIMIT_AS, (size + 20_000_000, size + 20_000_000)); "
         "sys.argv[0] = 'randsvm-train'; train.main()"

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 
-from randsvm.algorithms.sgd import Running, Steps
+from randsvm import __version__
+from randsvm.algorithms.sgd import Learner, Running, Steps
+from randsvm.data import svmlight
+from randsvm.data.batches import Batch
 from randsvm.data.dataset import Source
+from randsvm.data.labels import LabelTable
+from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError, ParameterError
-from randsvm.events import Learnt, Notice, Started, Watch, emit, listening
+from randsvm.events import Learnt, Notice, Started, Taught, Watch, emit, listening
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
+from randsvm.models.metadata import SeenFeatures
 from randsvm.parameters.option import command_line, given, idle
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
-from randsvm.training.clock import Clock
+from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job, check_gap, check_paths, the_file
-from randsvm.training.stream import Stream, running_of
+from randsvm.training.linear_machine import state_metadata
+from randsvm.training.run import Completion
+from randsvm.training.stopping import TIME_LIMIT
 
 
 def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch) -> Learnt:
@@ -125,3 +136,219 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
         averages=params.update_rate is None,
         fixed_rate=params.update_rate or 0.0,
     ), t
+
+
+END_OF_DATA = "end of the data"
+
+
+class Stream(Completion[Learnt]):
+    """A model that is taught block by block; its columns are features in order of appearance.
+
+    columns: of each of `features`, which are sorted.
+    """
+
+    def __init__(
+        self,
+        data: str,
+        old: LinearModel,
+        steps: Steps,
+        t: float,
+        running: Running | None,
+        checkpoint: int | float | None,
+        clock: Clock,
+        path: str,
+        words: list[str],
+        keep: Callable[[LinearModel], object],
+    ) -> None:
+        self.data = data
+        self.old = old
+        self.learner = Learner(steps, old.w.copy(), old.b.copy())
+        self.learner.start_at(t)
+        if running is not None:
+            self.learner.resume(running)
+        self.checkpoint = checkpoint
+        self.clock = clock
+        self.path = path
+        self.words = words
+        self.keep = keep
+        self.features = old.features
+        self.columns = np.arange(len(old.features))
+        self.seconds = self.loss = self.errors = 0.0
+        self.emitted = 0
+        self.written = 0, time.perf_counter()
+
+    def learn(self) -> str:
+        old, steps = self.old, self.learner.steps
+        try:
+            with listening(self._receive), self.clock.until(lambda: self.clock.end - LATE):
+                blocks = svmlight.read_blocks(
+                    self.data,
+                    labels="number" if old.regression else "class",
+                    zero_based=old.zero_based,
+                    unlabelled=bool(steps.origin),
+                    prompt=True,
+                    watch=emit,
+                )
+                table = LabelTable(
+                    self.data,
+                    names=old.labels,
+                    closed=not steps.origin,
+                    any_label=bool(steps.origin),
+                )
+                with closing(blocks):
+                    for block in blocks:
+                        self._learn(block, _targets(block, table, steps))
+        except TimeLimitError:
+            return TIME_LIMIT
+        return END_OF_DATA
+
+    def _receive(self, event: object) -> None:
+        """Whoever waits for rows tells so again and again."""
+        self.clock(event)
+        self._checkpoint_if_due()
+
+    def _learn(self, block: svmlight.Block, y: np.ndarray) -> None:
+        began = time.perf_counter()
+        order = np.arange(len(block), dtype=np.int32)
+        columns = self._columns_of(block)
+        self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order))
+        self.seconds += time.perf_counter() - began
+        # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
+        if self.learner.learnt >= 2 * self.emitted:
+            self._count(tell_it=True)
+        self._checkpoint_if_due()
+
+    def _columns_of(self, block: svmlight.Block) -> np.ndarray:
+        new = np.setdiff1d(block.features, self.features, assume_unique=True)
+        if len(new):
+            count = len(self.features)
+            features = np.concatenate([self.features, new])
+            order = np.argsort(features)
+            columns = np.concatenate([self.columns, np.arange(count, count + len(new))])
+            self.features, self.columns = features[order], columns[order]
+            self.learner.grow(len(features))
+        return self.columns[np.searchsorted(self.features, block.indices)].astype(np.int32)
+
+    def _count(self, tell_it: bool) -> None:
+        last = self.learner.progressive()
+        self.emitted = self.learner.learnt
+        self.loss += last.loss * last.rows
+        self.errors += last.errors * last.rows
+        if tell_it and last.rows:
+            emit(
+                Taught(
+                    seconds=self.clock.seconds,
+                    rows=self.emitted,
+                    last=last.rows,
+                    loss=last.loss,
+                    errors=None if self.old.regression else last.errors,
+                )
+            )
+
+    def _checkpoint_if_due(self) -> None:
+        rows, since = self.written
+        if self.checkpoint is None or self.learner.learnt == rows:
+            return
+        if isinstance(self.checkpoint, int):
+            due = self.learner.learnt - rows >= self.checkpoint
+        else:
+            due = time.perf_counter() - since >= self.checkpoint
+        if due:
+            self._write("checkpoint")
+            self.written = self.learner.learnt, time.perf_counter()
+
+    @property
+    def begun(self) -> bool:
+        return self.learner.learnt > 0
+
+    def break_off(self, reason: str) -> None:
+        """The model is whole after each block."""
+
+    def outcome(self, stopped: str) -> Learnt:
+        self._count(tell_it=False)
+        rows = max(self.learner.learnt, 1)
+        return Learnt(
+            model=self.path,
+            steps=self.learner.learnt,
+            progressive_loss=self.loss / rows,
+            progressive_errors=None if self.old.regression else self.errors / rows,
+            primal=None,
+            J=None,
+            violators=None,
+            error=None,
+            squared_error=None,
+            cross_validation=None,
+            stopped=stopped,
+            solve_seconds=self.seconds,
+            seconds=self.clock.seconds,
+        )
+
+    def write(self, outcome: Learnt) -> None:
+        self.keep(self._write(outcome.stopped))
+
+    def _write(self, stopped: str) -> LinearModel:
+        learner, old = self.learner, self.old
+        linear = learner.linear
+        metadata = {
+            **old.metadata,
+            "version": __version__,
+            "configuration": " ".join(["sgd", *self.words]),
+            "n": str(int(old.metadata.get("n", "0")) + learner.learnt),
+            "d": str(len(self.features)),
+            "primal": "unknown",
+            "violators": "unknown",
+            "stopped": stopped,
+            **state_metadata(learner, learner.t),
+            **running_metadata(learner.running, self.columns),
+        }
+        for gone in ("C", "digest", "nnz"):
+            metadata.pop(gone, None)
+        model = replace(
+            old,
+            w=linear.w[self.columns],
+            b=linear.b,
+            features=self.features,
+            seen=SeenFeatures.of(self.features),
+            metadata=metadata,
+        )
+        model.save(self.path)
+        return model
+
+
+def running_metadata(running: Running, columns: np.ndarray) -> dict[str, str]:
+    """The trailer's lines from which an update goes on as if it had never ended; columns: those of
+    the weights in the order of the features."""
+    A = running.A[columns] if running.m else running.A[:0]
+    b_sum = running.b_sum if running.m else running.b_sum[:0]
+    numbers = {
+        "running": np.array([running.s, running.sigma, running.m]),
+        "running_v": running.v[columns],
+        "running_b": running.b,
+        "running_A": A,
+        "running_b_sum": b_sum,
+    }
+    return {name: join_numbers(some) for name, some in numbers.items()}
+
+
+def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
+    """What `running_facts` wrote for d features and K columns; None: no update wrote this model.
+
+    Raises ValueError for other numbers of them.
+    """
+    if "running" not in metadata:
+        return None
+    s, sigma, m = parse_numbers(metadata["running"]).tolist()
+    v, A = (parse_numbers(metadata[name]).reshape(-1, K) for name in ("running_v", "running_A"))
+    b, b_sum = (parse_numbers(metadata[name]) for name in ("running_b", "running_b_sum"))
+    mean = 1 if m else 0
+    if (len(v), len(b), len(A), len(b_sum)) != (d, K, d * mean, K * mean):
+        raise ValueError("expected a running weight for each weight")
+    return Running(s, sigma, m, v, b, A, b_sum)
+
+
+def _targets(block: svmlight.Block, table: LabelTable, steps: Steps) -> np.ndarray:
+    """y of each row, (m,) float64: targets, class indices, or nothing for novelty detection."""
+    if steps.epsilon is not None:
+        return block.y
+    y = table.classes(block)
+    return np.zeros(len(y)) if steps.origin else y

@@ -17,10 +17,11 @@ from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.events import Iteration
-from randsvm.svm.scan import Scan, Violators
+from randsvm.svm.scan import Scan, Starter, Violators
 from randsvm.svm.solution import SV, Certificate
-from randsvm.svm.start import least_norm, resumed
-from randsvm.training.algorithm_specs import AlgorithmSpec
+from randsvm.svm.start import cold_start, least_norm, resumed
+from randsvm.svm.subproblem import memory_of
+from randsvm.svm.working_set import Choice
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.multiclass import Subtask, Subtasks
@@ -54,6 +55,34 @@ COARSE, FINE = 2e-5, 1e-10
 ASIDE, ROUGH_AGAIN, MOST_AGAIN = 0.5, 2, 8
 # By how much a closing evaluation may take longer than the last scan lets expect.
 HEADROOM = 1.25
+
+
+@dataclass(frozen=True)
+class AlgorithmSpec:
+    """An algorithm with its own options filled in.
+
+    choice: of its working sets. words: its own options and the user's limits. rules: what ends it
+    besides V = 0 and those limits. notices: what the user should know. start: where the first
+    round begins.
+    """
+
+    name: str
+    choice: Choice
+    words: list[str]
+    rules: list[Rule] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    start: Starter = cold_start
+
+    def working_set(self, subtasks: Subtasks) -> int:
+        """Its rows, at the most."""
+        return min(self.choice.r, subtasks.most_rows)
+
+    def solve_bytes(self, subtasks: Subtasks) -> int:
+        """The memory that a subproblem may take. Raises ParameterError: see memory_of."""
+        rows, D = self.working_set(subtasks), subtasks.D
+        beside = rows < subtasks.most_rows and not self.choice.every_support_vector
+        nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
+        return memory_of(rows, nonzeros, subtasks.problem, beside, memory)
 
 
 @dataclass

@@ -1,13 +1,26 @@
 """A start from another model, e.g. yesterday's: from its coefficients where its rows are found
-again, and else from its decision values."""
+again, and else from its decision values.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.matching import Matches, matches
 from randsvm.data.sampling import Draws
+from randsvm.data.scaling import Scaling
+from randsvm.errors import ModelError
+from randsvm.files import display_name
+from randsvm.models.kernel_model import KernelModel
+from randsvm.models.load import load
+from randsvm.models.pairwise_model import PairwiseModel
+from randsvm.parameters.option import command_line
+from randsvm.parameters.problem import kind_of
 from randsvm.parameters.svm import Params
 from randsvm.svm.projection import clipped, mended, outermost
 from randsvm.svm.scan import Scan, Starter
@@ -15,7 +28,6 @@ from randsvm.svm.solution import Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import Choice, WorkingSet
 from randsvm.training.multiclass import Subtask
-from randsvm.training.old_model import OldModel
 
 # Where fewer of the support vectors are found again, the old decision values say more.
 LEAST_FOUND = 0.5
@@ -107,3 +119,173 @@ def _first_round(scan: Scan, choice: Choice, step: Step, rng: Draws) -> tuple[St
     SV, V = scan.after(step, choice.collector(W, rng.next()))
     W = choice.next(W, SV, V.candidates)
     return svmlearn(scan.points(W.rows), scan.problem, scan.gram, W.whole, scan.slack), W
+
+
+# Which fields of Params a kernel has.
+KERNEL_FIELDS = {
+    "linear": (),
+    "poly": ("degree", "gamma", "coef0"),
+    "rbf": ("gamma",),
+    "sigmoid": ("gamma", "coef0"),
+    "precomputed": (),
+}
+
+
+@dataclass(frozen=True)
+class OldModel:
+    """known: the rows that are its support vectors, for each store of rows: classes share them."""
+
+    path: str
+    model: KernelModel
+    known: dict[int, Matches] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: str) -> OldModel:
+        model = load(path)
+        if not isinstance(model, KernelModel):
+            raise ModelError(f"{path}: expected a kernel model to start from, found a linear one")
+        return OldModel(path, model)
+
+    @property
+    def task(self) -> str:
+        return "nu-" * self.model.nu + self.model.task
+
+    # --- parameters ------------------------------------------------------------------------
+
+    def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
+        """Return params with every option that is not in `given` as in the model, and a notice
+        that says so; given None: all are. Raises ModelError when the model is of another task."""
+        given = frozenset(self._values) if given is None else given
+        if "task" in given and kind_of(params.task) != self.model.task:
+            raise ModelError(
+                f"{self.path}: expected a model of -s {params.task} to start from, found one of "
+                f"-s {self.model.task}"
+            )
+        pairs = isinstance(self.model, PairwiseModel)
+        if params.multiclass and pairs != (params.multiclass == "ovo"):
+            raise ModelError(
+                f"{self.path}: expected a model of --multiclass {params.multiclass} to start from"
+            )
+        taken = {name: value for name, value in self._values.items() if name not in given}
+        if taken.get("kernel", params.kernel) != self.model.kernel.name:
+            taken = {name: taken[name] for name in taken if name not in KERNEL_FIELDS["poly"]}
+        params = replace(params, **taken)
+        words = command_line(params, names={name for name in taken if params.uses(name)})
+        return params, [f"as in {display_name(self.path)}: {' '.join(words)}"] if words else []
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """What the model says of its parameters."""
+        kernel, metadata = self.model.kernel, self.model.metadata
+        words = metadata.get("configuration", "").split()
+        values: dict[str, Any] = {
+            "task": self.task,
+            "kernel": kernel.name,
+        }
+        values |= {name: getattr(kernel, name) for name in KERNEL_FIELDS[kernel.name]}
+        if self.model.task == "svc" and len(self.model.labels) > 2:
+            values["multiclass"] = "ovo" if isinstance(self.model, PairwiseModel) else "ovr"
+        values |= {} if self.cost is None else {"C": self.cost}
+        for name, letter in (("epsilon", "-p"), ("nu", "-n")):
+            if letter in words[:-1]:
+                values[name] = self._number(words[words.index(letter) + 1])
+        return values
+
+    def _number(self, word: str) -> float:
+        try:
+            return float(word)
+        except ValueError as error:
+            raise ModelError(f"{self.path}: expected a number, found {word!r}") from error
+
+    @property
+    def cost(self) -> float | None:
+        """C. A model of LIBSVM's own does not name it: the largest coefficient, if several have
+        it."""
+        if "C" in self.model.metadata:
+            return self._number(self.model.metadata["C"])
+        alpha = np.abs(self.model.beta)
+        largest = float(alpha.max(initial=0.0))
+        return largest if np.count_nonzero(alpha == largest) > 1 else None
+
+    # --- coefficients and decision values --------------------------------------------------
+
+    def proportion(self, C: float) -> float:
+        """C / the model's; 1 where that is not known, and for novelty detection, which has none."""
+        return C / self.cost if self.cost and self.model.task != "one-class" else 1.0
+
+    def coefficients(
+        self, D: Dataset, column: int, sign: float, one_sided: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of D that are support vectors of this column, ascending, and their coefficients.
+
+        A row is used for one support vector only. one_sided: and for one of its own class.
+        """
+        if id(D.store) not in self.known:
+            self.known[id(D.store)] = self._matches(D)
+        known, beta = self.known[id(D.store)], sign * self.model.beta[:, column]
+        y = D.labels()[known.rows]
+        kinds, others = (beta > 0, y > 0) if one_sided else (beta != beta, y != y)
+        rows, at = known.pairs(np.abs(beta), kinds, others)
+        return rows, beta[at]
+
+    def _matches(self, D: Dataset) -> Matches:
+        """Rows of D, as the model was given them, that are its support vectors."""
+        model, D = self.model, D.original
+        if model.scaling is not None:
+            D = D.scaled(self._scaling(D.summary.features))
+        return matches(D, model.Z, model.features)
+
+    def _scaling(self, features: np.ndarray) -> Scaling:
+        """The model's, over the features of D; those that it has not seen become 0."""
+        scaling, seen = self.model.scaling, self.model.seen
+        assert scaling is not None and seen is not None
+        indices = seen.indices(seen.count)
+        at = np.minimum(np.searchsorted(indices, features), len(indices) - 1)
+        known = indices[at] == features
+
+        def over(array: np.ndarray | None) -> np.ndarray | None:
+            return None if array is None else np.where(known, array[at], 0.0)
+
+        return Scaling(scaling.name, over(scaling.shift), over(scaling.factor))
+
+    def values(self, D: Dataset, column: int, sign: float) -> np.ndarray:
+        """f of the old model, which does its own scaling, of every row; (n,) float64."""
+        D = D.original
+
+        def of(shard: Shard) -> np.ndarray:
+            X = sparse.csr_matrix(D.chunk(shard.number).X)
+            rows = self.model.rows(X.indptr, D.summary.features[X.indices], X.data)
+            # Less precise values do for a start.
+            f = self.model.decision(rows, labels_only=True)
+            return f.reshape(len(f), -1)[:, column]
+
+        return sign * np.concatenate(list(D.map(of)))
+
+    def of_pair(self, D: Dataset, first: str, second: str) -> OldModel:
+        """The part of a one-against-one model that tells these two classes apart, as a model of
+        two classes."""
+        assert isinstance(self.model, PairwiseModel)
+        self._check_labels(D)
+        names, values = D.summary.names, list(map(str, self.model.values))
+        indices = [values.index(str(D.summary.values[names.index(n)])) for n in (first, second)]
+        return OldModel(self.path, self.model.of_pair(*indices))
+
+    def _check_labels(self, D: Dataset) -> None:
+        if sorted(map(str, D.summary.values)) != sorted(map(str, self.model.values)):
+            raise ModelError(
+                f"the model to start from has the labels {list(self.model.values)}, the data "
+                f"{list(D.summary.values)}"
+            )
+
+    def orientation(self, D: Dataset, pair: object) -> tuple[int, float]:
+        """The model's column that is about D's positive class, and the sign of that class there.
+        pair: a model `of_pair` is about that pair alone."""
+        if pair is not None:
+            return 0, 1.0
+        if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
+            return 0, 1.0
+        first = str(D.summary.values[int(np.argmax(D.targets))])
+        values = list(map(str, self.model.values))
+        self._check_labels(D)
+        index = values.index(first)
+        return (index, 1.0) if len(values) > 2 else (0, 1.0 - 2 * index)

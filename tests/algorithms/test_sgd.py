@@ -32,7 +32,7 @@ from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.svm.linear import LOSSES
-from randsvm.training import epochs as linear_learning
+from randsvm.training import linear_machine
 from randsvm.training.clock import TimeLimitError
 
 D = 13  # features of the rows that the twins learn
@@ -944,7 +944,7 @@ def test_a_signal_during_the_closing_evaluation_leaves_what_was_learnt(tmp_path,
     def interrupted(*_: object) -> None:
         raise Interrupted(15)
 
-    monkeypatch.setattr(linear_learning, "evaluate_linear", interrupted)
+    monkeypatch.setattr(linear_machine, "evaluate_linear", interrupted)
     with pytest.raises(Interrupted):
         learn("sgd", path, tmp_path / "m")
     found = (tmp_path / "m").read_bytes()

@@ -25,7 +25,7 @@ from randsvm.events import HEARTBEAT, Iteration, Notice
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
-from randsvm.training import source
+from randsvm.training import labelled_data
 
 pytest.importorskip("distributed")
 import cloudpickle
@@ -49,7 +49,9 @@ ROWS, SHARD = 1000, 150
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch) -> None:
-    monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
+    monkeypatch.setattr(
+        labelled_data, "ParseOptions", partial(labelled_data.ParseOptions, chunk_rows=SHARD)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -309,7 +311,7 @@ def test_rows_of_a_run_that_solves_for_long_are_kept(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL_SECONDS", 0.5)
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, shorten_lease))
     job = api.Job(resources=Resources(cluster=str(two.file)))
-    with closing(source.load(str(path), Params(), job)) as D:
+    with closing(labelled_data.load_rows(str(path), Params(), job)) as D:
         before = on_workers(D.executor.worker_pool)
         assert before
         time.sleep(8)

@@ -30,7 +30,7 @@ from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterE
 from randsvm.events import Epoch, Learnt, Progress, listening
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.sgd import LOSS_NAMES, SgdParams
-from randsvm.training import source
+from randsvm.training import labelled_data
 
 pytest.importorskip("distributed")
 from fake_cluster import FakeWorkerPool
@@ -41,7 +41,7 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch) -> None:
-    monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
+    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 

@@ -25,7 +25,7 @@ from randsvm.events import Iteration, Progress, Queued, Waiting, emit, listening
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import kernel_training, source
+from randsvm.training import kernel_machine, labelled_data
 from randsvm.training.job import Job
 
 pytest.importorskip("distributed")
@@ -42,7 +42,9 @@ ROWS, SHARD = 300, 50
 
 @pytest.fixture(autouse=True)
 def inline(monkeypatch) -> None:
-    monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
+    monkeypatch.setattr(
+        labelled_data, "ParseOptions", partial(labelled_data.ParseOptions, chunk_rows=SHARD)
+    )
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 
 
@@ -54,7 +56,7 @@ def clouds(tmp_path_factory) -> Path:
 @pytest.fixture
 def D(clouds) -> Iterator[Dataset]:  # noqa: N802 - the papers' name
     job = Job(resources=Resources(cluster="2"))
-    with closing(source.load(str(clouds), Params(), job)) as D:
+    with closing(labelled_data.load_rows(str(clouds), Params(), job)) as D:
         yield D
 
 
@@ -132,12 +134,12 @@ def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch
     """Not by those of the process that asks."""
     shares = []
 
-    class Noted(kernel_training.Subtasks):
+    class Noted(kernel_machine.Subtasks):
         def __init__(self, D, params, resources, at_once=1, **more):
             shares.append(at_once)
             super().__init__(D, params, resources, at_once, **more)
 
-    monkeypatch.setattr(kernel_training, "Subtasks", Noted)
+    monkeypatch.setattr(kernel_machine, "Subtasks", Noted)
     monkeypatch.setattr(FakeWorkerPool, "threads", 3)
     words = ["randsvm", "-q", "-g", 1, "-c", "1,4", "-v", 2, "--gap", 0.1, "--jobs", 2]
     run_train(*words, clouds, tmp_path / "here")

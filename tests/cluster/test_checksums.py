@@ -20,7 +20,7 @@ from randsvm.events import HEARTBEAT, Iteration
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
-from randsvm.training import source
+from randsvm.training import labelled_data
 
 pytest.importorskip("distributed")
 from fake_cluster import FakeWorkerPool
@@ -38,7 +38,9 @@ DIFFERS = "changed while in use, or workers see different files"
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch) -> None:
-    monkeypatch.setattr(source, "ParseOptions", partial(source.ParseOptions, chunk_rows=SHARD))
+    monkeypatch.setattr(
+        labelled_data, "ParseOptions", partial(labelled_data.ParseOptions, chunk_rows=SHARD)
+    )
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_a_change_of_any_byte_is_noticed(path, monkeypatch, range_size, block):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", range_size)
     whole = path.read_bytes()
     found = first_pass(
-        FakeWorkerPool("1"), "key", [text_file_at(str(path), source.ParseOptions("class"))]
+        FakeWorkerPool("1"), "key", [text_file_at(str(path), labelled_data.ParseOptions("class"))]
     )
     numbers = range(len(found.rows))
     rows = [found.chunk(number) for number in numbers]
@@ -98,7 +100,9 @@ def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch)
 
     monkeypatch.setattr(FakeWorkerPool, "submit", changing)
     with pytest.raises(Exception, match=f"{DIFFERS}|expected"):
-        first_pass(worker_pool, "key", [text_file_at(str(path), source.ParseOptions("class"))])
+        first_pass(
+            worker_pool, "key", [text_file_at(str(path), labelled_data.ParseOptions("class"))]
+        )
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
-from randsvm.training import source
-from randsvm.training.kernel_training import KernelTrainer
-from randsvm.training.linear_svm import LinearTrainer
+from randsvm.training import labelled_data
+from randsvm.training.kernel_machine import KernelTrainer
+from randsvm.training.linear_machine import LinearTrainer
 
 pytest.importorskip("distributed")
 from distributed.utils import LoopRunner
@@ -81,8 +81,8 @@ ROWS, SHARD = 1000, 150
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch) -> None:
-    small = partial(source.ParseOptions, chunk_rows=SHARD)
-    monkeypatch.setattr(source, "ParseOptions", small)
+    small = partial(labelled_data.ParseOptions, chunk_rows=SHARD)
+    monkeypatch.setattr(labelled_data, "ParseOptions", small)
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +261,7 @@ def test_a_work_that_nobody_waits_for_ends(two, path):
 
     with (
         closing(WorkerPool(str(two.file))) as worker_pool,
-        closing(source.load(str(path), Params(), api.Job(resources=there(two)))) as D,
+        closing(labelled_data.load_rows(str(path), Params(), api.Job(resources=there(two)))) as D,
     ):
         with D.executor.replicated(D) as some:
             for _ in range(some.executor.concurrent_calls + 1):
@@ -280,7 +280,7 @@ def test_so_does_one_on_shards(two, path):
             emit(Waiting())
             time.sleep(0.01)
 
-    with closing(source.load(str(path), Params(), api.Job(resources=there(two)))) as D:
+    with closing(labelled_data.load_rows(str(path), Params(), api.Job(resources=there(two)))) as D:
         with listening(after(0.5)), pytest.raises(GivenUpError):
             list(D.executor.map(endless, D.shards))
         with listening(after(PATIENCE)):
@@ -330,7 +330,7 @@ def test_workers_are_told_the_names_that_were_given(tmp_path, monkeypatch):
     (tmp_path / "target").write_text("+1 1:1")
     (tmp_path / "link").symlink_to("target")
     monkeypatch.chdir(tmp_path)
-    found = text_file_at("link", source.ParseOptions("class"))
+    found = text_file_at("link", labelled_data.ParseOptions("class"))
     assert found.path == str(tmp_path / "link")
 
 
@@ -350,7 +350,10 @@ def test_so_they_are_of_a_model(tmp_path, path, monkeypatch):
 def test_a_run_can_be_ended_while_chunks_are_cut(path, monkeypatch):
     """A pass of its own over the text."""
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
-    worker_pool, text = FakeWorkerPool("1"), text_file_at(str(path), source.ParseOptions("class"))
+    worker_pool, text = (
+        FakeWorkerPool("1"),
+        text_file_at(str(path), labelled_data.ParseOptions("class")),
+    )
     learnt = -(-text.size // 2000)
 
     def given_up(event: object) -> None:
@@ -718,7 +721,9 @@ def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monke
 def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     with closing(WorkerPool(str(two.file))) as worker_pool:
-        first_pass(worker_pool, "a key", [text_file_at(str(path), source.ParseOptions("class"))])
+        first_pass(
+            worker_pool, "a key", [text_file_at(str(path), labelled_data.ParseOptions("class"))]
+        )
         assert "a key" not in kept(worker_pool)
 
 

@@ -23,7 +23,7 @@ from randsvm.models.load import load
 from randsvm.models.metrics import Accuracy
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import Params
-from randsvm.training.candidate_scores import Asked, Candidate, CandidateScores
+from randsvm.training.grid_search import Asked, Candidate, CandidateScores
 from randsvm.training.job import Job
 
 Damage = Callable[[bytes, random.Random], bytes]

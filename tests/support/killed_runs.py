@@ -63,7 +63,7 @@ class KilledRuns:
         clouds = Data(*oracle.clouds(rows)).save(folder / "clouds")
         self.small = ExitStack()
         for name, value in {
-            "training.source.ParseOptions": partial(ParseOptions, chunk_rows=rows // CHUNKS),
+            "training.labelled_data.ParseOptions": partial(ParseOptions, chunk_rows=rows // CHUNKS),
             "training.multiclass.FEW_ROWS": 0,
             "data.grouping.CHUNK_ROWS": rows // CHUNKS,
             "cluster.byte_ranges.RANGE_BYTES": clouds.stat().st_size // RANGES,

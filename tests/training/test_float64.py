@@ -23,7 +23,7 @@ from randsvm.data.matching import matches
 from randsvm.data.reading import ParseOptions
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
-from randsvm.training import source
+from randsvm.training import labelled_data
 
 ROWS = 400
 NOTICE = "features are large beside their differences, which float32 would round: kept as float64"
@@ -140,7 +140,7 @@ def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path):
 
 @pytest.fixture
 def small_chunks(monkeypatch) -> None:
-    monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=64))
+    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=64))
 
 
 def test_all_ways_to_the_rows_give_the_same_model(tmp_path, monkeypatch, small_chunks):

@@ -31,7 +31,7 @@ from randsvm.events import Iteration
 from randsvm.parameters.rounds import OsunaParams
 from randsvm.parameters.run import Limits, Resources
 from randsvm.parameters.svm import Params
-from randsvm.training import source
+from randsvm.training import labelled_data
 from randsvm.training.multiclass import Subtasks
 
 C, GAMMA = 2.0, 0.1
@@ -439,7 +439,7 @@ def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data,
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
 def test_rows_are_counted_right_where_some_are_left_out(path, multiclass, part):
-    with closing(source.load(str(path), Params(), api.Job())) as whole:
+    with closing(labelled_data.load_rows(str(path), Params(), api.Job())) as whole:
         D, _ = labelled_classes(whole, str(path))
         D = D.only((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass=multiclass), Resources())
@@ -463,7 +463,7 @@ def test_rows_are_grouped_once_though_threads_ask_at_once(path, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(Grouped, "of", of)
-    with closing(source.load(str(path), Params(), api.Job())) as whole:
+    with closing(labelled_data.load_rows(str(path), Params(), api.Job())) as whole:
         D, _ = labelled_classes(whole, str(path))
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources())
         with ThreadPoolExecutor(2) as pool:

@@ -22,7 +22,7 @@ from randsvm.data.reading import ParseOptions
 from randsvm.errors import ContentError, DataError, ParameterError
 from randsvm.models.load import load
 from randsvm.svm import kernel_layout, running_values
-from randsvm.training import source
+from randsvm.training import labelled_data
 
 GAMMA = 0.5
 
@@ -74,7 +74,7 @@ def some_rows(targets: str = "classes", seed: int = 0, rows: int = 90, of: int =
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch):
     """Small as these sets are, they are several shards."""
-    monkeypatch.setattr(source, "ParseOptions", partial(ParseOptions, chunk_rows=20))
+    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=20))
 
 
 # ---- LIBSVM -----------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Epochs of stochastic gradient descent over a whole file: from the first step to the answer."""
+"""Linear machines: what a run needs to train one by stochastic gradient descent over a whole file.
+
+online.py learns rows as they arrive.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 
 from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, Steps
+from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.decimals import join_numbers
@@ -18,19 +22,95 @@ from randsvm.errors import ParameterError
 from randsvm.events import Epoch, Learnt, Notice, emit
 from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
+    LOSSES,
     OUTSIDE,
+    Classes,
     Linear,
     LinearFindings,
+    Loss,
+    Targets,
     evaluate_linear,
     linear_findings,
     with_share_outside,
 )
 from randsvm.training.clock import LATE, Clock, TimeLimitError
-from randsvm.training.objective import Objective
+from randsvm.training.job import Decision, Job
+from randsvm.training.run import Ending, Learning, Outline, Trainer
 from randsvm.training.stopping import TIME_LIMIT
-from randsvm.training.trainer import Ending, Learning, Trainer
+
+# A step costs as many classes.
+MOST_CLASSES = 10_000
+# The features' means are more than this part of |x|^2: standard deviations are a tenth of them.
+FAR = 0.99
+
+
+class LinearTrainer(Trainer[SgdParams, Learnt]):
+    """Weights of the features, or of random features that stand for a kernel."""
+
+    @property
+    def most_classes(self) -> int:
+        # Weights and their sums are 16 bytes for each feature and class.
+        memory, d = self.job.resources.memory, len(self.D.summary.features)
+        return min(MOST_CLASSES, max(2, memory // (16 * max(d, 1))))
+
+    def resolved(self, params: SgdParams) -> SgdParams:
+        params = params.resolved(self.D.n)
+        if (mapping := self.map_of(params)) is not None:
+            params = replace(params, gamma=mapping.gamma)
+        return params
+
+    def scales(self, params: SgdParams) -> tuple[float, float]:
+        return params.scales(self.D.n)
+
+    def outline(self, params: SgdParams) -> Outline:
+        return Outline("sgd", words=[], notices=[])
+
+    def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
+        learning = self._learning(D, params, clock, clock.end)
+        learning.learn()
+        return learning.answer.decision
+
+    def holds_out(self, params: SgdParams) -> bool:
+        """A logistic regression has probabilities by itself."""
+        return params.probability and params.loss != "log"
+
+    def learning(self, params: SgdParams, clock: Clock, until: float) -> LinearLearning:
+        learning = self._learning(self.D, params, clock, until)
+        if learning.offset > FAR and self.job.run.scale != "standard" and not params.components:
+            emit(
+                Notice(
+                    "features lie far from zero, and their differences are small beside that: "
+                    "--scale standard is needed for steps that suit them"
+                )
+            )
+        if learning.groups > 1:
+            emit(
+                Notice(
+                    f"the weights of {learning.groups} groups of rows are averaged after each "
+                    "epoch: one process would find slightly other ones"
+                )
+            )
+        return learning
+
+    def _learning(
+        self, D: Dataset, params: SgdParams, clock: Clock, until: float
+    ) -> LinearLearning:
+        """From the subject's rows or a view of them."""
+        objective, mapping = Objective.of(D, self.labelled_data.labels, params), self.map_of(params)
+        if params.task == "one-class":
+            D = one_class(D)
+        if mapping is not None:
+            D = D.mapped(mapping.over(D.summary.features))
+        return LinearLearning(self, D, objective, params, clock, until)
+
+
+def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams, Job]:
+    """Return what makes the trainer once the data is read, the parameters and the job."""
+    return LinearTrainer, params, job
+
 
 ALL_EPOCHS = "all epochs"
 HELD_OUT = "the loss of the held-out rows stopped falling"
@@ -330,3 +410,76 @@ def state_metadata(learner: Learner, t: float) -> dict[str, str]:
         "weights": join_numbers(steps.weights),
         "t": repr(t),
     }
+
+
+@dataclass(frozen=True)
+class Objective:
+    """weights : (classes,) float64, how much the rows of each class count; counts: how many they
+    are. epsilon: half width of a regression's tube. origin: weight, for each row, of a row of
+    zeros with y = -1 (novelty detection); share: of the rows that novelty detection leaves outside,
+    with which the origin counts as the term share * b instead."""
+
+    weights: np.ndarray
+    loss_function: Loss
+    epsilon: float | None = None
+    origin: float = 0.0
+    share: float | None = None
+    counts: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(D: Dataset, labels: tuple[str, ...], params: SgdParams) -> Objective:
+        """D: a subject's, or a view of it; labels: the subject's. Raises ParameterError for weights
+        of labels that the data does not have."""
+        if params.task == "svr":
+            return Objective(np.ones(1), Targets(params.epsilon), params.epsilon)
+        assert params.loss
+        if params.has_share:
+            # Schoelkopf et al. 2001: nu/2 |w|^2 + nu b + mean max(0, -f).
+            assert params.nu
+            weights = np.ones(1)
+            return Objective(weights, Classes(OUTSIDE, weights), origin=params.nu, share=params.nu)
+        if params.task == "one-class":
+            # MADlib: every row is positive, the origin the one negative, both sides weigh the same.
+            weights = np.array([(D.n + 1) / (2 * D.n)])
+            return Objective(weights, Classes(params.loss, weights), origin=float(weights[0]))
+        assert D.targets is not None
+        counts = tuple(D.summary.counts[i] for i in np.argsort(D.targets))
+        weights = np.array(class_weights(params.weights, labels, counts))
+        crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
+        return Objective(weights, Classes(params.loss, weights, crammer_singer), counts=counts)
+
+    @property
+    def regression(self) -> bool:
+        return self.epsilon is not None
+
+    @property
+    def negative_gradient(self) -> float:
+        """How many times as far the mean row steps as one of weight 1: a row of weight 100 steps
+        100 times as far, and pulls by its own weight."""
+        if not self.counts:
+            return 1.0
+        counts = np.array(self.counts, float)
+        return float(counts @ self.weights**2 / (counts @ self.weights))
+
+    @property
+    def best_constant(self) -> np.ndarray | None:
+        """The b, (K,), that suits the classes where nothing is known of their features: log odds,
+        or what the squared hinge is least at, which is also a fair start for the hinge. None: all
+        classes alike."""
+        if not self.counts or self.loss_function.solver == CRAMMER_SINGER:
+            return None
+        assert isinstance(self.loss_function, Classes)
+        mass = self.weights * self.counts
+        p = mass / mass.sum()
+        b = np.log(p / (1 - p)) if self.loss_function.loss == "log" else 2 * p - 1
+        return b[:1] if len(b) == 2 else b
+
+    def loss(self, found: LinearFindings, linear: Linear) -> float:
+        """The sum of losses, the origin's included."""
+        if not self.origin:
+            return found.loss
+        if self.share is not None:
+            return found.loss + found.rows * self.share * float(linear.b[0])
+        assert isinstance(self.loss_function, Classes)
+        at_origin = float(LOSSES[self.loss_function.loss].of(-linear.b[:1])[0])
+        return found.loss + found.rows * self.origin * at_origin
