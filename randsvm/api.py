@@ -1,7 +1,4 @@
-"""What a command or a Python user calls: rows and parameters in, a model out.
-
-Each function imports the training that it needs: the others would take longer than a small run.
-"""
+"""The functions that commands and Python users call: rows and options in, a model out."""
 
 from __future__ import annotations
 
@@ -50,15 +47,66 @@ def train_randsvm(
 ) -> FittedModel:
     """Train a kernel machine by random sampling of violators.
 
-    data: the name of an svmlight file, a pattern of names, several names, or Arrays(X, y). model: a
-    file to write; None: none. watch: called with each record of randsvm.events, Progress among
-    them. given, in place of
-    params, algorithm and job: the fields of Params, RandsvmParams, StopParams, Limits, Run, Search
-    and Resources by name, as gamma=5, gap=0.001, C=[1, 8] (searched), weights={"spam": 10} or
-    "balanced", time_limit=60 (seconds), memory=2**30 (bytes); and warm_start, a model's file.
+    Parameters
+    ----------
+    data : str, PathLike, sequence of these, or Arrays
+        Name of an svmlight file, a pattern of names, several names, or rows in memory. Files may be
+        compressed; "-" is standard input.
+    model : str or PathLike, optional
+        Model file to write. None writes no file.
+    params : Params, optional
+        Task, kernel and C as an object, in place of their names in `given`.
+    algorithm : RandsvmParams, optional
+        Sample size and bound on the support vectors as an object, in place of their names in
+        `given`.
+    job : Job, optional
+        When to stop, seed, search and resources as an object, in place of their names in `given`.
+    watch : callable, default=silent
+        Called with each event of `randsvm.events`.
+    **given : object
+        Options by the long names of the command line: fields of Params, RandsvmParams, StopParams,
+        Limits, Run, Search and Resources, such as ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list
+        is searched), ``weights={"spam": 10}`` or ``weights="balanced"``, ``time_limit=60``
+        (seconds), ``memory=2**30`` (bytes). Also ``warm_start``, the name of a model file to start
+        from, and ``earlier``, a function that returns `tried` records of earlier searches.
 
-    Raises the errors of randsvm.errors, which for bad values are ValueErrors as well, and TypeError
-    for a name that there is not.
+    Returns
+    -------
+    FittedModel
+        The model and how its training ended.
+
+    Raises
+    ------
+    ParameterError
+        If a value is out of its bounds or contradicts another; a ValueError too.
+    DataError, ContentError
+        If the rows are unusable; ValueErrors too.
+    InputError, OutputError, TransferError
+        If a file cannot be opened, created, read or written.
+    GapError
+        If the gap is above `require_gap`.
+    OutOfTimeError
+        If `time_limit` comes before there is a model.
+    TypeError
+        If no option has a name in `given`, or if objects and names are both given.
+
+    See Also
+    --------
+    train_osuna : The same machine by decomposition.
+    train_sgd : A linear machine by stochastic gradient descent.
+
+    Notes
+    -----
+    Training ends at the relative gap ``(P - D) / max(|P|, |D|)`` of the primal and dual objectives:
+    P of the model is within this share of the optimum. With `support_bound`, or ``gap="none"``, it
+    ends by the rule of the paper.
+
+    On any error the file `model` is unchanged, but Interrupted leaves the best model so far.
+
+    References
+    ----------
+    Kumar, Bhattacharyya, Hariharan, "A Randomized Algorithm for Large Scale Support Vector
+    Learning", NIPS 2007.
     """
     return _train("randsvm", data, model, (params, algorithm), job, watch, given)
 
@@ -74,8 +122,42 @@ def train_osuna(
     closest: bool = False,
     **given: Any,
 ) -> FittedModel:
-    """Train a kernel machine by decomposition with a working set of fixed size; closest: of the
-    closest points. Otherwise as train_randsvm."""
+    """Train a kernel machine by decomposition with a working set of fixed size.
+
+    Parameters
+    ----------
+    data : str, PathLike, sequence of these, or Arrays
+        Rows, as in `train_randsvm`.
+    model : str or PathLike, optional
+        Model file to write. None writes no file.
+    params : Params, optional
+        Task, kernel and C as an object, in place of their names in `given`.
+    algorithm : OsunaParams, optional
+        Size of the working set as an object, in place of its name in `given`.
+    job : Job, optional
+        When to stop, seed, search and resources as an object, in place of their names in `given`.
+    watch : callable, default=silent
+        Called with each event of `randsvm.events`.
+    closest : bool, default=False
+        Whether the violators with the smallest y f(x) enter the working set, instead of the first
+        ones.
+    **given : object
+        Options by name, as in `train_randsvm`; OsunaParams in place of RandsvmParams.
+
+    Returns
+    -------
+    FittedModel
+        The model and how its training ended.
+
+    See Also
+    --------
+    train_randsvm : Describes data, options, errors and the gap.
+
+    References
+    ----------
+    Osuna, Freund, Girosi, AI Memo 1602, 1997; Mostefaoui, Zaou, "SVM: Reduction of Learning Time"
+    (`closest`).
+    """
     name = "osuna-closest" if closest else "osuna"
     return _train(name, data, model, (params, algorithm), job, watch, given)
 
@@ -88,7 +170,37 @@ def train_sgd(
     watch: Watch = silent,
     **given: Any,
 ) -> FittedModel:
-    """Train a linear machine by stochastic gradient descent. Otherwise as train_randsvm."""
+    """Train a linear machine by stochastic gradient descent.
+
+    Parameters
+    ----------
+    data : str, PathLike, sequence of these, or Arrays
+        Rows, as in `train_randsvm`.
+    model : str or PathLike, optional
+        Model file to write. None writes no file.
+    params : SgdParams, optional
+        Task, loss and C as an object, in place of their names in `given`.
+    job : Job, optional
+        When to stop, seed, search and resources as an object, in place of their names in `given`.
+    watch : callable, default=silent
+        Called with each event of `randsvm.events`.
+    **given : object
+        Options by name, as in `train_randsvm`: fields of SgdParams, Limits, Run, Search and
+        Resources. ``update`` is the name of a model file that is trained further.
+
+    Returns
+    -------
+    FittedModel
+        The model and how its training ended; its gap is nan.
+
+    See Also
+    --------
+    train_randsvm : Describes data, options and errors.
+
+    Notes
+    -----
+    Minimises ``lambda/2 |w|^2 + mean loss`` with ``C = 1/(lambda n)`` for n rows.
+    """
     return _train("sgd", data, model, (params,), job, watch, given)
 
 
@@ -101,13 +213,13 @@ def _train(
     watch: Watch,
     given: Mapping[str, Any],
 ) -> FittedModel:
-    """Make the parameters and the job out of the options in `given`, and train.
+    """Build the parameters and the job from the options in `given`, and train.
 
-    objects: the parameters of the model and of the algorithm where the caller made them; None: as
-    in `given`.
+    objects: parameters of the model and of the algorithm that the caller has built; None: build
+    them.
     """
     if given and (job is not None or any(objects)):
-        raise TypeError(f"give {', '.join(given)} in the objects of parameters that are given")
+        raise TypeError(f"give {', '.join(given)} as fields of the objects that are given")
     groups = ALGORITHMS[name]
     values = _values(given, (*groups, *COMMON))
     params, *algorithm = [
@@ -126,7 +238,7 @@ def _train(
 
 
 def _training(name: str, params: Any, algorithm: Any = None) -> Callable[..., Any]:
-    """Import what trains by this algorithm: all of them take longer than a small run."""
+    """Import and return the training by this algorithm alone, which shortens a small run."""
     if name == "sgd" and params.update is not None:
         from randsvm.training.online import update
 
@@ -168,12 +280,12 @@ def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
     )
 
 
-# The arguments that no parameter class has as an option.
+# A function that returns `tried` records: no option of the command line.
 EARLIER = "earlier"
 
 
 def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
-    """The values as parameter classes have them. Raises TypeError for a name that none has."""
+    """Return the values as parameter classes take them. Raises TypeError for an unknown name."""
     kinds = {f.name: spec.kind for group in groups for f, spec in options(group)}
     kinds |= {EARLIER: ""}
     if StopParams in groups:

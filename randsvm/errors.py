@@ -1,7 +1,6 @@
-"""Every error that is the user's business, each with its exit code.
+"""Errors with a sentence for the user and an exit code for the process.
 
-Never imports anything; the command line turns these into one line on stderr. Those of values that
-somebody gave are ValueErrors as well, as Python users expect.
+The commands print them as one line on standard error. Errors about values are ValueErrors too.
 """
 
 from __future__ import annotations
@@ -10,12 +9,34 @@ LONGEST_QUOTE = 40  # bytes of a token that a message shows
 
 
 def quoted(token: str | bytes) -> str:
-    """A token for a message: in quotes, shortened, what cannot be printed escaped."""
+    """Return a token for a message: quoted, shortened and escaped.
+
+    Parameters
+    ----------
+    token : str or bytes
+        The token.
+
+    Returns
+    -------
+    str
+        Its first 40 bytes in quotes; characters that cannot be printed are escaped.
+    """
     return f"'{shortened(token)}'"
 
 
 def shortened(token: str | bytes) -> str:
-    """The start of a token, what cannot be printed escaped."""
+    """Return the start of a token for a message, escaped.
+
+    Parameters
+    ----------
+    token : str or bytes
+        The token.
+
+    Returns
+    -------
+    str
+        Its first 40 bytes; characters that cannot be printed are escaped.
+    """
     content = token.encode("utf-8", "surrogateescape") if isinstance(token, str) else token
     text = content[:LONGEST_QUOTE].decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -23,7 +44,7 @@ def shortened(token: str | bytes) -> str:
 
 
 class RandsvmError(Exception):
-    """Root of the family: a sentence for the user and the exit code of the process."""
+    """The base of all errors: a sentence for the user, and the exit code of the process."""
 
     exit_code = 70
 
@@ -35,7 +56,19 @@ class ParameterError(RandsvmError, ValueError):
 
 
 class DataError(RandsvmError, ValueError):
-    """Bad svmlight text: file, 1-based line and column, what was expected, what was found."""
+    """Bad svmlight text.
+
+    Parameters
+    ----------
+    file : str
+        Name of the file.
+    line : int
+        Number of the line, from 1.
+    column : int
+        Number of the byte in the line, from 1.
+    problem : str
+        What was expected and what was found.
+    """
 
     exit_code = 65
 
@@ -44,18 +77,18 @@ class DataError(RandsvmError, ValueError):
         self.parts = (file, line, column, problem)
 
     def __reduce__(self) -> tuple[type[DataError], tuple[str, int, int, str]]:
-        """It is also raised in other processes."""
+        """Make the error again in the process that receives it from a worker."""
         return type(self), self.parts
 
 
 class ContentError(RandsvmError, ValueError):
-    """The content of a whole file is unusable: an empty file, one class only, a damaged archive."""
+    """The content of a file is unusable: it is empty, has one class only, or is damaged."""
 
     exit_code = 65
 
 
 class ModelError(RandsvmError):
-    """A model file is truncated, altered, of another kind, or contradicts itself."""
+    """A model file is cut short, altered, of another type, or contradicts itself."""
 
     exit_code = 65
 
@@ -73,19 +106,19 @@ class OutputError(RandsvmError):
 
 
 class ClusterError(RandsvmError):
-    """The cluster cannot be reached, or does not go on."""
+    """The cluster cannot be reached, or stops working."""
 
     exit_code = 69
 
 
 class TransferError(RandsvmError):
-    """Reading or writing failed half-way (a full disk included)."""
+    """Reading or writing failed after a file was opened, as on a full disk."""
 
     exit_code = 74
 
 
 class WriteError(TransferError):
-    """Writing an output failed half-way, as on a full disk."""
+    """Writing an output failed, as on a full disk."""
 
 
 class SpillError(WriteError):
@@ -99,19 +132,25 @@ class OutOfMemoryError(RandsvmError):
 
 
 class GapError(RandsvmError):
-    """Training ended above the gap that was required; what the model file held is still there."""
+    """Training ended above the required gap; the model file is unchanged."""
 
     exit_code = 75
 
 
 class OutOfTimeError(RandsvmError):
-    """The time limit came before there was a model; what the model file held is still there."""
+    """The time limit came before there was a model; the model file is unchanged."""
 
     exit_code = 75
 
 
-class Interrupted(RandsvmError):  # noqa: N818 - not a mistake of anyone's
-    """The run was stopped by a signal; the exit code is 128 + its number."""
+class Interrupted(RandsvmError):  # noqa: N818 - no error of the user or of the run
+    """A signal stopped the run; the exit code is 128 + its number.
+
+    Parameters
+    ----------
+    signal_number : int
+        Number of the signal.
+    """
 
     def __init__(self, signal_number: int) -> None:
         name = "Ctrl-C" if signal_number == 2 else f"signal {signal_number}"

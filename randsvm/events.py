@@ -1,12 +1,11 @@
-"""Everything that a run tells whoever listens, and how a signal reaches the run.
+"""Events that a run emits to its listener, and the way of a signal into the run.
 
-Records of plain numbers and words, and one place to send them. The library itself never prints:
-cli/report.py draws these as bars and lines. By default nobody listens. Fields stand in the order
-in which JSON has them.
+Events are tuples of plain numbers and words; their fields have the order of the records in the log.
+The library never prints: cli/report.py shows events as bars and lines.
 
 Signals are cooperative: a handler only records the signal (`interrupt`), and the next event or
 `check` of the main thread raises Interrupted. So every wait of that thread wakes up each HEARTBEAT
-and checks, and every loop that runs for a second tells an event or checks.
+seconds and checks, and every loop that runs for a second emits an event or checks.
 """
 
 from __future__ import annotations
@@ -19,14 +18,26 @@ from typing import NamedTuple
 
 from randsvm.errors import Interrupted
 
-# Seconds between two looks at the signals while this thread waits.
+# Seconds between two checks for signals while this thread waits.
 HEARTBEAT = 0.1
-# Seconds that an interrupted run goes on waiting for others, as the reader of a full pipe.
+# Seconds that an interrupted run still waits for another process, such as the reader of a pipe.
 PATIENCE = 1.0
 
 
 class Progress(NamedTuple):
-    """Work of one kind under way: `done` of `total` `unit`s (total None: not known)."""
+    """Progress of one stage of work.
+
+    Parameters
+    ----------
+    stage : str
+        What is done, as in "reading".
+    done : int
+        Units that are done.
+    total : int or None
+        Units of the whole stage; None is unknown.
+    unit : str
+        "row", "B" (bytes), "fit", or "beat" for a stage that only takes time.
+    """
 
     stage: str
     done: int
@@ -35,25 +46,37 @@ class Progress(NamedTuple):
 
 
 class Waiting:
-    """This thread waits for another one, or for a pipe: nothing to show, but a moment at which who
-    listens may end it."""
+    """A moment at which this thread waits for another one, or for a pipe.
+
+    There is nothing to show, but the listener may end the wait by raising.
+    """
 
 
 class Queued(Waiting):
-    """What this thread has to do is not under way yet, or no more: somebody has to be found who
-    does it."""
+    """A moment at which work of this thread waits for a worker that takes it."""
 
 
 class Notice(NamedTuple):
-    """Something the user should know, said once."""
+    """A sentence that the user should know.
+
+    Parameters
+    ----------
+    text : str
+        The sentence.
+    """
 
     text: str
 
 
 class Unwritten(NamedTuple):
-    """A log, cache or stream that cannot be written: the run goes on without it, to its model.
+    """An output other than the model that cannot be written.
 
-    problem: the output and the reason of the system.
+    The run goes on without a log, a cache or a standard stream.
+
+    Parameters
+    ----------
+    problem : str
+        The output, and the reason that the system gives.
     """
 
     problem: str
@@ -63,12 +86,36 @@ class Unwritten(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Everything that was left open is resolved; reading is over, where it comes before learning
-    (else n, d, nnz, C and what follows are not known).
+    """The configuration of a run, once all of it is resolved.
 
-    pass_bytes: what each pass over the rows reads, and from where. working_set: rows of the first
-    subproblem, solve_bytes: the memory that LIBSVM may take for it; None: there are none.
-    gap_asked: the gap that ends the run; None: there is none.
+    Parameters
+    ----------
+    algorithm : str
+        "randsvm", "osuna", "osuna-closest" or "sgd".
+    configuration : list of str
+        Options of the command line that repeat this run.
+    n : int or None
+        Rows; None where rows are learned as they arrive.
+    d : int or None
+        Distinct features.
+    nnz : int or None
+        Stored values.
+    C : float or None
+        C of the machine.
+    lambda_ : float
+        The same as a factor of 1/2 |w|^2: lambda = 1/(C n).
+    seconds : float
+        Seconds since the start of the run.
+    pass_bytes : int or None
+        Bytes that each pass over the rows reads.
+    place : str or None
+        Where a pass reads them: memory or a file.
+    working_set : int or None
+        Rows of the first subproblem; None without subproblems.
+    solve_bytes : int or None
+        Bytes that LIBSVM may take for it.
+    gap_asked : float or None
+        The relative gap that ends the run; None is no gap.
     """
 
     algorithm: str
@@ -87,12 +134,32 @@ class Started(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What one combination of parameters was worth.
+    """The score of one combination of parameters.
 
-    values: of the parameters that the grid varies. configuration: the command line of this
-    combination alone, digest: of the data; together they tell a log's line from another's. scores:
-    of each fold; score: of all its rows together, of the kind score_name. resumed: found in
-    --log. number, of: how many combinations are done, of those on so many rows.
+    Parameters
+    ----------
+    values : dict of str to float
+        Values of the parameters that are searched.
+    configuration : str
+        Options of the command line of this combination alone.
+    digest : str
+        Digest of the data; with `configuration` it identifies a record of a log.
+    scores : list of float
+        Score of each fold.
+    score : float
+        Score of the rows of all folds together.
+    score_name : str
+        "accuracy" (in percent), "mean squared error" or another name.
+    rows : int
+        Rows of the cross-validation.
+    number : int
+        Combinations with so many rows that are done, this one included.
+    of : int
+        Combinations with so many rows.
+    resumed : bool
+        Whether the score comes from a log.
+    details : dict of str to float
+        Other scores, by their names.
     """
 
     values: dict[str, float]
@@ -109,8 +176,18 @@ class Tried(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """All that was tried, best first: the first is trained on all rows. Those that were tried on
-    fewer rows than it are behind. of: how many combinations there were."""
+    """The scores of a search.
+
+    Parameters
+    ----------
+    tried : list of Tried
+        Scores, best first: the first is trained on all rows. Scores on fewer rows than the
+        first come last.
+    seconds : float
+        Seconds of the search.
+    of : int
+        Combinations of the search, those without a score included.
+    """
 
     tried: list[Tried]
     seconds: float
@@ -121,15 +198,48 @@ class Searched(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """One solve and the scan after it.
+    """One solve of a subproblem and the scan after it.
 
-    frozen: support vectors outside of the working set. bytes_read: of the rows, by this process;
-    bytes_moved: to workers of a cluster and from them; both so far. message_seconds,
-    worker_seconds, report_seconds: as Spent has them, so far. changed, scan_seconds: coefficients
-    that the scan brought in, and its time. primal, dual: of this solution for the
-    whole data set; gap: of the best solution so far, nan where nothing is certified. machine: the
-    class that is told from all others, or the two that are told apart; empty where there is only
-    one problem.
+    Parameters
+    ----------
+    number : int
+        Number of the round, from 1.
+    seconds : float
+        Seconds since the start of the run.
+    solve_seconds : float
+        Seconds of this solve.
+    working_set : int
+        Rows of the working set.
+    frozen : int
+        Support vectors outside the working set.
+    support_vectors : int
+        Support vectors.
+    bounded : int
+        Support vectors whose coefficients are at C.
+    violators : int
+        Rows that violate the KKT conditions.
+    changed : int
+        Coefficients that changed.
+    scan_seconds : float
+        Seconds of the scan.
+    gap : float
+        Relative gap of the best solution so far; nan where nothing is certified.
+    bytes_read : int
+        Bytes of rows that this process has read so far.
+    bytes_moved : int
+        Bytes to and from workers of a cluster so far.
+    message_seconds : float
+        Seconds of messages with the workers so far.
+    worker_seconds : float
+        Seconds of the slowest worker of each scan so far.
+    report_seconds : float
+        Seconds for the reports of the workers so far.
+    machine : str
+        The class against the rest, or the pair of classes; empty for one problem.
+    primal : float
+        Primal objective P of this solution over all rows.
+    dual : float
+        Dual objective D of this solution over all rows.
     """
 
     number: int
@@ -154,14 +264,50 @@ class Iteration(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """How training ended; primal, dual and gap are of the model as written, of several classes the
-    sum over their problems. bounded: at C in any. gap: nan where nothing is certified;
-    gap_asked: what it was to be, None where nobody asked; largest_gap: of any of several problems.
+    """The end of a training in rounds.
 
-    J = P / (C n). evaluated: whether the certificate was computed from scratch at the end, or
-    (after a signal) stems from the running values of the scans. violators None: not counted then.
-    cross_validation: of the parameters that were taken, if there was any. bytes_moved: to and from
-    the workers of a cluster. saved: whether the model was written; --require-gap may forbid it.
+    primal, dual and gap are those of the model as written, of several classes the sums over their
+    problems.
+
+    Parameters
+    ----------
+    model : str
+        Model file.
+    iterations : int
+        Rounds.
+    support_vectors : int
+        Support vectors of the model.
+    bounded : int
+        Support vectors at C in any of the problems.
+    violators : int or None
+        Rows that violate the KKT conditions; None where they were not counted.
+    J : float
+        P / (C n).
+    evaluated : bool
+        Whether the certificate was computed from scratch at the end; else it comes from the
+        running values of the scans, as after a signal.
+    cross_validation : Tried or None
+        The result of cross-validation for these parameters, if there was any.
+    stopped : str
+        Reason for the end.
+    solve_seconds : float
+        Seconds in LIBSVM.
+    seconds : float
+        Seconds of the run.
+    primal : float
+        Primal objective P of the model.
+    dual : float
+        Dual objective D.
+    gap : float
+        Relative gap (P - D) / max(|P|, |D|); nan where nothing is certified.
+    gap_asked : float or None
+        The gap that was to end the run; None is no gap.
+    largest_gap : float or None
+        The largest gap of one of several problems.
+    bytes_moved : int
+        Bytes to and from workers of a cluster.
+    saved : bool
+        Whether the model was written; `require_gap` may forbid it.
     """
 
     model: str
@@ -188,9 +334,25 @@ class Trained(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """One pass over the rows. loss, errors: of each row before it was learnt (progressive), their
-    mean. held_out: mean loss of the held-out rows afterwards, None where there are none.
-    bytes_moved: as an Iteration has them."""
+    """One pass of stochastic gradient descent over the rows.
+
+    Parameters
+    ----------
+    number : int
+        Number of the pass, from 1.
+    seconds : float
+        Seconds since the start of the run.
+    rows : int
+        Rows learned in this pass.
+    loss : float
+        Mean progressive loss: of each row before it was learned.
+    errors : float or None
+        Share of wrong labels among the same predictions; None for a regression.
+    held_out : float or None
+        Mean loss of the held-out rows after the pass; None without such rows.
+    bytes_moved : int
+        Bytes to and from workers of a cluster so far.
+    """
 
     number: int
     seconds: float
@@ -202,8 +364,21 @@ class Epoch(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """Rows learnt so far by --update; loss, errors: means over the `last` of them, each row's
-    before it was learnt."""
+    """Rows that `--update` has learned so far.
+
+    Parameters
+    ----------
+    seconds : float
+        Seconds since the start of the run.
+    rows : int
+        Rows learned.
+    last : int
+        Number of latest rows that `loss` and `errors` are means over.
+    loss : float
+        Mean progressive loss: of each row before it was learned.
+    errors : float or None
+        Share of wrong labels among the same predictions; None for a regression.
+    """
 
     seconds: float
     rows: int
@@ -213,13 +388,42 @@ class Taught(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """How learning ended.
+    """The end of a training by stochastic gradient descent.
 
-    steps: rows learnt, solve_seconds: what they took. progressive_loss, progressive_errors: of the
-    rows before they were learnt, in the last epoch or the whole update. primal P = 1/2 |w|^2 +
-    C sum loss, J = P/(C n), violators (y f < 1, or beyond the tube), error (share of rows) and for
-    a regression squared_error (mean) are of all rows; None where an update has not kept them, or
-    a signal left no time. cross_validation, bytes_moved, saved: as in Trained.
+    The primal objective is P = 1/2 |w|^2 + C sum loss.
+
+    Parameters
+    ----------
+    model : str
+        Model file.
+    steps : int
+        Rows learned.
+    progressive_loss : float
+        Mean loss of each row before it was learned, in the last epoch or the whole update.
+    progressive_errors : float or None
+        Share of wrong labels among the same predictions.
+    primal : float or None
+        Primal objective P over all rows; None where they were not kept, or after a signal.
+    J : float or None
+        P / (C n).
+    violators : int or None
+        Rows with y f < 1, or outside the tube.
+    error : float or None
+        Share of wrong labels among all rows.
+    squared_error : float or None
+        Mean squared error over all rows of a regression.
+    cross_validation : Tried or None
+        The result of cross-validation for these parameters, if there was any.
+    stopped : str
+        Reason for the end.
+    solve_seconds : float
+        Seconds of the steps.
+    seconds : float
+        Seconds of the run.
+    bytes_moved : int
+        Bytes to and from workers of a cluster.
+    saved : bool
+        Whether the model was written; `require_gap` may forbid it.
     """
 
     model: str
@@ -243,7 +447,21 @@ class Learnt(NamedTuple):
 
 
 class ClassMetrics(NamedTuple):
-    """Scores of one class; nan where there is nothing to divide by. rows: that truly are of it."""
+    """Scores of one class; nan where a quotient has the denominator 0.
+
+    Parameters
+    ----------
+    label : str
+        The label.
+    rows : int
+        Rows that have this label.
+    precision : float
+        Share of correct rows among those predicted as this label.
+    recall : float
+        Share of correct rows among those that have this label.
+    f1 : float
+        Harmonic mean of precision and recall.
+    """
 
     label: str
     rows: int
@@ -253,10 +471,22 @@ class ClassMetrics(NamedTuple):
 
 
 class ClassificationMetrics(NamedTuple):
-    """labels: the model's, then those that only the rows have. confusion: a row for each true label
-    (in the order of labels), a column for each predicted one (the model's labels). mean: over the
-    model's classes that can be scored. auc: area under the ROC curve of two classes, ties counting
-    half; None for more."""
+    """Scores of a classification.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        Labels of the model, then labels that only the rows have.
+    confusion : list of list of int
+        A row for each true label, in the order of `labels`; a column for each label of the
+        model.
+    classes : list of ClassMetrics
+        Scores of each class.
+    mean : ClassMetrics
+        Means over the classes of the model that have scores.
+    auc : float or None
+        Area under the ROC curve of two classes, ties counting half; None for more.
+    """
 
     labels: tuple[str, ...]
     confusion: list[list[int]]
@@ -266,18 +496,48 @@ class ClassificationMetrics(NamedTuple):
 
 
 class RegressionMetrics(NamedTuple):
+    """Scores of a regression.
+
+    Parameters
+    ----------
+    mean_absolute_error : float
+        Mean of |y - f|.
+    determination : float
+        Coefficient of determination R^2.
+    """
+
     mean_absolute_error: float
     determination: float
 
 
 class Predicted(NamedTuple):
-    """A file was predicted. rows: of the file; labelled: those of them that had a label.
+    """The end of the prediction of a file.
 
-    Over the labelled rows: correct and accuracy in percent, or for a regression squared_error
-    (mean) and squared_correlation; nan without labelled rows, None where the model is of the other
-    kind. noise_scale: with probabilities of a regression, sigma where target - prediction has the
-    density e^(-|z| / sigma) / (2 sigma). metrics: where they were asked for. to_stdout: whether
-    the predictions went there.
+    Parameters
+    ----------
+    rows : int
+        Rows of the file.
+    labelled : int
+        Rows that have a label; the scores below are over these, and nan without any.
+    correct : int or None
+        Rows whose label was predicted; None for a regression.
+    accuracy : float or None
+        The same in percent.
+    squared_error : float or None
+        Mean squared error of a regression.
+    squared_correlation : float or None
+        Squared correlation coefficient of a regression.
+    noise_scale : float or None
+        With probabilities of a regression, sigma of the density e^(-|z| / sigma) / (2 sigma)
+        of z = target - prediction.
+    unseen_features : int
+        Features of the rows that the training did not have.
+    seconds : float
+        Seconds of the prediction.
+    metrics : ClassificationMetrics or RegressionMetrics or None
+        Further scores where they were asked for.
+    to_stdout : bool
+        Whether the predictions went to standard output.
     """
 
     rows: int
@@ -293,33 +553,65 @@ class Predicted(NamedTuple):
     to_stdout: bool
 
 
-# ---- telling and listening --------------------------------------------------------------------
+# ---- emitting and listening -------------------------------------------------------------------
 
 Watch = Callable[[object], None]
 
 
 def silent(event: object) -> None:
-    """The listener of those who do not want to know."""
+    """Ignore an event: the default listener.
+
+    Parameters
+    ----------
+    event : object
+        The event.
+    """
 
 
-# A context variable and not an argument: every layer from the reader to the solver would hand
-# it down, and Algorithm 1 would no longer read as printed. Only the calling thread tells.
+# A context variable: as an argument it would pass through every layer from reader to solver,
+# and Algorithm 1 would not read as printed. Only the calling thread emits.
 _listener: ContextVar[Watch] = ContextVar("listener", default=silent)
 _emitted: ContextVar[set[str] | None] = ContextVar("emitted", default=None)
 
 
 def listener() -> Watch:
-    """Who hears the events of this thread now."""
+    """Return the listener of this thread.
+
+    Returns
+    -------
+    callable
+        The function that `listening` was called with, or `silent`.
+    """
     return _listener.get()
 
 
 def emit(event: object) -> None:
+    """Call the listener of this thread with an event.
+
+    Parameters
+    ----------
+    event : object
+        The event.
+
+    Raises
+    ------
+    Interrupted
+        If a signal has come.
+    """
     check()
     _listener.get()(event)
 
 
 def emit_once(key: str, event: object) -> None:
-    """Tell only the first event of this key within `listening`."""
+    """Emit an event unless one with the same key was emitted within `listening`.
+
+    Parameters
+    ----------
+    key : str
+        Identifies equal events.
+    event : object
+        The event.
+    """
     emitted = _emitted.get()
     if emitted is None or key not in emitted:
         emit(event)
@@ -329,7 +621,13 @@ def emit_once(key: str, event: object) -> None:
 
 @contextlib.contextmanager
 def listening(watch: Watch) -> Iterator[None]:
-    """Within the block, events of this thread go to `watch`."""
+    """Send the events of this thread to a listener within a `with` block.
+
+    Parameters
+    ----------
+    watch : callable
+        Called with each event.
+    """
     tokens = _listener.set(watch), _emitted.set(set())
     try:
         yield
@@ -349,7 +647,13 @@ class _Signals:
 
 
 def interrupt(number: int) -> None:
-    """Record a signal; of several the first one counts."""
+    """Record a signal; the first one counts.
+
+    Parameters
+    ----------
+    number : int
+        Number of the signal.
+    """
     if _Signals.number is None:
         _Signals.number = number
 
@@ -357,8 +661,18 @@ def interrupt(number: int) -> None:
 def check(waited: float = 0.0) -> None:
     """Raise Interrupted if a signal has come; in the main thread only.
 
-    It is raised once, so that the best model so far can be written after it; and again where an
-    interrupted run has `waited` for somebody else, in seconds, longer than PATIENCE.
+    It is raised once, so that the best model so far can be written after it, and again where an
+    interrupted run has waited longer than PATIENCE.
+
+    Parameters
+    ----------
+    waited : float
+        Seconds that an interrupted run has waited for another process.
+
+    Raises
+    ------
+    Interrupted
+        If a signal has come.
     """
     if _Signals.number is None or threading.current_thread() is not threading.main_thread():
         return

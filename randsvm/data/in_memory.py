@@ -32,12 +32,17 @@ FEW_COLUMNS = 1 << 24
 
 @dataclass(frozen=True)
 class Arrays:
-    """Rows and their labels, in place of a file's name.
+    """Rows in memory and their labels, in place of the name of a file.
 
-    X : (n, d) array, scipy sparse matrix or data frame; column j is the feature j + 1, as in files
-    (j where these begin at 0). y : (n,) labels or targets; None: there are none. names: the labels
-    in the order of the classes, of which y has the numbers then; None: y has the labels, and they
-    are ordered by first appearance, as in files.
+    Parameters
+    ----------
+    X : array, scipy sparse matrix or data frame of shape (n, d)
+        Rows. Column j is the feature j + 1, or j where features begin at 0.
+    y : array of shape (n,), optional
+        Labels or targets; None for novelty detection.
+    names : tuple of str, optional
+        Labels in the order of the classes; y has the numbers of classes then. None means that y has
+        the labels, which are ordered by first appearance, as in files.
     """
 
     X: Any

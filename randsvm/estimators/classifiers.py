@@ -24,24 +24,35 @@ OF_CLASSES = ("classes_", "class_weight_", *SOLUTION, "probA_", "probB_", *REPOR
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelClassifier(KernelMachine, Classifier):
-    """Classes by one decision function, or by one for each pair of them."""
+    """Classification by one decision function, or by one for each pair of classes."""
 
     probability: bool | str = False
     decision_function_shape: str = "ovr"
     break_ties: bool = False
 
     def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelClassifier:
-        """Train. At most one copy of X is made, as float32.
+        """Train a classifier on rows and labels.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
-        y : array of shape (n_samples,), labels
+            Rows; at most one copy of them is made, as float32.
+        y : array of shape (n_samples,)
+            Labels of any type.
+        **unsupported : object
+            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+
+        Returns
+        -------
+        KernelClassifier
+            The fitted estimator.
 
         Raises
         ------
-        ValueError : for parameters or values that it cannot train with.
-        TypeError : for sample_weight.
+        ValueError
+            If parameters or values cannot be trained with.
+        TypeError
+            If there is a sample_weight.
         """
         refuse(unsupported)
         if self.decision_function_shape not in ("ovr", "ovo"):
@@ -54,7 +65,7 @@ class KernelClassifier(KernelMachine, Classifier):
         return self
 
     def _own(self, arrays: Arrays) -> dict[str, Any]:
-        """The options that only this machine has."""
+        """Return the options that only this estimator has."""
         raise NotImplementedError
 
     def _take(self, arrays: Arrays, fitted: Any) -> None:
@@ -70,7 +81,7 @@ class KernelClassifier(KernelMachine, Classifier):
     def _functions(
         self, support: np.ndarray, dual: np.ndarray, intercept: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Grouped by class, as in LIBSVM."""
+        """Return them grouped by class, as in LIBSVM."""
         codes = self._codes[support]
         del self._codes, self._names
         if len(self.classes_) == 2:
@@ -81,7 +92,7 @@ class KernelClassifier(KernelMachine, Classifier):
 
     @property
     def _has_pairs(self) -> bool:
-        """Whether the model has a function of each pair of classes."""
+        """Return whether the model has a decision function for each pair of classes."""
         return hasattr(self.model_.model, "nr_sv")
 
     def _weights_of(self, dual: np.ndarray) -> np.ndarray:
@@ -90,15 +101,37 @@ class KernelClassifier(KernelMachine, Classifier):
         return pair_weights(dual, self.support_vectors_, self.n_support_)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """f of each row: (m,) of two classes, > 0 for classes_[1]; else a column for each class, or
-        with decision_function_shape="ovo" for each pair, > 0 for its first."""
+        """Return the decision values of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_functions)
+            Values f. Of two classes f > 0 for classes_[1]. Of more classes a column for each class,
+            or with ``decision_function_shape="ovo"`` for each pair, where f > 0 for its first.
+        """
         if not hasattr(self, "model_") or not self._has_pairs:
             return super().decision_function(X)
         f = self._decision(X)
         return f if self.decision_function_shape == "ovo" else class_values(f, len(self.classes_))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row, (m,): of most votes, or see break_ties."""
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels: the class of most votes, or with `break_ties` of the largest decision value.
+        """
         check_is_fitted(self)
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
@@ -111,7 +144,18 @@ class KernelClassifier(KernelMachine, Classifier):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, (m, classes), by Platt's sigmoid."""
+        """Return the probability of each class for each row, by Platt's sigmoid.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of classes_.
+        """
         check_is_fitted(self)
         if not self.model_.model.has_probabilities:
             raise NotFittedError(
@@ -122,23 +166,37 @@ class KernelClassifier(KernelMachine, Classifier):
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """The logarithms of predict_proba, (m, classes)."""
+        """Return the logarithm of the probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Logarithms of predict_proba.
+        """
         return np.log(self.predict_proba(X))
 
     @property
     def probA_(self) -> np.ndarray:  # noqa: N802
-        """A of Platt's 1 / (1 + exp(A f + B)) for each pair of classes, f > 0 for its first."""
+        """Slopes A of Platt's 1 / (1 + exp(A f + B)), for each pair of classes."""
         return self._sigmoid[0]
 
     @property
     def probB_(self) -> np.ndarray:  # noqa: N802
-        """B of the same."""
+        """Constants B of Platt's 1 / (1 + exp(A f + B)), for each pair of classes."""
         return self._sigmoid[1]
 
     @property
     def _sigmoid(self) -> np.ndarray:
-        """A and B, (2, functions). Of two classes, the model's function may be for the second:
-        1 - 1 / (1 + exp(A f + B)) = 1 / (1 + exp(A (-f) - B))."""
+        """Return A and B, (2, functions), of functions that are > 0 for the first class of a pair.
+
+        Of two classes the model's function may be > 0 for the second one:
+        1 - 1 / (1 + exp(A f + B)) = 1 / (1 + exp(A (-f) - B)).
+        """
         check_is_fitted(self)
         found = self.model_.model.sigmoid
         if found is None:
@@ -152,7 +210,7 @@ class KernelClassifier(KernelMachine, Classifier):
 class SVC(KernelClassifier):
     """C-support vector classification with a certified gap.
 
-    A drop-in for sklearn.svm.SVC, but for sample_weight. Equal calls give equal models.
+    It replaces sklearn.svm.SVC except for sample_weight. Equal calls give equal models.
     """
 
     C: float = 1.0
@@ -166,11 +224,11 @@ class SVC(KernelClassifier):
 @documented(*OF_CLASSES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class NuSVC(KernelClassifier):
-    """nu-support vector classification with a certified gap.
+    """Nu-support vector classification with a certified gap.
 
-    A drop-in for sklearn.svm.NuSVC, but for sample_weight. class_weight has no effect, as there: nu
-    is a share of rows that all count alike. fit raises ValueError where nu is infeasible (above
-    2 n_small / n for two classes), and where classes overlap so much that no margin is left.
+    It replaces sklearn.svm.NuSVC except for sample_weight. class_weight has no effect, as there: nu
+    is a share of rows of equal weight. fit raises ValueError where nu is infeasible (above
+    2 n_small / n for two classes), and where classes overlap too much for a margin.
     """
 
     nu: float = 0.5

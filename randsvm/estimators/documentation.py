@@ -1,6 +1,6 @@
-"""Docstrings of the estimators in numpydoc form, made from tables.
+"""Docstrings of the estimators in numpydoc form, generated from tables.
 
-A parameter or an attribute is described once, whichever estimators have it.
+The tables describe each parameter and each attribute once for all estimators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 Estimator = TypeVar("Estimator", bound=type)
 
-# Name: the type, and a description.
+# Name -> type and description.
 PARAMETERS = {
     "C": ("float", "Penalty of a row's loss; positive. inf stands for 1e10."),
     "nu": (
@@ -78,8 +78,8 @@ PARAMETERS = {
     "loss": ("{'hinge', 'squared_hinge', 'log'}", "Loss of a row."),
     "multi_class": (
         "{'ovr', 'crammer_singer'}",
-        "How three or more classes are told apart: each from the rest, or all at once, with a loss "
-        "of its own.",
+        "Decision functions of three or more classes: each class against the rest, or all at once, "
+        "with the loss of Crammer and Singer.",
     ),
     "penalty": ("{'l2'}", "Norm of the weights in the objective."),
     "dual": (
@@ -113,12 +113,15 @@ ATTRIBUTES = {
         "Weights of the features. Of kernel machines: with the linear kernel only, and read-only.",
     ),
     "intercept_": ("ndarray of shape (n_functions,)", "Constants of the decision functions."),
-    "offset_": ("ndarray of shape (1,)", "-intercept_."),
+    "offset_": ("ndarray of shape (1,)", "Offset of the decision function, -intercept_."),
     "probA_": (
         "ndarray of shape (n_functions,) or (0,)",
-        "A of Platt's 1 / (1 + exp(A f + B)), in scikit-learn's order and sign.",
+        "Slopes A of Platt's 1 / (1 + exp(A f + B)), in scikit-learn's order and sign.",
     ),
-    "probB_": ("ndarray of shape (n_functions,) or (0,)", "B of the same."),
+    "probB_": (
+        "ndarray of shape (n_functions,) or (0,)",
+        "Constants B of Platt's 1 / (1 + exp(A f + B)).",
+    ),
     "n_iter_": (
         "int or ndarray of int32",
         "Rounds of solve and scan, of classes for each pair of them; of LinearSVC passes over X.",
@@ -127,13 +130,13 @@ ATTRIBUTES = {
     "shape_fit_": ("tuple of int", "Shape of X in fit."),
     "fit_status_": ("int", "0, or 1 where the gap that was asked for was not reached."),
     "fit_time_": ("float", "Seconds that the training took."),
-    "stopped_": ("str", "What ended the training."),
+    "stopped_": ("str", "Reason for the end of the training."),
     "gap_": (
         "float",
         "The certified relative gap to the optimum; nan where nothing is certified: kernels that "
         "are not positive semidefinite, and LinearSVC.",
     ),
-    "model_": ("FittedModel", "The model, with a report on its training."),
+    "model_": ("FittedModel", "The model, with the outcome of its training."),
 }
 
 

@@ -1,4 +1,4 @@
-"""What all kernel machines share: the training, and the attributes of the solution."""
+"""The base of kernel estimators: the training, and the attributes of the solution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from randsvm.training.usefulness import TEXTS
 
 # Rows whose values are summed at a time.
 ROWS_AT_ONCE = 8192
-# C that stands for infinity: coefficients of separable classes stay far below it.
+# C in place of infinity: coefficients of separable classes stay far below it.
 LARGEST_C = 1e10
 # Bytes of the kernel values of one pair of rows that a function returns.
 VALUE_BYTES = 8
@@ -45,7 +45,7 @@ REPORT = (
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelMachine(Machine):
-    """Trained by rounds of solve and scan, see api.train_randsvm."""
+    """The base of estimators that api.train_randsvm trains."""
 
     kernel: str | Callable[[Any, Any], Any] = "rbf"
     degree: int = 3
@@ -66,7 +66,7 @@ class KernelMachine(Machine):
 
     @property
     def _kernel_name(self) -> str:
-        """The kernel that the model has."""
+        """The kernel that the model has: "precomputed" for a function."""
         if callable(self.kernel):
             return "precomputed"
         if not isinstance(self.kernel, str):
@@ -77,8 +77,10 @@ class KernelMachine(Machine):
         return self.kernel
 
     def _rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
-        """X as checked, and y where it is given; of a kernel that is a function, its values with
-        the rows of fit in place of X."""
+        """Return X, or X and y if y is given, as checked.
+
+        With a kernel that is a function, its values with the rows of fit take the place of X.
+        """
         if not callable(self.kernel):
             return super()._rows(X, reset, **given)
         if reset:
@@ -150,7 +152,7 @@ class KernelMachine(Machine):
             )
 
     def _rounds(self, found: Counter[str]) -> Any:
-        """n_iter_. found: rounds of each problem, by the name that its records have."""
+        """Return n_iter_. found: rounds of each problem, by the name in its events."""
         return max(found.total(), 1)
 
     def _gamma_of(self, X: Matrix) -> float | None:
@@ -179,12 +181,12 @@ class KernelMachine(Machine):
     def _functions(
         self, support: np.ndarray, dual: np.ndarray, intercept: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """support_, dual_coef_, intercept_ and n_support_ out of those of the model."""
+        """Return support_, dual_coef_, intercept_ and n_support_, from those of the model."""
         return support, dual, intercept, np.array([len(support)], np.int32)
 
     @property
     def coef_(self) -> Any:
-        """Weights of the features, (functions, d), read-only; of the linear kernel alone."""
+        """Weights of the features, (n_functions, d), read-only; with the linear kernel only."""
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
         dual: Any = self.dual_coef_
@@ -199,12 +201,12 @@ class KernelMachine(Machine):
 
 
 def finite(C: float) -> float:
-    """C, or the value that stands for infinity."""
+    """Return C, or LARGEST_C in place of infinity."""
     return LARGEST_C if np.inf == C else C
 
 
 def _variance(X: Matrix) -> float:
-    """Of all values of X, zeros included, without a copy of them."""
+    """Return the variance of all values of X, zeros included, without a copy of X."""
     size = X.shape[0] * X.shape[1]
     values = X if isinstance(X, np.ndarray) else X.data
     squares = 0.0

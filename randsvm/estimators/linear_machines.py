@@ -31,7 +31,7 @@ from randsvm.parameters.sgd import SgdParams
 class LinearSVC(Classifier):
     """Linear classification by stochastic gradient descent, for many rows and sparse features.
 
-    Close to the optimum and not certified: it keeps no dual solution, which a gap needs.
+    The model is close to the optimum and not certified: a gap needs a dual solution.
     SVC(kernel="linear") is certified, with the hinge loss. Fewer rows get more passes, from 10 to
     100; max_iter limits them.
     """
@@ -48,17 +48,28 @@ class LinearSVC(Classifier):
     max_iter: int | None = 1000
 
     def fit(self, X: Any, y: Any, **unsupported: Any) -> LinearSVC:
-        """Train.
+        """Train a linear classifier on rows and labels.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
-        y : array of shape (n_samples,), labels
+            Rows.
+        y : array of shape (n_samples,)
+            Labels of any type.
+        **unsupported : object
+            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+
+        Returns
+        -------
+        LinearSVC
+            The fitted estimator.
 
         Raises
         ------
-        ValueError : for parameters or values that it cannot train with.
-        TypeError : for sample_weight.
+        ValueError
+            If parameters or values cannot be trained with.
+        TypeError
+            If there is a sample_weight.
         """
         refuse(unsupported)
         self._check()
@@ -91,7 +102,7 @@ class LinearSVC(Classifier):
         return self
 
     def _check(self) -> None:
-        """Raise ValueError for values that stand for another machine."""
+        """Raise ValueError for parameters of machines that this estimator does not train."""
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
             raise ValueError(
                 f"Unsupported set of arguments: penalty={self.penalty!r}, loss={self.loss!r}, "
@@ -107,7 +118,7 @@ class LinearSVC(Classifier):
             )
 
     def _epochs(self, n: int) -> int:
-        """Passes over n rows: as the commands take, within max_iter."""
+        """Return the passes over n rows: those of the commands, or max_iter if that is less."""
         usual = SgdParams().resolved(n).epochs
         assert isinstance(usual, int)
         if self.max_iter is None or self.max_iter >= usual:

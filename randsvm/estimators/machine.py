@@ -1,4 +1,4 @@
-"""What the estimators share: parameters, checked rows and labels, and predictions of a model."""
+"""Base classes of the estimators: parameters, checks of rows and labels, and predictions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def _libraries() -> ThreadpoolController:
 
 
 def one_blas_thread() -> Any:
-    """Limit BLAS to one thread within the block: our threads call it, and the threads that it would
-    start for each of them compete with each other."""
+    """Return a context that limits BLAS to one thread.
+
+    Worker threads call BLAS, and the threads that it would start for each of them compete.
+    """
     return _libraries().limit(limits=1, user_api="blas")
 
 
@@ -47,8 +49,8 @@ def refuse(given: Mapping[str, Any]) -> None:
 class Machine(BaseEstimator):
     """The base of all estimators: checks rows, and predicts by a fitted model.
 
-    Parameters are the fields of the dataclass, which makes the constructor that scikit-learn reads
-    their names from.
+    Its fields are the parameters: scikit-learn reads their names from the constructor of the
+    dataclass.
     """
 
     verbose: bool | int = False
@@ -64,8 +66,10 @@ class Machine(BaseEstimator):
         return tags
 
     def _rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
-        """X, or X and y where it is given, as scikit-learn checks them: float32 or float64, an
-        array or CSR."""
+        """Return X, or X and y if y is given, checked by scikit-learn.
+
+        X becomes an array or a CSR matrix, float32 or float64.
+        """
         dtype = [np.float64, np.float32]
         return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
 
@@ -76,7 +80,7 @@ class Machine(BaseEstimator):
             return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
 
     def _common(self) -> dict[str, Any]:
-        """Options that every algorithm has."""
+        """Return the options that every algorithm has."""
         state = self.random_state
         if state is not None and not isinstance(state, (int, np.integer)):
             state = check_random_state(state).randint(np.iinfo(np.int32).max)
@@ -86,14 +90,29 @@ class Machine(BaseEstimator):
         return {"seed": 0 if state is None else int(state), "jobs": jobs}
 
     def _take(self, arrays: Arrays, fitted: Any) -> None:
-        """Keep the model, and what its training reports."""
+        """Set the attributes of any fitted estimator."""
         self.model_ = fitted
         self.gap_ = fitted.gap
         self.fit_time_, self.stopped_ = fitted.outcome.seconds, fitted.outcome.stopped
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model file that randsvm-predict reads, and LIBSVM's or LIBLINEAR's program
-        where it can. Column j of X is its feature j + 1. Raises OutputError, TransferError."""
+        """Write a model file for randsvm-predict, or for svm-predict or liblinear-predict.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Name of the file; it is replaced as a whole or not at all.
+
+        Raises
+        ------
+        OutputError, TransferError
+            If the file cannot be created or written.
+
+        Notes
+        -----
+        Column j of X is the feature j + 1 of the file. A model that the programs of LIBSVM and
+        LIBLINEAR cannot represent is written so that they refuse it.
+        """
         check_is_fitted(self)
         self.model_.save(path)
 
@@ -104,12 +123,12 @@ class Machine(BaseEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, Machine):
-    """Labels of any kind, as class numbers."""
+    """The base of classifiers: labels of any type are replaced by class numbers."""
 
     class_weight: Any = None
 
     def _labelled(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
-        """X as checked, and the rows with their class numbers; sets classes_."""
+        """Return X as checked, and the rows with their class numbers; set classes_."""
         X, y = self._rows(X, y=y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -120,7 +139,7 @@ class Classifier(ClassifierMixin, Machine):
             )
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         self.class_weight_ = weights
-        # A model file has the labels as they are, or their numbers where it cannot spell them.
+        # A model file has the labels, or their numbers where it cannot spell them.
         try:
             names = spelled(self.classes_)
             values_of(names)
@@ -133,21 +152,43 @@ class Classifier(ClassifierMixin, Machine):
         return {} if self.class_weight is None else dict(pairs)
 
     def _take(self, arrays: Arrays, fitted: Any) -> None:
-        """Keep the model, and the number in classes_ of each of its classes."""
+        """Set the attributes, and the index in classes_ of each class of the model."""
         super()._take(arrays, fitted)
         self._numbers = np.array([(arrays.names or ()).index(name) for name in fitted.model.labels])
 
     @property
     def _sign(self) -> float:
-        """1 or -1: of two classes f > 0 is the second one here, and the first one of the model."""
+        """1 or -1: f > 0 means classes_[1] in scikit-learn, and the first label of the model."""
         return 1.0 if self._numbers[0] == 1 else -1.0
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """f of each row: (m,) of two classes, > 0 for classes_[1]; else a column for each class."""
+        """Return the decision values of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Values f. Of two classes f > 0 for classes_[1]; of more classes a column for each.
+        """
         f = self._decision(X)
         return self._sign * f if f.ndim == 1 else f[:, np.argsort(self._numbers)]
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row, (m,)."""
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
         f = self._decision(X, labels_only=True)
         return self.classes_[self._numbers[self.model_.model.predicted(f)]]

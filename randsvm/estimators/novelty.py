@@ -19,7 +19,7 @@ from randsvm.estimators.machine import refuse
 class OneClassSVM(OutlierMixin, KernelMachine):
     """Novelty detection with a certified gap.
 
-    A drop-in for sklearn.svm.OneClassSVM, but for sample_weight. Equal calls give equal models.
+    It replaces sklearn.svm.OneClassSVM except for sample_weight. Equal calls give equal models.
     """
 
     nu: float = 0.5
@@ -27,7 +27,29 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     _task = "one-class"
 
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> OneClassSVM:
-        """Train; see SVC.fit. y is ignored."""
+        """Learn the region of most of the rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows; at most one copy of them is made, as float32.
+        y : object, optional
+            Ignored.
+        **unsupported : object
+            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+
+        Returns
+        -------
+        OneClassSVM
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If parameters or values cannot be trained with.
+        TypeError
+            If there is a sample_weight.
+        """
         refuse(unsupported)
         X = self._rows(X)
         self._fit(X, Arrays(X), nu=self.nu)
@@ -35,13 +57,46 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """f of each row, (m,): > 0 for rows like those of training."""
+        """Return the decision values of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Values f, > 0 for rows inside the learned region.
+        """
         return self._decision(X)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """f without its offset, (m,)."""
+        """Return the decision values of rows without their offset.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Values f + offset_.
+        """
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """1 for rows like those of training, else -1, (m,)."""
+        """Return whether each row lies inside the learned region.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The number 1 for rows inside the region, else -1.
+        """
         return np.where(self._decision(X, labels_only=True) > 0, 1, -1)

@@ -1,7 +1,4 @@
-"""Decision functions of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1), as scikit-learn shows.
-
-Knows no machine.
-"""
+"""Decision values and weights of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1)."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from randsvm.models.decisions import class_pairs
 
 
 def class_values(f: np.ndarray, K: int) -> np.ndarray:
-    """A value for each class, (m, K): its votes, and less than half a vote for how sure they are.
+    """Return a value for each class, (m, K): its votes, plus less than half a vote for its margins.
 
-    f : (m, pairs), > 0 for the first class of a pair. Where two classes have as many votes the
-    surer one is the larger.
+    f : (m, pairs), > 0 for the first class of a pair. Of two classes with equal votes the one with
+    the larger sum of decision values has the larger value.
     """
     votes, sums = np.zeros((2, len(f), K))
     for column, i, j in zip(f.T, *class_pairs(K), strict=True):
@@ -24,15 +21,15 @@ def class_values(f: np.ndarray, K: int) -> np.ndarray:
         votes[:, j] += column < 0
         sums[:, i] += column
         sums[:, j] -= column
-    # Within (-1/3, 1/3): votes come first.
+    # The added part is within (-1/3, 1/3), so that it only breaks ties.
     return votes + sums / (3 * (np.abs(sums) + 1))
 
 
 def pair_weights(dual_coef: np.ndarray, support_vectors: Any, n_support: np.ndarray) -> np.ndarray:
-    """w of each pair with the linear kernel, (pairs, d).
+    """Return the weights w of each pair with the linear kernel, (pairs, d).
 
     dual_coef : (K - 1, m), LIBSVM's sv_coef. support_vectors : (m, d), an array or CSR, grouped by
-    class; n_support : (K,) how many each class has.
+    class; n_support : (K,) their number in each class.
     """
     ends = np.cumsum(n_support).tolist()
     of = [slice(end - count, end) for end, count in zip(ends, n_support.tolist(), strict=True)]

@@ -16,20 +16,31 @@ from randsvm.estimators.machine import refuse
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelRegressor(RegressorMixin, KernelMachine):
-    """A number for each row."""
+    """Regression by one decision function."""
 
     def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelRegressor:
-        """Train. At most one copy of X is made, as float32.
+        """Train a regression on rows and targets.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
-        y : array of shape (n_samples,), targets
+            Rows; at most one copy of them is made, as float32.
+        y : array of shape (n_samples,)
+            Targets.
+        **unsupported : object
+            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+
+        Returns
+        -------
+        KernelRegressor
+            The fitted estimator.
 
         Raises
         ------
-        ValueError : for parameters or values that it cannot train with.
-        TypeError : for sample_weight.
+        ValueError
+            If parameters or values cannot be trained with.
+        TypeError
+            If there is a sample_weight.
         """
         refuse(unsupported)
         X, y = self._rows(X, y=y, y_numeric=True)
@@ -37,11 +48,22 @@ class KernelRegressor(RegressorMixin, KernelMachine):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The value of each row, (m,) float64."""
+        """Return the predicted target of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), float64
+            Predicted targets.
+        """
         return self._decision(X)
 
     def _own(self) -> dict[str, Any]:
-        """The options that only this machine has."""
+        """Return the options that only this estimator has."""
         raise NotImplementedError
 
 
@@ -50,7 +72,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):
 class SVR(KernelRegressor):
     """Epsilon-support vector regression with a certified gap.
 
-    A drop-in for sklearn.svm.SVR, but for sample_weight. Equal calls give equal models.
+    It replaces sklearn.svm.SVR except for sample_weight. Equal calls give equal models.
     """
 
     C: float = 1.0
@@ -65,9 +87,9 @@ class SVR(KernelRegressor):
 @documented(*SOLUTION, *REPORT)
 @dataclass(eq=False, repr=False, kw_only=True)
 class NuSVR(KernelRegressor):
-    """nu-support vector regression with a certified gap.
+    """Nu-support vector regression with a certified gap.
 
-    A drop-in for sklearn.svm.NuSVR, but for sample_weight. The width of the tube follows from nu.
+    It replaces sklearn.svm.NuSVR except for sample_weight. The width of the tube follows from nu.
     """
 
     nu: float = 0.5

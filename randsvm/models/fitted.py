@@ -1,4 +1,4 @@
-"""A model in the hands of a Python user: predicts arrays, saves itself, says what it is."""
+"""FittedModel: a model that Python users predict arrays with, save and inspect."""
 
 from __future__ import annotations
 
@@ -20,11 +20,19 @@ from randsvm.parameters.run import Resources
 
 @dataclass(frozen=True, repr=False)
 class FittedModel:
-    """A model and, where it was just trained, how that ended.
+    """A model, with the outcome of its training.
 
-    outcome: None for a model that was loaded. jobs: worker threads that predict. classes :
-    (classes,) the labels that `predict` returns, in the order of the model's labels; None: those
-    of the model file.
+    Parameters
+    ----------
+    model : Model
+        The model as a file holds it.
+    outcome : Trained or Learnt, optional
+        How the training ended; None for a model that was loaded.
+    jobs : int, default=1
+        Worker threads that predict.
+    classes : ndarray of shape (n_classes,), optional
+        Labels that `predict` returns, in the order of the model's labels. None is the labels of the
+        model file.
     """
 
     model: Model
@@ -34,24 +42,51 @@ class FittedModel:
 
     @property
     def gap(self) -> float:
-        """The certified relative gap (P - D) / max(|P|, |D|) to the exact answer; nan where nothing
-        is certified."""
+        """The certified relative gap (P - D) / max(|P|, |D|), a float.
+
+        P and D are the primal and the dual objective: the objective of the model is at most this
+        share above the optimum. nan where nothing is certified.
+        """
         if isinstance(self.outcome, Trained):
             return self.outcome.gap
         return float(self.model.metadata.get("gap", math.nan))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """f of each row, (m,) float64, or (m, columns) of several classes: of each pair in LIBSVM's
-        order, or of each class (sgd, ovr), in the order of the model's labels. X : (m, d) array,
-        scipy sparse matrix or data frame, whose column j is the feature j + 1 (j in a model whose
-        features begin at 0), and of a precomputed kernel the value with row j of the training.
-        Raises ContentError for values that are not finite."""
+        """Return the decision values of rows.
+
+        Parameters
+        ----------
+        X : array, scipy sparse matrix or data frame of shape (m, d)
+            Rows. Column j is the feature j + 1, or j where features begin at 0; with a precomputed
+            kernel it is the kernel value with row j of the training.
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, columns), float64
+            Values f of each row. Three or more classes have a column for each pair, in LIBSVM's
+            order, or for each class (sgd, ``multiclass="ovr"``), in the order of the labels.
+
+        Raises
+        ------
+        ContentError
+            If a value is not finite.
+        """
         return decision_values(self.model, X, self.jobs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the label of each row, (m,); float64 targets for a regression. Labels have the
-        type of the array that the model was trained with, as bool; they are int64 or str where it
-        was trained with a file or loaded."""
+        """Return the label, or the target of a regression, of each row.
+
+        Parameters
+        ----------
+        X : array, scipy sparse matrix or data frame of shape (m, d)
+            Rows, as in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Labels with the type of the array that the model was trained with; int64 or str if it
+            was trained with a file or loaded; float64 targets of a regression.
+        """
         f = decision_values(self.model, X, self.jobs, labels_only=True)
         found = self.model.predicted(f)
         if self.model.regression:
@@ -60,18 +95,50 @@ class FittedModel:
         return classes[found]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, (m, classes), in the order of the model's labels. Raises
-        ModelError for a model that has none."""
+        """Return the probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array, scipy sparse matrix or data frame of shape (m, d)
+            Rows, as in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (m, n_classes), float64
+            Probabilities, in the order of the model's labels.
+
+        Raises
+        ------
+        ModelError
+            If the model has no probabilities.
+        """
         if self.model.regression or not self.model.has_probabilities:
             raise ModelError("the model has no probabilities: train with probability=True")
         return self.model.probabilities(self.decision_function(X))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model file, see Model.save."""
+        """Write the model file.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Name of the file; it is replaced as a whole or not at all.
+
+        Raises
+        ------
+        OutputError, TransferError
+            If the file cannot be created or written.
+        """
         self.model.save(os.fspath(path))
 
     def info(self) -> dict[str, Any]:
-        """What the model is and how it was made, plain words and numbers."""
+        """Return a description of the model and of its training.
+
+        Returns
+        -------
+        dict
+            Names of properties, and plain words and numbers.
+        """
         return described(self.model)
 
     def __repr__(self) -> str:
@@ -88,8 +155,23 @@ class FittedModel:
 
 
 def load(path: str) -> FittedModel:
-    """The model in a file of ours, of LIBSVM's or of LIBLINEAR's.
+    """Return the model in a file of randsvm, LIBSVM or LIBLINEAR.
 
-    Raises ModelError, DataError, InputError.
+    Parameters
+    ----------
+    path : str
+        Name of the model file.
+
+    Returns
+    -------
+    FittedModel
+        The model; it predicts with all cores.
+
+    Raises
+    ------
+    ModelError
+        If the file is no model, or was altered or cut short.
+    InputError
+        If the file cannot be opened.
     """
     return FittedModel(loading.load(path), jobs=Resources().workers)

@@ -44,12 +44,39 @@ def predict(
     resources: Resources | None = None,
     watch: Watch = silent,
 ) -> Predicted:
-    """Predict the rows of the svmlight file `data`, or of several, one after the other, in input
-    order; one line each into `output`.
+    """Predict the rows of svmlight files, in input order, one line each.
 
-    Labels as they were spelled in training, or what `params` ask for. Memory does not grow with
-    the file, but by 9 bytes a row for the metrics of two classes. Raises the errors of
-    randsvm.errors; on any error `output` is untouched.
+    Parameters
+    ----------
+    data : str, PathLike or sequence of these
+        Name of a file, a pattern of names, or several names, predicted one after the other.
+    model : str or PathLike
+        Model file of randsvm, LIBSVM or LIBLINEAR.
+    output : str or PathLike
+        File to write; "-" is standard output.
+    params : PredictParams, optional
+        What to write: labels as the training file spelled them by default.
+    resources : Resources, optional
+        Worker threads, or the cluster.
+    watch : callable, default=silent
+        Called with each event of `randsvm.events`.
+
+    Returns
+    -------
+    Predicted
+        Counts and scores.
+
+    Raises
+    ------
+    DataError, ModelError
+        If the rows or the model are unusable.
+    InputError, OutputError, TransferError
+        If a file cannot be opened, created, read or written.
+
+    Notes
+    -----
+    Memory does not grow with the file, except by 9 bytes a row for the metrics of two classes. On
+    any error `output` is unchanged.
     """
     began = time.perf_counter()
     params = params or PredictParams()

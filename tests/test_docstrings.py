@@ -1,0 +1,75 @@
+"""Docstrings of the public code: numpydoc's validation finds nothing wrong in them."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+from randsvm import api, errors, estimators, events
+from randsvm.models import fitted
+
+validate = pytest.importorskip("numpydoc.validate").validate
+
+# numpydoc's numbers: a docstring everywhere, with the sections in order (GL); a summary of one
+# sentence on one line (SS); every parameter with a type and a description, and no others (PR);
+# every returned value (RT). The order of parameters is left to scikit-learn's estimators (PR03).
+CHECKS = {
+    "GL03", "GL05", "GL06", "GL07", "GL08", "GL09",
+    "SS01", "SS02", "SS03", "SS04", "SS05", "SS06",
+    "PR01", "PR02", "PR04", "PR05", "PR06", "PR07", "PR08", "PR09", "PR10",
+    "RT01", "RT02", "RT03", "RT04", "RT05",
+}  # fmt: skip
+MODULES = [api, errors, estimators, events, fitted]
+# An object of internal classes, for scripts and tests: names of options take its place.
+INTERNAL = {"Job"}
+
+
+def public_names() -> list[str]:
+    """Dotted names of the public functions, classes and methods."""
+    found = []
+    for module in MODULES:
+        for name in listed(module):
+            found.append(f"{module.__name__}.{name}")
+            if inspect.isclass(getattr(module, name)):
+                found += [f"{found[-1]}.{method}" for method in methods(getattr(module, name))]
+    return found
+
+
+def listed(module: ModuleType) -> list[str]:
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+    ]
+    return [
+        name
+        for name in names
+        if name not in INTERNAL and inspect.getmodule(getattr(module, name)) is not None
+    ]
+
+
+def methods(cls: type) -> list[str]:
+    """Public methods and properties that a class of this package defines, inherited ones too."""
+    return sorted(
+        name
+        for base in cls.__mro__
+        if base.__module__.startswith("randsvm")
+        for name, value in vars(base).items()
+        if not name.startswith("_")
+        and not name.endswith("_request")  # of scikit-learn
+        and (callable(getattr(cls, name)) or isinstance(value, property))
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(public_names())))
+def test_numpydoc_finds_no_fault(name):
+    found = [(code, text) for code, text in validate(name)["errors"] if code in CHECKS]
+    assert found == []
+
+
+def test_every_module_has_public_names():
+    found = public_names()
+    for module in MODULES:
+        assert any(name.startswith(f"{module.__name__}.") for name in found)
