@@ -1,4 +1,6 @@
-"""osuna and osuna-closest: one start, two choices of violators, LIBSVM's optimum in the end."""
+"""Test osuna and osuna-closest: they share the start, choose violators in two ways, and reach
+LIBSVM's optimum.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ WORDS = "-t 2 -g 5"
 START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
 
 
-def test_both_start_from_the_same_working_set(tmp_path):
+def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
     path = board(2000).save(tmp_path / "data")
     words = ("-g", 5, "--working-set", 300, "--max-iterations", 2)
     first, second = {}, {}
@@ -41,10 +43,10 @@ def test_both_start_from_the_same_working_set(tmp_path):
 
 @pytest.mark.parametrize("gram_most", [subproblem.GRAM_MOST, 100])
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(
+def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
     tmp_path, algorithm, gram_most, monkeypatch
 ):
-    """Whatever the rows of a working set beside which nothing stays."""
+    """The rows of the working set do not matter, even if no row stays in it."""
     monkeypatch.setattr(subproblem, "GRAM_MOST", gram_most)
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
@@ -63,7 +65,9 @@ def test_a_working_set_below_the_support_vectors_ends_at_libsvms_optimum(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_a_working_set_below_the_unbounded_support_vectors_ends_there_as_well(tmp_path, algorithm):
+def test_a_working_set_smaller_than_the_unbounded_support_vectors_reaches_libsvms_optimum(
+    tmp_path, algorithm
+):
     data, words = gaussians(1000), "-t 2 -g 20"
     whole = optimum("gaussians", 1000, words)
     path = data.save(tmp_path / "data")
@@ -84,8 +88,8 @@ def test_a_working_set_below_the_unbounded_support_vectors_ends_there_as_well(tm
 @pytest.mark.parametrize("size", [2, 3, 10])
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_the_smallest_working_sets_converge_and_no_step_lowers_d(tmp_path, algorithm, task, size):
-    """Box and sum are exact after hundreds of rounds."""
+def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algorithm, task, size):
+    """The box and the sum stay exact over hundreds of rounds."""
     asked = replace(TASKS[task], total=30.0 if task == "one-class" else 0.0)
     with case(*task_file(tmp_path, asked, rows=100), asked) as one:
         duals, gaps = [], []
@@ -94,7 +98,7 @@ def test_the_smallest_working_sets_converge_and_no_step_lowers_d(tmp_path, algor
             duals.append(V.certificate.dual)
             gaps.append(V.certificate.gap)
 
-        stop = Limit(gaps, 1e-2, 1500)
+        stop = GapOrRoundsLimit(gaps, 1e-2, 1500)
         decompose(one.scan, CHOICES[algorithm](size, None), stop, Draws(0), watch, cold_start)
         lower, upper = one.box
         beta = one.standing
@@ -105,8 +109,8 @@ def test_the_smallest_working_sets_converge_and_no_step_lowers_d(tmp_path, algor
         assert beta.sum() == pytest.approx(total, abs=1e-9 * upper.max())
 
 
-class Limit:
-    """Ends a run at a gap, or after so many rounds."""
+class GapOrRoundsLimit:
+    """End a run at a gap or after a number of rounds."""
 
     tolerance = 1e-3
 
@@ -121,7 +125,7 @@ class Limit:
 
 
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(tmp_path, algorithm):
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(tmp_path, algorithm):
     path = gaussians(900).save(tmp_path / "data")
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--working-set", 300)
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--max-iterations", 100)
@@ -131,8 +135,8 @@ def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(tmp_path, 
     oracle.read_model(learnt.model, 2)
 
 
-def test_magic_comes_out_at_libsvms_optimum(real, tmp_path):
-    """5414.8247: LIBSVM's own objective on all 15,216 rows at -c 1 -g 0.1."""
+def test_the_magic_data_set_reaches_libsvms_optimum(real, tmp_path):
+    """LIBSVM's own objective on all 15,216 rows at -c 1 -g 0.1 is 5414.8247."""
     words = ("-c", 1, "-g", 0.1, "--gap", 0.001, "--working-set", 2000)
     learnt = learn("osuna", real("magic04.train"), tmp_path / "m", *words)
     assert learnt.metadata["stopped"] == "gap <= 0.001"
@@ -142,8 +146,8 @@ def test_magic_comes_out_at_libsvms_optimum(real, tmp_path):
     assert float(learnt.metadata["dual"]) <= 5414.8247 * (1 + 1e-6)
 
 
-def test_a_working_set_beyond_the_memory_is_refused(tmp_path):
-    """16 bytes for each pair of its rows, where other rows keep their coefficients."""
+def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path):
+    """A working set smaller than the data takes 16 bytes for each pair of its rows."""
     path = gaussians(5000).save(tmp_path / "data")
     words = (path, tmp_path / "m", "--memory", "300M", "--working-set")
     with pytest.raises(ParameterError, match="4500 rows take 309M, --memory is 300M"):

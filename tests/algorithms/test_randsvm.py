@@ -1,4 +1,6 @@
-"""Algorithm 1 against LIBSVM on all rows, and what must not change a byte of a model."""
+"""Test Algorithm 1 against LIBSVM on all rows, and that the way of running it does not change the
+model.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,17 @@ from libsvm import svmutil
 from randsvm.errors import ParameterError
 from randsvm.parameters.rounds import RandsvmParams
 
-# A set where sampling takes several rounds, and one small enough for many runs.
+# BOARD needs several rounds of sampling; SMALL is small enough for many runs.
 BOARD = ("checkerboard", 5000)
 BOARD_WORDS = ("-g", 5, "-k", 1400, "--sample-size", 1500)
 SMALL = ("checkerboard", 900)
 SMALL_WORDS = ("-g", 5, "-k", 350, "--sample-size", 400)
 
 
-def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """A plain svmlight file by LIBSVM's reader; y as -1/+1 with +1 for LIBSVM's first label."""
+def read_with_libsvm(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read a plain svmlight file with LIBSVM's reader; y is -1 or +1, and +1 is LIBSVM's first
+    label.
+    """
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     first = 1 if set(y) == {-1, 1} else y[0]
     return np.where(y == first, 1.0, -1.0), oracle.as_float32(X.toarray())
@@ -35,7 +39,7 @@ def dual(beta: np.ndarray, K: np.ndarray) -> float:
 
 
 def assert_as_good_as_libsvm(trained, y, X, C: float, gamma: float) -> None:
-    """The dual objective within 1e-3, relatively, and at most 0.2% of the predictions differ."""
+    """Check that the dual objectives agree to 1e-3 and at most 0.2% of the predictions differ."""
     model = oracle.read_model(trained.model, X.shape[1])
     whole = oracle.libsvm_train(y, X, f"-c {C} -g {gamma!r} -e 0.0005")
     Z = X[whole.rows]
@@ -51,8 +55,8 @@ def assert_as_good_as_libsvm(trained, y, X, C: float, gamma: float) -> None:
 
 
 @pytest.mark.parametrize("rows", [300, 3600])
-def test_where_every_coefficient_is_at_its_bound_b_is_libsvms(train, tmp_path, rows):
-    """As many rows of each class and a small C: P is flat in b, and the gap says nothing of it."""
+def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(train, tmp_path, rows):
+    """With equal classes and a small C, P is flat in b, so the gap does not determine b."""
     y = np.repeat([1.0, -1.0], rows // 2)
     X = np.random.default_rng(0).normal(size=(rows, 2)).round(3) + y[:, None] * 0.7
     path = oracle.write_svmlight(tmp_path / "rows", y, X)
@@ -62,8 +66,8 @@ def test_where_every_coefficient_is_at_its_bound_b_is_libsvms(train, tmp_path, r
 
 
 @pytest.mark.parametrize("words", [("one-class", 1), ("nu-svc", 1)])
-def test_where_the_sum_leaves_no_choice_a_run_ends_at_the_optimum(train, tmp_path, words):
-    """All coefficients are at their bounds: P is flat in b as far as there are no rows."""
+def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(train, tmp_path, words):
+    """All coefficients are at their bounds, and P is constant in b between the rows."""
     y = np.repeat([1.0, -1.0], 1800)
     X = np.random.default_rng(0).normal(size=(3600, 2)).round(3) + y[:, None] * 0.7
     path = oracle.write_svmlight(tmp_path / "rows", y, X)
@@ -75,10 +79,10 @@ def test_where_the_sum_leaves_no_choice_a_run_ends_at_the_optimum(train, tmp_pat
     "name, C, gamma, k, r",
     [("heart_scale", 1, 1 / 13, 140, 180), ("svmguide1", 10, 0.0001, 900, 1000)],
 )
-def test_real_data_comes_out_as_libsvms(real, train, name, C, gamma, k, r):
+def test_a_model_of_real_data_is_as_good_as_libsvms(real, train, name, C, gamma, k, r):
     path = real(name)
     trained = train(path, "-c", C, "-g", repr(gamma), "-k", k, "--sample-size", r)
-    assert_as_good_as_libsvm(trained, *read(path), C, gamma)
+    assert_as_good_as_libsvm(trained, *read_with_libsvm(path), C, gamma)
     assert trained.iterations > 1
     assert trained.metadata["stopped"] == "no violators"
 
@@ -91,7 +95,7 @@ def test_real_data_comes_out_as_libsvms(real, train, name, C, gamma, k, r):
         (("two_gaussians", 5000, 0, 4), 0.25, ("-g", 0.25, "-k", 750, "--sample-size", 800)),
     ],
 )
-def test_several_rounds_of_sampling_end_where_libsvm_does(made, train, data, gamma, words):
+def test_several_rounds_of_sampling_reach_libsvms_optimum(made, train, data, gamma, words):
     path, y, X = made(*data)
     trained = train(path, *words)
     assert trained.iterations >= 3
@@ -100,7 +104,7 @@ def test_several_rounds_of_sampling_end_where_libsvm_does(made, train, data, gam
     assert_as_good_as_libsvm(trained, y, X, 1, gamma)
 
 
-def test_data_that_fits_the_sample_is_one_solve(made, train):
+def test_data_that_fits_the_sample_is_solved_once(made, train):
     path, y, X = made(*SMALL)
     trained = train(path, "-g", 5, "-c", 3)
     assert trained.iterations == 1
@@ -112,10 +116,10 @@ def test_data_that_fits_the_sample_is_one_solve(made, train):
     assert model.b == pytest.approx(whole.b, abs=1e-3)
 
 
-# ---- the ends of a run ----------------------------------------------------------------------
+# ---- stopping -------------------------------------------------------------------------------
 
 
-def test_a_small_bound_on_support_vectors_ends_the_run_and_says_so(made, train):
+def test_a_small_bound_on_support_vectors_ends_the_run_and_is_reported(made, train):
     path, _, _ = made(*BOARD)
     trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
     count = len(oracle.read_model(trained.model, 2).beta)
@@ -128,7 +132,7 @@ def test_a_small_bound_on_support_vectors_ends_the_run_and_says_so(made, train):
 
 @pytest.mark.parametrize("words", [SMALL_WORDS, ("-g", 5, "-k", 50, "--sample-size", 200)])
 @pytest.mark.parametrize("data", [SMALL, ("two_gaussians", 900)])
-def test_the_trailer_tells_the_truth_of_the_model_as_written(made, train, data, words):
+def test_the_trailer_describes_the_written_model(made, train, data, words):
     path, y, X = made(*data)
     trained = train(path, "-c", 2, *words)
     model, metadata = oracle.read_model(trained.model, 2), trained.metadata
@@ -149,7 +153,7 @@ def test_the_trailer_tells_the_truth_of_the_model_as_written(made, train, data, 
     ]
 
 
-def test_the_end_of_kbh07_has_no_violators_beyond_the_tolerance(made, train):
+def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(made, train):
     path, y, X = made(*SMALL)
     trained = train(path, *SMALL_WORDS)
     model = oracle.read_model(trained.model, 2)
@@ -161,7 +165,7 @@ def test_the_end_of_kbh07_has_no_violators_beyond_the_tolerance(made, train):
     assert trained.metadata["violators"] == "0"
 
 
-def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(made, train):
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made, train):
     path, _, _ = made("two_gaussians", 900)
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 700, "--sample-size", 800)
     trained = train(path, *words)
@@ -169,8 +173,10 @@ def test_a_kernel_that_is_not_semidefinite_ends_without_a_certificate(made, trai
     assert "not certified" in trained.said
 
 
-def test_a_run_that_gets_nowhere_ends_and_says_so(made, train):
-    """The sigmoid kernel on a board: rounds may exchange the same few violators for ever."""
+def test_a_run_without_progress_ends_and_reports_it(made, train):
+    """With the sigmoid kernel on a checkerboard, rounds may exchange the same few violators
+    endlessly.
+    """
     path, _, _ = made(*SMALL)
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 870, "--sample-size", 880)
     trained = train(path, *words, "--max-iterations", 200)
@@ -188,26 +194,28 @@ def test_the_default_bound_on_support_vectors_is_kbh07s():
         assert resolved.sample_size > resolved.support_bound >= 1
 
 
-# ---- what changes no byte -------------------------------------------------------------------
+# ---- the same bytes -------------------------------------------------------------------------
 
 
 @pytest.fixture
-def base(made, train) -> tuple[Path, bytes]:
+def small_run(made, train) -> tuple[Path, bytes]:
     path, _, _ = made(*SMALL)
     trained = train(path, *SMALL_WORDS)
     assert trained.iterations >= 3
     return path, trained.model.read_bytes()
 
 
-def test_neither_a_pipe_nor_the_spelling_of_the_file_changes_a_byte(base, train, monkeypatch):
-    path, content = base
+def test_a_pipe_or_another_notation_of_the_numbers_writes_the_same_bytes(
+    small_run, train, monkeypatch
+):
+    path, content = small_run
     text = path.read_bytes().replace(b"\n", b" # a comment\r\n").replace(b" 1:", b"\t1:+", 7)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbf" + text)))
     assert train("-", *SMALL_WORDS).model.read_bytes() == content
 
 
-def test_another_seed_is_another_run(base, train):
-    path, _ = base
+def test_another_seed_draws_another_sample(small_run, train):
+    path, _ = small_run
     words = ("-g", 5, "-k", 50, "--sample-size", 200)
     bodies = [train(path, *words, "--seed", seed).body for seed in (0, 1, 2)]
     assert len(set(bodies)) == 3
@@ -217,7 +225,7 @@ def test_another_seed_is_another_run(base, train):
 
 
 def weighted_primal(trained, y: np.ndarray, X: np.ndarray, C: np.ndarray, gamma: float) -> float:
-    """P of a model file with a C for each row."""
+    """Return P of a model file with a C for each row."""
     model = oracle.read_model(trained.model, X.shape[1])
     f = oracle.kernel_matrix("rbf", X, model.Z, gamma) @ model.beta + model.b
     norm = model.beta @ oracle.kernel_matrix("rbf", model.Z, model.Z, gamma) @ model.beta
@@ -225,8 +233,8 @@ def weighted_primal(trained, y: np.ndarray, X: np.ndarray, C: np.ndarray, gamma:
 
 
 @pytest.mark.parametrize("words", [(), ("-k", 600, "--sample-size", 700), ("--gap", 1e-4)], ids=str)
-def test_a_weight_is_as_many_copies_of_the_rows(train, made, words):
-    """P of the model, as reported, is P over the copies, and LIBSVM's with -w on all rows."""
+def test_a_class_weight_equals_copies_of_the_rows(train, made, words):
+    """The reported P of the model is P over the copies, and that of LIBSVM's -w on all rows."""
     path, y, X = made("checkerboard", 900)
     trained = train(path, "-g", 5, "-w", "-1", 4, *words)
     copies = np.repeat(np.arange(900), np.where(y > 0, 1, 4))
@@ -240,8 +248,10 @@ def test_a_weight_is_as_many_copies_of_the_rows(train, made, words):
 
 
 @pytest.mark.parametrize("names", ["+1 -1", "-1 +1", "2 1", "spam ham"])
-def test_balanced_is_n_over_two_classes_of_so_many_rows(tmp_path, train, names):
-    """800 rows of the first class, 100 of the second: all that differs is how it was said."""
+def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(tmp_path, train, names):
+    """With 800 rows of the first class and 100 of the second, only the way of stating the weights
+    differs.
+    """
     y, X = oracle.checkerboard(3000)
     first, second = (np.flatnonzero(y == sign)[:rows] for sign, rows in ((1, 800), (-1, 100)))
     order = np.random.default_rng(1).permutation(np.concatenate([first, second]))
@@ -259,7 +269,7 @@ def test_balanced_is_n_over_two_classes_of_so_many_rows(tmp_path, train, names):
     assert metadata[0] == metadata[1]
 
 
-def test_weights_may_be_written_as_libsvm_does(train, made):
+def test_weights_are_accepted_in_libsvms_notation(train, made):
     path, _, _ = made("checkerboard", 300)
     written = [
         ("-w1", 3, "-w-1", 0.5), ("-w", "+1", 3, "-w", "-1", 0.5),
@@ -271,7 +281,7 @@ def test_weights_may_be_written_as_libsvm_does(train, made):
 
 
 @pytest.mark.parametrize("words", [(), ("-v", 3), ("sgd",)])
-def test_a_weight_of_an_unknown_label_is_refused_before_anything_else(command, made, words):
+def test_a_weight_of_an_unknown_label_is_refused_before_training(command, made, words):
     path, _, _ = made("checkerboard", 300)
     ended = command("train", *words, "-w", "spam", 2, path, "m")
     assert ended.returncode == 2
@@ -282,7 +292,7 @@ def test_a_weight_of_an_unknown_label_is_refused_before_anything_else(command, m
 
 
 @pytest.mark.parametrize("label", ["2", "spam"])
-def test_a_weight_of_a_label_that_the_data_does_not_have_is_refused(train, made, label):
+def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(train, made, label):
     path, _, _ = made("checkerboard", 300)
     with pytest.raises(ParameterError, match=f"-w {label}: no class has this label") as caught:
         train(path, "-w", label, 2)

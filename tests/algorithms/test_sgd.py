@@ -1,4 +1,6 @@
-"""Linear models by SGD: the compiled steps against their plain twin, runs against the optimum."""
+"""Test linear models by SGD: the compiled steps against a Python reference, and runs against the
+optimum.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,19 @@ from randsvm.svm.linear import LOSSES
 from randsvm.training import linear_machine
 from randsvm.training.clock import TimeLimitError
 
-D = 13  # features of the rows that the twins learn
+D = 13  # features of the rows that both learners are given
 
 
 # ---- the compiled steps -----------------------------------------------------------------------
 
 
-class Rows:
-    """Sparse rows of some classes, one of them without features: X (m, d) float32, label (m,);
-    y (m,) float64 is the class, or what a regression is to find."""
+class SparseRows:
+    """Sparse rows of some classes; one row has no features.
+
+    X : (m, d) float32
+    label : (m,), the class
+    y : (m,) float64, the class, or the target of a regression
+    """
 
     def __init__(self, rows: int, classes: int, d: int = D, seed: int = 0) -> None:
         rng = np.random.default_rng([seed, classes])
@@ -56,7 +62,9 @@ class Rows:
         self.order = rng.permutation(rows)
 
     def batch(self, order: np.ndarray | None = None, dense: bool = False) -> Batch:
-        """dense: every row has every column, and none is named."""
+        """Return the rows as a batch; dense rows have every column, and their columns are not
+        stored.
+        """
         X = sparse.csr_matrix(self.X.astype(np.float32))
         if dense:
             m, d = X.shape
@@ -67,8 +75,10 @@ class Rows:
         order = self.order if order is None else order
         return Batch.of(X.indptr, columns, X.data, self.y, order.astype(np.int32))
 
-    def teach(self, learner: Learner, plain: sgd_reference.Plain, dense: bool = False) -> None:
-        """The same steps to both."""
+    def learn_with_both(
+        self, learner: Learner, plain: sgd_reference.Plain, dense: bool = False
+    ) -> None:
+        """Run the same steps in both learners."""
         learner.learn(self.batch(dense=dense))
         for i in self.order:
             plain.learn(self.X[i], self.y[i] if learner.steps.epsilon else self.label[i])
@@ -79,17 +89,17 @@ def steps_of(classes: int, **changes: object) -> Steps:
     return Steps(**{"lambda_": 0.01, "eta0": 0.3, "bias_rate": 0.7, "weights": weights, **changes})
 
 
-def twins(steps: Steps, d: int = D) -> tuple[Learner, sgd_reference.Plain]:
+def make_learners(steps: Steps, d: int = D) -> tuple[Learner, sgd_reference.Plain]:
     return Learner.new(steps, d), sgd_reference.Plain(d, len(steps.weights), steps)
 
 
-def assert_twins(learner: Learner, w: np.ndarray, b: np.ndarray) -> None:
+def assert_same_weights(learner: Learner, w: np.ndarray, b: np.ndarray) -> None:
     assert learner.linear.w == pytest.approx(w, rel=1e-9, abs=1e-12)
     assert learner.linear.b == pytest.approx(b, rel=1e-9, abs=1e-12)
 
 
 def assert_same_progress(learner: Learner, plain: sgd_reference.Plain, rows: int) -> None:
-    """Loss and mistakes of each row before it was learnt."""
+    """Compare the loss and the mistakes of each row before it was learned."""
     found = learner.progressive()
     assert found.rows == rows
     assert found.loss == pytest.approx(plain.losses / rows, rel=1e-9)
@@ -119,12 +129,12 @@ layouts = pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"
 @layouts
 @schedules
 @pytest.mark.parametrize("kind, classes", KINDS)
-def test_steps_are_the_plain_twins(kind, classes, schedule, dense):
-    """More rows than the horizon: beyond it nothing moves."""
-    rows = Rows(200, classes)
-    learner, plain = twins(steps_of(classes, **kind, **schedule))
-    rows.teach(learner, plain, dense)
-    assert_twins(learner, *(plain.mean() if learner.steps.averages else (plain.w, plain.b)))
+def test_steps_equal_those_of_the_reference(kind, classes, schedule, dense):
+    """The run has more rows than the horizon; beyond the horizon the weights stay."""
+    rows = SparseRows(200, classes)
+    learner, plain = make_learners(steps_of(classes, **kind, **schedule))
+    rows.learn_with_both(learner, plain, dense)
+    assert_same_weights(learner, *(plain.mean() if learner.steps.averages else (plain.w, plain.b)))
     assert learner.linear.w.shape == (D, 1 if classes == 2 and "loss" in kind else classes)
     assert learner.t == plain.t == 200
     assert_same_progress(learner, plain, 200)
@@ -137,89 +147,91 @@ def test_steps_are_the_plain_twins(kind, classes, schedule, dense):
     [{"epsilon": 0.3}, *({"loss": loss, "origin": 0.6} for loss in (*LOSS_NAMES, "outside"))],
     ids=str,
 )
-def test_steps_of_regression_and_novelty_detection_are_the_plain_twins(task, schedule, dense):
-    rows = Rows(200, 1)
+def test_steps_of_regression_and_novelty_detection_equal_those_of_the_reference(
+    task, schedule, dense
+):
+    rows = SparseRows(200, 1)
     if "epsilon" in task:
         rows.y = rows.X @ np.linspace(-1, 1, D) + 0.5
-    learner, plain = twins(steps_of(1, **task, **schedule))
-    rows.teach(learner, plain, dense)
-    assert_twins(learner, *(plain.mean() if learner.steps.averages else (plain.w, plain.b)))
+    learner, plain = make_learners(steps_of(1, **task, **schedule))
+    rows.learn_with_both(learner, plain, dense)
+    assert_same_weights(learner, *(plain.mean() if learner.steps.averages else (plain.w, plain.b)))
     assert_same_progress(learner, plain, 200)
 
 
 @pytest.mark.parametrize("kind, classes", KINDS)
 @pytest.mark.parametrize("averages", [False, True])
-def test_when_s_has_become_too_small_it_moves_into_v(kind, classes, averages):
-    """lambda eta0 = 1e7, so that s = 1 / (1 + 1e7 t) would be below the least it may be."""
+def test_a_small_s_is_folded_into_v(kind, classes, averages):
+    """With lambda eta0 = 1e7, s = 1 / (1 + 1e7 t) would fall below its least value."""
     steps = steps_of(classes, **kind, lambda_=1e8, eta0=0.1, averages=averages)
-    rows = Rows(250, classes)
-    learner, plain = twins(steps)
-    rows.teach(learner, plain)
-    assert learner.state[_sgd.S] > 0.1  # it has begun anew
-    assert_twins(learner, *(plain.mean() if averages else (plain.w, plain.b)))
+    rows = SparseRows(250, classes)
+    learner, plain = make_learners(steps)
+    rows.learn_with_both(learner, plain)
+    assert learner.state[_sgd.S] > 0.1  # s was folded into v
+    assert_same_weights(learner, *(plain.mean() if averages else (plain.w, plain.b)))
     assert_same_progress(learner, plain, 250)
 
 
 @pytest.mark.parametrize("kind, classes", KINDS)
-def test_a_fixed_rate_shrinks_w_by_thousands_of_orders_of_magnitude(kind, classes):
-    """s = 2^-t folds every 30 steps."""
-    rows = Rows(3000, classes)
-    learner, plain = twins(steps_of(classes, **kind, lambda_=1.0, fixed_rate=0.5))
-    rows.teach(learner, plain)
+def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(kind, classes):
+    """s = 2^-t is folded into v every 30 steps."""
+    rows = SparseRows(3000, classes)
+    learner, plain = make_learners(steps_of(classes, **kind, lambda_=1.0, fixed_rate=0.5))
+    rows.learn_with_both(learner, plain)
     assert np.abs(plain.w).max() > 1e-3
-    assert_twins(learner, plain.w, plain.b)
+    assert_same_weights(learner, plain.w, plain.b)
 
 
-def test_the_mean_begins_anew_where_it_is_told_to():
-    rows = Rows(120, 3)
-    learner, plain = twins(steps_of(3, averages=True))
-    rows.teach(learner, plain)
+def test_the_mean_restarts_on_request():
+    rows = SparseRows(120, 3)
+    learner, plain = make_learners(steps_of(3, averages=True))
+    rows.learn_with_both(learner, plain)
     learner.restart()
-    # Nothing to take the mean of: the last weights.
-    assert_twins(learner, plain.w, plain.b)
+    # No step to average: the mean is the last weights.
+    assert_same_weights(learner, plain.w, plain.b)
     plain.iterates.clear()
-    rows.teach(learner, plain)
-    assert_twins(learner, *plain.mean())
+    rows.learn_with_both(learner, plain)
+    assert_same_weights(learner, *plain.mean())
     assert learner.t == 240
 
 
 @pytest.mark.parametrize("kind, classes", KINDS)
 @pytest.mark.parametrize("averages", [False, True])
-def test_features_that_come_later_were_zero_before(kind, classes, averages):
-    rows, wider = Rows(80, classes, d=5), Rows(80, classes, d=9, seed=1)
-    learner, plain = twins(steps_of(classes, **kind, averages=averages), 5)
+def test_features_that_appear_later_had_zero_weights(kind, classes, averages):
+    rows, wider = SparseRows(80, classes, d=5), SparseRows(80, classes, d=9, seed=1)
+    learner, plain = make_learners(steps_of(classes, **kind, averages=averages), 5)
     plain.w = np.zeros((9, plain.w.shape[1]))
     for i in rows.order:
         plain.learn(np.append(rows.X[i], np.zeros(4)), rows.label[i])
     learner.learn(rows.batch())
     learner.grow(9)
-    wider.teach(learner, plain)
-    assert_twins(learner, *(plain.mean() if averages else (plain.w, plain.b)))
+    wider.learn_with_both(learner, plain)
+    assert_same_weights(learner, *(plain.mean() if averages else (plain.w, plain.b)))
     assert_same_progress(learner, plain, 160)
 
 
-def test_a_learner_goes_on_after_the_steps_of_an_earlier_run():
-    learner, plain = twins(steps_of(2))
+def test_a_learner_continues_from_the_state_of_an_earlier_run():
+    learner, plain = make_learners(steps_of(2))
     learner.start_at(1e4)
     plain.t = 10_000
-    Rows(50, 2).teach(learner, plain)
-    assert_twins(learner, plain.w, plain.b)
+    SparseRows(50, 2).learn_with_both(learner, plain)
+    assert_same_weights(learner, plain.w, plain.b)
     assert learner.t == 10_050
 
 
-def test_progress_is_of_the_rows_since_it_was_last_asked():
-    rows, (learner, plain) = Rows(100, 3), twins(steps_of(3))
-    rows.teach(learner, plain)
+def test_progress_covers_the_rows_since_the_last_report():
+    rows, (learner, plain) = SparseRows(100, 3), make_learners(steps_of(3))
+    rows.learn_with_both(learner, plain)
     learner.progressive()
     plain.losses, plain.errors = 0.0, 0
-    rows.teach(learner, plain)
+    rows.learn_with_both(learner, plain)
     assert_same_progress(learner, plain, 100)
     nothing = learner.progressive()
     assert (nothing.rows, nothing.loss, nothing.errors) == (0, 0, 0)
 
 
-def test_rows_may_come_one_by_one_or_not_at_all():
-    rows = Rows(60, 3)
+def test_batches_may_have_one_row_or_none():
+    rows = SparseRows(60, 3)
     whole, single = (Learner.new(steps_of(3, averages=True), D) for _ in range(2))
     whole.learn(rows.batch())
     single.learn(rows.batch(np.empty(0)))
@@ -237,8 +249,8 @@ MARGINS = (-1000.0, -30.0, -2.0, -0.5, 0.0, 0.3, 0.9, 1.1, 2.0, 30.0, 1000.0)
 
 @pytest.mark.parametrize("name", LOSS_NAMES)
 @pytest.mark.parametrize("z", MARGINS)
-def test_a_loss_and_its_slope(name, z):
-    """The formula, and central differences of it; MARGINS keep away from the hinge's kink."""
+def test_losses_and_their_slopes_follow_the_formulas(name, z):
+    """Compare with the formula and its central differences; MARGINS avoid the hinge's kink."""
     kind, h = LOSS_NAMES.index(name), 1e-6
     truth = oracle.LINEAR_LOSSES[name]
     for found in (_sgd.loss(kind, z), LOSSES[name].of(np.array([z]))[0]):
@@ -249,7 +261,7 @@ def test_a_loss_and_its_slope(name, z):
 
 
 @pytest.mark.parametrize("z", [-1000.0, -745.2, -36.7, 0.0, 36.7, 709.9, 745.2, 1000.0])
-def test_the_logistic_loss_overflows_nowhere(z):
+def test_the_logistic_loss_never_overflows(z):
     kind = LOSS_NAMES.index("log")
     negative_gradient = _sgd.negative_gradient(kind, z)
     assert 0 <= negative_gradient <= 1
@@ -259,11 +271,11 @@ def test_the_logistic_loss_overflows_nowhere(z):
     assert 0 <= _sgd.loss(kind, z) <= max(-z, 0) + np.log(2)
 
 
-# ---- a whole run is those steps ---------------------------------------------------------------
+# ---- whole runs -------------------------------------------------------------------------------
 
 
-def passes(path: Path, seed: int, epochs: int):
-    """The rows of each epoch in the order in which they are learnt: pairs of x (d,) and class."""
+def epochs_of_rows(path: Path, seed: int, epochs: int):
+    """Return the rows of each epoch in the order of learning: pairs of x (d,) and class."""
     with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=2))) as whole:
         view, _ = labelled_classes(whole, str(path))
         rng = Draws(seed)
@@ -289,10 +301,15 @@ def passes(path: Path, seed: int, epochs: int):
     ],
     ids=str,
 )
-def test_a_run_is_the_twins_steps_with_bottous_sizes(tmp_path, classes, kind, words):
-    """eta0 = 1/R2, b's steps 0.1 R2 times as large; a linear decay to 0 where the last weights
-    are taken, else their mean since epoch 5, the last of 2, 3, 5, 9, 17 that there was. b begins
-    at the log odds or the mean of y, and at zero for Crammer and Singer."""
+def test_a_run_takes_the_steps_of_the_reference_with_bottous_step_sizes(
+    tmp_path, classes, kind, words
+):
+    """eta0 is 1/R2, and the steps of b are 0.1 R2 times as large.
+
+    If the last weights are the result, the step sizes decay linearly to 0. Otherwise the result is
+    the mean of the weights since the last restart (epochs 2, 3, 5, 9, 17): here epoch 5. b begins
+    at the log odds or the mean of y, and at zero for the Crammer-Singer loss.
+    """
     y, X = oracle.clouds(110, 0, classes)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     learn("sgd", path, tmp_path / "m", *kind, *words, "-c", 3, "--epochs", 6, "--seed", 7)
@@ -314,7 +331,7 @@ def test_a_run_is_the_twins_steps_with_bottous_sizes(tmp_path, classes, kind, wo
     if not steps.crammer_singer:
         start = np.log(p / (1 - p)) if steps.loss == "log" else 2 * p - 1
         plain.b = start[: len(plain.b)]
-    for epoch, rows in enumerate(passes(path, 7, 6), 1):
+    for epoch, rows in enumerate(epochs_of_rows(path, 7, 6), 1):
         if epoch == 5:
             plain.iterates.clear()
         for x, label in rows:
@@ -330,7 +347,9 @@ def test_a_run_is_the_twins_steps_with_bottous_sizes(tmp_path, classes, kind, wo
 
 @pytest.fixture(scope="module")
 def optimum(made) -> Callable[..., tuple[Path, np.ndarray, np.ndarray, float]]:
-    """optimum(set, loss): the file, y, X and the smallest P with C = 1, worked out once."""
+    """optimum(set, loss): return the file, y, X and the smallest P with C = 1; each is computed
+    once.
+    """
     found: dict[tuple, float] = {}
 
     def of(data: tuple, loss: str):
@@ -348,7 +367,7 @@ GAUSSIANS, SPARSE = ("two_gaussians", 2000), ("sparse_rows", 1500)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 @pytest.mark.parametrize("data", [GAUSSIANS, SPARSE], ids=str)
-def test_thirty_epochs_come_within_a_percent_of_the_optimum(tmp_path, optimum, data, loss, seed):
+def test_thirty_epochs_reach_the_optimum_within_a_percent(tmp_path, optimum, data, loss, seed):
     path, y, X, smallest = optimum(data, loss)
     words = ("--epochs", 30, "--loss", loss, "--seed", seed)
     learnt = learn("sgd", path, tmp_path / "m", *words)
@@ -357,7 +376,7 @@ def test_thirty_epochs_come_within_a_percent_of_the_optimum(tmp_path, optimum, d
     assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
 
 
-def test_one_against_the_rest_comes_within_a_percent_for_every_class(tmp_path, made):
+def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent(tmp_path, made):
     path, y, X = made("clouds", 600)
     learn("sgd", path, tmp_path / "m", "--epochs", 30)
     model = oracle.read_linear(tmp_path / "m", X.shape[1])
@@ -369,8 +388,8 @@ def test_one_against_the_rest_comes_within_a_percent_for_every_class(tmp_path, m
 
 
 @pytest.mark.slow
-def test_crammer_and_singers_comes_within_a_percent_of_liblinears(tmp_path, made):
-    """LIBLINEAR regularises b; with -B 100 that is negligible."""
+def test_crammer_singer_reaches_the_objective_of_liblinear_within_a_percent(tmp_path, made):
+    """LIBLINEAR regularises b; with -B 100 this is negligible."""
     path, y, X = made("clouds", 600)
     learn("sgd", path, tmp_path / "m", "--epochs", 30, "--multiclass", "crammer-singer")
     theirs = liblinearutil.train(y, sparse.csr_matrix(X), "-s 4 -B 100 -e 1e-4 -q")
@@ -383,21 +402,21 @@ def test_crammer_and_singers_comes_within_a_percent_of_liblinears(tmp_path, made
 
 
 @pytest.mark.parametrize("words", [(), ("--average",), ("--multiclass", "crammer-singer")], ids=str)
-def test_both_scales_of_regularisation_give_the_same_bytes(tmp_path, made, words):
-    """1,024 rows: lambda = 1/(C n) without rounding."""
+def test_c_and_lambda_give_the_same_bytes(tmp_path, made, words):
+    """With 1,024 rows lambda = 1/(C n) is exact."""
     path, _, _ = made("clouds", 1024, 0, 3)
     models = [
         learn("sgd", path, tmp_path / str(scale[0]), *words, *scale)
         for scale in (("-c", 0.25), ("--lambda", 1 / 256))
     ]
     assert models[0].body == models[1].body
-    assert same_facts(*models)
+    assert same_metadata(*models)
     started = [model.of("started")[0] for model in models]
     assert [(event["C"], event["lambda"]) for event in started] == [(0.25, 1 / 256)] * 2
 
 
-def same_facts(one, other, *but: str) -> bool:
-    """Whether the trailers agree in all but the configuration and what follows from it."""
+def same_metadata(one, other, *but: str) -> bool:
+    """Return whether the trailers agree except for the configuration and what follows from it."""
     metadata = [dict(model.metadata) for model in (one, other)]
     for name in ("configuration", "sha256", *but):
         for some in metadata:
@@ -406,27 +425,30 @@ def same_facts(one, other, *but: str) -> bool:
     return metadata[0] == metadata[1]
 
 
-# ---- any scale, any offset, any share ---------------------------------------------------------
+# ---- any scale, offset and share of classes ---------------------------------------------------
 
 SCALES = (1e-6, 1e-3, 1e-2, 1, 1e3, 1e6)
 SOLVERS = {"hinge": 3, "squared-hinge": 2, "log": 0, "svr": 13}
 
 
 def primal(loss: str, w: np.ndarray, b: float, y: np.ndarray, X: np.ndarray) -> float:
-    """P with C = 1; epsilon = 0.1."""
+    """Return P with C = 1 and epsilon = 0.1."""
     f = X @ w + b
     if loss == "svr":
         return float(w @ w / 2 + np.maximum(0, np.abs(y - f) - 0.1).sum())
     return float(w @ w / 2 + oracle.LINEAR_LOSSES[loss](y * f).sum())
 
 
-def liblinears(loss: str, y: np.ndarray, X: np.ndarray) -> float:
-    """P of LIBLINEAR's answer. With a large -B it regularises b next to not at all, but its steps
-    along b are many: it gets targets and features near 1, and C and epsilon to suit, which is the
-    same problem. The best of a few -B counts."""
+def liblinear_primal(loss: str, y: np.ndarray, X: np.ndarray) -> float:
+    """Return P of LIBLINEAR's solution.
+
+    With a large -B LIBLINEAR hardly regularises b, but then it needs many steps along b. It is
+    given targets and features near 1 and an equivalent C and epsilon. The best result of a few
+    values of -B counts.
+    """
     length = float(np.sqrt(np.square(X).mean()))
     middle, spread = (np.median(y), y.std()) if loss == "svr" else (0.0, 1.0)
-    C = min(length**2 / spread, 1e3)  # beyond that it is as good as infinite
+    C = min(length**2 / spread, 1e3)  # a larger C makes no difference
     found = []
     for B in (1, 10, 100):
         words = f"-s {SOLVERS[loss]} -c {C:.17g} -p {0.1 / spread:.17g} -B {B} -e 1e-4 -q"
@@ -438,10 +460,10 @@ def liblinears(loss: str, y: np.ndarray, X: np.ndarray) -> float:
     return min(found)
 
 
-def assert_as_liblinear(
+def assert_near_liblinear(
     folder: Path, loss: str, y: np.ndarray, X: np.ndarray, share: float = 0.01
 ) -> None:
-    """P is at most this share above LIBLINEAR's."""
+    """Check that P exceeds LIBLINEAR's by at most this share."""
     names = [repr(float(value)) if loss == "svr" else f"{int(value):+d}" for value in y]
     (folder / "data").write_text(oracle.svmlight_text(names, X))
     words = ("-s", "svr") if loss == "svr" else ("--loss", loss)
@@ -449,33 +471,37 @@ def assert_as_liblinear(
     model = load(str(learnt.model))
     P = primal(loss, model.w[:, 0], float(model.b[0]), y, X)
     assert learnt.outcome["primal"] == pytest.approx(P, rel=1e-6)
-    above = P - liblinears(loss, y, X)
+    above = P - liblinear_primal(loss, y, X)
     assert above <= share * P + 1e-9
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("share", [0.5, 0.001])
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_classes_come_within_a_percent_of_liblinear_at_any_scale(tmp_path, loss, share, scale):
+def test_classification_reaches_liblinear_within_a_percent_at_any_scale(
+    tmp_path, loss, share, scale
+):
     rng = np.random.default_rng(4)
     rows = 3000
     y = np.where(np.arange(rows) < share * rows, 1.0, -1.0)
     X = rng.normal(size=(rows, 4)) + 0.3 * y[:, None]
-    # Three rare rows on large scales: what they have taught is forgotten slowly.
+    # With three rare rows on a large scale the first weights fade slowly.
     slow = share < 0.5 and scale >= 1 and loss != "log"
-    assert_as_liblinear(tmp_path, loss, y, oracle.as_float32(X * scale), 0.1 if slow else 0.01)
+    assert_near_liblinear(tmp_path, loss, y, oracle.as_float32(X * scale), 0.1 if slow else 0.01)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("offset, spread", [(0, 1), (0, 1e-3), (1000, 10), (-1e6, 1), (5e4, 1e5)])
-def test_targets_come_within_a_percent_of_liblinear_at_any_scale(tmp_path, offset, spread, scale):
+def test_regression_reaches_liblinear_within_a_percent_at_any_scale(
+    tmp_path, offset, spread, scale
+):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 4))
     y = offset + spread * (X @ [1, 0.5, 0, -0.7] + rng.normal(size=400))
-    assert_as_liblinear(tmp_path, "svr", y, oracle.as_float32(X * scale))
+    assert_near_liblinear(tmp_path, "svr", y, oracle.as_float32(X * scale))
 
 
-def test_eight_rows_with_targets_near_a_thousand(tmp_path, predict):
+def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear(tmp_path, predict):
     y, x = 1000 + np.arange(8.0), np.linspace(-1, 1, 8)
     text = oracle.svmlight_text([repr(float(value)) for value in y], x[:, None])
     (tmp_path / "data").write_text(text)
@@ -488,14 +514,14 @@ def test_eight_rows_with_targets_near_a_thousand(tmp_path, predict):
     [(1000, (), 1), (3, (), 0), (1000, ("--scale", "standard"), 0), (1000, ("-v", 3), 1)],
     ids=str,
 )
-def test_features_far_from_zero_are_said_once(tmp_path, offset, words, said):
+def test_features_far_from_zero_are_noted_once(tmp_path, offset, words, said):
     y, X = oracle.two_gaussians(300)
     path = oracle.write_svmlight(tmp_path / "data", y, oracle.as_float32(X + offset))
     learnt = learn("sgd", path, tmp_path / "m", "--epochs", 3, *words)
     assert sum("--scale standard" in text for text in learnt.notices) == said
 
 
-# ---- what is reported is true -----------------------------------------------------------------
+# ---- reported numbers -------------------------------------------------------------------------
 
 
 REPORTED = [
@@ -515,9 +541,7 @@ REPORTED = [
 
 
 @pytest.mark.parametrize("loss, data, words", REPORTED, ids=str)
-def test_p_j_violators_and_errors_are_those_of_the_model_as_written(
-    tmp_path, made, loss, data, words
-):
+def test_p_j_violators_and_errors_are_those_of_the_written_model(tmp_path, made, loss, data, words):
     path, y, X = made(*data)
     learnt = learn("sgd", path, tmp_path / "m", *words, "--loss", loss)
     given = dict(pairwise(words))
@@ -537,7 +561,7 @@ def test_p_j_violators_and_errors_are_those_of_the_model_as_written(
     assert (metadata["n"], metadata["stopped"]) == (str(len(y)), outcome["stopped"])
 
 
-def test_the_summary_says_what_the_model_says(command, made, tmp_path):
+def test_the_summary_reports_the_numbers_of_the_model(command, made, tmp_path):
     path, _, _ = made("two_gaussians", 700)
     ended = command("train", "sgd", path, "m")
     assert (ended.returncode, ended.stdout) == (0, "")
@@ -556,13 +580,13 @@ def test_the_summary_says_what_the_model_says(command, made, tmp_path):
 # ---- real data, several classes ---------------------------------------------------------------
 
 
-def read(path: Path) -> tuple[np.ndarray, sparse.csr_matrix]:
-    """By LIBSVM's reader, values as float32 as we hold them."""
+def read_with_libsvm(path: Path) -> tuple[np.ndarray, sparse.csr_matrix]:
+    """Read a file with LIBSVM's reader; values are rounded to float32."""
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     return np.array(y), sparse.csr_matrix(X.astype(np.float32).astype(float))
 
 
-def padded(X: sparse.csr_matrix, d: int) -> sparse.csr_matrix:
+def add_columns(X: sparse.csr_matrix, d: int) -> sparse.csr_matrix:
     return sparse.csr_matrix((X.data, X.indices, X.indptr), (X.shape[0], d))
 
 
@@ -570,17 +594,17 @@ def padded(X: sparse.csr_matrix, d: int) -> sparse.csr_matrix:
 @pytest.mark.parametrize(
     "name", ["reuters_r8.train reuters_r8.test", "satimage.scale satimage.scale.t"]
 )
-def test_several_classes_are_predicted_as_well_as_liblinear_does(
+def test_several_classes_are_predicted_as_accurately_as_by_liblinear(
     real, tmp_path, predict, name, multiclass, number
 ):
     train, test = map(real, name.split())
     learnt = learn("sgd", train, tmp_path / "m", "--epochs", 20, "--multiclass", multiclass)
     predicted = predict(test, learnt.model)
     correct, rows = map(int, re.search(r"\((\d+)/(\d+)\)", predicted.out).groups())
-    (y, X), (y_test, X_test) = read(train), read(test)
+    (y, X), (y_test, X_test) = read_with_libsvm(train), read_with_libsvm(test)
     d = max(X.shape[1], X_test.shape[1])
     theirs = oracle.liblinear_accuracy(
-        (y, padded(X, d)), (y_test, padded(X_test, d)), f"-s {number} -B 1"
+        (y, add_columns(X, d)), (y_test, add_columns(X_test, d)), f"-s {number} -B 1"
     )
     assert rows == len(y_test)
     assert correct / rows >= theirs - 0.005
@@ -596,7 +620,7 @@ def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
     path = real("iris.scale")
     lines = path.read_text().splitlines(keepends=True)
     assert [line[0] for line in lines] == sorted(line[0] for line in lines)
-    y, X = read(path)
+    y, X = read_with_libsvm(path)
     truths = []
     for seed in range(3):
         shuffled = tmp_path / f"{seed}.svm"
@@ -613,7 +637,7 @@ def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
 
 @pytest.mark.slow
 def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
-    """A batch is bounded by nonzeros as well: of rows with 1,500 it has 700."""
+    """Nonzeros bound a batch as well: a batch has 700 rows of 1,500 nonzeros."""
     rng = np.random.default_rng(9)
     X = (rng.random((1500, 3000)) < 0.5).astype(float)
     score = (X - 0.5) @ rng.normal(size=3000)
@@ -631,7 +655,7 @@ def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
     "words", [(), ("--epochs", 1), ("--multiclass", "crammer-singer")], ids=str
 )
 def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(tmp_path, made, words):
-    """20,000 rows are three batches of pieces from all over the file."""
+    """20,000 rows make three batches of pieces from the whole file."""
     path, y, X = made("clouds", 20_000)
     in_order = sorted_by_class(path, tmp_path / "sorted")
     P, errors = zip(
@@ -647,11 +671,11 @@ def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(tmp_path, made,
     assert errors[0] <= errors[1] + 60
 
 
-# ---- models that LIBLINEAR reads, and its own -------------------------------------------------
+# ---- LIBLINEAR's format -----------------------------------------------------------------------
 
 
 def relabelled(path: Path, to: Path, names: list[str]) -> Path:
-    """Class k of a set of `clouds` as names[k - 1]."""
+    """Return a set of `clouds` in which class k is named names[k - 1]."""
     lines = [line.split(" ", 1) for line in path.read_text().splitlines(keepends=True)]
     to.write_text("".join(f"{names[int(label) - 1]} {rest}" for label, rest in lines))
     return to
@@ -669,7 +693,7 @@ def relabelled(path: Path, to: Path, names: list[str]) -> Path:
     ],
     ids=" ".join,
 )
-def test_liblinear_says_of_our_model_what_we_say(tmp_path, made, predict, names, multiclass):
+def test_liblinear_predicts_the_same_from_our_model(tmp_path, made, predict, names, multiclass):
     path, _, X = made("clouds", 300, 0, len(names))
     path = relabelled(path, tmp_path / "data", names)
     learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
@@ -684,7 +708,7 @@ def test_liblinear_says_of_our_model_what_we_say(tmp_path, made, predict, names,
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-def test_two_classes_are_one_column_whatever_is_asked(tmp_path, made, multiclass):
+def test_two_classes_have_one_column_with_any_loss(tmp_path, made, multiclass):
     path, _, _ = made("two_gaussians", 300)
     learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
     plain = learn("sgd", path, tmp_path / "plain")
@@ -702,24 +726,24 @@ def test_two_classes_are_one_column_whatever_is_asked(tmp_path, made, multiclass
     ],
     ids=str,
 )
-def test_the_model_names_the_solver_of_liblinears_that_has_its_loss(tmp_path, made, words, solver):
+def test_the_model_names_the_liblinear_solver_with_its_loss(tmp_path, made, words, solver):
     path, _, X = made("clouds", 200)
     learnt = learn("sgd", path, tmp_path / "m", *words)
     assert oracle.read_linear(learnt.model, X.shape[1]).solver == solver
     assert liblinearutil.load_model(str(learnt.model)).nr_class == 4
 
 
-# LIBLINEAR's numbers: all its classifiers, primal and dual.
+# The numbers of all classifiers of LIBLINEAR, primal and dual.
 CLASSIFIERS = range(8)
 
 
 @pytest.mark.parametrize("bias", [-1, 1, 2.5])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("solver", CLASSIFIERS)
-def test_liblinears_own_models_say_here_what_they_say_there(
+def test_models_of_liblinear_predict_the_same_as_in_liblinear(
     tmp_path, made, predict, solver, classes, bias
 ):
-    """Test rows have a feature more than the model."""
+    """The test rows have a feature that the model lacks."""
     _, y, X = made("clouds", 150, 0, classes)
     theirs = liblinearutil.train(y, X, f"-s {solver} -B {bias} -q")
     liblinearutil.save_model(str(tmp_path / "m"), theirs)
@@ -746,18 +770,18 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-@pytest.mark.parametrize("names, base", FOREIGN.values(), ids=FOREIGN)
-def test_what_liblinear_cannot_hold_it_refuses_and_we_read(
-    tmp_path, predict, names, base, multiclass
+@pytest.mark.parametrize("names, first_index", FOREIGN.values(), ids=FOREIGN)
+def test_models_that_liblinear_cannot_represent_are_refused_by_it_and_read_by_us(
+    tmp_path, predict, names, first_index, multiclass
 ):
     y, X = oracle.clouds(300, 0, len(names))
     classes = [names[int(k) - 1] for k in y]
     path = tmp_path / "data"
-    path.write_text(oracle.svmlight_text(classes, X, base))
-    words = ("--multiclass", multiclass, *([] if base else ["--zero-based"]))
+    path.write_text(oracle.svmlight_text(classes, X, first_index))
+    words = ("--multiclass", multiclass, *([] if first_index else ["--zero-based"]))
     learnt = learn("sgd", path, tmp_path / "m", *words)
     assert liblinearutil.load_model(str(learnt.model)) is None
-    # The same rows under plain labels, from 1 on: the same numbers.
+    # The same rows with labels from 1 give the same numbers.
     plain = [str(10 + names.index(name)) for name in classes]
     (tmp_path / "plain").write_text(oracle.svmlight_text(plain, X))
     other = learn("sgd", tmp_path / "plain", tmp_path / "p", "--multiclass", multiclass)
@@ -767,7 +791,7 @@ def test_what_liblinear_cannot_hold_it_refuses_and_we_read(
     assert predict(path, learnt.model, "--scores").lines == scores
 
 
-def test_a_huge_index_makes_no_huge_model(tmp_path, predict):
+def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path, predict):
     path = tmp_path / "data"
     path.write_text("+1 1:1 2147483647:2\n-1 1:-1 7:3\n" * 20)
     learnt = learn("sgd", path, tmp_path / "m")
@@ -778,14 +802,16 @@ def test_a_huge_index_makes_no_huge_model(tmp_path, predict):
     assert "ignored" not in predicted.err
     (tmp_path / "other").write_text("? 2147483647:1\n? 7:1\n? 2147483646:1\n")
     scores = predict(tmp_path / "other", learnt.model, "--scores")
-    b = scores.scores[2]  # the last row has no feature that training saw
+    b = scores.scores[2]  # the last row has only features that training lacks
     assert scores.scores[0] > b > scores.scores[1]
     assert "ignored 1 values of 1 features" in scores.err
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("foreign", [{}, {"zero_based": True}], ids=str)
-def test_a_model_decides_the_same_after_save_and_load(tmp_path, made, classes, foreign):
+def test_a_model_has_the_same_decision_values_after_saving_and_loading(
+    tmp_path, made, classes, foreign
+):
     path, _, X = made("clouds", 200, 0, classes)
     learnt = learn("sgd", path, tmp_path / "m")
     model = load(str(learnt.model))
@@ -803,7 +829,7 @@ def test_a_model_decides_the_same_after_save_and_load(tmp_path, made, classes, f
 
 
 @pytest.mark.parametrize("text", ["+1\n-1\n+1\n", "a\nb\nc\n"], ids=["two", "three"])
-def test_rows_without_features_leave_only_b(tmp_path, predict, text):
+def test_rows_without_features_train_b_alone(tmp_path, predict, text):
     (tmp_path / "data").write_text(text)
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "--epochs", 50)
     said = predict(tmp_path / "data", learnt.model).lines
@@ -812,28 +838,28 @@ def test_rows_without_features_leave_only_b(tmp_path, predict, text):
         assert said == ["+1"] * 3  # two of three rows
 
 
-# ---- what changes no byte ---------------------------------------------------------------------
+# ---- the same bytes ---------------------------------------------------------------------------
 
 BYTES = ("--epochs", 3)
 
 
 @pytest.fixture
-def base(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
-    """A file of two chunks and its model, in batches so small that an epoch has many."""
+def two_chunk_run(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
+    """Return a file of two chunks and its model; small batches make many batches an epoch."""
     monkeypatch.setattr(batches, "BATCH_ROWS", 300)
     monkeypatch.setattr(batches, "PIECE_ROWS", 50)
     path, _, _ = made("clouds", 5000, 0, 3)
     return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
 
 
-def test_another_seed_is_another_run(base, tmp_path):
-    path, content = base
+def test_another_seed_gives_another_model(two_chunk_run, tmp_path):
+    path, content = two_chunk_run
     bodies = {learn("sgd", path, tmp_path / "m", *BYTES, "--seed", seed).body for seed in (0, 1, 2)}
     assert len(bodies) == 3
     assert content.partition(b"# randsvm")[0] in bodies
 
 
-def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_path, made):
+def test_the_printed_command_repeats_the_model(command, tmp_path, made):
     path, _, _ = made("clouds", 300)
     (tmp_path / "data").write_bytes(path.read_bytes())
     words = (
@@ -848,10 +874,10 @@ def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_pa
     assert (tmp_path / "n").read_bytes() == content
 
 
-# ---- when it ends -----------------------------------------------------------------------------
+# ---- stopping ---------------------------------------------------------------------------------
 
 
-def test_early_stopping_ends_with_the_weights_of_the_best_held_out_epoch(tmp_path, made):
+def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(tmp_path, made):
     path, _, _ = made("clouds", 900)
     words = ("--early-stopping", 0.3)
     learnt = learn("sgd", path, tmp_path / "m", *words, "--epochs", 40)
@@ -866,8 +892,8 @@ def test_early_stopping_ends_with_the_weights_of_the_best_held_out_epoch(tmp_pat
     assert shorter.body == learnt.body
 
 
-def test_held_out_rows_teach_nothing(tmp_path):
-    """Rows that only one feature each has: held-out ones leave their weight at zero."""
+def test_held_out_rows_do_not_change_the_weights(tmp_path):
+    """Each row has a feature of its own; held-out rows leave its weight at zero."""
     lines = [f"{'+1' if i % 2 else '-1'} {i + 1}:1\n" for i in range(200)]
     (tmp_path / "data").write_text("".join(lines))
     learn("sgd", tmp_path / "data", tmp_path / "m", "--early-stopping", 0.25, "--epochs", 1)
@@ -878,7 +904,7 @@ def test_held_out_rows_teach_nothing(tmp_path):
 @pytest.mark.parametrize(
     "words", [(), ("--multiclass", "crammer-singer"), ("--loss", "log")], ids=str
 )
-def test_auto_says_how_many_epochs_it_takes_and_repeats(tmp_path, made, words):
+def test_auto_reports_its_epochs_and_the_report_repeats_the_run(tmp_path, made, words):
     path, _, _ = made("clouds", 900)
     words = (*words, "--epochs", "auto", "--seed", 3)
     learnt = learn("sgd", path, tmp_path / "m", *words)
@@ -895,14 +921,14 @@ def test_auto_says_how_many_epochs_it_takes_and_repeats(tmp_path, made, words):
 
 @pytest.mark.parametrize("text", ["+1 1:1\n-1 1:-1\n", "+1 1:1\n-1 1:-1\n+1 1:2\n"])
 @pytest.mark.parametrize("words", [("--epochs", "auto"), ()], ids=str)
-def test_two_or_three_rows_are_enough(tmp_path, text, words):
+def test_early_stopping_works_with_two_or_three_rows(tmp_path, text, words):
     (tmp_path / "data").write_text(text)
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", *words)
     assert np.isfinite(learnt.outcome["primal"])
 
 
 @pytest.mark.parametrize("rows, share, held", [(2, 0.99, 2), (2, 0.1, 1), (3, 0.6, 2)])
-def test_held_out_rows_leave_two_to_learn_from(tmp_path, rows, share, held):
+def test_holding_out_rows_leaves_two_rows_for_training(tmp_path, rows, share, held):
     (tmp_path / "data").write_text("".join("+1 1:1\n-1 1:-1\n+1 1:2\n".splitlines(True)[:rows]))
     message = f"--early-stopping {share} holds out {held} of {rows} rows: at least 2 must be left"
     with pytest.raises(ParameterError, match=message):
@@ -911,7 +937,7 @@ def test_held_out_rows_leave_two_to_learn_from(tmp_path, rows, share, held):
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_one_or_two_epochs_take_the_mean(tmp_path, made, epochs):
+def test_one_or_two_epochs_average_the_weights(tmp_path, made, epochs):
     path, _, _ = made("clouds", 300)
     plain, average = (
         learn("sgd", path, tmp_path / "m", "--epochs", epochs, *words).body
@@ -937,7 +963,7 @@ def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path,
     assert truth.errors / len(y) < 0.1
 
 
-def test_a_signal_during_the_closing_evaluation_leaves_what_was_learnt(tmp_path, made, monkeypatch):
+def test_a_signal_during_the_final_evaluation_keeps_the_weights(tmp_path, made, monkeypatch):
     path, _, _ = made("two_gaussians", 700)
     learnt = learn("sgd", path, tmp_path / "whole")
 
@@ -954,9 +980,7 @@ def test_a_signal_during_the_closing_evaluation_leaves_what_was_learnt(tmp_path,
 
 
 @pytest.mark.parametrize("reason", [Interrupted(15), TimeLimitError()], ids=str)
-def test_an_epoch_that_is_broken_off_counts_as_time_of_learning(
-    tmp_path, made, monkeypatch, reason
-):
+def test_an_interrupted_epoch_counts_as_training_time(tmp_path, made, monkeypatch, reason):
     path, _, _ = made("two_gaussians", 700)
     whole = Learner.learn
 
@@ -974,7 +998,7 @@ def test_an_epoch_that_is_broken_off_counts_as_time_of_learning(
 
 
 @pytest.mark.parametrize("words", [(), ("--epochs", "auto")], ids=str)
-def test_a_signal_before_anything_was_learnt_writes_nothing(tmp_path, made, monkeypatch, words):
+def test_a_signal_before_the_first_step_writes_no_model(tmp_path, made, monkeypatch, words):
     path, _, _ = made("two_gaussians", 700)
     monkeypatch.setattr(Learner, "learn", lambda *_: (_ for _ in ()).throw(Interrupted(15)))
     (tmp_path / "m").write_text(OLD_MODEL)
@@ -984,7 +1008,7 @@ def test_a_signal_before_anything_was_learnt_writes_nothing(tmp_path, made, monk
 
 
 @pytest.mark.parametrize("task", ["svr", "one-class"])
-def test_one_row_leaves_none_to_choose_epochs_by(tmp_path, task):
+def test_early_stopping_is_refused_with_a_single_row(tmp_path, task):
     (tmp_path / "data").write_text("1.5 1:1 2:3\n")
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-s", task, "--epochs", "auto")
     assert learnt.outcome["steps"] == 1
@@ -994,7 +1018,7 @@ def test_one_row_leaves_none_to_choose_epochs_by(tmp_path, task):
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_a_weight_is_as_many_copies_of_the_rows(tmp_path, loss):
+def test_a_class_weight_equals_copies_of_the_rows(tmp_path, loss):
     y, X = oracle.two_gaussians(500)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     copies = np.repeat(np.arange(500), np.where(y > 0, 1, 4))
@@ -1007,7 +1031,7 @@ def test_a_weight_is_as_many_copies_of_the_rows(tmp_path, loss):
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-def test_balanced_is_n_over_k_classes_of_so_many_rows(tmp_path, made, multiclass):
+def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(tmp_path, made, multiclass):
     path, _, _ = made("clouds", 500, 0, 3)
     rare = tmp_path / "data"
     lines = path.read_text().splitlines(keepends=True)
@@ -1021,24 +1045,26 @@ def test_balanced_is_n_over_k_classes_of_so_many_rows(tmp_path, made, multiclass
     spelled = learn("sgd", rare, tmp_path / "n", *words, *explicit)
     plain = learn("sgd", rare, tmp_path / "p", *words)
     assert balanced.body == spelled.body != plain.body
-    assert same_facts(balanced, spelled)
+    assert same_metadata(balanced, spelled)
 
 
-def test_a_label_overrules_balanced(tmp_path, made):
+def test_an_explicit_weight_overrides_balanced(tmp_path, made):
     path, y, _ = made("two_gaussians", 500)
     positive, negative = int((y > 0).sum()), int((y < 0).sum())
     mixed = learn("sgd", path, tmp_path / "m", "-w", "balanced", "-w", "+1", 2)
     spelled = learn("sgd", path, tmp_path / "n", "-w1", 2, "-w-1", repr(500 / (2 * negative)))
     assert positive != negative
     assert mixed.body == spelled.body
-    assert same_facts(mixed, spelled)
+    assert same_metadata(mixed, spelled)
 
 
 @pytest.mark.parametrize("share, words", [(0.02, "balanced"), (0.5, "+1 100")], ids=str)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_thirty_epochs_with_unlike_weights_come_within_a_percent(tmp_path, loss, share, words):
-    """Steps suit the rows as they are weighted: the heavy ones are the ones that count."""
-    y, X = unlike(2000, share)
+def test_thirty_epochs_with_unequal_weights_reach_the_optimum_within_a_percent(
+    tmp_path, loss, share, words
+):
+    """Step sizes follow the weighted rows, because heavy rows dominate the loss."""
+    y, X = unequal_classes(2000, share)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     learnt = learn(
         "sgd", path, tmp_path / "m", "--epochs", 30, "--loss", loss, "-w", *words.split()
@@ -1051,26 +1077,28 @@ def test_thirty_epochs_with_unlike_weights_come_within_a_percent(tmp_path, loss,
     assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
 
 
-def unlike(rows: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Overlapping clouds, y = +1 for this share of the rows."""
+def unequal_classes(rows: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return overlapping clouds in which this share of the rows has y = +1."""
     rng = np.random.default_rng(8)
     y = np.where(rng.random(rows) < share, 1.0, -1.0)
     return y, oracle.as_float32(rng.normal(size=(rows, 5)) + 0.7 * y[:, None])
 
 
-# Rows that pull hundreds of times harder than the mean row, by their weight or by their length.
-HARD = {
+# Rows whose gradient is hundreds of times the mean one, because of their weight or their length.
+LARGE_GRADIENTS = {
     "balanced": (0.02, 1, ("-w", "balanced")),
     "heavy": (0.5, 1, ("-w", "+1", 100)),
     "long rows": (0.5, 1000, ()),
 }
 
 
-@pytest.mark.parametrize("share, length, words", HARD.values(), ids=HARD)
+@pytest.mark.parametrize("share, length, words", LARGE_GRADIENTS.values(), ids=LARGE_GRADIENTS)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_rows_that_pull_hard_do_not_make_the_weights_explode(tmp_path, loss, share, length, words):
-    """The model is better than none."""
-    y, X = unlike(4000, share)
+def test_rows_with_large_gradients_do_not_make_the_weights_explode(
+    tmp_path, loss, share, length, words
+):
+    """The model is better than w = 0."""
+    y, X = unequal_classes(4000, share)
     # Squared, the loss of a row of length 1,000 outweighs all others: a step that suits it is none
     # for them.
     X[::500] *= min(length, 20) if loss == "squared-hinge" else length
@@ -1113,7 +1141,7 @@ def test_rows_that_pull_hard_do_not_make_the_weights_explode(tmp_path, loss, sha
         ("-w spam 2", r"-w spam: no class has this label; the labels are \+1, -1"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused_in_one_line(tmp_path, made, words, message):
+def test_invalid_parameters_are_refused_in_one_line(tmp_path, made, words, message):
     path, _, _ = made("two_gaussians", 50)
     with pytest.raises(ParameterError, match=message) as caught:
         learn("sgd", path, tmp_path / "m", *words.split())
@@ -1133,7 +1161,7 @@ def test_parameters_that_make_no_sense_are_refused_in_one_line(tmp_path, made, w
         ("--gap 0.01", "No such option '?--gap"),
     ],
 )
-def test_a_mistaken_command_line_is_exit_2_with_the_reason_last(
+def test_a_usage_error_exits_with_2_and_ends_with_the_reason(
     command, tmp_path, made, words, message
 ):
     path, _, _ = made("two_gaussians", 50)
@@ -1150,7 +1178,7 @@ def test_a_single_class_is_refused(tmp_path, text):
         learn("sgd", tmp_path / "data", tmp_path / "m")
 
 
-def test_a_linear_model_is_no_start_for_kernel_machines(tmp_path, made):
+def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path, made):
     path, _, _ = made("two_gaussians", 50)
     learn("sgd", path, tmp_path / "m")
     with pytest.raises(ModelError, match="expected a kernel model to start from"):

@@ -1,4 +1,4 @@
-"""D is the same rows, cut at the same places, whether it lies in RAM, a spill file or a cache."""
+"""Test that a data set has the same rows and chunks in memory, in a spill file and in a cache."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ from randsvm.parameters.run import MEGABYTE, Resources
 SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
 
 
-class LittleMemory(Resources):
-    """Resources under which any data goes to the spill file (the option's least is 16M)."""
+class SpillingResources(Resources):
+    """Resources with so little memory that all data goes to the spill file; the option's minimum is
+    16M.
+    """
 
     data_bytes = 0
 
 
-def load(path: Path, options: ParseOptions = SMALL, resources: Resources | None = None):
+def open_dataset(path: Path, options: ParseOptions = SMALL, resources: Resources | None = None):
     return closing(dataset.load(str(path), options, resources or Resources(jobs=2)))
 
 
 def contents(D) -> list[tuple]:
-    """Everything that chunks hold, copied, with their places."""
+    """Return copies of everything that the chunks hold, with their places."""
     return [
         (chunk.start, *(array.tolist() for array in (chunk.y, X.indptr, X.indices, X.data)))
         for shard in D.shards
@@ -58,7 +60,7 @@ def source(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def small(tmp_path):
-    """Write text to small.svm."""
+    """Return a function that writes text to small.svm."""
 
     def write(text: str) -> Path:
         path = tmp_path / "small.svm"
@@ -68,25 +70,25 @@ def small(tmp_path):
     return write
 
 
-# ---- where the chunks lie changes nothing ---------------------------------------------------
+# ---- memory, spill file and cache -----------------------------------------------------------
 
 
-def test_ram_spill_and_cache_give_the_rows_of_the_file(source, tmp_path):
+def test_memory_spill_file_and_cache_give_the_rows_of_the_file(source, tmp_path):
     X = oracle.sparse_rows(900)[1]
     used = X.any(axis=0)
     cache = Resources(cache=str(tmp_path / "cache"))
-    for resources in (Resources(), LittleMemory(), LittleMemory(jobs=1), cache, cache):
-        with load(source, SMALL, resources) as D:
+    for resources in (Resources(), SpillingResources(), SpillingResources(jobs=1), cache, cache):
+        with open_dataset(source, SMALL, resources) as D:
             assert (D.n, D.d, D.nnz) == (900, used.sum(), np.count_nonzero(X))
             assert (rows_of(D) == X[:, used]).all()
             assert D.summary.features.tolist() == (np.flatnonzero(used) + 1).tolist()
 
 
-def test_ram_spill_and_cache_agree_on_chunks_digest_points_and_samples(source, tmp_path):
+def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(source, tmp_path):
     cache = Resources(cache=str(tmp_path / "cache"))
     seen = []
-    for resources in (Resources(jobs=1), LittleMemory(jobs=2), cache, cache):
-        with load(source, SMALL, resources) as D:
+    for resources in (Resources(jobs=1), SpillingResources(jobs=2), cache, cache):
+        with open_dataset(source, SMALL, resources) as D:
             points = D.points(random_subset(two_classes(D), 50, Draws(3)))
             seen.append(
                 (
@@ -107,8 +109,10 @@ def test_ram_spill_and_cache_agree_on_chunks_digest_points_and_samples(source, t
     st.integers(1, 30),
     st.integers(1, 500),
 )
-def test_cuts_depend_on_the_rows_alone(tmp_path_factory, lengths, rows, nonzeros, block_size):
-    """A chunk ends with the row that reaches either bound, however the reader cuts its blocks."""
+def test_chunk_boundaries_depend_on_the_rows_alone(
+    tmp_path_factory, lengths, rows, nonzeros, block_size
+):
+    """A chunk ends with the row that reaches either bound; the reader's blocks do not matter."""
     path = tmp_path_factory.mktemp("cuts") / "a.svm"
     path.write_text(
         "".join(" ".join(["1", *(f"{j}:1" for j in range(1, m + 1))]) + "\n" for m in lengths)
@@ -121,8 +125,10 @@ def test_cuts_depend_on_the_rows_alone(tmp_path_factory, lengths, rows, nonzeros
             held = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(svmlight.read_blocks, "__kwdefaults__", kwdefaults(block_size))
-        for resources in (Resources(jobs=1), LittleMemory(jobs=2)):
-            with load(path, ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros), resources) as D:
+        for resources in (Resources(jobs=1), SpillingResources(jobs=2)):
+            with open_dataset(
+                path, ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros), resources
+            ) as D:
                 starts = [start for start, *_ in contents(D)]
                 assert starts == expected[:-1]
                 assert [int(x.sum()) for x in rows_of(D)] == lengths
@@ -132,31 +138,31 @@ def kwdefaults(block_size: int) -> dict[str, object]:
     return {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": block_size}
 
 
-def test_the_digest_is_of_labels_indices_and_values_not_of_their_spelling(small):
+def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(small):
     def digest(text: str) -> str:
-        with load(small(text)) as D:
+        with open_dataset(small(text)) as D:
             return D.summary.digest
 
     plain = digest("+1 1:0.5 3:2\n-1 2:1\n")
     assert digest("# comment\n+1\t1:5e-1 3:2.0\r\n\n-1 2:1 # end") == plain
     others = ["+1 1:0.5 3:2\n-1 2:1.5\n", "+1 1:0.5 4:2\n-1 2:1\n", "-1 1:0.5 3:2\n+1 2:1\n"]
     others += ["+1 1:0.5 3:2\n-1 2:1\n-1 2:1\n", "spam 1:0.5 3:2\nham 2:1\n"]
-    # The same numbers in the same order, in other rows.
+    # The same numbers in the same order, divided into other rows.
     others += ["+1 1:0.5\n-1 3:2 4:1\n", "+1 1:0.5 3:2\n-1 4:1\n"]
     assert len({plain, *map(digest, others)}) == 1 + len(others)
 
 
-def test_the_spill_file_has_no_name(source, tmp_path):
+def test_the_spill_file_is_unlinked(source, tmp_path):
     folder = tmp_path / "spill"
     folder.mkdir()
-    with load(source, SMALL, LittleMemory(tmpdir=str(folder))) as D:
+    with open_dataset(source, SMALL, SpillingResources(tmpdir=str(folder))) as D:
         assert list(folder.iterdir()) == []
         assert any(name.startswith(str(folder)) for name in open_files())
         assert len(contents(D)) > 10
 
 
 def open_files() -> list[str]:
-    """What the descriptors of this process lead to."""
+    """Return the targets of the file descriptors of this process."""
     folder = Path("/proc/self/fd")
     if not folder.exists():
         pytest.skip("no /proc here")
@@ -168,12 +174,12 @@ def open_files() -> list[str]:
 
 @pytest.fixture
 def cached(tmp_path):
-    """A source and its cache, just written: (path, resources, digest())."""
+    """Write a source and its cache; return (path, resources, digest())."""
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     oracle.write_svmlight(path, *oracle.two_gaussians(300))
 
     def features(options: ParseOptions = SMALL) -> list:
-        with load(path, options, resources) as D:
+        with open_dataset(path, options, resources) as D:
             return [D.summary.features.tolist(), contents(D)]
 
     features()
@@ -181,19 +187,19 @@ def cached(tmp_path):
 
 
 def uncached(path: Path, options: ParseOptions = SMALL) -> list:
-    with load(path, options) as D:
+    with open_dataset(path, options) as D:
         return [D.summary.features.tolist(), contents(D)]
 
 
-def test_a_cache_is_used_while_its_source_is_the_same(cached, monkeypatch):
+def test_a_cache_is_used_while_its_source_is_unchanged(cached, monkeypatch):
     path, _, features = cached
     expected = uncached(path)
     monkeypatch.setattr(reading, "read_blocks", None)
     assert features() == expected
 
 
-def test_a_cache_of_an_older_text_is_rebuilt(cached):
-    """Another text of the same length, with the old modification time or a new one."""
+def test_a_cache_of_a_changed_source_is_rebuilt(cached):
+    """The new text has the same length, with the old modification time or a new one."""
     path, _, features = cached
     before = path.stat()
     for times in (None, (before.st_atime_ns, before.st_mtime_ns)):
@@ -205,7 +211,7 @@ def test_a_cache_of_an_older_text_is_rebuilt(cached):
         assert features() == uncached(path)
 
 
-def test_a_touched_source_is_read_again(cached, monkeypatch):
+def test_a_source_with_a_new_modification_time_is_read_again(cached, monkeypatch):
     path, _, features = cached
     os.utime(path, ns=(1, 1))
     monkeypatch.setattr(reading, "read_blocks", None)
@@ -220,13 +226,13 @@ def test_a_cache_of_other_options_is_rebuilt(cached):
     assert features() == uncached(path)
 
 
-def test_zero_based_text_is_not_read_from_a_one_based_cache_nor_the_other_way(tmp_path):
+def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path):
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     path.write_text("+1 0:1 2:3\n-1 1:1\n")
-    with load(path, ParseOptions(zero_based=True), resources) as D:
+    with open_dataset(path, ParseOptions(zero_based=True), resources) as D:
         assert D.summary.features.tolist() == [0, 1, 2]
     with pytest.raises(DataError, match=r"a\.svm:1:4: expected an index of 1 or more"):
-        load(path, ParseOptions(), resources)
+        open_dataset(path, ParseOptions(), resources)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99, -1])
@@ -252,36 +258,36 @@ def test_a_cache_of_another_source_is_not_used(cached, tmp_path):
     other.write_text(path.read_text().replace("+1 ", "-1 ", 1))
     status = path.stat()
     os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
-    with load(other, SMALL, Resources(cache=str(cache))) as D:
+    with open_dataset(other, SMALL, Resources(cache=str(cache))) as D:
         assert [D.summary.features.tolist(), contents(D)] == uncached(other)
 
 
-def test_a_file_that_is_no_cache_is_not_read_as_one(cached):
+def test_a_file_that_is_not_a_cache_is_refused(cached):
     path, cache, features = cached
     cache.write_bytes(b"notes of mine\n" * 1000)
     assert features() == uncached(path)
 
 
-def test_a_failed_first_pass_leaves_no_cache(small, tmp_path):
+def test_a_failed_first_pass_writes_no_cache(small, tmp_path):
     cache = tmp_path / "cache"
     with pytest.raises(DataError):
-        load(small("+1 1:1\n-1 1:x\n"), SMALL, Resources(cache=str(cache)))
+        open_dataset(small("+1 1:1\n-1 1:x\n"), SMALL, Resources(cache=str(cache)))
     assert [p.name for p in tmp_path.iterdir()] == ["small.svm"]
 
 
 def test_standard_input_has_no_cache(tmp_path):
     with pytest.raises(ParameterError, match="standard input"):
-        load(Path("-"), SMALL, Resources(cache=str(tmp_path / "cache")))
+        open_dataset(Path("-"), SMALL, Resources(cache=str(tmp_path / "cache")))
 
 
 def test_a_pipe_has_no_cache(tmp_path):
-    """Nothing of it can be compared with what the cache was made of."""
+    """Nothing of a pipe identifies the content from which a cache was written."""
     reader, writer = os.pipe()
     os.write(writer, b"+1 1:1\n-1 1:2\n")
     os.close(writer)
     try:
         with pytest.raises(ParameterError):
-            load(Path(f"/dev/fd/{reader}"), SMALL, Resources(cache=str(tmp_path / "cache")))
+            open_dataset(Path(f"/dev/fd/{reader}"), SMALL, Resources(cache=str(tmp_path / "cache")))
     finally:
         os.close(reader)
 
@@ -289,14 +295,14 @@ def test_a_pipe_has_no_cache(tmp_path):
 def test_a_cache_never_replaces_its_own_source(small):
     path = small("+1 1:1\n-1 1:2\n")
     with pytest.raises(ParameterError):
-        load(path, SMALL, Resources(cache=str(path)))
+        open_dataset(path, SMALL, Resources(cache=str(path)))
     assert path.read_text() == "+1 1:1\n-1 1:2\n"
 
 
-def test_a_missing_file_is_an_input_error_with_a_cache_too(tmp_path):
+def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path):
     for resources in (Resources(), Resources(cache=str(tmp_path / "cache"))):
         with pytest.raises(InputError):
-            load(tmp_path / "missing.svm", SMALL, resources)
+            open_dataset(tmp_path / "missing.svm", SMALL, resources)
 
 
 # ---- rows and samples -----------------------------------------------------------------------
@@ -304,13 +310,13 @@ def test_a_missing_file_is_an_input_error_with_a_cache_too(tmp_path):
 
 @settings(max_examples=20)
 @given(st.sets(st.integers(0, 899), max_size=40), st.randoms(use_true_random=False))
-def test_points_are_the_rows_asked_for(source, wanted, shuffler):
+def test_points_are_the_requested_rows(source, wanted, shuffler):
     y, X = oracle.sparse_rows(900)
     X = X[:, X.any(axis=0)]
     rows = np.array(sorted(wanted), np.int64)
     asked = list(wanted)
     shuffler.shuffle(asked)
-    with load(source, SMALL, LittleMemory()) as whole:
+    with open_dataset(source, SMALL, SpillingResources()) as whole:
         D = two_classes(whole)
         points = D.points(np.array(asked, np.int64))
         assert points.rows.tolist() == rows.tolist()
@@ -318,9 +324,9 @@ def test_points_are_the_rows_asked_for(source, wanted, shuffler):
         assert (points.y == y[rows]).all()
 
 
-def test_a_sample_is_the_rows_of_smallest_philox_key(source):
+def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source):
     keys = np.random.Philox(key=np.array([9, 4], np.uint64)).random_raw(900)
-    with load(source) as D:
+    with open_dataset(source) as D:
         assert len(D.shards) > 3
         assert D.sample(Draw(9, 4), 70).tolist() == sorted(np.argsort(keys)[:70].tolist())
         assert len(D.sample(Draw(9, 4), 1000)) == 900
@@ -328,27 +334,25 @@ def test_a_sample_is_the_rows_of_smallest_philox_key(source):
 
 @pytest.mark.parametrize("rare", [1, 7, 25])
 @pytest.mark.parametrize("r, least", [(20, 5), (100, 10)])
-def test_the_first_subset_has_rows_of_a_rare_class_and_no_more_rows_than_asked(
-    small, rare, r, least
-):
-    """Ten of a class, or all of it, as far as half of the subset holds them."""
+def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small, rare, r, least):
+    """It has ten rows of a class, or the whole class, limited to half of the subset."""
     labels = ["-1"] * (1000 - rare) + ["+1"] * rare
     path = small("".join(f"{label} 1:{i}\n" for i, label in enumerate(labels)))
-    with load(path) as D:
+    with open_dataset(path) as D:
         D = two_classes(D)
         S = D.points(random_subset(D, r, Draws(0)))
         assert np.count_nonzero(S.y > 0) >= min(least, rare)
         assert len(S) == r
 
 
-def test_a_subset_as_large_as_the_data_is_the_data(source):
-    with load(source) as whole:
+def test_a_subset_of_full_size_is_the_data(source):
+    with open_dataset(source) as whole:
         D = two_classes(whole)
         assert random_subset(D, 900, Draws(0)).tolist() == list(range(900))
 
 
 def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
-    with load(small("a 1:1\nb 1:2\nc 1:3\nb 1:4\n")) as D:
+    with open_dataset(small("a 1:1\nb 1:2\nc 1:3\nb 1:4\n")) as D:
         one = D.relabel(np.array([1.0, -1.0, -1.0]))
         two = D.relabel(np.array([-1.0, 1.0, -1.0]))
         assert one.points(np.arange(4)).y.tolist() == [1, -1, -1, -1]
@@ -356,7 +360,7 @@ def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
         assert (rows_of(one) == rows_of(D)).all()
 
 
-# ---- some of the rows -----------------------------------------------------------------------
+# ---- views of some rows ---------------------------------------------------------------------
 
 
 row_sets = st.sets(st.integers(0, 899), min_size=1, max_size=300)
@@ -364,23 +368,23 @@ row_sets = st.sets(st.integers(0, 899), min_size=1, max_size=300)
 
 @settings(max_examples=20)
 @given(row_sets, st.booleans(), st.data())
-def test_a_view_of_some_rows_is_a_set_of_its_own(source, wanted, spilt, data):
-    """Numbered anew from 0; its own views and relabelled ones are views of the same rows."""
+def test_a_view_of_some_rows_behaves_like_a_data_set(source, wanted, spilt, data):
+    """Its rows are numbered from 0; its own views and relabelled views contain the same rows."""
     y, X = oracle.sparse_rows(900)
     X = X[:, X.any(axis=0)]
     rows = np.array(sorted(wanted), np.int64)
-    with load(source, SMALL, LittleMemory() if spilt else None) as whole:
+    with open_dataset(source, SMALL, SpillingResources() if spilt else None) as whole:
         D = two_classes(whole)
         view = D.only(D.mask(rows))
-        assert_is(view, y[rows], X[rows])
+        assert_equals_rows(view, y[rows], X[rows])
         again = np.array(sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1))))
-        assert_is(view.only(view.mask(again)), y[rows][again], X[rows][again])
-        assert_is(whole.only(whole.mask(rows)).relabel(D.targets), y[rows], X[rows])
-        # The whole set is what it was.
-        assert_is(D, y, X)
+        assert_equals_rows(view.only(view.mask(again)), y[rows][again], X[rows][again])
+        assert_equals_rows(whole.only(whole.mask(rows)).relabel(D.targets), y[rows], X[rows])
+        # The whole set is unchanged.
+        assert_equals_rows(D, y, X)
 
 
-def assert_is(D, y: np.ndarray, X: np.ndarray) -> None:
+def assert_equals_rows(D, y: np.ndarray, X: np.ndarray) -> None:
     m = len(y)
     assert (D.n, D.d) == X.shape
     assert (rows_of(D) == X).all()
@@ -413,13 +417,15 @@ def pieces(monkeypatch):
 
 @pytest.fixture
 def numbered(small) -> Path:
-    """900 rows sorted by class that say who they are: feature 1 is the row's number and one."""
+    """Return 900 rows sorted by class; feature 1 of each row identifies it."""
     lines = [f"{'abc'[i // 300]} 1:{i + 1} {3 + i % 7}:1\n" for i in range(900)]
     return small("".join(lines))
 
 
-def passed(D, draw: Draw) -> list[list[int]]:
-    """Row numbers in the order of a pass, batch by batch; labels and columns are checked."""
+def rows_in_pass_order(D, draw: Draw) -> list[list[int]]:
+    """Return row numbers in the order of a pass, batch by batch, after checks of labels and
+    columns.
+    """
     found = []
     for batch in shuffled(D, draw):
         rows = []
@@ -433,44 +439,44 @@ def passed(D, draw: Draw) -> list[list[int]]:
     return found
 
 
-def flat(batches: list[list[int]]) -> list[int]:
+def concatenated(batches: list[list[int]]) -> list[int]:
     return [row for rows in batches for row in rows]
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_a_pass_has_every_row_once_in_an_order_of_its_own(numbered, pieces, some):
+def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
-    with load(numbered) as whole:
+    with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
         D = D.only(D.mask(kept)) if some else D
-        one, two, other = (passed(D, Draw(*key)) for key in ((3, 1), (3, 2), (4, 1)))
+        one, two, other = (rows_in_pass_order(D, Draw(*key)) for key in ((3, 1), (3, 2), (4, 1)))
         assert len(one) > 5
         for batches in (one, two, other):
-            assert sorted(flat(batches)) == kept.tolist()
-        assert len({tuple(flat(batches)) for batches in (one, two, other)}) == 3
-        # Neighbours of the file are no neighbours of a pass: 4 of 900 would be by chance.
-        assemble = np.abs(np.diff(flat(one))) == 1
-        assert assemble.sum() < 40
-        assert passed(D, Draw(3, 1)) == one
+            assert sorted(concatenated(batches)) == kept.tolist()
+        assert len({tuple(concatenated(batches)) for batches in (one, two, other)}) == 3
+        # Neighbours in the file are not neighbours in a pass; 4 of 900 are expected by chance.
+        adjacent = np.abs(np.diff(concatenated(one))) == 1
+        assert adjacent.sum() < 40
+        assert rows_in_pass_order(D, Draw(3, 1)) == one
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_lie(
+def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_are_stored(
     numbered, pieces, tmp_path, some
 ):
     cache = Resources(cache=str(tmp_path / "cache"))
     orders = []
-    jobs = [kind(jobs=count) for kind in (Resources, LittleMemory) for count in (1, 3)]
+    jobs = [kind(jobs=count) for kind in (Resources, SpillingResources) for count in (1, 3)]
     for resources in (*jobs, cache, cache):
-        with load(numbered, SMALL, resources) as whole:
+        with open_dataset(numbered, SMALL, resources) as whole:
             D, _ = labelled_classes(whole, str(numbered))
             D = D.only(np.arange(900) % 2 == 0) if some else D
-            orders.append(passed(D, Draw(5, 6)))
+            orders.append(rows_in_pass_order(D, Draw(5, 6)))
     assert all(order == orders[0] for order in orders)
 
 
-def test_chunks_that_were_put_together_are_passed_as_those_of_a_file(numbered, pieces):
-    with load(numbered) as whole:
+def test_joined_chunks_are_visited_like_those_of_a_file(numbered, pieces):
+    with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
 
         def made(D, number: int) -> RawChunk:
@@ -480,28 +486,28 @@ def test_chunks_that_were_put_together_are_passed_as_those_of_a_file(numbered, p
         with closing(D.regrouped(made, D.store.sizes, np.array(counts), 0, None)) as again:
             # The second time they come from its spill file.
             for _ in range(2):
-                assert passed(again, Draw(3, 1)) == passed(D, Draw(3, 1))
+                assert rows_in_pass_order(again, Draw(3, 1)) == rows_in_pass_order(D, Draw(3, 1))
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_a_pass_over_some_chunks_has_their_rows(numbered, pieces, some):
+def test_a_pass_over_some_chunks_visits_their_rows(numbered, pieces, some):
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
-    with load(numbered) as whole:
+    with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
         D = D.only(D.mask(kept)) if some else D
         chunks = [5, 1, 3]
         rows = np.concatenate([kept[slice(*D.shards[number][1:])] for number in chunks])
         view = D.of_chunks(chunks)
         assert view.n == len(rows) < 900
-        assert sorted(flat(passed(view, Draw(3, 1)))) == sorted(rows.tolist())
+        assert sorted(concatenated(rows_in_pass_order(view, Draw(3, 1)))) == sorted(rows.tolist())
 
 
-def test_dense_rows_of_a_spill_file_are_passed_as_those_in_memory(tmp_path, pieces):
-    """Rows that all have the same indices are stored without them."""
+def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(tmp_path, pieces):
+    """Rows that all have the same indices are stored without the indices."""
     path = oracle.write_svmlight(tmp_path / "a", *oracle.two_gaussians(500))
     seen = []
-    for resources in (Resources(), LittleMemory()):
-        with load(path, SMALL, resources) as whole:
+    for resources in (Resources(), SpillingResources()):
+        with open_dataset(path, SMALL, resources) as whole:
             D, _ = labelled_classes(whole, str(path))
             seen.append(
                 [
@@ -515,11 +521,11 @@ def test_dense_rows_of_a_spill_file_are_passed_as_those_in_memory(tmp_path, piec
 @pytest.mark.parametrize("rows, nonzeros", [(80_000, 1), (2000, 2000)], ids=["short", "wide"])
 @pytest.mark.parametrize("draw", range(3))
 def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, nonzeros, draw):
-    """And mix them: no long run of one class."""
+    """The batches mix the classes, without long runs of one class."""
     tail = " ".join(f"{j}:1" for j in range(1, nonzeros + 1)) + "\n"
     path = tmp_path / "a"
     path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
-    with load(path, ParseOptions()) as whole:
+    with open_dataset(path, ParseOptions()) as whole:
         D, _ = labelled_classes(whole, str(path))
         found = [batch.classes[batch.order] for batch in shuffled(D, Draw(0, draw))]
     assert len(found) > 1
@@ -529,11 +535,11 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
         assert np.diff(changes).max() < 100
 
 
-def test_a_pass_that_is_broken_off_leaves_the_set_usable(numbered, pieces):
-    with load(numbered) as whole:
+def test_the_data_set_is_usable_after_an_abandoned_pass(numbered, pieces):
+    with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
         next(iter(shuffled(D, Draw(1, 1))))
-        assert sorted(flat(passed(D, Draw(1, 2)))) == list(range(900))
+        assert sorted(concatenated(rows_in_pass_order(D, Draw(1, 2)))) == list(range(900))
 
 
 # ---- labels, features, refusals -------------------------------------------------------------
@@ -550,9 +556,9 @@ def test_a_pass_that_is_broken_off_leaves_the_set_usable(numbered, pieces):
         ("0 +1 1.0", [1, -1, -1]),
     ],
 )
-def test_plus_one_is_libsvms_first_label(small, labels, y):
+def test_the_positive_class_is_libsvms_first_label(small, labels, y):
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
-    with load(path) as D:
+    with open_dataset(path) as D:
         assert two_classes(D).points(np.arange(D.n)).y.tolist() == y
 
 
@@ -560,19 +566,19 @@ def test_plus_one_is_libsvms_first_label(small, labels, y):
     "labels, places",
     [("-1 +1", [1, 0]), ("2 1", [0, 1]), ("ham spam", [0, 1]), ("3 1 2 1", [0, 1, 2, 1])],
 )
-def test_places_in_a_model_begin_with_libsvms_first_label(small, labels, places):
-    """Of two labels; of more each has the place of its first row."""
+def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places):
+    """This holds for two labels; more labels are in the order of their first rows."""
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
-    with load(path) as whole:
+    with open_dataset(path) as whole:
         D, order = labelled_classes(whole, str(path))
         assert D.points(np.arange(D.n)).y.tolist() == places
         names = [whole.summary.names[i] for i in order]
         assert [names[place] for place in places] == labels.split()
 
 
-def test_a_huge_index_costs_one_feature(small):
+def test_a_huge_feature_index_takes_the_memory_of_one_feature(small):
     path = small("+1 1:1 2147483647:2\n-1 7:3\n")
-    with load(path) as D:
+    with open_dataset(path) as D:
         assert (D.n, D.d) == (2, 3)
         assert rows_of(D).tolist() == [[1, 0, 2], [0, 3, 0]]
 
@@ -585,11 +591,11 @@ def test_a_huge_index_costs_one_feature(small):
         ("1 1:1\n1 1:2\n", r"expected two classes, found only the label 1$"),
     ],
 )
-def test_what_is_no_set_of_classes_is_refused(small, text, problem):
+def test_labels_that_are_not_two_or_more_classes_are_refused(small, text, problem):
     path = small(text)
-    with pytest.raises(DataError, match=rf"small\.svm.*{problem}"), load(path) as D:
+    with pytest.raises(DataError, match=rf"small\.svm.*{problem}"), open_dataset(path) as D:
         labelled_classes(D, str(path))
 
 
-def test_the_memory_option_is_what_decides_about_spilling():
+def test_the_memory_option_decides_about_spilling():
     assert Resources(memory=64 * MEGABYTE).data_bytes < 64 * MEGABYTE

@@ -1,4 +1,4 @@
-"""Rows in memory: what a file of the same rows gives, without copies that nobody needs."""
+"""Test that rows in memory train like a file of the same rows, without needless copies."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SMALL = {"chunk_rows": 7, "chunk_nonzeros": 20}
 
 
 def rows(n: int = 50, d: int = 6, share: float = 1.0) -> np.ndarray:
-    """Values that float32 holds exactly; about a share of them is not 0."""
+    """Return values that float32 represents exactly; about `share` of them are not 0."""
     rng = np.random.default_rng(5)
     return rng.integers(1, 9, (n, d)) / 4.0 * (rng.random((n, d)) < share)
 
 
 def write(path, y, X) -> str:
-    """The file of the values that are not 0."""
+    """Write the nonzero values to a file."""
     lines = [
         " ".join([str(label), *(f"{j + 1}:{x:g}" for j, x in enumerate(row) if x)])
         for label, row in zip(y, X, strict=True)
@@ -34,7 +34,9 @@ def write(path, y, X) -> str:
 
 @pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize("labels", ["class", "number"])
-def test_arrays_are_cut_counted_and_digested_as_the_file_of_the_same_rows(tmp_path, share, labels):
+def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
+    tmp_path, share, labels
+):
     X, options = rows(share=share), ParseOptions(labels=labels, **SMALL)
     y = np.array([3, -1, 3, 12, -1] * 10)
     file, store = cache.read([write(tmp_path / "d", y, X)], options, Resources(jobs=1))
@@ -54,7 +56,7 @@ def test_arrays_are_cut_counted_and_digested_as_the_file_of_the_same_rows(tmp_pa
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, list])
-def test_every_kind_of_matrix_is_the_same_rows(kind):
+def test_every_type_of_matrix_gives_the_same_rows(kind):
     X = rows(share=0.3)
     given = X.tolist() if kind is list else kind(X)
     y, digests = np.arange(50) % 2, set()
@@ -74,8 +76,8 @@ def test_float32_rows_are_not_copied():
     assert np.shares_memory(store.read(3).values, dense)
 
 
-def test_rows_that_are_given_are_left_as_they_are():
-    """Also where columns are in disorder, or named twice."""
+def test_the_given_arrays_are_not_modified():
+    """This includes matrices with unsorted or duplicate columns."""
     parts = np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), np.array([0, 3])
     X = sparse.csr_matrix(parts, shape=(1, 3))
     assert rows_of(X).toarray().tolist() == [[2.0, 0.0, 5.0]]
@@ -91,7 +93,7 @@ def test_rows_that_are_given_are_left_as_they_are():
         (np.array([True, False, True]), ("1", "0"), (1, 0)),
     ],
 )
-def test_labels_are_spelled_as_in_a_file_and_stand_in_its_order(labels, names, values):
+def test_labels_have_the_spelling_and_order_of_a_file(labels, names, values):
     summary, store = read(Arrays(rows(3), labels), ParseOptions())
     assert (summary.names, summary.values, summary.counts) == (names, values, (2, 1))
     assert store.labels(0).tolist() == [0, 1, 0]
@@ -112,13 +114,13 @@ def test_labels_are_spelled_as_in_a_file_and_stand_in_its_order(labels, names, v
         ([[1.0], [2.0]], ["1", "1.0"], "y: expected different labels"),
     ],
 )
-def test_what_no_file_could_hold_is_refused_by_its_place(X, y, message):
+def test_values_that_no_file_can_hold_are_refused_with_their_place(X, y, message):
     with pytest.raises(ContentError, match=message) as caught:
         read(Arrays(X, y), ParseOptions())
     assert isinstance(caught.value, ValueError)
 
 
-def test_a_dataset_over_arrays_draws_the_points_of_the_arrays():
+def test_points_of_a_dataset_over_arrays_are_rows_of_the_arrays():
     X = rows(share=0.3)
     D = dataset.load(Arrays(X, np.arange(50.0)), ParseOptions("number", **SMALL), Resources(jobs=1))
     points = D.points(np.array([49, 3, 20]))

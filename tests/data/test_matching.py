@@ -1,4 +1,4 @@
-"""Rows found by content, beside a plain search with a dictionary."""
+"""Test the search for rows by content against a search with a dictionary."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from randsvm.data.matching import NONE, matches
 from randsvm.parameters.run import Resources
 
 
-def loaded(path, y, X) -> Dataset:
+def open_dataset(path, y, X) -> Dataset:
     return dataset.load(
         str(oracle.write_svmlight(path, y, X)), ParseOptions("class", False), Resources(jobs=2)
     )
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_equal_rows_are_found_and_used_once(tmp_path, seed):
-    """Many duplicates, with both labels; rows of the matrix that D does not have."""
+def test_each_row_is_matched_at_most_once(tmp_path, seed):
+    """There are many duplicates with both labels, and rows of the matrix that the data lack."""
     rng = np.random.default_rng(seed)
     X = rng.integers(-1, 2, (3000, 6)).astype(float)
     y = np.where(rng.random(3000) < 0.5, 1.0, -1.0)
-    D = loaded(tmp_path / "data", y, X)
+    D = open_dataset(tmp_path / "data", y, X)
     y = np.where(D.labels() == D.labels()[0], y[0], -y[0])
     Z = rng.integers(-1, 3, (900, 6)).astype(float)
     beta = rng.normal(size=900) * (rng.random(900) < 0.8)
@@ -46,15 +46,15 @@ def test_equal_rows_are_found_and_used_once(tmp_path, seed):
     assert sorted(np.abs(beta[at])) == sorted(b for of in largest for b in of)
 
 
-def test_a_feature_that_the_data_lacks_makes_another_row(tmp_path):
-    D = loaded(tmp_path / "data", np.array([1.0, -1.0]), np.array([[1.0, 2.0], [3.0, 0.0]]))
+def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path):
+    D = open_dataset(tmp_path / "data", np.array([1.0, -1.0]), np.array([[1.0, 2.0], [3.0, 0.0]]))
     Z = sparse.csr_matrix(np.array([[1, 2, 5], [3, 0, 0], [1, 2, 0]], np.float32))
     found = matches(D, Z, np.array([1, 2, 7], np.int32))
     assert found.groups[0] == NONE
     assert found.groups[[2, 1]].tolist() == found.found.tolist()
 
 
-def test_zeros_that_are_stored_change_nothing(tmp_path):
+def test_stored_zeros_do_not_affect_matching(tmp_path):
     (tmp_path / "data").write_text("1 1:0 2:5 3:0\n-1 1:2\n")
     D = dataset.load(str(tmp_path / "data"), ParseOptions("class", False), Resources())
     Z = sparse.csr_matrix((np.array([5, 0, 0], np.float32), [1, 2, 3], [0, 3]), shape=(1, 4))

@@ -13,7 +13,7 @@ from randsvm.parallel import ThreadPool
 SHARDS = [Shard(0, 0, 5), Shard(1, 5, 9), Shard(2, 9, 10)]
 
 
-def note(word: str) -> operator.methodcaller:
+def append_word(word: str) -> operator.methodcaller:
     """Return a change that appends a word to a state, which is a list."""
     return operator.methodcaller("append", word)
 
@@ -24,35 +24,35 @@ def states():
         yield ThreadExecutor(pool).states(lambda shard: [shard.number], SHARDS)
 
 
-def seen(states: ShardStates) -> list[list]:
+def read_states(states: ShardStates) -> list[list]:
     return [state for _, state in states.query(list)]
 
 
 def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(states):
     assert [rows for rows, _ in states.query(len)] == [5, 4, 1]
-    states.change(note("a"), note("b"))
-    assert seen(states) == [[number, "a", "b"] for number in range(3)]
-    states.change(note("c"))
-    assert seen(states) == [[number, "a", "b", "c"] for number in range(3)]
-    assert seen(states) == [[number, "a", "b", "c"] for number in range(3)]
+    states.change(append_word("a"), append_word("b"))
+    assert read_states(states) == [[number, "a", "b"] for number in range(3)]
+    states.change(append_word("c"))
+    assert read_states(states) == [[number, "a", "b", "c"] for number in range(3)]
+    assert read_states(states) == [[number, "a", "b", "c"] for number in range(3)]
 
 
 def test_the_next_query_completes_an_interrupted_one(states):
     """A signal or a time limit ends a query after some of the shards."""
     assert states.settled
-    states.change(note("a"))
+    states.change(append_word("a"))
     for _ in states.query(len):
         break
     assert not states.settled
-    states.change(note("b"))
-    assert seen(states) == [[number, "a", "b"] for number in range(3)]
+    states.change(append_word("b"))
+    assert read_states(states) == [[number, "a", "b"] for number in range(3)]
     assert states.settled
 
 
 def test_a_restart_drops_pending_changes(states):
-    states.change(note("dropped"))
-    states.restart(list.clear, note("a"))
-    assert seen(states) == [["a"]] * 3
+    states.change(append_word("dropped"))
+    states.restart(list.clear, append_word("a"))
+    assert read_states(states) == [["a"]] * 3
 
 
 def test_a_query_waits_for_an_interrupted_query_of_the_same_state():
@@ -67,7 +67,7 @@ def test_a_query_waits_for_an_interrupted_query_of_the_same_state():
     with ThreadPool(2) as pool:
         interrupted = pool.submit(cell.query, 0, [slow], list)
         assert begun.wait(60)
-        later = pool.submit(cell.query, 0, [slow, note("next")], list)
+        later = pool.submit(cell.query, 0, [slow, append_word("next")], list)
         go_on.set()
         assert later.result(60) == ["slow", "next"]
         assert interrupted.result(60) == ["slow"]

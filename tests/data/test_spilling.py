@@ -1,4 +1,4 @@
-"""Chunks are still the right ones after a write of the spill file has failed."""
+"""Test that a failed write of the spill file damages no chunk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chunk_of(number: int) -> RawChunk:
 @pytest.mark.parametrize("operation", ["append", "finish"])
 @pytest.mark.parametrize("limit", [0, chunk_of(0).nbytes])
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
-def test_a_write_that_fails_once_loses_no_chunk(monkeypatch, operation, limit, failing):
+def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, failing):
     calls, real = [], getattr(FileStore, operation)
 
     def fails_once(store: FileStore, *words: object) -> None:

@@ -179,9 +179,9 @@ def test_compiled_sums_of_many_columns_are_those_of_each(widest):
     rng = np.random.default_rng(6)
     x, z = -rng.random((6, 5)).astype(np.float32), rng.random((40, 5)).astype(np.float32)
     beta = rng.normal(size=(40, PANEL_COLUMNS))
-    assemble = compiled(x, z, beta, widest)
+    at_once = compiled(x, z, beta, widest)
     each = np.column_stack([compiled(x, z, beta[:, c], widest) for c in range(PANEL_COLUMNS)])
-    assert assemble == pytest.approx(each, abs=1e-5)
+    assert at_once == pytest.approx(each, abs=1e-5)
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
@@ -190,8 +190,8 @@ def test_a_compiled_sum_depends_on_its_row_alone(widest):
     rng = np.random.default_rng(4)
     x = -rng.random((23, 5)).astype(np.float32)
     z, beta = rng.random((70, 5)).astype(np.float32), rng.normal(size=70)
-    assemble = compiled(x, z, beta, widest)
-    assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == assemble.tolist()
+    at_once = compiled(x, z, beta, widest)
+    assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == at_once.tolist()
 
 
 def test_a_row_beyond_float32_has_no_kernel_value_left():
