@@ -1,4 +1,6 @@
-"""svmlight.py against its plain-Python twin, scikit-learn, Python's float() and its own writer."""
+"""Test svmlight.py against a plain Python reference, scikit-learn, Python's float() and its own
+writer.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def read(path, labels="class", **options):
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    """Write bytes to a.svm in an empty working folder; the name is what messages show."""
+    """Return a function that writes bytes to a.svm in an empty working folder; messages show that
+    name.
+    """
     monkeypatch.chdir(tmp_path)
 
     def write(text, name="a.svm"):
@@ -49,7 +53,7 @@ def file(tmp_path, monkeypatch):
 
 
 def problem_of(path, table=None, **options):
-    """The message of the first error met by reading everything and mapping the labels."""
+    """Return the message of the first error while reading everything and mapping the labels."""
     table = table or LabelTable(path)
     with pytest.raises(DataError) as caught:
         for block in svmlight.read_blocks(path, **{"labels": "class", **options}):
@@ -58,7 +62,7 @@ def problem_of(path, table=None, **options):
 
 
 def rows_of(blocks):
-    """Blocks as plain data: labels as written (or y), their entries bit for bit."""
+    """Return blocks as plain data: labels as written (or y), and the bits of the entries."""
     rows = []
     for block in blocks:
         labels = [block.spellings[code].text for code in block.codes] or block.y.tolist()
@@ -70,7 +74,7 @@ def rows_of(blocks):
     return rows
 
 
-def rows_of_twin(rows):
+def rows_of_reference(rows):
     def shown(label):
         return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
 
@@ -83,7 +87,7 @@ def rows_of_twin(rows):
     ]
 
 
-# ---- what is legal ----------------------------------------------------------------------------
+# ---- legal text -------------------------------------------------------------------------------
 
 LEGAL = {
     "plain": b"1 1:0.5 3:2\n-1 2:1\n",
@@ -102,7 +106,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("text", LEGAL.values(), ids=LEGAL.keys())
-def test_legal_notations_mean_the_same_rows(file, text):
+def test_legal_notations_give_the_expected_rows(file, text):
     blocks = read(file(text))
     assert rows_of(blocks) == rows_of([parse(b"1 1:0.5 3:2\n-1 2:1\n")])
     assert sum(block.queries for block in blocks) == (2 if b"qid" in text else 0)
@@ -118,7 +122,7 @@ def test_a_block_holds_labels_and_rows_in_file_order():
     assert block.features.tolist() == [1, 2, 3]
 
 
-def test_arrays_have_the_promised_types():
+def test_arrays_have_the_documented_types():
     block = parse(b"1 1:0.5\n")
     number = parse(b"1 1:0.5\n", "number")
     types = {name: getattr(block, name).dtype for name in
@@ -153,17 +157,17 @@ def test_unlabelled_rows_are_nan():
     assert table.numeric is None
 
 
-def test_a_single_huge_index_costs_one_feature():
+def test_a_huge_feature_index_takes_the_memory_of_one_feature():
     block = parse(b"1 2:1 2147483647:1\n-1 16777215:2 16777216:1\n")
     assert block.features.tolist() == [2, 16777215, 16777216, 2147483647]
 
 
-def test_any_byte_may_stand_in_a_name():
+def test_a_label_name_may_contain_any_byte():
     block = parse("grün 1:1\n".encode() + b"\xff\xfe 1:1\n")
     assert [s.text for s in block.spellings] == ["grün", "\udcff\udcfe"]
 
 
-def test_spellings_come_in_order_of_first_appearance():
+def test_spellings_are_in_the_order_of_first_appearance():
     labels = [f"name-{n * 7919 % 1000:03d}"[: 6 + n % 4] for n in range(3000)]
     block = parse("\n".join(labels).encode())
     first = list(dict.fromkeys(labels))
@@ -171,7 +175,7 @@ def test_spellings_come_in_order_of_first_appearance():
     assert [block.spellings[code].text for code in block.codes] == labels
 
 
-# ---- what is refused --------------------------------------------------------------------------
+# ---- illegal text -----------------------------------------------------------------------------
 
 LONG = "9" * 60
 INDEX_0 = "expected an index of 1 or more (from 0: train with --zero-based), found 0"
@@ -260,12 +264,12 @@ REFUSED_NUMBERS = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED + REFUSED_CLASSES)
-def test_refusals_say_where_and_why(file, text, message):
+def test_errors_name_the_place_and_the_reason(file, text, message):
     assert problem_of(file(text)) == f"a.svm:{message}"
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED_NUMBERS)
-def test_refused_number_labels_say_where_and_why(file, text, message):
+def test_errors_of_number_labels_name_the_place_and_the_reason(file, text, message):
     assert problem_of(file(text), labels="number") == f"a.svm:{message}"
 
 
@@ -274,13 +278,13 @@ def test_a_repeated_zero_is_refused_in_zero_based_files(file):
     assert message == "a.svm:1:7: expected an index above 0, found 0"
 
 
-def test_parse_counts_lines_from_first_line():
+def test_line_numbers_count_from_the_given_first_line():
     with pytest.raises(DataError, match=r"^a\.svm:12:3: expected index:value, found 'x'$"):
         parse(b"1 1:1\n\n1 x\n", first_line=10)
     assert parse(b"\n7 1:1\n", first_line=10).spellings == [Spelling("7", 11, 1)]
 
 
-def test_an_error_is_the_same_in_another_process():
+def test_an_error_survives_pickling_to_another_process():
     error = DataError("a.svm", 12, 3, "expected a row, found nothing")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.exit_code) == (DataError, str(error), 65)
@@ -297,13 +301,13 @@ BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
     (BAD_LATE.replace(b"spam", b"?"), "6:1: expected a label (unlabelled rows are for "
      "prediction only), found '?'"),
 ])  # fmt: skip
-def test_the_first_bad_token_is_reported_whatever_the_blocks(file, text, message, block_size, jobs):
+def test_the_first_bad_token_is_reported_with_any_block_size(file, text, message, block_size, jobs):
     path = file(text)
     assert problem_of(path, block_size=block_size, jobs=jobs) == f"a.svm:{message}"
 
 
 @pytest.mark.parametrize("block_size", [1, 1000])
-def test_a_byte_order_mark_is_legal_at_the_start_only(file, block_size):
+def test_a_byte_order_mark_is_legal_only_at_the_start(file, block_size):
     path = file(b"1 1:1\n\xef\xbb\xbf1 1:1\n")
     assert problem_of(path, block_size=block_size) == (
         "a.svm:2:1: expected a number like the first label, '1', found '\\ufeff1'"
@@ -311,7 +315,7 @@ def test_a_byte_order_mark_is_legal_at_the_start_only(file, block_size):
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 64, 1000])
-def test_a_line_that_is_too_long_is_refused_where_it_begins(file, monkeypatch, block_size):
+def test_a_line_that_is_too_long_is_reported_with_its_first_position(file, monkeypatch, block_size):
     monkeypatch.setattr(svmlight, "LONGEST_LINE", 50)
     fits = b"1 1:" + b"0" * 46
     assert len(read(file(b"2\n" + fits + b"\n" + fits), block_size=block_size)) >= 1
@@ -320,7 +324,7 @@ def test_a_line_that_is_too_long_is_refused_where_it_begins(file, monkeypatch, b
         assert message == "a.svm:2:1: expected a line of at most 50 bytes, found a longer one"
 
 
-def test_a_bad_line_before_a_damaged_end_is_reported_first(file):
+def test_a_bad_line_is_reported_before_a_damaged_end_of_the_file(file):
     lines = b"".join(b"1 1:%d\n" % (n * 7919 % 10007) for n in range(5000))
     path = file(gzip.compress(lines)[:-20])
     with pytest.raises(ContentError):
@@ -361,7 +365,7 @@ def test_compressed_files_hold_the_same_rows(file, compress):
     assert rows_of(read(file(compress(SAMPLE)))) == rows_of([parse(SAMPLE)])
 
 
-def test_standard_input_is_read_and_named(monkeypatch):
+def test_standard_input_is_read_and_named_in_errors(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE + b"1 x")))
     message = problem_of("-", LabelTable("-"))
     assert message == "<stdin>:376:1: expected a name like the first label, 'a', found '1'"
@@ -388,7 +392,7 @@ def test_progress_of_a_pipe_counts_bytes(monkeypatch):
     assert events[-1] == Progress("reading", len(SAMPLE), None, "B")
 
 
-def test_an_iterator_closed_early_leaves_no_thread(file):
+def test_closing_the_iterator_early_ends_its_threads(file):
     blocks = svmlight.read_blocks(file(SAMPLE), labels="class", jobs=2, block_size=50)
     next(blocks)
     assert any(thread.name.startswith("randsvm") for thread in threading.enumerate())
@@ -406,7 +410,7 @@ def test_reading_stays_a_few_blocks_ahead(file):
     blocks.close()
 
 
-# ---- against the twin -------------------------------------------------------------------------
+# ---- against the reference --------------------------------------------------------------------
 
 numbers = st.one_of(
     st.from_regex(r"[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?",
@@ -424,7 +428,7 @@ line_ends = st.sampled_from(["\n", "\n", "\r\n", " \n", " # x\n", "#1:1\r\n", "\
 
 @st.composite
 def lines(draw):
-    """A line that is legal or nearly so: indices may not ascend, a label may be missing."""
+    """Generate a line that is legal, or has descending indices or no label."""
     tokens = [draw(labels), *draw(st.sampled_from([[], [], ["qid:7"]]))]
     tokens += sorted(
         draw(st.lists(features, max_size=5, unique_by=lambda token: int(token.split(":")[0]))),
@@ -435,7 +439,7 @@ def lines(draw):
 
 @st.composite
 def texts(draw):
-    """Some lines, and often a few bytes of them replaced, inserted or deleted."""
+    """Generate some lines, often with a few bytes replaced, inserted or deleted."""
     text = bytearray("".join(draw(st.lists(lines(), max_size=6))).encode())
     for _ in range(draw(st.integers(0, 3))):
         place = draw(st.integers(0, len(text)))
@@ -444,11 +448,11 @@ def texts(draw):
     return bytes(text)
 
 
-# A busy machine is no fault of the reader.
+# Time limits would fail on a busy machine.
 @given(texts(), st.sampled_from(["class", "number"]), st.booleans(), st.booleans())
 @example(b"1 1:2\r\r\n", "class", False, False)
 @example(b"1\xff:1", "class", False, False)
-def test_the_compiled_reader_agrees_with_its_twin(text, labels, zero_based, unlabelled):
+def test_the_compiled_reader_agrees_with_the_reference(text, labels, zero_based, unlabelled):
     options = {"labels": labels, "zero_based": zero_based, "unlabelled": unlabelled}
     try:
         expected = reference.parse(text, **options)
@@ -459,7 +463,7 @@ def test_the_compiled_reader_agrees_with_its_twin(text, labels, zero_based, unla
         assert str(caught.value).startswith(f"a.svm:{line}:{column}: expected ")
         return
     block = parse(text, **options)
-    assert rows_of([block]) == rows_of_twin(expected)
+    assert rows_of([block]) == rows_of_reference(expected)
     assert block.queries == expected.queries
     assert block.features.tolist() == sorted({i for row in expected.entries for i, _ in row})
 
@@ -488,14 +492,14 @@ def check_rounding(text):
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([".17g", ".8e", ".25f"]))
-@example(7.038531e-26, ".6e")  # float32 rounds it otherwise when it does not go by float64
+@example(7.038531e-26, ".6e")  # rounds to another float32 if it is not rounded to float64 first
 @example(3.4028235677973366e38, ".17g")  # the smallest number beyond float32
 @example(3.4028235677973362e38, ".17g")
 @example(1.1754943157898258e-38, ".17g")
 @example(7.006492321624085e-46, ".17g")  # half the smallest float32
 @example(5e-324, ".17g")
 @example(1e39, ".17g")
-def test_values_round_like_python(value, form):
+def test_values_are_rounded_as_by_python(value, form):
     check_rounding(format(value, form))
 
 
@@ -505,7 +509,9 @@ def test_values_round_like_python(value, form):
     st.integers(-60, 60).filter(bool),
     st.booleans(),
 )
-def test_numbers_near_the_middle_of_two_floats_round_like_python(value, kind, place, exactly):
+def test_numbers_near_the_midpoint_of_two_floats_are_rounded_as_by_python(
+    value, kind, place, exactly
+):
     with localcontext() as context:
         context.prec = 2000
         low = kind(value)
@@ -517,7 +523,7 @@ def test_numbers_near_the_middle_of_two_floats_round_like_python(value, kind, pl
 
 
 def bulk_tokens():
-    """Decimals that are hard to round: 19 digits, and short forms of the middles of float32s."""
+    """Yield decimals that are hard to round: 19 digits, or short forms of float32 midpoints."""
     rng = np.random.default_rng(1)
     for digits, exponent in zip(
         rng.integers(10**18, 9 * 10**18, 30000), rng.integers(-45, 10, 30000), strict=True
@@ -529,7 +535,7 @@ def bulk_tokens():
         yield repr(float(middle))
 
 
-def test_tens_of_thousands_of_hard_numbers_round_like_python():
+def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python():
     tokens = list(bulk_tokens())
     expected = np.array([float(token) for token in tokens])
     block = parse("".join(f"{token} 1:{token}\n" for token in tokens).encode(), "number")
@@ -549,14 +555,14 @@ def test_tens_of_thousands_of_hard_numbers_round_like_python():
     "0." + "0" * 10**6 + "5e1000001",
     "1" + "0" * 10**6,
 ])  # fmt: skip
-def test_a_token_of_any_length_is_a_number_like_others(text):
+def test_a_number_may_have_any_number_of_digits(text):
     check_rounding(text)
 
 
 # ---- classes ----------------------------------------------------------------------------------
 
 
-def test_one_number_in_many_notations_is_one_class():
+def test_notations_of_one_number_are_one_class():
     table = LabelTable("a.svm")
     classes = table.classes(parse(b"+1\n1.0\n-0\n1e0\n0.0\n10e-1\n-1\n0.01e2\n.0e99999999999\n"))
     assert classes.tolist() == [0, 0, 1, 0, 1, 0, 2, 0, 1]
@@ -566,14 +572,14 @@ def test_one_number_in_many_notations_is_one_class():
     assert len(table) == 3
 
 
-def test_large_whole_numbers_stay_apart():
+def test_large_integers_are_distinct_classes():
     table = LabelTable("a.svm")
     text = b"12345678901234567890\n12345678901234567891\n1234567890123456789.1e1\n1e23\n"
     assert table.classes(parse(text)).tolist() == [0, 1, 1, 2]
     assert table.values == [12345678901234567890, 12345678901234567891, 10**23]
 
 
-def test_names_are_told_apart_by_every_byte():
+def test_names_that_differ_in_one_byte_are_distinct_classes():
     table = LabelTable("a.svm")
     text = "spam\nSpam\n0x1\nspäm\n1_0\ninfinite\n".encode() + b"\xff\nspam\n"
     assert table.classes(parse(text)).tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
@@ -581,21 +587,21 @@ def test_names_are_told_apart_by_every_byte():
     assert table.values == table.names
 
 
-def test_a_table_grows_over_blocks(file):
+def test_the_table_of_classes_grows_over_blocks(file):
     table = LabelTable("a.svm")
     blocks = read(file(b"b\na\nb\nc\na\n"), block_size=1)
     assert np.concatenate([table.classes(block) for block in blocks]).tolist() == [0, 1, 0, 2, 1]
     assert table.names == ["b", "a", "c"]
 
 
-def test_known_names_come_first_and_unknown_labels_get_new_numbers():
+def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
     table = LabelTable("a.svm", unlabelled=True, names=["2", "-1"])
     block = parse(b"-1\n7\n2.0\n?\n", unlabelled=True)
     assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
     assert table.names == ["2", "-1", "7"]
 
 
-def test_names_of_a_model_and_numbers_do_not_mix(file):
+def test_number_labels_are_refused_for_a_model_with_names(file):
     table = LabelTable("a.svm", names=["spam", "ham"])
     message = problem_of(file(b"ham\n1\n"), table)
     assert message == "a.svm:2:1: expected a name like the first label, 'spam', found '1'"
@@ -616,7 +622,7 @@ def check_against_scikit_learn(path):
 
 
 @pytest.mark.parametrize("density", [1.0, 0.05])
-def test_scikit_learn_reads_and_writes_the_same(tmp_path, density):
+def test_scikit_learn_reads_and_writes_the_same_rows(tmp_path, density):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 40)) * 10.0 ** rng.integers(-9, 9, size=(300, 40))
     X[rng.random(X.shape) >= density] = 0
@@ -629,7 +635,7 @@ REAL = ["heart_scale", "housing_scale", "mushrooms.crlf", "sms_spam.train"]
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_scikit_learn_reads_real_files_the_same(real, name):
+def test_scikit_learn_reads_the_same_rows_of_real_files(real, name):
     plain = real(name)
     check_against_scikit_learn(plain)
     assert rows_of(read(real_sets.packed(name))) == rows_of(read(plain))
@@ -642,14 +648,14 @@ def written(labels, indptr, indices, values):
 
 
 def texts_of(values):
-    """Each value as `write` spells it."""
+    """Return each value as `write` formats it."""
     count = len(values)
     text = written(["x"], [0, count], np.arange(1, count + 1), values).decode()
     return [entry.partition(":")[2] for entry in text.split()[1:]]
 
 
 def floats_of(bits):
-    """The finite float32s among these bit patterns."""
+    """Return the finite float32s among these bit patterns."""
     values = np.array(bits, np.uint32).view(np.float32)
     return values[np.isfinite(values)]
 
@@ -658,8 +664,8 @@ def float32s(numbers):
     return np.array(numbers).astype(np.float32)
 
 
-# Any 7 digits for it are read as the next float32, because reading rounds to float64 first.
-TWICE = float.fromhex("0x1.5c87fap-84")
+# Each 7-digit form of it reads as the next float32, because reading rounds to float64 first.
+ROUNDED_TWICE = float.fromhex("0x1.5c87fap-84")
 
 LAYOUTS = {
     "1": 1, "-0.5": -0.5, "0": 0, "-0": -0.0, "0.1": 0.1, "255": 255, "-3.14": -3.14, "100": 100,
@@ -668,7 +674,7 @@ LAYOUTS = {
     "1234000": 1234000, "1.23e6": 1.23e6, "2097152.2": 2097152.25, "2097152.8": 2097152.75,
     "16777216": 2**24, "1.2e7": 1.2e7, "123456790": 123456789, "1e10": 1e10, "1.1e10": 1.1e10,
     "1e20": 1e20, "3.4028235e38": 3.4028234663852886e38, "1e-45": 2**-149,
-    "1.1754944e-38": 2**-126, "7.0385307e-26": TWICE,
+    "1.1754944e-38": 2**-126, "7.0385307e-26": ROUNDED_TWICE,
 }  # fmt: skip
 
 
@@ -677,12 +683,14 @@ def test_values_are_written_in_their_shortest_form():
 
 
 @pytest.mark.parametrize("text, value", LAYOUTS.items())
-def test_the_twin_writes_values_in_their_shortest_form(text, value):
+def test_the_reference_writes_values_in_their_shortest_form(text, value):
     assert reference.spelled(float(np.float32(value))) == text
 
 
 def check_spelling(values):
-    """As long as the twin's, read back to the same bits by ours and by Python, and as near."""
+    """Check that the text is as long as the reference's and as near, and reads back to the same
+    bits.
+    """
     texts = texts_of(values)
     numbers = np.array([float(text) for text in texts])
     assert np.array_equal(numbers.astype(np.float32).view(np.int32), values.view(np.int32))
@@ -691,7 +699,7 @@ def check_spelling(values):
     assert np.array_equal(block.values.view(np.int32), values.view(np.int32))
     for text, value in zip(texts, values.tolist(), strict=True):
         expected = reference.spelled(value)
-        if text != expected:  # float64 cannot tell which of two is nearer
+        if text != expected:  # float64 cannot decide which of the two is nearer
             assert len(text) == len(expected)
             far, near = (abs(Decimal(shown) - Decimal(value)) for shown in (text, expected))
             assert near <= far < near * Decimal("1.000001")
@@ -703,7 +711,7 @@ def test_every_bit_pattern_is_written_in_its_shortest_form(bits):
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
-def test_handy_floats_are_written_in_their_shortest_form(numbers):
+def test_random_floats_are_written_in_their_shortest_form(numbers):
     check_spelling(float32s(numbers))
 
 
@@ -719,7 +727,7 @@ def neighbours(values, reach):
 
 EDGES = {
     # The next float32 below a power of two is nearer than the one above: 2**-96, 2**87 and others
-    # have fewest digits only in a number that is not the nearest with so many digits.
+    # reach the fewest digits only with a number that is not the nearest with that many digits.
     "powers of two": neighbours(np.ldexp(np.float32(1), np.arange(-149, 128)), 2),
     "powers of ten": neighbours(float32s([float(f"1e{k}") for k in range(-45, 39)]), 20),
     "denormals": floats_of([*range(300), *range(2**23 - 300, 2**23 + 300)]),
@@ -739,13 +747,13 @@ def digits_in(text):
     return len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
 
 
-def test_numpy_prints_as_many_digits():
+def test_values_have_as_many_digits_as_numpy_prints():
     values = floats_of(np.random.default_rng(1).integers(0, 2**32, 20000))
     shown = [np.format_float_scientific(value) for value in values]
     assert [*map(digits_in, texts_of(values))] == [*map(digits_in, shown)]
 
 
-def test_rows_are_written_as_they_are_read():
+def test_written_rows_are_read_back():
     values = float32s([1, -0.5, 0, 7])
     text = written(["+1", "spam", "?"], [0, 3, 3, 4], [1, 2, 9, 2**31 - 1], values)
     assert text == b"+1 1:1 2:-0.5 9:0\nspam\n? 2147483647:7\n"
@@ -753,19 +761,19 @@ def test_rows_are_written_as_they_are_read():
     assert written(["a", "b"], [0, 0, 0], [], float32s([])) == b"a\nb\n"
 
 
-def test_rows_may_begin_behind_the_first_entry_and_end_before_the_last():
+def test_rows_may_use_a_part_of_the_entries():
     assert written(["a"], [1, 2], [1, 2, 3], float32s([5, 6, 7])) == b"a 2:6\n"
 
 
-class Pieces(list):
-    """A stream that keeps what it is given, piece by piece."""
+class RecordingStream(list):
+    """A stream that keeps each piece written to it."""
 
     write = list.append
 
 
 @pytest.mark.parametrize("piece_size", [40, 100, 1000])
 @pytest.mark.parametrize("labels_at_once", [1, 2, 1000])
-def test_pieces_change_nothing_but_memory(monkeypatch, piece_size, labels_at_once):
+def test_the_size_of_pieces_does_not_change_the_text(monkeypatch, piece_size, labels_at_once):
     rng = np.random.default_rng(1)
     lengths = rng.integers(0, 30, 100)
     labels = ["long" * int(size) for size in rng.integers(1, 50, 100)]
@@ -775,7 +783,7 @@ def test_pieces_change_nothing_but_memory(monkeypatch, piece_size, labels_at_onc
         np.concatenate([np.arange(1, size + 1) for size in lengths]),
         rng.normal(size=lengths.sum()).astype(np.float32),
     )
-    whole, pieces = Pieces(), Pieces()
+    whole, pieces = RecordingStream(), RecordingStream()
     svmlight.write(whole, *arguments)
     monkeypatch.setattr(svmlight, "PIECE_SIZE", piece_size)
     monkeypatch.setattr(svmlight, "LABELS_AT_ONCE", labels_at_once)
@@ -787,7 +795,7 @@ def test_pieces_change_nothing_but_memory(monkeypatch, piece_size, labels_at_onc
 
 
 @pytest.mark.parametrize("index, value", [(2, np.nan), (2, np.inf), (2, -np.inf), (-1, 0.5)])
-def test_what_could_not_be_read_is_not_written(index, value):
+def test_values_that_could_not_be_read_are_not_written(index, value):
     with pytest.raises(ValueError, match="expected indices from 0 and finite values"):
         written(["a"], [0, 2], [1, index], float32s([1, value]))
 
@@ -801,7 +809,7 @@ def test_what_could_not_be_read_is_not_written(index, value):
     (["a", "b"], [0, 2, 1], [1, 2], [1, 2]),
     (["a"], [], [], []),
 ])  # fmt: skip
-def test_arrays_that_are_no_rows_are_refused(labels, indptr, indices, values):
+def test_invalid_arrays_are_refused(labels, indptr, indices, values):
     with pytest.raises(ValueError, match="expected indptr"):
         written(labels, indptr, indices, float32s(values))
 

@@ -1,4 +1,6 @@
-"""Sums over rows in cells: what is left out is far away and small, everything else is there."""
+"""Test the sums over rows in cells: omitted values are small and their centres far away; all others
+are included.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,15 @@ from randsvm.kernels.expansion import (
 )
 from randsvm.kernels.kernel import Kernel
 
-# A cut so low that what is left out shows: up to 0.05 for each centre.
+# With this cut the omitted values are visible: up to 0.05 for each centre.
 GAMMA, CUT = 3.0, 3.0
 # Rounding of float32 sums over exponents of up to 300.
-ROUGH = 1e-3
+FLOAT32_TOLERANCES = 1e-3
 WIDTHS = [128, 256, 512]
 
 
 def clusters(m: int, d: int, seed: int = 0) -> np.ndarray:
-    """Rows around twelve places; of the last feature there are two values only."""
+    """Return rows around twelve places; the last feature has only two values."""
     rng = np.random.default_rng(seed)
     middles = np.random.default_rng(9).normal(size=(12, d)) * 3
     X = middles[rng.integers(12, size=m)] + 0.3 * rng.normal(size=(m, d))
@@ -46,8 +48,8 @@ def boxes_of(X: np.ndarray, order: np.ndarray) -> list[np.ndarray]:
     return [order[at : at + CELL_ROWS] for at in range(0, len(order), CELL_ROWS)]
 
 
-def by_boxes(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The plain twin: sums over the centres that are near enough to the box of a row's cell."""
+def reference_sums(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return the sums over the centres that are near enough to the box of a row's cell."""
     u = np.zeros((len(X), *beta.shape[1:]))
     for cell in boxes_of(X, order):
         lower, upper = X[cell].min(axis=0), X[cell].max(axis=0)
@@ -59,29 +61,32 @@ def by_boxes(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.ndarray) 
 
 @pytest.mark.parametrize("m", [1, 31, 64, 65, 1000])
 @pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS + 1,)])
-def test_sums_are_those_over_the_centres_near_to_the_box(m, columns):
+def test_sums_include_the_centres_near_the_box(m, columns):
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
     ours = kernel_layout()
     order = ours.cells(sparse.csr_matrix(X))
     u = Expansion(ours, sparse.csr_matrix(Z), beta).values(sparse.csr_matrix(X))
-    assert u == pytest.approx(by_boxes(X, Z, beta, order), abs=ROUGH)
-    assert np.abs(u - kernel_values(X, Z) @ beta).max() <= np.exp(-CUT) * np.abs(beta).sum() + ROUGH
+    assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
+    assert (
+        np.abs(u - kernel_values(X, Z) @ beta).max()
+        <= np.exp(-CUT) * np.abs(beta).sum() + FLOAT32_TOLERANCES
+    )
 
 
-def test_a_value_above_the_cut_is_never_left_out():
-    """With gamma so large that there are few of them: beta = 1, so that each one shows."""
+def test_a_value_above_the_cut_is_never_omitted():
+    """A large gamma leaves few values, and beta = 1 makes each of them visible."""
     X, Z = clusters(3000, 4), clusters(500, 4, seed=1)
     exact = kernel_values(X, Z)
     least = np.where(exact > np.exp(-CUT), exact, 0).sum(axis=1)
     u = Expansion(kernel_layout(), sparse.csr_matrix(Z), np.ones(500)).values(sparse.csr_matrix(X))
-    assert (u >= least - ROUGH).all()
-    assert u == pytest.approx(exact.sum(axis=1), abs=500 * np.exp(-CUT) + ROUGH)
+    assert (u >= least - FLOAT32_TOLERANCES).all()
+    assert u == pytest.approx(exact.sum(axis=1), abs=500 * np.exp(-CUT) + FLOAT32_TOLERANCES)
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
 @pytest.mark.parametrize("columns", [1, 3])
-def test_sums_are_the_same_for_every_width(widest, columns):
+def test_sums_agree_for_every_vector_width(widest, columns):
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
     ours = kernel_layout()
@@ -93,7 +98,7 @@ def test_sums_are_the_same_for_every_width(widest, columns):
         rows.panels, rows.lower, rows.upper, rows.order, part.centres, part.columns,
         part.beta[0][1], part.limit, u, room, widest,
     )  # fmt: skip
-    assert u == pytest.approx(by_boxes(X, Z, beta, rows.order), abs=ROUGH)
+    assert u == pytest.approx(reference_sums(X, Z, beta, rows.order), abs=FLOAT32_TOLERANCES)
     assert 0 < kept < 0.5 * 500 * 100
 
 
@@ -122,16 +127,18 @@ def test_rows_of_any_kind_are_sorted(X):
     assert sorted(order_of(X, X.shape[1])) == list(range(len(X)))
 
 
-def test_equal_rows_have_equal_sums_and_two_slices_join():
+def test_equal_rows_have_equal_sums_and_slices_add_up():
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
     ours, X_ = kernel_layout(), sparse.csr_matrix(X)
     assert slice_rows(4) == SLICE_ROWS < len(X)
     u = Expansion(ours, sparse.csr_matrix(Z), np.ones(40)).values(X_)
-    assert u == pytest.approx(kernel_values(X, Z).sum(axis=1), abs=40 * np.exp(-CUT) + ROUGH)
+    assert u == pytest.approx(
+        kernel_values(X, Z).sum(axis=1), abs=40 * np.exp(-CUT) + FLOAT32_TOLERANCES
+    )
 
 
-def test_a_kept_order_changes_no_bit():
+def test_a_stored_order_gives_the_same_bits():
     X, Z = sparse.csr_matrix(clusters(9000, 4)), sparse.csr_matrix(clusters(40, 4, seed=1))
     ours = kernel_layout()
     expansion = Expansion(ours, Z, np.ones(40))
@@ -149,10 +156,10 @@ def test_features_outside_the_columns_count_in_the_distance():
         sparse.csr_matrix(X), extra
     )
     exact = np.exp(-GAMMA * extra) * kernel_values(X, Z).sum(axis=1)
-    assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + ROUGH)
+    assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + FLOAT32_TOLERANCES)
 
 
-def test_cells_pay_where_most_values_are_nothing():
+def test_cells_are_used_if_most_values_are_negligible():
     X, Z = sparse.csr_matrix(clusters(4000, 4)), sparse.csr_matrix(clusters(200, 4, seed=1))
     assert profits_from_cells(kernel_layout(), X, Z)
     assert not profits_from_cells(kernel_layout(gamma=1e-3), X, Z)

@@ -1,4 +1,4 @@
-"""float64 values of RBF on data that nobody has scaled, against differences of exact numbers."""
+"""Test float64 values of RBF on unscaled data against differences in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def exact_kernel(x: np.ndarray, z: np.ndarray, gamma: float) -> float:
     return math.exp(-gamma * float(squares))
 
 
-def exact(X: np.ndarray, Z: np.ndarray, gamma: float) -> np.ndarray:
+def exact_values(X: np.ndarray, Z: np.ndarray, gamma: float) -> np.ndarray:
     return np.array([[exact_kernel(x, z, gamma) for z in Z] for x in X])
 
 
 def unscaled(m: int, d: int, kind: str) -> tuple[np.ndarray, float]:
-    """Rows whose squared norms are huge beside what their differences are; and a gamma."""
+    """Return rows whose squared norms are huge beside those of their differences, and a gamma."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(m, d))
     if kind == "seconds":
@@ -54,9 +54,9 @@ def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
     kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, centre, np.float64)
     beta = np.random.default_rng(5).normal(size=(20, *columns))
     u = Expansion(kernel_layout, sparse.csr_matrix(X[:20]), beta).values(sparse.csr_matrix(X))
-    truth = exact(X, X[:20], gamma)
+    truth = exact_values(X, X[:20], gamma)
     assert u == pytest.approx(truth @ beta, abs=1e-12 * float(np.abs(beta).sum()), rel=0)
-    # Nothing but a row's own kernel value with a centre that is nowhere else.
+    # The only value is that of a row with an equal centre.
     each = Expansion(kernel_layout, sparse.csr_matrix(X[:1]), np.ones(1)).values(
         sparse.csr_matrix(X)
     )
@@ -70,11 +70,11 @@ def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, dense):
     X, gamma = unscaled(70, 5, kind)
     kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, None, np.float64)
     K = gram(kernel_layout, sparse.csr_matrix(X))
-    assert pytest.approx(exact(X, X, gamma), rel=2.0**-23) == K
+    assert pytest.approx(exact_values(X, X, gamma), rel=2.0**-23) == K
     assert (np.diag(K) == 1).all() and (K == K.T).all()
 
 
-def sums(x, z, beta, gamma, widest):
+def summed(x, z, beta, gamma, widest):
     m, w = z.shape
     count = -(-m // PANEL_CENTRES)
     padded = z[np.arange(count * PANEL_CENTRES) % m]
@@ -87,14 +87,14 @@ def sums(x, z, beta, gamma, widest):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_the_float64_exponential_is_right_to_two_last_places(widest):
-    """Over all exponents down to -708, where float64 ends; below it is 0."""
+def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(widest):
+    """Check all exponents down to -708, where float64 ends; below it the result is 0."""
     e = np.concatenate([np.linspace(0, 707.9, 100_001), np.geomspace(1e-18, 1, 1001)])
     x = np.column_stack([np.zeros(len(e)), e])
-    u = sums(x, np.zeros((1, 1)), np.ones((1, 1)), 1.0, widest)[:, 0]
+    u = summed(x, np.zeros((1, 1)), np.ones((1, 1)), 1.0, widest)[:, 0]
     assert u == pytest.approx([math.exp(-v) for v in e], rel=2.0**-51, abs=0)
     beyond = np.array([[0, 708.5], [0, 1e300], [0, np.inf], [0, 0.0]])
-    assert sums(beyond, np.zeros((1, 1)), np.ones((1, 1)), 1.0, widest)[:, 0].tolist() == [
+    assert summed(beyond, np.zeros((1, 1)), np.ones((1, 1)), 1.0, widest)[:, 0].tolist() == [
         0,
         0,
         0,
@@ -112,10 +112,12 @@ def test_compiled_sums_agree_with_numpy(m, centres, w, columns, widest):
         rng.normal(size=(centres, columns)),
     )
     squares = ((x[:, None, :w] - z) ** 2).sum(axis=2) + x[:, w:]
-    assert sums(x, z, beta, 0.7, widest) == pytest.approx(np.exp(-0.7 * squares) @ beta, abs=1e-13)
+    assert summed(x, z, beta, 0.7, widest) == pytest.approx(
+        np.exp(-0.7 * squares) @ beta, abs=1e-13
+    )
 
 
-def test_rows_without_any_feature_have_the_kernel_value_1():
+def test_rows_without_features_have_the_kernel_value_1():
     kernel_layout = KernelLayout(Kernel("rbf", 2.0), True, None, np.float64)
     empty = sparse.csr_matrix((3, 0), dtype=np.float64)
     assert Expansion(kernel_layout, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]

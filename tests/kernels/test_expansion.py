@@ -1,4 +1,4 @@
-"""Kernel values and their sums against the formulas, one pair at a time, in float64."""
+"""Test kernel values and their sums against the formulas, one pair at a time, in float64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KERNELS = [
 ]
 
 
-def by_definition(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> float:
+def kernel_by_definition(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> float:
     dot = math.fsum(x * z)
     return {
         "linear": lambda: dot,
@@ -69,7 +69,7 @@ def spaces(kernel: Kernel, dtype: type):
 def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, layout):
     kernel_layout = spaces(kernel, dtype)[layout]
     X = rows.toarray().astype(np.float64)
-    exact = np.array([[by_definition(kernel, x, z) for z in X[:9]] for x in X])
+    exact = np.array([[kernel_by_definition(kernel, x, z) for z in X[:9]] for x in X])
     coarse = max(tolerance, 1e-7)  # LIBSVM takes float32 values
     assert gram(kernel_layout, rows)[:, :9] == pytest.approx(exact, rel=coarse, abs=coarse)
     beta = np.linspace(-1, 2, 9)
@@ -79,7 +79,7 @@ def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, l
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_the_blocks_of_a_gram_matrix_join_at_their_edges(dense):
+def test_the_blocks_of_a_gram_matrix_fit_together(dense):
     X = np.random.default_rng(2).normal(size=(2 * GRAM_ROWS + 3, 3)).astype(np.float32)
     kernel_layout = KernelLayout(Kernel("rbf", 0.7), dense, None, np.float64)
     exact = oracle.kernel_matrix("rbf", X.astype(float), X.astype(float), 0.7)
@@ -101,13 +101,14 @@ def test_sums_over_several_blocks_agree_with_one_matrix(dense):
 
 @pytest.mark.parametrize("dense", [True, False])
 def test_features_outside_the_columns_count_in_the_distance(dense):
-    """extra is the squared norm of what the columns do not show: here a third feature."""
+    """`extra` is the squared norm of the features outside the columns: here of a third feature."""
     rng = np.random.default_rng(2)
     whole = rng.normal(size=(5, 3))
     Z = np.column_stack([rng.normal(size=(4, 2)), np.zeros(4)])
     kernel, beta = Kernel("rbf", 0.3), np.arange(1.0, 5.0)
     exact = [
-        sum(b * by_definition(kernel, x, z) for b, z in zip(beta, Z, strict=True)) for x in whole
+        sum(b * kernel_by_definition(kernel, x, z) for b, z in zip(beta, Z, strict=True))
+        for x in whole
     ]
     kernel_layout = KernelLayout(kernel, dense, None, np.float64)
     expansion = Expansion(kernel_layout, sparse.csr_matrix(Z[:, :2]), beta)
@@ -120,13 +121,13 @@ def test_an_empty_expansion_is_zero(rows):
     assert (Expansion(kernel_layout, rows[:0], np.empty(0)).values(rows) == 0).all()
 
 
-def test_squared_norms_of_rows_that_are_empty_in_any_place():
+def test_squared_norms_of_empty_rows_are_zero():
     X = sparse.csr_matrix(np.array([[0, 0], [3, 4], [0, 0], [1, 0], [0, 0]], np.float32))
     assert squared_norms(X).tolist() == [0, 25, 0, 1, 0]
 
 
 def test_a_magnitude_beyond_float64_is_infinite():
-    """It only decides between float32 and float64 blocks; it must not end the run."""
+    """The magnitude only chooses between float32 and float64 blocks; it must not end the run."""
     assert Kernel("poly", 1.0, 0.0, 30).magnitude(1e30) == math.inf
 
 
@@ -135,8 +136,8 @@ def test_a_magnitude_beyond_float64_is_infinite():
 WIDTHS = [128, 256, 512]
 
 
-def compiled(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.ndarray:
-    """sum_j beta_j exp(<x_i, z_j>); beta : (centres,) or (centres, columns)."""
+def compiled_sums(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.ndarray:
+    """Return sum_j beta_j exp(<x_i, z_j>); beta : (centres,) or (centres, columns)."""
     count = -(-len(z) // PANEL_CENTRES)
     padded = z[np.arange(count * PANEL_CENTRES) % len(z)]
     panels = padded.reshape(count, PANEL_CENTRES, -1).transpose(0, 2, 1).copy()
@@ -149,16 +150,18 @@ def compiled(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_the_compiled_exponential_is_right_to_two_last_places(widest):
-    """Over all exponents down to -86, where float32 ends; below it is 0, and 1 above 0."""
+def test_the_compiled_exponential_is_accurate_to_two_units_in_the_last_place(widest):
+    """Check all exponents down to -86, where float32 ends; below it the result is 0, and above 0 it
+    is 1.
+    """
     x = -np.concatenate([np.linspace(0, 85.99, 200_001), np.geomspace(1e-9, 1, 1001)])
     x = x.astype(np.float32)[:, None]
     one = np.ones((1, 1), np.float32)
     exact = np.exp(x[:, 0].astype(np.float64))
-    assert compiled(x, one, np.ones(1), widest) == pytest.approx(exact, rel=2.0**-22, abs=0)
+    assert compiled_sums(x, one, np.ones(1), widest) == pytest.approx(exact, rel=2.0**-22, abs=0)
     beyond = np.array([[-86.5], [-1e4], [-3e38], [-np.inf], [0.0], [1e-3]], np.float32)
-    assert compiled(beyond, one, np.ones(1), widest).tolist() == [0, 0, 0, 0, 1, 1]
-    assert np.isnan(compiled(one * np.float32(np.nan), one, np.ones(1), widest)).all()
+    assert compiled_sums(beyond, one, np.ones(1), widest).tolist() == [0, 0, 0, 0, 1, 1]
+    assert np.isnan(compiled_sums(one * np.float32(np.nan), one, np.ones(1), widest)).all()
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
@@ -171,31 +174,33 @@ def test_compiled_sums_agree_with_the_matrix_product(m, centres, d, widest):
     z = rng.random((centres, d)).astype(np.float32)
     beta = rng.normal(size=centres)
     exact = np.exp(x.astype(np.float64) @ z.T.astype(np.float64)) @ beta
-    assert compiled(x, z, beta, widest) == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum() * d)
+    assert compiled_sums(x, z, beta, widest) == pytest.approx(
+        exact, abs=1e-6 * np.abs(beta).sum() * d
+    )
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_compiled_sums_of_many_columns_are_those_of_each(widest):
+def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest):
     rng = np.random.default_rng(6)
     x, z = -rng.random((6, 5)).astype(np.float32), rng.random((40, 5)).astype(np.float32)
     beta = rng.normal(size=(40, PANEL_COLUMNS))
-    at_once = compiled(x, z, beta, widest)
-    each = np.column_stack([compiled(x, z, beta[:, c], widest) for c in range(PANEL_COLUMNS)])
+    at_once = compiled_sums(x, z, beta, widest)
+    each = np.column_stack([compiled_sums(x, z, beta[:, c], widest) for c in range(PANEL_COLUMNS)])
     assert at_once == pytest.approx(each, abs=1e-5)
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_a_compiled_sum_depends_on_its_row_alone(widest):
-    """So that no number of workers, and no size of a chunk, changes a bit of it."""
+def test_a_compiled_sum_does_not_depend_on_other_rows(widest):
+    """The number of workers and the size of a chunk therefore change no bit of it."""
     rng = np.random.default_rng(4)
     x = -rng.random((23, 5)).astype(np.float32)
     z, beta = rng.random((70, 5)).astype(np.float32), rng.normal(size=70)
-    at_once = compiled(x, z, beta, widest)
-    assert [compiled(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == at_once.tolist()
+    at_once = compiled_sums(x, z, beta, widest)
+    assert [compiled_sums(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == at_once.tolist()
 
 
-def test_a_row_beyond_float32_has_no_kernel_value_left():
-    """Its squared norm is infinite in float32; it is as far as can be from every centre."""
+def test_a_row_beyond_float32_has_kernel_value_zero():
+    """Its squared norm is infinite in float32, so it is infinitely far from every centre."""
     X = sparse.csr_matrix(np.array([[1e25, 0], [0.5, 0.5]], np.float32))
     Z = sparse.csr_matrix(np.array([[0.5, 0.5], [0, 1], [1, 0]], np.float32))
     u = Expansion(KernelLayout(Kernel("rbf", 1.0), True, None, np.float32), Z, np.ones(3)).values(X)
@@ -204,7 +209,7 @@ def test_a_row_beyond_float32_has_no_kernel_value_left():
 
 @pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS,), (PANEL_COLUMNS + 1,)])
 @pytest.mark.parametrize("d", [PANEL_FEATURES, PANEL_FEATURES + 1])
-def test_compiled_sums_and_blocks_meet_at_their_edge(d, columns):
+def test_compiled_sums_and_blocks_agree_at_their_boundary(d, columns):
     rng = np.random.default_rng(5)
     X = sparse.csr_matrix(rng.normal(size=(300, d)).astype(np.float32))
     Z = sparse.csr_matrix(rng.normal(size=(BLOCK_CENTRES + 40, d)).astype(np.float32))
@@ -214,19 +219,19 @@ def test_compiled_sums_and_blocks_meet_at_their_edge(d, columns):
     assert rough == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum())
 
 
-# ---- compiled sums of RBF by the features that rows have ---------------------------------------
+# ---- compiled sums of RBF over nonzeros --------------------------------------------------------
 
 
 def few_nonzeros(rows: int, d: int, seed: int) -> sparse.csr_matrix:
-    """Some rows have none."""
+    """Return sparse rows; some have no features."""
     X = sparse.random(rows, d, 0.1, "csr", np.float32, random_state=seed)
     X.data = X.data * 4 - 2
     return X
 
 
 @pytest.mark.parametrize("sums", [(), (1,), (3,), (PANEL_COLUMNS + 1,)], ids=str)
-def test_sums_by_nonzeros_are_those_of_the_formula(sums):
-    """Over several blocks of centres, of which the last has an odd number of panels."""
+def test_sums_over_nonzeros_follow_the_formula(sums):
+    """There are several blocks of centres; the last has an odd number of panels."""
     X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
     extra = np.random.default_rng(3).random(X.shape[0])
@@ -240,7 +245,7 @@ def test_sums_by_nonzeros_are_those_of_the_formula(sums):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_sums_by_nonzeros_are_right_with_vectors_of_any_width(widest):
+def test_sums_over_nonzeros_agree_for_every_vector_width(widest):
     X, Z = few_nonzeros(300, 40, 0), few_nonzeros(PANEL_CENTRES * 3, 40, 1).toarray()
     left, right = -squared_norms(X) / 8, -squared_norms(Z) / 8
     panels = np.column_stack([Z / 4, right]).reshape(3, PANEL_CENTRES, -1).transpose(0, 2, 1)
@@ -251,7 +256,7 @@ def test_sums_by_nonzeros_are_right_with_vectors_of_any_width(widest):
     assert u[:, 0] == pytest.approx(K @ beta[0], abs=1e-4)
 
 
-def test_rows_without_any_feature_are_at_the_origin():
+def test_rows_without_features_are_at_the_origin():
     kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, by_nonzeros=True)
     Z = sparse.csr_matrix(np.array([[0, 2.0], [0, 0]]))
     found = Expansion(kernel_layout, Z, np.array([1.0, 2.0])).values(sparse.csr_matrix((3, 2)))

@@ -1,4 +1,6 @@
-"""Random feature maps: their mean is the kernel, and every number of theirs has its address."""
+"""Test random feature maps: their mean is the kernel, and each random number follows from its
+address.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def seeded(given_map: RandomMap, seed: int, components: int | None = None) -> Ra
     return RandomMap(m.kernel, N, m.gamma, m.coef0, m.degree, seed, m.exact)
 
 
-def csr(X) -> sparse.csr_matrix:
+def as_csr(X) -> sparse.csr_matrix:
     return sparse.csr_matrix(np.asarray(X, np.float32))
 
 
@@ -53,7 +55,7 @@ def some_rows(
     m: int, d: int, density: float = 1.0, seed: int = 0, scale: float = 1.0
 ) -> sparse.csr_matrix:
     rng = np.random.default_rng(seed)
-    return csr(np.where(rng.random((m, d)) < density, scale * rng.normal(size=(m, d)), 0))
+    return as_csr(np.where(rng.random((m, d)) < density, scale * rng.normal(size=(m, d)), 0))
 
 
 def indices(d: int, first: int = 1) -> np.ndarray:
@@ -71,7 +73,7 @@ def kernel(given_map: RandomMap, X: np.ndarray) -> np.ndarray:
     return (given_map.gamma * X @ X.T + given_map.coef0) ** given_map.degree
 
 
-# --- the plain twin: one number at a time, library functions, float64 --------------------------
+# --- reference: one number at a time, library functions, float64 -------------------------------
 
 
 def word(seed: int, purpose: int, place: int, feature: int = 0, group: int = 0) -> int:
@@ -127,7 +129,7 @@ def plain_product(m: RandomMap, j: int, x: dict[int, float]) -> float:
 )
 def test_a_map_follows_the_formula_number_by_number(m):
     at = np.array([0, 3, 70000, 2**31 - 1], np.int32)
-    X = csr([[0.5, -1.0, 0.25, 1.5], [0, 0, 0, 0], [0, 2.0, 0, 0], [0.1, 0, 0, 1.0]])
+    X = as_csr([[0.5, -1.0, 0.25, 1.5], [0, 0, 0, 0], [0, 2.0, 0, 0], [0.1, 0, 0, 1.0]])
     plain = plain_wave if m.kernel == "rbf" else plain_product
     rows = [{int(f): float(v) for f, v in zip(at, row, strict=True)} for row in X.toarray()]
     expected = [[plain(m, j, row) for j in range(m.components)] for row in rows]
@@ -140,18 +142,18 @@ def test_a_map_follows_the_formula_number_by_number(m):
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
 def test_the_mean_over_many_maps_is_the_kernel(m):
-    """Within 4.5 standard errors, over 10 pairs of 4 rows; the seeds are fixed."""
+    """It agrees within 4.5 standard errors over 10 pairs of 4 rows; the seeds are fixed."""
     X, seeds = some_rows(4, 3, scale=0.4), 2000
     maps = [z(seeded(m, seed), X).astype(np.float64) for seed in range(seeds)]
     products = np.array([Z @ Z.T for Z in maps])
     mean, error = products.mean(axis=0), products.std(axis=0, ddof=1) / math.sqrt(seeds)
     exact = kernel(m, X.toarray())
-    assert error.max() < 0.03 * exact.max()  # else the test would see nothing
+    assert error.max() < 0.03 * exact.max()  # else the test would pass for any map
     assert (np.abs(mean - exact) <= 4.5 * error + 1e-6).all()
 
 
 @pytest.mark.parametrize("m", [RBF, POLY, MAPS[-2]], ids=str)
-def test_the_error_falls_like_one_over_the_root_of_components(m):
+def test_the_error_falls_with_the_square_root_of_the_components(m):
     X = some_rows(6, 3, scale=0.6)
     exact = kernel(m, X.toarray())
 
@@ -163,18 +165,18 @@ def test_the_error_falls_like_one_over_the_root_of_components(m):
 
 
 def test_a_fourier_map_never_exceeds_its_amplitude_and_is_stationary():
-    """E z_j(x)^2 = 1/N whatever x is, far from the origin too."""
+    """E z_j(x)^2 = 1/N for every x, also far from the origin."""
     m = RandomMap("rbf", 20000, 1.0)
-    Z = z(m, csr([[0, 0], [30, -40]]))
+    Z = z(m, as_csr([[0, 0], [30, -40]]))
     assert np.abs(Z).max() <= math.sqrt(2 / 20000) * (1 + 1e-6)
     assert (Z.astype(np.float64) ** 2).sum(axis=1) == pytest.approx([1, 1], abs=0.02)
 
 
-# --- every number has its address --------------------------------------------------------------
+# --- addresses of random numbers ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
-def test_a_component_does_not_depend_on_how_many_there_are(m):
+def test_a_component_does_not_depend_on_the_number_of_components(m):
     X = some_rows(5, 4)
     few, many = seeded(m, 3, 7), seeded(m, 3, 3001)
     a, b = z(few, X)[:, :7] * math.sqrt(7), z(many, X)[:, :7] * math.sqrt(3001)
@@ -183,7 +185,7 @@ def test_a_component_does_not_depend_on_how_many_there_are(m):
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
 def test_a_component_does_not_depend_on_the_other_features(m):
-    """Rows of features 7 and 900, alone and among others that are 0 there."""
+    """Rows of features 7 and 900 agree, alone and with other features that are 0."""
     X = some_rows(5, 2)
     alone = z(m, X, np.array([7, 900], np.int32))
     at = np.array([*range(3, 61), 899, 900], np.int32)
@@ -193,8 +195,10 @@ def test_a_component_does_not_depend_on_the_other_features(m):
     assert among[:, :N] == pytest.approx(alone[:, :N], rel=1e-4, abs=1e-5)
 
 
-def test_no_two_addresses_share_their_bits():
-    """Seeds, purposes, features and groups of factors, and the draws of sampling."""
+def test_addresses_of_random_numbers_are_distinct():
+    """Addresses consist of seeds, purposes, features and groups of factors, and the draws of
+    sampling.
+    """
     streams = [
         words_at(seed, purpose, 50, feature, group)
         for seed in (0, 1)
@@ -206,8 +210,8 @@ def test_no_two_addresses_share_their_bits():
     assert len(np.unique(streams)) == 50 * len(streams)
 
 
-def test_numbers_are_the_same_in_every_version():
-    """A model names its map by seed alone: these bytes are a promise to models in use."""
+def test_the_random_numbers_of_a_seed_never_change():
+    """A model stores only the seed of its map, so other numbers would break existing models."""
     words = words_at(7, NORMALS, 20000, 123)
     assert words[:2].tolist() == [12085240788280795838, 8397352118459087744]
     assert normals(words)[:2].tolist() == [0.8699365258216858, -0.2983560264110565]
@@ -221,7 +225,7 @@ def digest(numbers: np.ndarray, dtype: str) -> str:
     return hashlib.sha256(numbers.astype(dtype).tobytes()).hexdigest()
 
 
-def test_normals_are_those_of_box_and_muller():
+def test_normal_numbers_follow_box_and_muller():
     words = np.random.default_rng(0).integers(0, 2**64, 2000, np.uint64, endpoint=False)
     halves = [0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
     edges = [upper << 32 | lower for upper in halves for lower in halves]
@@ -253,7 +257,7 @@ POLYS = st.builds(
 
 
 @given(POLYS)
-def test_coefficients_and_chances_of_degrees_are_those_of_kar_and_karnick(m):
+def test_coefficients_and_probabilities_of_degrees_are_those_of_kar_and_karnick(m):
     expected = [float(plain_coefficient(m, k)) for k in range(m.degree + 1)]
     assert m.coefficients.tolist() == expected
     chances = [float(q) for q in plain_probabilities(m)]
@@ -261,15 +265,15 @@ def test_coefficients_and_chances_of_degrees_are_those_of_kar_and_karnick(m):
     assert (m.probabilities[m.degrees] > 0).all()
 
 
-def test_coefficients_are_right_where_powers_leave_float64():
-    """2^900 binomial(1000, 100) does not fit, its product with 1e-4^100 does."""
+def test_coefficients_are_right_if_powers_overflow_float64():
+    """2^900 binomial(1000, 100) overflows, but its product with 1e-4^100 does not."""
     logarithm = math.log(math.comb(1000, 100)) + 100 * math.log(1e-4) + 900 * math.log(2)
     assert features._coefficients(1000, 1e-4, 2.0)[100] == pytest.approx(math.exp(logarithm))
     assert features._coefficients(1000, 1.0, 2.0)[100] == math.inf
     assert features._coefficients(1000, 1e-9, 0.5)[1000] == 0
 
 
-def test_degrees_come_as_often_as_they_should():
+def test_degrees_are_drawn_with_their_probabilities():
     for m in (RandomMap("poly", 40000, 1, 1, 4), RandomMap("poly", 40000, 1, 1, 4, exact=True)):
         expected = m.probabilities * m.components
         found = np.bincount(m.degrees, minlength=5)
@@ -291,14 +295,14 @@ def test_exact_columns_are_exact():
     assert (m.degrees >= 2).all()
 
 
-def test_columns_of_a_part_that_the_kernel_lacks_are_left_out():
+def test_columns_of_degrees_that_the_kernel_lacks_are_left_out():
     assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).width(4) == 9
     assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).over(indices(4)).width == 9
     assert RandomMap("poly", 9, 1.0, 1.0, 2).width(4) == 9
     assert RBF.width(4) == 64
 
 
-def test_homogeneous_kernels_draw_their_one_degree():
+def test_homogeneous_kernels_draw_only_their_degree():
     assert (RandomMap("poly", 50, 1.0, 0.0, 6).degrees == 6).all()
 
 
@@ -319,9 +323,10 @@ def test_dense_and_sparse_rows_agree(m, monkeypatch):
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
 @pytest.mark.parametrize("share, tolerance", [(-1.0, 1e-5), (2.0, 0.0)])
-def test_cuts_between_rows_change_no_more_than_rounding(m, share, tolerance, monkeypatch):
-    """Nothing at all for sparse rows. Of dense ones BLAS rounds the scalar products differently at
-    different places of a block."""
+def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, monkeypatch):
+    """Sparse rows do not change at all. For dense rows BLAS rounds scalar products differently at
+    different places of a block.
+    """
     monkeypatch.setattr(features, "DENSE", share)
     monkeypatch.setattr(features, "BLOCK", 64 * 100)
     X = some_rows(333, 40, 0.3)
@@ -335,7 +340,7 @@ def test_cuts_between_rows_change_no_more_than_rounding(m, share, tolerance, mon
 
 @settings(max_examples=30)
 @given(st.integers(0, 70), st.integers(0, 5), st.integers(1, 40), st.integers(1, 2000))
-def test_any_shape_gives_rows_of_float32(m, d, N, block):
+def test_rows_of_any_shape_give_float32(m, d, N, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "BLOCK", block)
         for made in (RandomMap("rbf", N, 1.0), RandomMap("poly", N, 1.0, 1.0, 3, exact=True)):
@@ -347,7 +352,7 @@ def test_any_shape_gives_rows_of_float32(m, d, N, block):
             assert pytest.approx(np.concatenate([Z[:0], *one_by_one]), rel=1e-4, abs=1e-5) == Z
 
 
-def test_values_go_where_they_are_wanted():
+def test_values_are_written_to_the_given_array():
     X = some_rows(20, 3)
     prepared = POLY.over(indices(3))
     room = np.full((30, 64), np.nan, np.float32)
@@ -371,10 +376,10 @@ def test_threads_may_share_a_map(m):
 def test_data_beyond_float32_is_refused(m, share, monkeypatch):
     monkeypatch.setattr(features, "DENSE", share)
     with pytest.raises(ParameterError, match="leave float32 on this data"):
-        z(m, csr([[1.0, 2.0], [3e38, 3e38]]))
+        z(m, as_csr([[1.0, 2.0], [3e38, 3e38]]))
 
 
-# --- the text of a map, bad parameters ---------------------------------------------------------
+# --- text form and parameters ------------------------------------------------------------------
 
 RBFS = st.builds(
     RandomMap,
@@ -391,14 +396,14 @@ def test_parse_is_the_inverse_of_str(m):
     assert str(RandomMap.parse(str(m))) == str(m)
 
 
-def test_a_map_reads_as_words():
+def test_the_text_of_a_map_is_readable():
     assert str(RandomMap("rbf", 4096, 0.5, seed=1)) == "rbf components 4096 gamma 0.5 seed 1"
     text = "poly components 10 gamma 1e-05 coef0 1 degree 2 seed 18446744073709551615 exact"
     assert str(RandomMap("poly", 10, 1e-5, 1.0, 2, 2**64 - 1, True)) == text
     assert str(RandomMap("rbf", 3, np.float64(0.1))) == "rbf components 3 gamma 0.1 seed 0"
 
 
-def test_rbf_forgets_what_it_does_not_have():
+def test_parameters_that_rbf_lacks_are_dropped():
     assert RandomMap("rbf", 4, 1.0, coef0=-3.0, degree=9) == RandomMap("rbf", 4, 1.0)
 
 
@@ -425,7 +430,7 @@ def test_rbf_forgets_what_it_does_not_have():
         "poly components 4 gamma 1 coef0 1 degree \u0662 seed 0",
     ],
 )
-def test_other_texts_are_refused(text):
+def test_invalid_texts_of_a_map_are_refused(text):
     with pytest.raises(ValueError, match="expected"):
         RandomMap.parse(text)
 
@@ -460,7 +465,7 @@ def test_bad_parameters_are_refused(arguments, sentence):
         RandomMap(*arguments)
 
 
-def test_degrees_0_and_1_are_maps_too():
+def test_maps_exist_for_degrees_0_and_1():
     X = some_rows(3, 4)
     assert z(RandomMap("poly", 4, 1.0, 2.0, 0), X) == pytest.approx(np.full((3, 4), 0.5))
     m = RandomMap("poly", 20000, 2.0, 0.0, 1)

@@ -1,4 +1,6 @@
-"""A uniform sample is the rows of smallest Philox key, whatever the shards and their order."""
+"""Test that a uniform sample has the rows with the smallest Philox keys, for any shards in any
+order.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,15 @@ ROWS = 300
 
 
 def philox(seed: int, number: int, rows: int) -> np.ndarray:
-    """Keys of rows 0.. by numpy: raw words of one generator in order."""
+    """Return the keys of the rows from 0: the raw words of one generator in order."""
     return np.random.Philox(key=np.array([seed, number], np.uint64)).random_raw(rows)
 
 
 @st.composite
 def groupings(draw):
-    """Shards of ROWS rows, a binary tree of merges over them (in place, left to right)."""
+    """Generate shards of ROWS rows, and a binary tree of merges over them (in place, left to
+    right).
+    """
     cuts = draw(st.sets(st.integers(1, ROWS - 1), max_size=12))
     parts = list(zip([0, *sorted(cuts)], [*sorted(cuts), ROWS], strict=True))
     merges = [draw(st.integers(0, len(parts) - 2 - i)) for i in range(len(parts) - 1)]
@@ -39,7 +43,7 @@ def kept(sample: UniformSample, parts, merges, offered: np.ndarray) -> Smallest:
 
 
 @given(groupings(), st.integers(0, ROWS + 5), st.integers(0, 2**64 - 1), st.integers(0, 2**32))
-def test_any_split_and_any_grouping_gives_the_rows_of_smallest_key(grouping, keep, seed, chosen):
+def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(grouping, keep, seed, chosen):
     offered = np.random.default_rng(chosen).random(ROWS) < 0.7
     sample = kept(UniformSample(keep, Draw(seed, 3)), *grouping, offered)
     keys = philox(seed, 3, ROWS)
@@ -48,7 +52,7 @@ def test_any_split_and_any_grouping_gives_the_rows_of_smallest_key(grouping, kee
 
 
 @given(st.integers(0, 10**6), st.integers(0, 9))
-def test_the_key_of_a_row_does_not_depend_on_where_the_asking_begins(start, length):
+def test_the_key_of_a_row_does_not_depend_on_the_first_row(start, length):
     keys = Draw(7, 2).keys(start, start + length)
     assert keys.tolist() == [
         Draw(7, 2).keys(row, row + 1)[0] for row in range(start, start + length)
@@ -70,7 +74,7 @@ def test_equal_keys_are_ordered_by_row():
     assert (halves[0] + halves[1]).rows.tolist() == [2, 4, 7]
 
 
-def test_every_draw_is_another_one_and_a_run_repeats_them():
+def test_draws_differ_within_a_run_and_repeat_in_another_run():
     draws, again = Draws(5), Draws(5)
     first, second = draws.next().keys(0, 8), draws.next().keys(0, 8)
     assert not set(first) & set(second)
@@ -79,7 +83,7 @@ def test_every_draw_is_another_one_and_a_run_repeats_them():
 
 
 def test_samples_are_uniform():
-    """How often each of 50 rows is among 10: binomial, so within 5 deviations of a fifth."""
+    """Count how often each of 50 rows is among 10; the binomial counts are within 5 deviations."""
     times, counts = 2000, np.zeros(50)
     for number in range(times):
         keys = UniformSample(10, Draw(0, number)).keys(0, 50, np.arange(50), np.ones(50))
@@ -87,13 +91,13 @@ def test_samples_are_uniform():
     assert counts == pytest.approx(np.full(50, times / 5), abs=5 * np.sqrt(times * 0.2 * 0.8))
 
 
-# ---- both sides ---------------------------------------------------------------------------------
+# ---- two sides ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", [UniformSample, First, Steepest])
 @given(groupings(), st.integers(1, 40), st.integers(0, 2**32))
 def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed):
-    """Kept rows of either side, the steepest rows, the count: as of one shard with all rows."""
+    """The kept rows of each side, the steepest rows and the count are those of a single shard."""
     rng = np.random.default_rng(seed)
     up, down = rng.normal(size=(2, ROWS)).round(1)
     collector = order(keep, Draw(seed, 3))
@@ -117,7 +121,7 @@ def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed
     assert found[0].steepest == expected.steepest == up.max() + down.max()
 
 
-def test_a_shard_in_which_nothing_may_rise_counts_for_nothing():
+def test_a_shard_without_rows_that_may_rise_does_not_matter():
     empty = Seen(0, 5, np.array([-1]), np.array([-np.inf]), 0.0)
     some = Seen(0, 5, np.array([3, 3]), np.array([2.0, 2.0]), 0.0)
     found = collected(Steepest(4, Draw(0, 1)), empty, some)

@@ -1,4 +1,4 @@
-"""The compiled scan over rows against its plain Python reference."""
+"""Test the compiled scan over rows against its plain Python reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ BOXES = [
 
 @st.composite
 def rows(draw, box: Box):
-    """y, u and beta of up to 40 rows: coefficients at either bound, at 0, between; u with ties."""
+    """Generate y, u and beta of up to 40 rows.
+
+    Coefficients are at a bound, at 0 or between; some values of u are equal.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     m = draw(st.integers(0, 40))
     y = rng.choice([-1.0, 1.0], m) if box.one_sided else np.round(rng.normal(size=m), 1)
@@ -45,7 +48,7 @@ def compiled_sums(y, u, beta, box, left, right):
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_the_first_look_is_its_twin(box):
+def test_sums_equal_those_of_the_reference(box):
     @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.1, 1.0, np.inf]))
     def one(some, b, width):
@@ -60,7 +63,7 @@ def test_the_first_look_is_its_twin(box):
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_the_second_look_is_its_twin(box):
+def test_violations_equal_those_of_the_reference(box):
     @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.0, 1e-3, 0.3]))
     def one(some, b, tolerance):
@@ -82,9 +85,10 @@ def test_the_second_look_is_its_twin(box):
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_the_slopes_of_a_task_are_those_of_the_looks(box):
-    """With b at -1e9 every row that may rise violates, with b at 1e9 every one that may fall;
-    a row without a coefficient rises at one price and falls at the other."""
+def test_the_slopes_of_a_task_equal_those_of_the_scan(box):
+    """With b = -1e9 every row that may rise violates, and with b = 1e9 every row that may fall. A
+    row with coefficient 0 has two slopes.
+    """
 
     @settings(max_examples=60)
     @given(rows(box))

@@ -1,4 +1,4 @@
-"""Rows given to LIBSVM as they are: what its own Python bindings give, bit by bit."""
+"""Test rows given to LIBSVM without copies: the bits of results are those of its bindings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KERNELS = [
 
 
 def options(asked) -> str:
-    """The same in LIBSVM's letters."""
+    """Return the parameters as options of LIBSVM."""
     return (
         f"-t {oracle.LIBSVM_KERNELS.index(asked.kernel)} -g {asked.gamma} -r {asked.coef0} "
         f"-d {asked.degree} -c 1 -w1 {asked.bounds[0]} -w-1 {asked.bounds[1]} "
@@ -37,7 +37,7 @@ def points_of(y: np.ndarray, X: np.ndarray) -> Points:
 
 @pytest.mark.parametrize("asked", KERNELS, ids=lambda asked: asked.kernel)
 @pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
-def test_it_is_libsvms_svm_train(data, asked):
+def test_the_result_is_that_of_libsvms_svm_train(data, asked):
     y, X = data(300)
     beta, _, ended = whole(points_of(y, X), asked, asked.tolerance)
     assert beta.tolist() == oracle.libsvm_train(y, X, options(asked)).dense(300).tolist()
@@ -45,7 +45,7 @@ def test_it_is_libsvms_svm_train(data, asked):
 
 
 @pytest.mark.parametrize("first", [1.0, -1.0])
-def test_the_positive_class_has_positive_coefficients_whichever_comes_first(first):
+def test_the_positive_class_has_positive_coefficients_in_any_order_of_rows(first):
     y, X = oracle.two_gaussians(60)
     order = np.argsort(-first * y, kind="stable")
     beta, _, _ = whole(points_of(y[order], X[order]), problem(), 1e-3)
@@ -61,7 +61,7 @@ def test_rows_of_one_class_have_no_support_vectors(label):
     assert not beta.any() and ended
 
 
-def test_rows_without_a_feature_are_points_like_others():
+def test_rows_without_features_are_trained_on():
     y, X = np.array([1.0, -1.0, -1.0]), np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
     expected = oracle.libsvm_train(y, X, "-g 0.8 -e 0.0005").dense(3)
     assert whole(points_of(y, X), problem(), 5e-4)[0].tolist() == expected.tolist()

@@ -1,4 +1,4 @@
-"""b of least P against all bends, whatever the windows and the shards."""
+"""Test that b minimises P over all breakpoints, for any windows and shards."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ TASKS = [
     (Task((2.0, 2.0), epsilon=0.25), 0.0),
     (Task((2.0, 2.0)), 0.0),
     (Task((1.0, 0.0)), 0.4),
-    # P is flat all the way from -inf.
+    # P is constant from -inf.
     (Task((1.0, 0.0)), 1.0),
 ]
 WHOLE = Window(-np.inf, np.inf)
 
 
-def bends_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Breakpoints:
+def breakpoints_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Breakpoints:
     box = kkt_scan_reference.Box(*task.bounds, task.epsilon, task.one_sided)
     found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), box, window.left, window.right)
     at, jump = np.array(found.breakpoints, float).reshape(-1, 2).T
     return Breakpoints.of(window, task.bounds, found.slope, at, jump, found.outside)
 
 
-def found_from(
+def b_and_reports(
     task: Task, y: np.ndarray, u: np.ndarray, total: float, window: Window, shards: int
 ) -> tuple[float, list[Breakpoints]]:
-    """b, and what was reported on the way to it."""
+    """Return b, and the reports received during its search."""
     reports, parts = (
         [],
         list(zip(np.array_split(y, shards), np.array_split(u, shards), strict=True)),
     )
     while len(reports) < 100:
-        breakpoints = [bends_of(task, *part, window) for part in parts]
+        breakpoints = [breakpoints_of(task, *part, window) for part in parts]
         # Reports of neighbours are added before they are sent.
         half = functools.reduce(operator.add, breakpoints[: shards // 2 + 1])
         reports.append(functools.reduce(operator.add, breakpoints[shards // 2 + 1 :], half))
@@ -56,11 +56,11 @@ def found_from(
 
 @pytest.mark.parametrize("most, cells", [(offset.MOST, offset.CELLS), (3, 7)])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
-def test_b_is_that_of_all_bends_at_once_wherever_the_first_window_is(
-    task, share, most, cells, monkeypatch
-):
-    """A bend of least P, or the middle where P is flat; however many bends are reported one by
-    one, and by however many shards."""
+def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeypatch):
+    """b is a breakpoint with the least P, or the midpoint of a flat interval.
+
+    The number of reported breakpoints and of shards does not matter.
+    """
     monkeypatch.setattr(offset, "MOST", most)
     monkeypatch.setattr(offset, "CELLS", cells)
 
@@ -73,48 +73,48 @@ def test_b_is_that_of_all_bends_at_once_wherever_the_first_window_is(
         rng = np.random.default_rng(seed)
         y = rng.choice([-1.0, 1.0], m) if task.one_sided else rng.normal(size=m).round(digits)
         u, total = rng.normal(size=m).round(digits), share * m
-        b, _ = found_from(task, y, u, total, Window.around(around, width), shards)
+        b, _ = b_and_reports(task, y, u, total, Window.around(around, width), shards)
 
         def primal(b: float) -> float:
             return float(task.loss(y, u + b).sum()) + total * b
 
         least = min(primal(each) for each in np.concatenate(task.breakpoints(y, u)))
         assert primal(b) == pytest.approx(least, abs=1e-9)
-        assert b == pytest.approx(found_from(task, y, u, total, WHOLE, 1)[0], abs=1e-12)
+        assert b == pytest.approx(b_and_reports(task, y, u, total, WHOLE, 1)[0], abs=1e-12)
 
     one()
 
 
 @pytest.mark.parametrize("width", [0.1, 1e-6])
-def test_bends_that_differ_in_their_last_digits_are_one_place(width, monkeypatch):
-    """No cell tells them apart; the search for b ends all the same."""
+def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(width, monkeypatch):
+    """No cell of the search separates these breakpoints."""
     monkeypatch.setattr(offset, "MOST", 3)
     task, u = Task((2.0, 2.0)), np.zeros(12)
     y = np.repeat([0.6, np.nextafter(0.6, 1), np.nextafter(0.6, 0)], 4)
-    b, _ = found_from(task, y, u, 0.0, Window.around(0.6, width), 1)
+    b, _ = b_and_reports(task, y, u, 0.0, Window.around(0.6, width), 1)
     assert b == pytest.approx(0.6, rel=1e-14)
 
 
-def test_where_p_is_flat_b_is_in_the_middle():
-    """As LIBSVM takes it where nothing is free: half way between the two bends."""
+def test_b_is_the_midpoint_if_p_is_flat():
+    """LIBSVM does the same without unbounded support vectors."""
     task = Task((1.0, 1.0), one_sided=True)
     y, u = np.array([1.0, 1.0, -1.0, -1.0]), np.array([0.5, 0.5, 0.0, 0.0])
     for window in (WHOLE, Window(-1.5, 0.0), Window(-0.6, -0.4), Window(0.6, 0.7)):
-        assert found_from(task, y, u, 0.0, window, 2)[0] == pytest.approx((0.5 - 1.0) / 2)
+        assert b_and_reports(task, y, u, 0.0, window, 2)[0] == pytest.approx((0.5 - 1.0) / 2)
 
 
 def test_without_rows_b_is_0():
-    assert found_from(Task((1.0, 1.0)), np.empty(0), np.empty(0), 0.0, WHOLE, 1)[0] == 0.0
+    assert b_and_reports(Task((1.0, 1.0)), np.empty(0), np.empty(0), 0.0, WHOLE, 1)[0] == 0.0
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_a_report_is_small_however_many_rows_are_at_the_margin(alike, monkeypatch):
-    """Rows that are alike have bends at one place: no cell around it has few of them."""
+def test_a_report_is_small_with_many_rows_at_the_margin(alike, monkeypatch):
+    """Equal rows have equal breakpoints, so no cell around them has few."""
     monkeypatch.setattr(offset, "MOST", 1000)
     task = Task((0.1, 0.1), one_sided=True)
     y = np.repeat([1.0, -1.0], 5000)
     u = np.zeros(len(y)) if alike else np.random.default_rng(0).normal(size=len(y)) / 4
-    b, reports = found_from(task, y, u, 0.0, Window(-2.0, 3.0), 5)
-    assert b == pytest.approx(found_from(task, y, u, 0.0, WHOLE, 1)[0], abs=1e-12)
+    b, reports = b_and_reports(task, y, u, 0.0, Window(-2.0, 3.0), 5)
+    assert b == pytest.approx(b_and_reports(task, y, u, 0.0, WHOLE, 1)[0], abs=1e-12)
     assert all(len(each.at) <= offset.MOST for each in reports)
     assert 1 < len(reports) < 5

@@ -1,4 +1,4 @@
-"""Coefficients made feasible: box and sum are exact, and bounds are kept."""
+"""Test the projection onto feasible coefficients: box and sum are exact, and bounds are kept."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def test_box_and_sum_are_exact_and_bounds_are_kept(kind, seed):
     moved = np.flatnonzero(was & (after != before))
     free = ~was & (before != 0)
     if len(moved):
-        # Bounded ones move only when no unbounded one is left to do so, and all but one to 0.
+        # Bounded coefficients move only if no unbounded one is left, and all but one of them to 0.
         assert np.isin(after[free], [0.0, *lower, *upper]).all()
         assert np.count_nonzero(after[moved]) <= 1
 
 
-def test_of_bounded_ones_those_first_in_order_move():
+def test_bounded_coefficients_move_in_the_given_order():
     beta, upper = np.array([1.0, 1, 1, 1, 0]), np.ones(5)
     lower, order = np.zeros(5), np.array([3.0, 1, 2, 0, 5])
     assert mended(beta, lower, upper, 2.5, order).tolist() == [1, 0.5, 1, 0, 0]
 
 
-def test_filling_up_goes_by_order():
+def test_coefficients_are_filled_up_in_the_given_order():
     beta, upper = np.array([0.5, 0, 0, 1, 0]), np.ones(5)
     order = np.array([4.0, 2, 3, 0, 1])
     assert filled(beta, upper, 3.25, order).tolist() == [0.5, 0.75, 0, 1, 1]
 
 
-def test_a_coefficient_as_near_to_its_bound_as_rounding_is_at_it():
+def test_a_coefficient_within_rounding_of_its_bound_is_at_the_bound():
     lower, upper = np.array([0.0, -0.3, 0]), np.array([0.3, 0, 0.3])
     beta = np.array([0.1 * 3 * (1 - 1e-15), -0.3 * (1 - 1e-14), 5.0])
     assert clipped(beta, lower, upper).tolist() == [0.3, -0.3, 0.3]

@@ -1,4 +1,4 @@
-"""What a scan reports (u, V, b, P, D) against the formulas in dense float64."""
+"""Test what a scan reports (u, V, b, P, D) against the formulas in dense float64."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from randsvm.svm.scan import Scan
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import UniformSample
 
-EVERYONE = UniformSample(10**6, Draw(1, 1))
+KEEP_ALL = UniformSample(10**6, Draw(1, 1))
 
 
-def offered(V) -> set[int]:
-    """Violators that the collector was offered; it keeps all."""
+def offered_violators(V) -> set[int]:
+    """Return the violators offered to a collector that keeps all."""
     found = V.candidates.groups[0]
     return {*found.rising.rows.tolist(), *found.falling.rows.tolist()}
 
 
 def assert_certificate(V, one, beta: np.ndarray, b: float, accuracy: float) -> None:
-    # D is a difference of two sums, which both may be much larger.
+    # D is a difference of two sums that may be much larger.
     rounding = accuracy * np.abs(beta).sum()
     assert V.certificate.primal == pytest.approx(one.primal(beta, b), rel=accuracy, abs=rounding)
     assert V.certificate.dual == pytest.approx(one.dual(beta), rel=accuracy, abs=rounding)
@@ -45,55 +45,57 @@ def assert_certificate(V, one, beta: np.ndarray, b: float, accuracy: float) -> N
 
 @pytest.fixture(autouse=True)
 def many_rows(monkeypatch):
-    """So few rows as these have no float32 otherwise."""
+    """Let these small sets use float32, which is otherwise reserved for more rows."""
     monkeypatch.setattr(running_values, "FEW_ROWS", 0)
 
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
-def test_a_scan_of_any_kernel_follows_the_formulas(made, data, problem):
+def test_a_scan_with_any_kernel_follows_the_formulas(made, data, problem):
     with case(*made(data, 450), problem) as one:
-        assert_follows(one)
+        assert_follows_formulas(one)
 
 
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_a_scan_of_any_task_follows_the_formulas(tmp_path, problem):
+def test_a_scan_for_any_task_follows_the_formulas(tmp_path, problem):
     with case(*task_file(tmp_path, problem), problem) as one:
-        assert_follows(one)
+        assert_follows_formulas(one)
 
 
-def assert_follows(one) -> None:
+def assert_follows_formulas(one) -> None:
     beta = one.some(0)
-    SV, V = one.scan.after(one.step(beta), EVERYONE)
+    SV, V = one.scan.after(one.step(beta), KEEP_ALL)
     assert one.u == pytest.approx(one.K @ beta, rel=1e-4, abs=1e-4)
     assert (one.standing == beta).all()
     assert SV.rows.tolist() == np.flatnonzero(beta).tolist()
     assert (SV.beta == beta[SV.rows]).all()
     assert_certificate(V, one, beta, SV.b, 1e-5)
     tolerance = one.problem.tolerance
-    violators = offered(V)
+    violators = offered_violators(V)
     assert one.violators(beta, SV.b, tolerance + 1e-4) <= violators
-    if V.count == len(violators):  # else rows of the other side were added
+    if V.count == len(violators):  # otherwise rows of the other side were added
         assert violators <= one.violators(beta, SV.b, tolerance - 1e-4)
 
 
-def test_without_a_semidefinite_kernel_nothing_is_certified(made):
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made):
     for which in (KERNELS["sigmoid"], problem("poly", coef0=-1.0)):
         with case(*made("two_gaussians", 450), which) as one:
-            _, V = one.scan.after(one.step(one.some(0, m=5)), EVERYONE)
+            _, V = one.scan.after(one.step(one.some(0, m=5)), KEEP_ALL)
             assert np.isnan(V.certificate.gap)
 
 
 @pytest.mark.parametrize("problem", [problem(C=2.0), problem(C=2.0, bounds=(1.0, 4.0))], ids=str)
 def test_the_certificate_encloses_the_optimum(made, problem):
-    """Of the subsets' solutions, which are feasible, and of the solution over all rows."""
+    """This holds for the solutions of subsets, which are feasible, and for the solution over all
+    rows.
+    """
     with case(*made("two_gaussians", 450), problem) as one:
         best = one.scan.points(np.arange(450))
         optimum = one.dual(svmlearn(best, problem, one.scan.gram, True).beta)
         for m in (30, 100, 300, 450):
             points = one.scan.points(np.arange(m))
             step = svmlearn(points, problem, one.scan.gram, True)
-            _, V = one.scan.after(step, EVERYONE)
+            _, V = one.scan.after(step, KEEP_ALL)
             assert V.certificate.dual <= optimum * (1 + 1e-6)
             assert optimum <= V.certificate.primal * (1 + 1e-6)
         assert 0 <= V.certificate.gap < 1e-3
@@ -102,19 +104,19 @@ def test_the_certificate_encloses_the_optimum(made, problem):
 # ---- V ----------------------------------------------------------------------------------------
 
 
-def test_rows_of_the_last_working_set_are_offered_again_where_they_violate(made):
-    """With the b of all rows even those that were just solved may."""
+def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made):
+    """With the b of all rows, rows that were just solved may violate."""
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         working = np.arange(0, 450, 3)
         step = svmlearn(one.scan.points(working), one.problem, one.scan.gram, True)
-        SV, V = one.scan.after(step, EVERYONE)
+        SV, V = one.scan.after(step, KEEP_ALL)
         dense = one.standing
         sure = one.violators(dense, SV.b, 2e-3)
         assert sure & set(working.tolist())
-        assert sure <= offered(V)
+        assert sure <= offered_violators(V)
 
 
-def test_drawn_violators_are_a_uniform_sample_by_philox_keys(made):
+def test_drawn_violators_are_those_with_the_smallest_philox_keys(made):
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         beta = one.some(0, m=40)
         _, V = one.scan.after(one.step(beta), UniformSample(10**6, Draw(5, 1)))
@@ -128,7 +130,7 @@ def test_drawn_violators_are_a_uniform_sample_by_philox_keys(made):
 
 
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_candidates_do_not_depend_on_how_rows_are_cut_into_shards(tmp_path, problem):
+def test_candidates_do_not_depend_on_the_shards(tmp_path, problem):
     seen = []
     for rows in (450, 100, 13):
         options = ParseOptions(chunk_rows=rows)
@@ -140,14 +142,16 @@ def test_candidates_do_not_depend_on_how_rows_are_cut_into_shards(tmp_path, prob
     assert seen[0] == seen[1] == seen[2]
 
 
-def test_where_violators_are_on_one_side_the_steepest_rows_of_the_other_are_offered(tmp_path):
-    """sum beta stays: what some rise others have to fall. Before the first step b = -1 is the
-    answer of the larger class, and only the smaller one violates."""
+def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(tmp_path):
+    """sum beta is fixed, so some coefficients have to fall if others rise.
+
+    Before the first step b = -1 predicts the larger class, and only the smaller class violates.
+    """
     _, X = oracle.two_gaussians(450)
     y = np.where(np.arange(450) % 10, -1.0, 1.0)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     with case(path, y, X, problem()) as one:
-        SV, V = one.scan.look(EVERYONE)
+        SV, V = one.scan.look(KEEP_ALL)
         assert one.violators(0 * y, SV.b, 1e-3) == set(np.flatnonzero(y > 0).tolist())
         rising, falling = V.candidates.sides
         assert set(np.flatnonzero(y > 0)) <= set(rising)
@@ -159,11 +163,11 @@ def test_where_violators_are_on_one_side_the_steepest_rows_of_the_other_are_offe
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("precise, accuracy", [(True, 1e-9), (False, 1e-5)])
-def test_advancing_equals_starting_from_scratch(made, problem, precise, accuracy):
-    """Solutions that share coefficients with the one before, some that share none."""
+def test_advancing_by_steps_equals_starting_from_scratch(made, problem, precise, accuracy):
+    """Some solutions share coefficients with the one before, and some share none."""
     with case(*made("two_gaussians", 450), problem, precise=precise) as one:
         for beta in chain(one):
-            SV, V = one.scan.after(one.step(beta), EVERYONE)
+            SV, V = one.scan.after(one.step(beta), KEEP_ALL)
             rounding = accuracy * max(np.abs(beta).sum(), 1e-3)
             assert one.u == pytest.approx(one.K @ beta, rel=accuracy, abs=rounding)
             assert_certificate(V, one, beta, SV.b, accuracy)
@@ -176,11 +180,11 @@ def chain(one) -> list[np.ndarray]:
     return [first, halved, fewer, one.some(1), first, 0 * first, one.some(2)]
 
 
-def test_an_evaluation_forgets_what_was_advanced(made):
+def test_an_evaluation_computes_all_values_again(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         beta = one.some(0)
-        solution, _ = one.scan.after(one.step(beta), EVERYONE)
-        # Too little for the audit of float32 to notice.
+        solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
+        # The audit of float32 does not notice an error of this size.
         one.scan.values.change(lambda values: values.u.__iadd__(2e-4))
         evaluated, V = one.scan.evaluate(solution)
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
@@ -188,14 +192,14 @@ def test_an_evaluation_forgets_what_was_advanced(made):
 
 @pytest.mark.parametrize("C", [1.0, 1e3, 1e6])
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_an_evaluation_is_of_the_solution_that_it_returns_at_any_cost(tmp_path, problem, C):
-    """b included: P is off by C times what any f is off by."""
+def test_an_evaluation_describes_the_returned_solution_for_any_c(tmp_path, problem, C):
+    """An error in f or b changes P by C times that error."""
     if problem.task == "one-class" and C > 1:
         pytest.skip("has no C")
     bounds = tuple(C * bound for bound in problem.bounds)
     with case(*task_file(tmp_path, problem), replace(problem, bounds=bounds)) as one:
         beta = one.some(0)
-        solution, _ = one.scan.after(one.step(beta), EVERYONE)
+        solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
         evaluated, V = one.scan.evaluate(solution)
         assert (evaluated.rows == solution.rows).all()
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
@@ -208,9 +212,9 @@ def test_the_size_of_chunks_changes_only_rounding(made, rows, nonzeros):
     options = ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros)
     with case(path, y, X, problem()) as one, case(path, y, X, problem(), options) as other:
         beta = one.some(3)
-        _, expected = one.scan.after(one.step(beta), EVERYONE)
-        _, V = other.scan.after(other.step(beta), EVERYONE)
-        assert offered(V) == offered(expected)
+        _, expected = one.scan.after(one.step(beta), KEEP_ALL)
+        _, V = other.scan.after(other.step(beta), KEEP_ALL)
+        assert offered_violators(V) == offered_violators(expected)
         assert V.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-6)
         assert V.certificate.dual == pytest.approx(expected.certificate.dual, rel=1e-6)
 
@@ -223,24 +227,24 @@ def error_of_u(one) -> float:
 
 
 @pytest.mark.slow
-def test_where_float32_is_too_coarse_the_run_goes_on_in_float64(made):
-    """C = 1e5: the coefficients blow up the rounding of float32 kernel values."""
+def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
+    """With C = 1e5 the coefficients magnify the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
             step = svmlearn(one.scan.points(rows), one.problem, one.scan.gram, True)
-            one.scan.after(step, EVERYONE)
+            one.scan.after(step, KEEP_ALL)
             assert one.scan.kernel_layout.dtype is np.float64
             assert error_of_u(one) <= one.problem.tolerance / 4
 
 
 @pytest.mark.parametrize("C", [1.0, 100.0, 1000.0])
-def test_rounding_is_small_against_the_tolerance_or_the_steepest_violation(made, C):
+def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(made, C):
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=C)) as one:
         steepest, tolerance = 2.0, one.problem.tolerance
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3), np.arange(0, 2000, 5)):
             step = svmlearn(one.scan.points(rows), one.problem, one.scan.gram, True)
-            _, V = one.scan.after(step, EVERYONE)
-            # Of the audited rows; the others may be somewhat worse.
+            _, V = one.scan.after(step, KEEP_ALL)
+            # This bound holds for the audited rows; others may exceed it slightly.
             allowed = 2 * max(tolerance / 4, min(steepest / 100, 2 * tolerance))
             assert error_of_u(one) <= allowed
             steepest = V.steepest
@@ -248,14 +252,14 @@ def test_rounding_is_small_against_the_tolerance_or_the_steepest_violation(made,
 
 def test_easy_data_stays_in_float32(made):
     with case(*made("two_gaussians", 450), problem(gamma=0.5)) as one:
-        one.scan.after(one.step(one.some(0)), EVERYONE)
+        one.scan.after(one.step(one.some(0)), KEEP_ALL)
         assert one.scan.kernel_layout.dtype is np.float32
         assert error_of_u(one) <= one.problem.tolerance / 4
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 3e4, 1.7e9])
 def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_path, offset):
-    """The kernel of far-away rows is as well-known as that of rows near zero."""
+    """Kernel values of rows far from zero are as accurate as those of rows near zero."""
     y, X = oracle.two_gaussians(600)
     X = oracle.as_float32(X * {0.0: 300, 1.7e9: 1e4}.get(offset, 1) + offset)
     path = oracle.write_svmlight(tmp_path / "a.svm", y, X)
@@ -263,13 +267,13 @@ def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_pa
     with case(path, y, X, problem(gamma=gamma, C=10.0)) as one:
         differences = X[:, None] - X
         one.K = np.exp(-gamma * (differences**2).sum(axis=2))
-        one.scan.after(one.step(one.some(0, m=200)), EVERYONE)
+        one.scan.after(one.step(one.some(0, m=200)), KEEP_ALL)
         assert error_of_u(one) <= one.problem.tolerance / 4
 
 
 @pytest.mark.parametrize("shows", [True, False])
-def test_layouts_that_are_kept_change_no_result(made, monkeypatch, shows):
-    """Nor where the evaluation is in float64 (rounding shows), whose layouts are others."""
+def test_stored_layouts_change_no_result(made, monkeypatch, shows):
+    """This includes an evaluation in float64 (rounding shows), which uses other layouts."""
     monkeypatch.setattr(Scan, "rounding_shows", lambda *_: shows)
     seen = []
     for layout_bytes in (0, 1 << 30):
@@ -278,13 +282,13 @@ def test_layouts_that_are_kept_change_no_result(made, monkeypatch, shows):
         )
         with made_case as one:
             for seed in (0, 1):
-                solution, V = one.scan.after(one.step(one.some(seed, m=900)), EVERYONE)
+                solution, V = one.scan.after(one.step(one.some(seed, m=900)), KEEP_ALL)
             evaluated, W = one.scan.evaluate(solution)
             seen.append((V.certificate, W.certificate, evaluated.b))
     assert seen[0] == seen[1]
 
 
-def test_rows_that_nothing_needs_are_forgotten_where_memory_ends(tmp_path):
+def test_unused_rows_are_released_when_memory_is_full(tmp_path):
     data = board(FEW_ROWS + 1000)
     path = str(data.save(tmp_path / "data"))
     with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as whole:
@@ -303,27 +307,27 @@ def test_rows_that_nothing_needs_are_forgotten_where_memory_ends(tmp_path):
         values.forget()
 
 
-def test_a_sparse_layout_and_a_dense_one_agree(made, monkeypatch):
+def test_sparse_and_dense_layouts_agree(made, monkeypatch):
     path, y, X = made("sparse_rows", 450)
     for which in KERNELS.values():
         seen = []
         for dense in (True, False):
             monkeypatch.setattr(kernel_layout, "prefers_dense", lambda *_, dense=dense: dense)
             with case(path, y, X, which) as one:
-                _, V = one.scan.after(one.step(one.some(0)), EVERYONE)
+                _, V = one.scan.after(one.step(one.some(0)), KEEP_ALL)
                 assert one.scan.kernel_layout.dense == dense
                 seen.append((one.u, V.certificate.primal))
         assert seen[0][0] == pytest.approx(seen[1][0], rel=1e-4, abs=1e-4)
         assert seen[0][1] == pytest.approx(seen[1][1], rel=1e-5)
 
 
-def test_a_huge_index_is_scanned_like_any_other(tmp_path):
+def test_a_scan_accepts_a_huge_feature_index(tmp_path):
     y, X = oracle.two_gaussians(50)
     path = oracle.write_svmlight(tmp_path / "a.svm", y, X)
     path.write_text(path.read_text().replace(" 2:", " 2147483647:"))
     with case(path, y, X, problem()) as one:
         beta = one.some(0, m=20)
-        SV, V = one.scan.after(one.step(beta), EVERYONE)
+        SV, V = one.scan.after(one.step(beta), KEEP_ALL)
         assert_certificate(V, one, beta, SV.b, 1e-5)
 
 
@@ -333,27 +337,27 @@ def test_a_huge_index_is_scanned_like_any_other(tmp_path):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
 def test_b_minimises_p_over_all_rows(tmp_path, problem, seed):
-    """P(b) is convex and piecewise linear, so its minimum is at a bend of one of the rows."""
+    """P(b) is convex and piecewise linear, so its minimum is at a breakpoint of one of the rows."""
     with case(*task_file(tmp_path, problem), problem) as one:
         for m in (0, 40 * seed, 450):
             beta = one.some(seed, m)
-            SV, _ = one.scan.after(one.step(beta), EVERYONE)
+            SV, _ = one.scan.after(one.step(beta), KEEP_ALL)
             z, epsilon = one.y - one.K @ beta, problem.epsilon
             values = [one.primal(beta, b) for b in np.concatenate([z - epsilon, z + epsilon])]
             assert one.primal(beta, SV.b) == pytest.approx(min(values), rel=1e-5, abs=1e-5)
 
 
-def test_a_solution_without_support_vectors_answers_the_larger_class(made):
+def test_a_solution_without_support_vectors_predicts_the_larger_class(made):
     with case(*made("two_gaussians", 450), problem()) as one:
-        SV, V = one.scan.look(EVERYONE)
+        SV, V = one.scan.look(KEEP_ALL)
         assert np.sign(SV.b) == np.sign(one.y.sum())
         assert V.certificate.primal == pytest.approx(2 * min((one.y > 0).sum(), (one.y < 0).sum()))
         assert V.certificate.dual == 0
 
 
 @pytest.mark.parametrize("scaling", [None, "minmax", "standard"])
-def test_a_part_of_the_rows_may_leave_a_chunk_without_any(tmp_path, scaling):
-    """Folds and --subset do, where the last chunk is short."""
+def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
+    """This happens with folds and --subset if the last chunk is short."""
     y, X = oracle.two_gaussians(101)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     with closing(dataset.load(str(path), ParseOptions(chunk_rows=100), Resources())) as whole:
@@ -362,6 +366,6 @@ def test_a_part_of_the_rows_may_leave_a_chunk_without_any(tmp_path, scaling):
             D = D.scaled(scaling_of(D, scaling))
         scan = Scan(D, problem(gamma=0.5), 0)
         step = svmlearn(scan.points(np.arange(100)), scan.problem, scan.gram, True)
-        _, V = scan.after(step, EVERYONE)
+        _, V = scan.after(step, KEEP_ALL)
         assert V.certificate.gap < 1e-2
         assert sparse.issparse(step.points.X)

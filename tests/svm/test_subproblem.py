@@ -1,4 +1,4 @@
-"""A step: a working set is solved beside whatever is frozen, and nothing gets worse."""
+"""Test a step: it solves a working set beside frozen coefficients and never lowers D."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ KERNELS = {
 }
 
 
-def projection(one, seed: int) -> np.ndarray:
-    """Coefficients in their boxes whose sum is the problem's, some of them at a bound."""
+def feasible_start(one, seed: int) -> np.ndarray:
+    """Return coefficients in their boxes whose sum is the problem's; some are at a bound."""
     rng = np.random.default_rng(seed)
     lower, upper = one.box
     beta = one.some(seed, m=len(one.y) // 2)
@@ -42,7 +42,7 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_
     asked = replace(TASKS[task], **KERNELS[kernel])
     with case(*task_file(tmp_path, asked), asked) as one:
         rng = np.random.default_rng(1)
-        one.scan.after(one.step(projection(one, 0)), COLLECTOR)
+        one.scan.after(one.step(feasible_start(one, 0)), COLLECTOR)
         lower, upper = one.box
         duals, total = [one.dual(one.standing)], one.standing.sum()
         for size in (2, 3, 10, 50, 200, 450) * 4:
@@ -59,13 +59,13 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("task", TASKS)
-def test_a_step_is_the_quadratic_program_that_it_stands_for(tmp_path, task, C):
+def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
     asked = TASKS[task]
     if task != "one-class":
         bounds = (C * asked.bounds[0], C * asked.bounds[1])
         asked = replace(asked, bounds=bounds)
     with case(*task_file(tmp_path, asked), asked, precise=True) as one:
-        one.scan.after(one.step(projection(one, 2)), COLLECTOR)
+        one.scan.after(one.step(feasible_start(one, 2)), COLLECTOR)
         before, (lower, upper) = one.standing, one.box
         W = np.sort(np.random.default_rng(3).permutation(450)[:60])
         step = svmlearn(one.scan.points(W), asked, one.scan.gram, True)
@@ -75,7 +75,7 @@ def test_a_step_is_the_quadratic_program_that_it_stands_for(tmp_path, task, C):
         found = qp.objective(K, h, asked.epsilon, step.beta)
         start = qp.objective(K, h, asked.epsilon, before[W])
         assert doubt <= 1e-6 * abs(best)
-        # TIGHT: a share of what could be gained.
+        # TIGHT: a share of the possible gain.
         assert best - doubt <= found * (1 + 1e-9 * np.sign(found))
         assert found - best <= 2e-3 * (start - best) + doubt + 1e-9 * abs(best)
 
@@ -84,7 +84,7 @@ def test_a_step_is_the_quadratic_program_that_it_stands_for(tmp_path, task, C):
     ("-s 0 -t 2 -g 0.8 -c 2", TASKS["C-SVC"]),
     ("-s 0 -t 2 -g 0.8 -c 1 -w1 0.5 -w-1 5", TASKS["class weights"]),
 ])  # fmt: skip
-def test_all_rows_from_nothing_are_libsvms_whole_answer(made, words, asked):
+def test_a_step_over_all_rows_from_zero_is_libsvms_solution(made, words, asked):
     path, y, X = made("two_gaussians", 450)
     with case(path, y, X, asked) as one:
         step = svmlearn(one.scan.points(np.arange(450)), asked, one.scan.gram, True)
@@ -94,14 +94,14 @@ def test_all_rows_from_nothing_are_libsvms_whole_answer(made, words, asked):
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
 def test_a_working_set_of_one_class_cannot_move(made, side):
-    """Where its coefficients are 0: their sum is, and none may have the other sign."""
+    """With coefficients 0, their sum is 0 and none may have the other sign."""
     with case(*made("two_gaussians", 450), problem()) as one:
         rows = np.flatnonzero(one.y == side)[:20]
         assert not svmlearn(one.scan.points(rows), one.problem, one.scan.gram, False).beta.any()
 
 
-def test_a_working_set_without_a_violating_pair_is_left_as_it_is(made, monkeypatch):
-    """LIBSVM is not even called."""
+def test_a_working_set_without_a_violating_pair_is_unchanged(made, monkeypatch):
+    """LIBSVM is not called."""
     monkeypatch.setattr(subproblem, "solve", None)
     with case(*made("two_gaussians", 450), problem()) as one:
         points = one.scan.points(np.flatnonzero(one.y > 0)[:9])
@@ -109,7 +109,7 @@ def test_a_working_set_without_a_violating_pair_is_left_as_it_is(made, monkeypat
         assert step.beta.tolist() == [0.0] * 9 and step.ended
 
 
-def test_a_solve_that_loses_is_repeated_and_then_not_taken(made, monkeypatch):
+def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(made, monkeypatch):
     with case(*made("two_gaussians", 450), problem()) as one:
         tolerances, plain = [], subproblem.solve
 
@@ -128,8 +128,8 @@ def test_a_solve_that_loses_is_repeated_and_then_not_taken(made, monkeypatch):
         assert (np.diff(tolerances) < 0).all()
 
 
-def test_kernel_values_that_are_not_laid_out_give_the_same_answer(made, monkeypatch):
-    """Above GRAM_MOST rows LIBSVM reads the rows themselves."""
+def test_a_working_set_without_a_gram_matrix_has_the_same_solution(made, monkeypatch):
+    """Above GRAM_MOST rows LIBSVM computes kernel values from the rows."""
     found = []
     for most in (subproblem.GRAM_MOST, 0):
         monkeypatch.setattr(subproblem, "GRAM_MOST", most)

@@ -1,17 +1,24 @@
-"""Subproblems with two sums against an interior-point method that knows nothing of LIBSVM."""
+"""Test subproblems with two sums against an interior-point method that is independent of LIBSVM."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from qp import minimum_of_groups, objective
-from test_subproblem_qp import BOUNDS, frozen, kernel, projection, sizes
+from qp import minimum_of_groups
+from random_subproblems import (
+    BOUNDS,
+    assert_near_minimum,
+    frozen_gradient,
+    kernel_matrix,
+    random_size,
+    random_start,
+)
 
 from randsvm.svm.subproblem_qp import solve_two_sums
 
 
 def check(K, h, lower, upper, start, accuracy=1e-6):
-    """Solves with the sums of start, and holds the solution to what is promised."""
+    """Solve with the sums of `start`, and check the solution."""
     C = (upper - lower).max()
     size = 1 + np.abs(h).max() + np.abs(K).max() * C
     sums = np.maximum(start, 0).sum(), -np.minimum(start, 0).sum()
@@ -19,25 +26,20 @@ def check(K, h, lower, upper, start, accuracy=1e-6):
     beta = found.beta
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()
-    best, doubt = minimum_of_groups(K, h, lower, upper, sums)
-    value = objective(K, h, 0.0, beta)
-    terms = np.abs(h) @ np.abs(beta) + np.abs(beta) @ np.abs(K) @ np.abs(beta) / 2
-    scale = max(abs(best), 1e-3 * terms, 1e-12)
-    assert doubt <= 0.3 * accuracy * scale, "the oracle itself is not sure"
-    assert abs(value - best) <= accuracy * scale
+    assert_near_minimum(minimum_of_groups(K, h, lower, upper, sums), K, h, 0.0, beta, accuracy)
     return beta, sums
 
 
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_classes(seed, C, name):
+def test_a_two_sum_classification_is_solved(seed, C, name):
     rng = np.random.default_rng([seed, 11])
-    m = sizes(rng)
-    K, y = kernel(rng, m, name), rng.choice([-1.0, 1.0], m)
+    m = random_size(rng)
+    K, y = kernel_matrix(rng, m, name), rng.choice([-1.0, 1.0], m)
     lower, upper = np.minimum(0, y * C), np.maximum(0, y * C)
-    start = projection(rng, lower, upper)
-    beta, sums = check(K, -frozen(rng, m, C), lower, upper, start)
+    start = random_start(rng, lower, upper)
+    beta, sums = check(K, -frozen_gradient(rng, m, C), lower, upper, start)
     assert beta[y > 0].sum() == pytest.approx(sums[0], abs=1e-12 * m * C)
     assert -beta[y < 0].sum() == pytest.approx(sums[1], abs=1e-12 * m * C)
 
@@ -45,14 +47,14 @@ def test_classes(seed, C, name):
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_regression(seed, C, name):
-    """At the most p above 0 and q below: coefficients of one row cancel."""
+def test_a_two_sum_regression_is_solved(seed, C, name):
+    """At most p is above 0 and q below: the coefficients of one row cancel."""
     rng = np.random.default_rng([seed, 12])
-    m = sizes(rng)
-    K = kernel(rng, m, name)
+    m = random_size(rng)
+    K = kernel_matrix(rng, m, name)
     upper = np.full(m, C)
-    start = projection(rng, -upper, upper)
-    beta, sums = check(K, rng.normal(size=m) - frozen(rng, m, C), -upper, upper, start)
+    start = random_start(rng, -upper, upper)
+    beta, sums = check(K, rng.normal(size=m) - frozen_gradient(rng, m, C), -upper, upper, start)
     assert beta.sum() == pytest.approx(sums[0] - sums[1], abs=1e-12 * m * C)
     assert np.abs(beta).sum() <= sum(sums) + 1e-12 * m * C
 
@@ -60,11 +62,11 @@ def test_regression(seed, C, name):
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_classes_beside_nothing(seed, C, name):
-    """Without a linear term and with equal sums: LIBSVM's own nu-SVC."""
+def test_a_nu_svc_without_frozen_coefficients_is_libsvms(seed, C, name):
+    """Without a linear term and with equal sums this is LIBSVM's own nu-SVC."""
     rng = np.random.default_rng([seed, 13])
-    m = sizes(rng)
-    K, y = kernel(rng, m, name), np.where(np.arange(m) % 2, -1.0, 1.0)
+    m = random_size(rng)
+    K, y = kernel_matrix(rng, m, name), np.where(np.arange(m) % 2, -1.0, 1.0)
     lower, upper = np.minimum(0, y * C), np.maximum(0, y * C)
     total = C * rng.uniform(0, m // 2)
     start = np.zeros(m)
@@ -75,8 +77,8 @@ def test_classes_beside_nothing(seed, C, name):
     assert beta[y > 0].sum() == pytest.approx(sums[0], abs=1e-12 * m * C)
 
 
-def test_equal_rows_have_no_rho_to_divide_by():
-    """LIBSVM divides by 0 there: any coefficients with the sums are a solution."""
+def test_equal_rows_are_solved_without_dividing_by_rho():
+    """LIBSVM divides by 0 here: any coefficients with the sums are a solution."""
     m, y = 12, np.where(np.arange(12) % 2, -1.0, 1.0)
     lower, upper = np.minimum(0, y), np.maximum(0, y)
     K = np.ones((m, m), np.float32)

@@ -1,4 +1,4 @@
-"""Which rows the next working set has, and that it has as many as were asked for."""
+"""Test which rows the next working set has, and that it has the requested size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def smallest(rows: np.ndarray) -> Smallest:
 
 @st.composite
 def rounds(draw):
-    """A working set, support vectors and candidates, their rows all different or the same."""
+    """Generate a working set, support vectors and candidates, with distinct or shared rows."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rising = rng.permutation(N)[: draw(st.integers(1, 60))]
     falling = rng.permutation(N)[: draw(st.integers(1, 60))]
@@ -63,7 +63,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_working_set_has_the_size_asked_for_at_most_and_the_steepest_pair_always(name):
+def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pair(name):
     @settings(max_examples=80)
     @given(rounds(), st.integers(2, 100), st.none() | st.integers(1, 100))
     def one(a_round, size, swap):
@@ -79,14 +79,14 @@ def test_a_working_set_has_the_size_asked_for_at_most_and_the_steepest_pair_alwa
                 int(found.groups[0].steepest_rise.rows[0]),
                 int(found.groups[0].steepest_fall.rows[0]),
             }
-            # One row that is new can be one of them only.
+            # A single new row can be only one of the pair.
             missing = pair - set(W.rows.tolist())
             assert len(missing) <= (swap == 1) or W.whole
 
     one()
 
 
-def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
+def test_equal_numbers_of_rows_that_may_rise_and_fall_enter():
     rising, falling = np.arange(0, 50), np.arange(100, 150)
     found = one_group(
         100, smallest(rising), smallest(falling), smallest(rising[:1]), smallest(falling[:1])
@@ -94,13 +94,13 @@ def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
     solution = SV(np.empty(0, np.int64), np.empty(0), 0.0, problem())
     W = osuna(20, None).next(WorkingSet.of(np.arange(160, 180), N), solution, found)
     assert sorted(W.new.tolist()) == [*range(5), *range(100, 105)]
-    # The rest are rows that were in the one before.
+    # The rest are rows of the previous working set.
     assert len(W.rows) == 20 and set(W.rows) - set(W.new) <= set(range(160, 180))
 
 
 @settings(max_examples=50)
 @given(rounds(), st.integers(2, 150))
-def test_kbh07_keeps_every_support_vector_and_fills_the_room_beside_them(a_round, r):
+def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r):
     rng, found, solution = a_round
     W = kbh07(r).next(WorkingSet.of(rng.permutation(N)[:r], N), solution, found)
     support = set(solution.rows.tolist())
@@ -115,8 +115,8 @@ def test_kbh07_keeps_every_support_vector_and_fills_the_room_beside_them(a_round
 
 
 @pytest.mark.parametrize("beta, few", [(1.0, 20), (0.5, 90)])
-def test_pairs_follow_random_violators_once_these_are_few(beta, few):
-    """Few: beside support vectors most of which are bounded fewer than beside others."""
+def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
+    """The limit for few is lower if most support vectors are bounded."""
     choice, solution = certified(20), SV(np.arange(90), np.full(90, beta), 0.0, problem())
     first = WorkingSet.of(np.arange(20), N)
     assert isinstance(choice.collector(first, Draw(0, 1)), UniformSample)
@@ -134,15 +134,13 @@ def test_pairs_follow_random_violators_once_these_are_few(beta, few):
     "collector, wanted",
     [(First(2, Draw(0, 1)), [3, 7]), (Steepest(2, Draw(0, 1)), [9, 7])],
 )
-def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest_violations(
-    collector, wanted
-):
+def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(collector, wanted):
     rows, violation = np.array([3, 7, 9]), np.array([0.1, 0.5, 2.0])
     kept = Smallest.of(2, rows, collector.keys(0, 10, rows, violation))
     assert kept.rows.tolist() == wanted
 
 
-def test_all_rows_stay_the_working_set():
+def test_a_working_set_of_all_rows_stays_the_same():
     choice, solution = osuna(N, None), SV(np.arange(3), np.ones(3), 0.0, problem())
     W = WorkingSet.of(np.arange(N), N)
     found = one_group(1, *[smallest(np.arange(1))] * 4)
