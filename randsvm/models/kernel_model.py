@@ -1,4 +1,4 @@
-"""Kernel models: f(x) = sum_i beta_i K(z_i, x) + b, in LIBSVM's format."""
+"""Kernel models, f(x) = sum_i beta_i K(z_i, x) + b, in LIBSVM's format."""
 
 from __future__ import annotations
 
@@ -12,13 +12,23 @@ from scipy import sparse
 
 from randsvm.arrays import squared_norms
 from randsvm.errors import ContentError
-from randsvm.kernels.expansion import Expansion, KernelLayout, values_of_each
+from randsvm.kernels.cells import SLICE_ROWS
+from randsvm.kernels.expansion import (
+    BLOCK_CENTRES,
+    Expansion,
+    KernelLayout,
+    has_few_nonzeros,
+    prefers_dense,
+    profits_from_cells,
+    values_of_each,
+)
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
-from randsvm.models.layout import fast_layout, precise_layout
 from randsvm.models.libsvm_format import LibsvmModel
-from randsvm.models.model import Model, ModelRows
+from randsvm.models.metadata import Metadata
+from randsvm.models.model import Model, ModelRows, fields_of_any_model
 
+# Kernels of this package and their names in LIBSVM's models, and the other way round.
 LIBSVM_KERNELS = {
     "linear": "linear",
     "poly": "polynomial",
@@ -26,32 +36,50 @@ LIBSVM_KERNELS = {
     "sigmoid": "sigmoid",
     "precomputed": "precomputed",
 }
-SVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
-NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
+KERNELS_OF_LIBSVM = {name: ours for ours, name in LIBSVM_KERNELS.items()}
+# Tasks and LIBSVM's svm_type of them. Models of its nu forms predict like those of its C forms.
+LIBSVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
+LIBSVM_NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
+TASKS_OF_LIBSVM = {
+    name: task for types in (LIBSVM_TYPES, LIBSVM_NU_TYPES) for task, name in types.items()
+}
 # Rounding errors of a sum of 1,024 float32 products, in units of 2^-24.
 SUM_ERRORS = 140
-# Where float32 may be off by more than this share, it says nothing.
+# float32 is not used for rows whose relative error bound is above this.
 LARGEST_ERROR = 0.05
-# What values of RBF that are left out of float32 sums may add up to.
-LEFT_OUT = 1e-4
-# Rows that are sorted into cells together: of more of them, cells are smaller.
+# Bound on the sum of the RBF terms that float32 sums leave out.
+LARGEST_OMISSION = 1e-4
+# Rows that are sorted into cells together; more rows make smaller cells.
 CELL_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelModel(Model):
-    """f(x) = sum_i beta_i K(z_i, x) + b. Two classes have one column, f > 0 for the first label;
-    more classes have a column each, one against the rest (one against one: PairwiseModel).
+    """A kernel model, f(x) = sum_i beta_i K(z_i, x) + b.
 
-    task: svc, one-class (labels 1 and -1, 1: like the training rows), svr (no labels).
-    Z : (m, d) CSR, float64 where the model is `precise` and else float32, the support vectors over
-    the d distinct features they have; beta : (m, K) float64, b : (K,) float64. Features of a
-    precomputed kernel are the numbers of the training rows that are support vectors, and each row
-    of Z has a 1 at its own.
-    density_marks : of one-class, see decisions.novelty_probabilities; None: not fitted.
-    support : (m,) int64, which rows of the training data they are; None: not known, as no file
-    says it. nu: trained as LIBSVM's nu form of the task, which
-    predicts as the other does.
+    Parameters
+    ----------
+    task : str
+        svc, svr (no labels) or one-class (labels 1, like the training rows, and -1).
+    kernel : Kernel
+    Z : CSR matrix of shape (m, d)
+        The support vectors over the d distinct features that they have; float64 if the model is
+        `precise`, else float32. For a precomputed kernel the features are the numbers of the
+        support vectors among the training rows, and each row has a 1 at its own number.
+    beta : array of shape (m, K), float64
+        One column for two classes, regression and novelty detection. More classes have a column
+        each, one against the rest; for one against one see PairwiseModel.
+    b : array of shape (K,), float64
+    density_marks : array of shape (10,), optional
+        Marks of novelty detection, see `decisions.novelty_probabilities`; None: not fitted.
+    support : array of shape (m,), int64, optional
+        Row numbers of the support vectors in the training data; None for a model from a file.
+    nu : bool
+        Whether the model was trained with the nu form of the task.
+
+    Notes
+    -----
+    Two classes: f > 0 predicts the first label. Several classes: the largest f_c wins.
     """
 
     task: str
@@ -85,7 +113,7 @@ class KernelModel(Model):
 
     @property
     def counts_unseen(self) -> bool:
-        """By |x - z|^2; scaled, a feature that was never seen is 0."""
+        """Whether unseen features change f: RBF counts them in |x - z|^2; scaling makes them 0."""
         return self.kernel.name == "rbf" and self.scaling is None
 
     @property
@@ -117,11 +145,6 @@ class KernelModel(Model):
         in_cells = self._labels_in_float32 and self._float32_layout.cut is not None
         return CELL_ROWS_AT_ONCE if in_cells else super().rows_at_once
 
-    @property
-    def _labels_in_float32(self) -> bool:
-        """Whether most labels are sure in float32, which takes a fraction of the time."""
-        return self.task != "svr" and self.kernel.name == "rbf"
-
     def over_used_features(self) -> KernelModel:
         """Return the same model without the features that no support vector has."""
         Z = self.Z
@@ -129,33 +152,43 @@ class KernelModel(Model):
         Z = sparse.csr_matrix((Z.data, columns, Z.indptr), shape=(Z.shape[0], len(used)))
         return replace(self, Z=Z, features=self.features[used])
 
+    # --- decision values -------------------------------------------------------------------
+
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        """Costs m * len(beta) kernel values, a block at a time."""
+        """Compute f with m kernel values for each row, block by block."""
         if labels_only and self._labels_in_float32:
             error = self._float32_error(rows)
             if error.min(initial=np.inf) < LARGEST_ERROR:
                 return self._mostly_float32(rows, error)
         return self._in_float64(rows.X, rows.extra)
 
+    @property
+    def _labels_in_float32(self) -> bool:
+        """Whether float32, which is several times as fast, determines most labels."""
+        return self.task != "svr" and self.kernel.name == "rbf"
+
     def _in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:
         return self._f(values_of_each(self._float64, X, extra))
 
     def _mostly_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
-        """f in float32, and in float64 for rows whose label the error could change."""
+        """Return f in float32, and in float64 for rows whose label the error could change.
+
+        error : (m,), see `_float32_error`.
+        """
         sums = values_of_each(self._float32, rows.X, rows.extra)
         f = self._f(sums[..., :-1])
-        off = 1.1 * error[:, None] * self._sizes(sums[..., -1]) + LEFT_OUT
-        near = np.flatnonzero(~(self._certain(f, off) & (error < LARGEST_ERROR)))
+        bound = 1.1 * error[:, None] * self._sizes(sums[..., -1]) + LARGEST_OMISSION
+        uncertain = ~(self._is_certain(f, bound) & (error < LARGEST_ERROR))
+        near = np.flatnonzero(uncertain)
         f[near] = self._in_float64(rows.X[near], rows.extra[near])
         return f
 
     def _float32_error(self, rows: ModelRows) -> np.ndarray:
-        """How far f of each row may be off where RBF is computed in float32, in shares of
-        sum |beta_i| K(z_i, x), to first order; (m,).
+        """Return the error bound of float32 RBF sums relative to sum |beta_i| K(z_i, x), (m,).
 
-        An exponent is a sum of d + 2 products that are 2 g (|x|^2 + |z|^2) together at the most, of
-        rows that the centre was subtracted from. Each step of it, and of the sums of kernel values,
-        and each number that goes in is rounded to 24 bits.
+        An exponent is a sum of d + 2 products with the sum 2 g (|x|^2 + |z|^2) at most, of rows
+        minus the centre. The bound is of first order: each step of that sum, of the sums of kernel
+        values, and each input is rounded to 24 bits.
         """
         centre = self._float32_layout.centre
         norms = squared_norms(rows.X) + rows.extra
@@ -171,49 +204,55 @@ class KernelModel(Model):
 
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
-        # Labels near the hyperplane come out as svm-predict's do.
-        return self._expansions(precise_layout(self.kernel, self.Z), self.beta)
+        """The expansions in float64; labels near the hyperplane agree with svm-predict's."""
+        return self._expansions(_float64_layout(self.kernel, self.Z), self.beta)
 
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
-        """With one sum more: of what the others may be off by."""
+        """The expansions in float32, with a last sum for the error: the largest |beta| of a row."""
         largest = np.abs(self.beta).max(axis=1, keepdims=True, initial=0.0)
         return self._expansions(self._float32_layout, np.hstack([self.beta, largest]))
 
     @cached_property
     def _float32_layout(self) -> KernelLayout:
         total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
-        cut = max(log(total / LEFT_OUT), 0.0) if total > 0 else None
-        return fast_layout(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
+        cut = max(log(total / LARGEST_OMISSION), 0.0) if total > 0 else None
+        return _float32_layout_of(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
 
     def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
-        """The sums that f consists of."""
+        """Return the kernel sums that f consists of."""
         return (Expansion(kernel_layout, self.Z, beta),)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
-        """(m, columns). sums : (expansions, m, columns of beta)."""
+        """Return f, (m, columns). sums : (expansions, m, columns of beta)."""
         return sums[0] + self.b
 
     def _sizes(self, sums: np.ndarray) -> np.ndarray:
-        """sum |beta| K at the most, in each column of f, (m, columns or 1). sums : (expansions, m),
-        with the largest of each |beta|."""
+        """Return a bound on sum |beta| K for each column of f, (m, columns or 1).
+
+        sums : (expansions, m), kernel sums with the largest |beta| of each support vector.
+        """
         return sums[0][:, None]
 
-    def _certain(self, f: np.ndarray, off: np.ndarray) -> np.ndarray:
-        """Whether no change of f by less than `off` changes the predicted class, (m,) bool.
-        off : (m, columns or 1)."""
+    def _is_certain(self, f: np.ndarray, bound: np.ndarray) -> np.ndarray:
+        """Return whether the predicted class is right if f is off by `bound` at most, (m,) bool.
+
+        bound : (m, columns or 1).
+        """
         if f.shape[1] == 1:
-            return np.abs(f[:, 0]) > off[:, 0]
+            return np.abs(f[:, 0]) > bound[:, 0]
         second, largest = np.partition(f, -2, axis=1)[:, -2:].T
-        return (largest - second) / 2 > off.max(axis=1)
+        return (largest - second) / 2 > bound.max(axis=1)
+
+    # --- the model file --------------------------------------------------------------------
 
     def save(self, path: str) -> None:
-        libsvm_format.write(path, self._as_written(), self._trailer)
+        libsvm_format.write(path, self._as_libsvm_model(), self._trailer)
 
-    def _as_written(self) -> LibsvmModel:
+    def _as_libsvm_model(self) -> LibsvmModel:
         kernel, Z, beta = self.kernel, self.Z, self.beta
         label = self._c_labels if self.task == "svc" else None
-        nr_sv = self._grouped
+        nr_sv = self._class_sizes
         if self.task == "svc" and beta.shape[1] == 1 and nr_sv is None:
             # LIBSVM groups support vectors by class.
             positive = beta[:, 0] > 0
@@ -226,7 +265,7 @@ class KernelModel(Model):
         if self.numbered:
             indices, values = np.zeros_like(indices), indices.astype(np.float32)
         return LibsvmModel(
-            svm_type=(NU_TYPES if self.nu else SVM_TYPES)[self.task],
+            svm_type=(LIBSVM_NU_TYPES if self.nu else LIBSVM_TYPES)[self.task],
             kernel_type=LIBSVM_KERNELS[kernel.name],
             degree=kernel.degree,
             gamma=kernel.gamma,
@@ -240,17 +279,17 @@ class KernelModel(Model):
             values=values,
             nr_class=len(self.labels) if self.task == "svc" else 2,
             own_layout=bool(beyond_libsvm),
-            **self._fitted,
+            **self._probability_fields,
         )
 
     @property
-    def _grouped(self) -> tuple[int, ...] | None:
-        """Support vectors of each class, where they are grouped by class."""
+    def _class_sizes(self) -> tuple[int, ...] | None:
+        """Support vectors of each class; None if they are not grouped by class."""
         return None
 
     @property
-    def _fitted(self) -> dict[str, tuple[float, ...]]:
-        """The lines on probabilities."""
+    def _probability_fields(self) -> dict[str, tuple[float, ...]]:
+        """The fields of LibsvmModel for probabilities."""
         lines: dict[str, tuple[float, ...]] = {}
         if self.sigmoid is not None:
             lines |= zip(("probA", "probB"), map(tuple, self.sigmoid.tolist()), strict=True)
@@ -259,3 +298,192 @@ class KernelModel(Model):
         if self.density_marks is not None:
             lines["prob_density_marks"] = tuple(self.density_marks.tolist())
         return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseModel(KernelModel):
+    """A kernel model of K > 2 classes, one against one, as in LIBSVM.
+
+    Parameters
+    ----------
+    nr_sv : tuple of int
+        Support vectors of each class; the rows of Z are grouped by class, in this order.
+    beta : array of shape (m, K - 1), float64
+        LIBSVM's sv_coef. For a support vector of class i, column j - 1 is its coefficient against
+        class j > i, and column j the one against class j < i.
+    b : array of shape (K (K - 1) / 2,), float64
+        A number for each pair, in the order of `decisions.class_pairs`; so has `sigmoid` columns.
+
+    Notes
+    -----
+    f_ij(x) = sum of the coefficients times K(z, x) over the support vectors of classes i and j,
+    + b_ij. f_ij > 0 is a vote for i, else for j.
+    """
+
+    nr_sv: tuple[int, ...]
+
+    def predicted(self, f: np.ndarray) -> np.ndarray:
+        """Return the class with the most votes of each row, (m,) int64. f : (m, pairs)."""
+        return decisions.voted_classes(f, len(self.labels))
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        assert self.sigmoid is not None, "has_probabilities comes first"
+        return decisions.coupled_probabilities(f, self.sigmoid, len(self.labels))
+
+    def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
+        """Return an expansion for each class, with a sum against each other class.
+
+        Each kernel value is computed once for all pairs of the support vector's class.
+        """
+        ends = np.cumsum(self.nr_sv).tolist()
+        parts = [slice(end - count, end) for end, count in zip(ends, self.nr_sv, strict=True)]
+        return tuple(Expansion(kernel_layout, self.Z[part], beta[part]) for part in parts)
+
+    def _f(self, sums: np.ndarray) -> np.ndarray:
+        """Return f, (m, pairs). sums : (classes, m, classes - 1)."""
+        i, j = decisions.class_pairs(len(self.nr_sv))
+        return (sums[i, :, j - 1] + sums[j, :, i]).T + self.b
+
+    def _sizes(self, sums: np.ndarray) -> np.ndarray:
+        i, j = decisions.class_pairs(len(self.nr_sv))
+        return (sums[i] + sums[j]).T
+
+    def _is_certain(self, f: np.ndarray, bound: np.ndarray) -> np.ndarray:
+        """Return whether the winner is the same whatever the doubtful pairs decide, (m,) bool."""
+        doubtful = np.abs(f) <= bound
+        certain = ~doubtful.any(axis=1)
+        some = np.flatnonzero(~certain)
+        certain[some] = self._wins_anyway(f[some], doubtful[some])
+        return certain
+
+    def _wins_anyway(self, f: np.ndarray, doubtful: np.ndarray) -> np.ndarray:
+        """Return whether no votes of doubtful pairs change the winner, (m,) bool.
+
+        f, doubtful : (m, pairs).
+        """
+        classes, wins = len(self.nr_sv), f > 0
+        least = decisions.votes(wins & ~doubtful, ~(wins | doubtful), classes)
+        most = decisions.votes(wins | doubtful, ~wins | doubtful, classes)
+        row, winner = np.arange(len(f)), self.predicted(f)
+        # With equal votes the first class wins.
+        most += 0.5 * (np.arange(classes) < winner[:, None])
+        most[row, winner] = -1
+        return least[row, winner] >= most.max(axis=1)
+
+    @property
+    def _class_sizes(self) -> tuple[int, ...]:
+        return self.nr_sv
+
+    def of_pair(self, first: int, second: int) -> KernelModel:
+        """Return the model of two classes alone, with f > 0 for `first`."""
+        i, j = sorted((first, second))
+        sign = 1.0 if first == i else -1.0
+        ends = np.cumsum(self.nr_sv)
+        rows = np.concatenate([np.arange(ends[k] - self.nr_sv[k], ends[k]) for k in (i, j)])
+        columns = np.repeat([j - 1, i], [self.nr_sv[i], self.nr_sv[j]])
+        beta = sign * self.beta[rows, columns]
+        used = beta != 0
+        number = decisions.pair_number(i, j, len(self.nr_sv))
+        return KernelModel(
+            task=self.task,
+            kernel=self.kernel,
+            Z=self.Z[rows[used]],
+            beta=beta[used, None],
+            b=sign * self.b[number : number + 1],
+            features=self.features,
+            labels=(self.labels[first], self.labels[second]),
+            values=(self.values[first], self.values[second]),
+            zero_based=self.zero_based,
+            seen=self.seen,
+            scaling=self.scaling,
+            precise=self.precise,
+        )
+
+
+# --- layouts of support vectors ------------------------------------------------------------
+
+
+def _float64_layout(kernel: Kernel, Z: sparse.csr_matrix) -> KernelLayout:
+    """Return the fastest float64 layout for the centres Z, (m, d)."""
+    m, d = Z.shape
+    return KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, np.float64)
+
+
+def _float32_layout_of(
+    kernel: Kernel, Z: sparse.csr_matrix, cut: float | None, sums: int
+) -> KernelLayout:
+    """Return the fastest float32 layout for the centres Z, (m, d), and rows of the same kind.
+
+    cut : see KernelLayout; dropped if cells are no faster. sums : over the same kernel values.
+    """
+    m, d = Z.shape
+    dense = prefers_dense(m, d, Z.nnz)
+    if dense and has_few_nonzeros(kernel, m, d, Z.nnz):
+        return KernelLayout(kernel, dense, None, np.float32, by_nonzeros=True)
+    centre = np.asarray(Z.mean(axis=0, dtype=np.float64)).ravel() if dense and m else None
+    kernel_layout = KernelLayout(kernel, dense, centre, np.float32, cut)
+    some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))
+    pays = m > BLOCK_CENTRES and profits_from_cells(kernel_layout, some, fewer, sums)
+    return kernel_layout if pays else replace(kernel_layout, cut=None)
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def parse(content: bytes, name: str) -> KernelModel:
+    """Return the model in `content`, by LIBSVM or by this package.
+
+    name : the file's name in messages. Raise ModelError and DataError.
+    """
+    body, trailer = libsvm_format.parse(content, name)
+    metadata = Metadata(name, trailer)
+    task = TASKS_OF_LIBSVM[body.svm_type]
+    common = fields_of_any_model(metadata, task, body.label, body.nr_class)
+    features, Z = _support_vectors(body, metadata)
+    fields = {
+        "task": task,
+        "kernel": Kernel(
+            KERNELS_OF_LIBSVM[body.kernel_type],
+            1.0 if body.gamma is None else body.gamma,
+            0.0 if body.coef0 is None else body.coef0,
+            3 if body.degree is None else body.degree,
+        ),
+        "Z": Z,
+        "features": features,
+        "beta": body.coefficients,
+        "b": -np.array(body.rho),
+        "nu": body.svm_type in LIBSVM_NU_TYPES.values(),
+        **common,
+        **_probability_fields(body, task),
+    }
+    if body.kernel_type == "precomputed":
+        # Rows begin with 0:number.
+        fields["zero_based"] = True
+    if body.nr_class != 2 and body.nr_sv is not None:
+        return PairwiseModel(nr_sv=body.nr_sv, **fields)
+    return KernelModel(**fields)
+
+
+def _support_vectors(body: LibsvmModel, metadata: Metadata) -> tuple[np.ndarray, sparse.csr_matrix]:
+    """Return the features of the support vectors, (d,) int32 ascending, and the rows over these."""
+    indices, values = body.indices, body.values
+    if body.kernel_type == "precomputed":
+        whole = (values == np.floor(values)) & (values > 0)
+        if (np.diff(body.indptr) != 1).any() or (indices != 0).any() or not whole.all():
+            raise metadata.error("expected '0:number' of a training row in each support vector")
+        indices, values = values.astype(np.int32), np.ones_like(values)
+    features, columns = np.unique(indices, return_inverse=True)
+    shape = (len(body.coefficients), len(features))
+    return features.astype(np.int32), sparse.csr_matrix((values, columns, body.indptr), shape=shape)
+
+
+def _probability_fields(body: LibsvmModel, task: str) -> dict[str, Any]:
+    """Return the fields of KernelModel for probabilities."""
+    if task == "one-class":
+        marks = body.prob_density_marks
+        return {} if marks is None else {"density_marks": np.array(marks)}
+    if body.probA is None:
+        return {}
+    if task == "svr":
+        return {"noise_scale": body.probA[0]}
+    return {} if body.probB is None else {"sigmoid": np.array([body.probA, body.probB])}

@@ -45,6 +45,6 @@ def load(path: str) -> Model:
         from randsvm.models.linear_model import LinearModel
 
         return LinearModel.parse(content, name)
-    from randsvm.models import libsvm_models
+    from randsvm.models import kernel_model
 
-    return libsvm_models.parse(content, name)
+    return kernel_model.parse(content, name)

@@ -25,10 +25,9 @@ from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models.decisions import class_pairs
-from randsvm.models.kernel_model import KernelModel
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
-from randsvm.models.pairwise_model import PairwiseModel
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params

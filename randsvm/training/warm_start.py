@@ -16,9 +16,8 @@ from randsvm.data.sampling import Draws
 from randsvm.data.scaling import Scaling
 from randsvm.errors import ModelError
 from randsvm.files import display_name
-from randsvm.models.kernel_model import KernelModel
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import load
-from randsvm.models.pairwise_model import PairwiseModel
 from randsvm.parameters.option import command_line
 from randsvm.parameters.problem import kind_of
 from randsvm.parameters.svm import Params

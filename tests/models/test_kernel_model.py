@@ -15,8 +15,8 @@ from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Progress
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions
+from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.load import load
-from randsvm.models.pairwise_model import PairwiseModel
 from randsvm.models.prediction import predict as predict_file
 from randsvm.parameters.prediction import PredictParams
 
@@ -283,7 +283,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
         nr_sv=(0,) * classes,
     )
     f = rng.normal(size=(200, pairs))
-    sure = model._certain(f, np.full(f.shape, 0.5))
+    sure = model._is_certain(f, np.full(f.shape, 0.5))
     kept = np.ones(len(f), bool)
     for signs in itertools.product((-1.0, 1.0), repeat=pairs):
         flipped = np.where(np.abs(f) <= 0.5, np.array(signs), f)
