@@ -21,10 +21,11 @@ def squared_norms(X: Matrix) -> np.ndarray:
     squares = np.square(X.data, dtype=np.float64)
     if len(squares) == 0:
         return np.zeros(X.shape[0])
+    # reduceat sums from one start to the next: rows without entries must not be among them.
     starts = X.indptr[:-1]
-    # reduceat wants starts inside the array and gives a[start] for an empty row.
-    sums = np.add.reduceat(squares, np.minimum(starts, len(squares) - 1))
-    sums[starts == X.indptr[1:]] = 0.0
+    filled = np.flatnonzero(starts < X.indptr[1:])
+    sums = np.zeros(X.shape[0])
+    sums[filled] = np.add.reduceat(squares, starts[filled])
     return sums
 
 

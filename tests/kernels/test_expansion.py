@@ -121,9 +121,12 @@ def test_an_empty_expansion_is_zero(rows):
     assert (Expansion(kernel_layout, rows[:0], np.empty(0)).values(rows) == 0).all()
 
 
-def test_squared_norms_of_empty_rows_are_zero():
-    X = sparse.csr_matrix(np.array([[0, 0], [3, 4], [0, 0], [1, 0], [0, 0]], np.float32))
-    assert squared_norms(X).tolist() == [0, 25, 0, 1, 0]
+@pytest.mark.parametrize("last", [[1, 0], [1, 2]])
+def test_squared_norms_of_rows_that_are_empty_in_any_place(last):
+    """The last row with entries has one or two, and empty rows follow it."""
+    rows = np.array([[0, 0], [3, 4], [0, 0], last, [0, 0]])
+    X = sparse.csr_matrix(rows, dtype=np.float32)
+    assert squared_norms(X).tolist() == np.square(rows).sum(axis=1).tolist()
 
 
 def test_a_magnitude_beyond_float64_is_infinite():
