@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from randsvm.data.in_memory import Arrays, own_labels
+from randsvm.data.in_memory import Arrays, original_labels
 from randsvm.events import Watch, check, silent
 from randsvm.models.fitted import FittedModel, load
 from randsvm.models.prediction import predict
@@ -233,7 +233,7 @@ def _train(
     (trained,) = kept
     classes = None
     if isinstance(data, Arrays) and not trained.finds_novelties:
-        classes = own_labels(data, trained.labels)
+        classes = original_labels(data, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from randsvm.data.points import Gathered, Points
+from randsvm.data.points import Points, RowCache
 
 MEGABYTE = 10**6
 
@@ -65,11 +65,11 @@ def rows(m: int, each: int) -> Points:
 
 def test_rows_that_were_gathered_are_handed_out_without_larger_arrays():
     every = rows(40_000, 50)
-    gathered = Gathered(50)
-    gathered.add(every)
-    assert np.shares_memory(gathered._values, every.X.data)  # the first are not copied
+    row_cache = RowCache(50)
+    row_cache.add(every)
+    assert np.shares_memory(row_cache._values, every.X.data)  # the first are not copied
     tracemalloc.start()
-    found = gathered.points(every.rows[::-1])
+    found = row_cache.points(every.rows[::-1])
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1.6 * (found.X.data.nbytes + found.X.indices.nbytes)
@@ -77,6 +77,6 @@ def test_rows_that_were_gathered_are_handed_out_without_larger_arrays():
     # More rows go behind, and the first stay what they were.
     before = every.X.data.copy()
     more = rows(10, 50)
-    gathered.add(Points(more.rows + 40_000, more.X, more.y))
+    row_cache.add(Points(more.rows + 40_000, more.X, more.y))
     assert np.array_equal(every.X.data, before)
-    assert (gathered.points(np.arange(40_000, 40_010)).X != more.X).nnz == 0
+    assert (row_cache.points(np.arange(40_000, 40_010)).X != more.X).nnz == 0

@@ -23,7 +23,7 @@ import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
-from randsvm.data.batches import Batch, chunk_groups, shuffled
+from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
@@ -286,7 +286,7 @@ def over(batches: Callable[[], Iterator[Batch]]) -> Pass:
 
 def from_dataset(D: Dataset, rng: Draws) -> Pass:
     """All rows of D in random order."""
-    return over(lambda: shuffled(D, rng.next()))
+    return over(lambda: shuffled_batches(D, rng.next()))
 
 
 def group_count(D: Dataset, learner: Learner, memory: int) -> int:
@@ -318,7 +318,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             horizon = steps.horizon * group.rows / D.n
             own = Learner(replace(steps, horizon=horizon), common.w.copy(), common.b.copy())
             own.start_at(passes * group.rows)
-            for batch in shuffled(D.of_chunks(group.chunks), draws[leader]):
+            for batch in shuffled_batches(D.chunk_subset(group.chunks), draws[leader]):
                 own.learn(batch)
                 emit(Progress("learning a group", own.learnt, group.rows))
             return Part.of(own)
@@ -351,7 +351,7 @@ def squares(D: Dataset) -> tuple[float, float]:
     |mean of x|^2, how far from zero the rows lie, 0 for sparse ones, most of whose values are zero.
     """
     if D.mapping is not None and D.n > SAMPLE:
-        return squares(D.only(D.mask(D.sample(Draw(0, 0), SAMPLE))))
+        return squares(D.subset(D.mask(D.sample(Draw(0, 0), SAMPLE))))
 
     def of(shard: Shard) -> tuple[float, np.ndarray]:
         norms, total = 0.0, np.zeros(d)

@@ -33,7 +33,7 @@ from randsvm.cluster.worker import DatasetSpec
 from randsvm.cluster.worker_pool import WorkerPool, map_calls
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, Summary, digest_of, hexdigest
+from randsvm.data.reading import ParseOptions, Summary, chunk_digest, hexdigest
 from randsvm.data.shard_executor import Shard
 from randsvm.data.svmlight import ParsedPiece, Spelling
 from randsvm.errors import DataError, InputError, ParameterError
@@ -167,7 +167,7 @@ def _load(
     D.executor = executor = ClusterExecutor(worker_pool, spec)
 
     def digest(shard: Shard) -> bytes:
-        return digest_of(D.store.read(shard.number))
+        return chunk_digest(D.store.read(shard.number))
 
     digests = []
     for one in executor.map(digest, D.shards):

@@ -33,7 +33,7 @@ from randsvm.cluster.worker import (
     StateTask,
 )
 from randsvm.cluster.worker_pool import TaskBatch, WorkerPool
-from randsvm.data.chunks import RamStore, RawChunk, joined
+from randsvm.data.chunks import InMemoryStore, RawChunk, join_chunks
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import (
     ClusterTimes,
@@ -87,8 +87,8 @@ class RemoteDataset(Dataset):
         assert isinstance(self.executor, RemoteExecutor)
         return self.executor.reduced(self)
 
-    def _view(self, **fields: Any) -> Dataset:
-        view = super()._view(**fields)
+    def _copy_with(self, **fields: Any) -> Dataset:
+        view = super()._copy_with(**fields)
         if not isinstance(view.executor, RemoteExecutor):
             # The rows of the view are in this process.
             view.__class__ = Dataset
@@ -162,7 +162,7 @@ class ClusterExecutor(RemoteExecutor):
         self.chunks = chunks
         self.assignment = assignment or ShardAssignment(worker_pool)
 
-    def of_chunks(self, numbers: Sequence[int]) -> ClusterExecutor:
+    def chunk_subset(self, numbers: Sequence[int]) -> ClusterExecutor:
         """Return the executor for a view of some of the chunks."""
         if self.chunks is not None:
             numbers = [self.chunks[number] for number in numbers]
@@ -310,7 +310,7 @@ class ClusterDataset(RemoteDataset):
 
     executor: ClusterExecutor
 
-    def regrouped(
+    def with_computed_chunks(
         self,
         made: Callable[[Dataset, int], RawChunk],
         sizes: np.ndarray,
@@ -318,27 +318,32 @@ class ClusterDataset(RemoteDataset):
         limit: int,
         folder: str | None,
     ) -> Dataset:
-        """Return Dataset.regrouped; each worker makes the chunks that it is asked for."""
-        view, executor = super().regrouped(made, sizes, counts, limit, folder), self.executor
+        """Return Dataset.with_computed_chunks; each worker computes the chunks that it needs."""
+        view, executor = (
+            super().with_computed_chunks(made, sizes, counts, limit, folder),
+            self.executor,
+        )
         parent = executor.spec
         chunks = RegroupedChunks(parent, pickle.dumps(self), made, sizes, counts)
         spec = DatasetSpec(worker.child_key(parent.key), chunks, parent.memory, parent.folder)
-        return view._view(executor=ClusterExecutor(executor.worker_pool, spec))
+        return view._copy_with(executor=ClusterExecutor(executor.worker_pool, spec))
 
-    def of_chunks(self, numbers: Sequence[int]) -> Dataset:
-        return super().of_chunks(numbers)._view(executor=self.executor.of_chunks(numbers))
+    def chunk_subset(self, numbers: Sequence[int]) -> Dataset:
+        return (
+            super().chunk_subset(numbers)._copy_with(executor=self.executor.chunk_subset(numbers))
+        )
 
-    def in_one_thread(self) -> Dataset:
+    def single_threaded(self) -> Dataset:
         """Copy the rows to this process; return a view that works in the calling thread."""
 
         def copy(shard: Shard) -> RawChunk:
             # The buffer of a file store holds one chunk only, and reports wait for each other.
-            return joined([self.raw(shard)[0]])
+            return join_chunks([self.raw(shard)[0]])
 
-        store = RamStore()
+        store = InMemoryStore()
         for chunk in self.map(copy):
             store.append(chunk)
-        return self.stored_in(store)._view(executor=SerialExecutor())
+        return self.with_store(store)._copy_with(executor=SerialExecutor())
 
     def close(self) -> None:
         worker_pool = self.executor.worker_pool
@@ -389,11 +394,11 @@ def _replica(D: Dataset, worker_pool: WorkerPool, parent: DatasetSpec) -> Datase
 
     The executor of the view has to be released.
     """
-    local = D.in_one_thread()
+    local = D.single_threaded()
     chunks = [local.store.read(shard.number) for shard in local.shards]
     source = ReplicatedChunks(parent, local.summary, chunks)
     spec = DatasetSpec(worker.child_key(parent.key), source, parent.memory, parent.folder)
-    view = local._view(executor=ReplicaExecutor(local.pool, worker_pool, spec), nnz=D.nnz)
+    view = local._copy_with(executor=ReplicaExecutor(local.pool, worker_pool, spec), nnz=D.nnz)
     view.__class__ = RemoteDataset
     return view
 

@@ -14,9 +14,9 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.data.chunks import MadeStore, RawChunk, joined
+from randsvm.data.chunks import ComputedStore, RawChunk, join_chunks
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, Summary, next_cut, united
+from randsvm.data.reading import ParseOptions, Summary, chunk_end, sorted_union
 from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
     LONGEST_LINE,
@@ -215,7 +215,7 @@ class RangeSummary:
             self.rows + other.rows,
             self.lines + other.lines,
             self.nonzeros + other.nonzeros,
-            united(self.features, other.features),
+            sorted_union(self.features, other.features),
             {**self.spellings, **later},
             counts,
             self.queries + other.queries,
@@ -278,7 +278,7 @@ class TextRange:
         """
         options, at, ends = self.file.options, 0, []
         while at < len(self.indptr) - 1:
-            cut = next_cut(
+            cut = chunk_end(
                 self.indptr, at, options.chunk_rows - rows, options.chunk_nonzeros - nonzeros
             )
             rows += cut - at
@@ -354,7 +354,7 @@ class ChunkedText:
                 content = checksums.read(file, first, min(end, file.size))
                 parts.append(self._parsed(file, without_mark(content, first)))
             begin, end = begin - file.size, end - file.size
-        chunk = joined(parts)
+        chunk = join_chunks(parts)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             raise self.files[0].changed_error()
         return chunk
@@ -375,6 +375,6 @@ class ChunkedText:
             y = table.classes(block)
         return RawChunk(y, block.indptr, block.indices, block.values)
 
-    def store(self, limit: int, folder: str | None) -> MadeStore:
-        """Return the chunks as a store; limit, folder: see MadeStore."""
-        return MadeStore(self.chunk, self.rows, self.nonzeros, limit, folder, "the workers")
+    def store(self, limit: int, folder: str | None) -> ComputedStore:
+        """Return the chunks as a store; limit, folder: see ComputedStore."""
+        return ComputedStore(self.chunk, self.rows, self.nonzeros, limit, folder, "the workers")

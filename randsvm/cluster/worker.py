@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from randsvm.cluster.text_file import ChunkedText, ChunkEnds, RangeSummary, TextFile, TextRange
-from randsvm.data.chunks import RamStore, RawChunk
+from randsvm.data.chunks import InMemoryStore, RawChunk
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import Summary
 from randsvm.data.shard_executor import Change, SerialExecutor, Shard, StateCell
@@ -53,7 +53,7 @@ class DatasetSpec:
 
 @dataclass(frozen=True)
 class RegroupedChunks:
-    """Chunks made from the rows of another data set; see Dataset.regrouped.
+    """Chunks made from the rows of another data set; see Dataset.with_computed_chunks.
 
     view: the pickled view of the data set of `parent`. make: called with the view and the number
     of a chunk. sizes, counts : (chunks,) int64, rows and nonzeros of each chunk.
@@ -242,22 +242,22 @@ def _new_dataset(spec: DatasetSpec) -> Dataset:
         return Dataset(source.summary, source.store(limit, spec.folder), 1)
     _add_dataset(source.parent)
     if isinstance(source, ReplicatedChunks):
-        store = RamStore()
+        store = InMemoryStore()
         for chunk in source.chunks:
             store.append(chunk)
         return Dataset(source.summary, store, 1)
     D: Dataset = pickle.loads(source.view)
     limit = max(0, limit - D.store.resident_bytes)
-    return D.regrouped(source.make, source.sizes, source.counts, limit, spec.folder)
+    return D.with_computed_chunks(source.make, source.sizes, source.counts, limit, spec.folder)
 
 
-# Dataset.chosen as it is sent: the number of rows, and one bit for each.
+# Dataset.row_mask as it is sent: the number of rows, and one bit for each.
 Chosen: TypeAlias = tuple[int, np.ndarray] | None
 
 
 def view_state(D: Dataset) -> tuple[dict[str, Any], Chosen]:
     """Return the fields and the chosen rows of a view, the arguments of `view`."""
-    chosen = None if D.chosen is None else (len(D.chosen), np.packbits(D.chosen))
+    chosen = None if D.row_mask is None else (len(D.row_mask), np.packbits(D.row_mask))
     return {name: getattr(D, name) for name in VIEW_FIELDS}, chosen
 
 
@@ -270,15 +270,15 @@ def view(
     """
     D = _cache.datasets[key]
     if chunks is not None:
-        D = D.of_chunks(chunks)
+        D = D.chunk_subset(chunks)
     if chosen is not None:
-        D = D.only(np.unpackbits(chosen[1], count=chosen[0]).astype(bool))
-    return D._view(**fields)
+        D = D.subset(np.unpackbits(chosen[1], count=chosen[0]).astype(bool))
+    return D._copy_with(**fields)
 
 
 def serial_view(key: str, fields: dict[str, Any], chosen: Chosen) -> Dataset:
     """Return a view for a call, which runs in one thread."""
-    return view(key, fields, chosen)._view(executor=SerialExecutor(_cache.concurrent_calls))
+    return view(key, fields, chosen)._copy_with(executor=SerialExecutor(_cache.concurrent_calls))
 
 
 # --- text ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import slices
-from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, Piece
+from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
 
@@ -56,14 +56,14 @@ class Batch:
         return Batch(starts.astype(np.int32), columns, values, classes, y, order)
 
 
-def shuffled(D: Dataset, draw: Draw) -> Iterator[Batch]:
+def shuffled_batches(D: Dataset, draw: Draw) -> Iterator[Batch]:
     """Every row of D once, in random order, batch by batch.
 
     Reads one batch ahead in another thread.
     """
     random = draw.stream()
     nonzeros = sum(map(D.store.nonzeros, range(len(D.shards))))
-    count = math.ceil(max(D.stored[-1] / BATCH_ROWS, nonzeros / BATCH_NONZEROS))
+    count = math.ceil(max(D.stored_starts[-1] / BATCH_ROWS, nonzeros / BATCH_NONZEROS))
     pieces = _pieces(D) if count > 1 else _whole_chunks(D)
     groups = np.array_split(random.permutation(len(pieces)), count)
     batches = (_batch(D, [pieces[i] for i in group], random) for group in groups)
@@ -77,26 +77,26 @@ def shuffled(D: Dataset, draw: Draw) -> Iterator[Batch]:
     yield from D.pool.read_ahead(batches)
 
 
-def _whole_chunks(D: Dataset) -> list[Piece]:
+def _whole_chunks(D: Dataset) -> list[RowRange]:
     """For a single batch: its rows are permuted anyway."""
-    return [(number, 0, rows) for number, rows in enumerate(np.diff(D.stored).tolist())]
+    return [(number, 0, rows) for number, rows in enumerate(np.diff(D.stored_starts).tolist())]
 
 
-def _pieces(D: Dataset) -> list[Piece]:
+def _pieces(D: Dataset) -> list[RowRange]:
     """Every row, in pieces of few rows and nonzeros.
 
     The smaller the file, the smaller the pieces, so that there are always many of them to mix.
     """
     pieces = []
-    for number, rows in enumerate(np.diff(D.stored).tolist()):
+    for number, rows in enumerate(np.diff(D.stored_starts).tolist()):
         wide = rows * PIECE_NONZEROS // max(D.store.nonzeros(number), 1)
-        size = max(1, min(PIECE_ROWS, wide, int(D.stored[-1]) // LEAST_PIECES))
+        size = max(1, min(PIECE_ROWS, wide, int(D.stored_starts[-1]) // LEAST_PIECES))
         pieces += [(number, at.start, at.stop) for at in slices(rows, size)]
     return pieces
 
 
-def _batch(D: Dataset, pieces: Sequence[Piece], random: Permuter) -> Batch:
-    X, y, rows = D.pieces(pieces)
+def _batch(D: Dataset, pieces: Sequence[RowRange], random: Permuter) -> Batch:
+    X, y, rows = D.read_ranges(pieces)
     order = rows[random.permutation(len(rows))].astype(np.int32)
     return Batch.of(X.indptr, X.indices.astype(np.int32, copy=False), X.data, y, order)
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from randsvm.data.chunks import FileStore, Spilling, Store
+from randsvm.data.chunks import FileStore, SpillingWriter, Store
 from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
@@ -59,7 +59,7 @@ def _spilled(
     paths: Sequence[str], options: ParseOptions, resources: Resources
 ) -> tuple[Summary, Store]:
     """Parse the files; see first_pass for what it raises."""
-    spilling = Spilling(resources.data_bytes, resources.tmpdir)
+    spilling = SpillingWriter(resources.data_bytes, resources.tmpdir)
     try:
         summary = first_pass(paths, options, spilling.append, resources.workers)
         spilling.store.finish()

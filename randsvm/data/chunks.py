@@ -1,7 +1,7 @@
 """Chunks of parsed rows, and the stores that hold them: in memory, a spill file, or a cache file.
 
 Feature values are float32: half the memory and reading time of float64, and as precise as the sums
-over them. If rounding to float32 changes the data measurably (see `is_measurable`), all
+over them. If rounding to float32 changes the data measurably (see `rounding_is_measurable`), all
 values of the data set are float64. Storing an offset for each column instead would keep most such
 data in float32, but every reader of rows (--scale, warm starts, sparse rows, linear kernels,
 models) would need the offsets. The dtype of a chunk's values says which of the two it holds, and
@@ -45,19 +45,21 @@ FIRST_CHUNKS = 8
 PAIRS = 8
 
 
-def is_judged(number: int) -> bool:
+def is_checked(number: int) -> bool:
     """Whether a chunk is looked at. number: of the chunk, from 0."""
     return number < FIRST_CHUNKS or number % FIRST_CHUNKS == 0
 
 
-def sample_of(m: int) -> np.ndarray:
+def rows_checked(m: int) -> np.ndarray:
     """The rows that a chunk of m rows is judged by, ascending."""
     if m <= ALL_ROWS:
         return np.arange(m)
     return np.arange(FEW_ROWS) * m // FEW_ROWS
 
 
-def is_measurable(indices: np.ndarray, values: np.ndarray, pairs_needed: int = PAIRS) -> bool:
+def rounding_is_measurable(
+    indices: np.ndarray, values: np.ndarray, pairs_needed: int = PAIRS
+) -> bool:
     """Whether rounding is measurable in any column of some rows.
 
     indices : (nnz,) int, the column of each value; values : (nnz,) float64, row by row.
@@ -138,22 +140,22 @@ class RawChunk:
         return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at])
 
 
-def settled(parts: Sequence[RawChunk], number: int) -> RawChunk:
+def join_and_round(parts: Sequence[RawChunk], number: int) -> RawChunk:
     """One after the other, in memory of their own, with float32 values unless rounding to these is
     measurable. number: of the chunk among all of them, which decides with the rows whether they are
     looked at."""
-    if not (parts[0].precise and is_judged(number)):
-        return joined(parts, np.float32)
-    chunk = joined(parts)
-    some = chunk[sample_of(len(chunk.y))]
+    if not (parts[0].precise and is_checked(number)):
+        return join_chunks(parts, np.float32)
+    chunk = join_chunks(parts)
+    some = chunk[rows_checked(len(chunk.y))]
     # The first chunk may be all that there is, however small.
     needed = PAIRS if number else max(1, min(PAIRS, len(chunk.y) // 2))
-    if is_measurable(some.indices, some.values, needed):
+    if rounding_is_measurable(some.indices, some.values, needed):
         return chunk
     return replace(chunk, values=chunk.values.astype(np.float32))
 
 
-def joined(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChunk:
+def join_chunks(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChunk:
     """One after the other, in memory of their own. dtype: of the values; None: their own."""
     lengths = np.concatenate([np.diff(p.indptr) for p in parts])
     return RawChunk(
@@ -167,7 +169,7 @@ def joined(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChunk:
 # --- where chunks live ---------------------------------------------------------------------
 
 
-class RamStore:
+class InMemoryStore:
     """Chunks as arrays in memory."""
 
     place = "memory"
@@ -212,7 +214,7 @@ class RamStore:
         self.chunks.clear()
 
 
-class Entry(NamedTuple):
+class ChunkEntry(NamedTuple):
     """Where a chunk lies in a file and how; see FileStore."""
 
     offset: int
@@ -263,7 +265,7 @@ class FileStore:
         self.stream = stream
         self.name = name
         self.place = place
-        self.entries = [] if table is None else [Entry(*row) for row in table.tolist()]
+        self.entries = [] if table is None else [ChunkEntry(*row) for row in table.tolist()]
         self.written = None if table is None else self._written()
         self.buffers = local()
         self.resident_bytes = 0
@@ -291,7 +293,7 @@ class FileStore:
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
             raise self.write_error(f"writing {self.name}: {error.strerror}") from error
-        self.entries.append(Entry(offset, m, nnz, len(indices), chunk.values.itemsize, crc))
+        self.entries.append(ChunkEntry(offset, m, nnz, len(indices), chunk.values.itemsize, crc))
 
     @property
     def sizes(self) -> np.ndarray:
@@ -421,7 +423,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class ChosenChunks:
+class SubsetStore:
     """Some chunks of a store, numbered anew from 0."""
 
     def __init__(self, store: Store, numbers: Sequence[int]) -> None:
@@ -458,19 +460,19 @@ class ChosenChunks:
         """The store is somebody else's."""
 
 
-class Spilling:
+class SpillingWriter:
     """Takes in chunks: in RAM while they fit `limit` bytes, then in a file in `folder` that has no
     name. store: where they are now."""
 
     def __init__(self, limit: int, folder: str | None) -> None:
         self.limit = limit
         self.folder = folder
-        self.store: RamStore | FileStore = RamStore()
+        self.store: InMemoryStore | FileStore = InMemoryStore()
 
     def append(self, chunk: RawChunk) -> None:
         """Take in a chunk; where that fails, those before are still there."""
         store = self.store
-        if isinstance(store, RamStore) and store.nbytes + chunk.nbytes > self.limit:
+        if isinstance(store, InMemoryStore) and store.nbytes + chunk.nbytes > self.limit:
             # Others may read meanwhile: they see the file once it is whole.
             file = self._file()
             try:
@@ -493,7 +495,7 @@ class Spilling:
         return SpillFile(stream, where)
 
 
-class MadeStore:
+class ComputedStore:
     """Chunks that are made when asked for, and kept from then on: in memory up to `limit` bytes,
     then in a spill file in `folder`.
 
@@ -511,7 +513,7 @@ class MadeStore:
         place: str,
     ) -> None:
         self.make, self.sizes, self.counts, self.place = make, sizes, counts, place
-        self.kept = Spilling(limit, folder)
+        self.kept = SpillingWriter(limit, folder)
         # Number -> its number among those that are kept.
         self.found: dict[int, int] = {}
         self.lock = Lock()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.data.chunks import RawChunk, joined
+from randsvm.data.chunks import RawChunk, join_chunks
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import DataError
@@ -30,7 +30,7 @@ def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
     return D.relabel(np.argsort(order).astype(float)), order
 
 
-def against_the_rest(D: Dataset, index: int) -> Dataset:
+def one_versus_rest(D: Dataset, index: int) -> Dataset:
     """The view of a view of `labelled_classes` with y = +1 for one class, -1 for all others."""
     assert D.targets is not None
     return D.relabel(np.where(D.targets == index, 1.0, -1.0))
@@ -49,7 +49,7 @@ CHUNK_NONZEROS = 1 << 17
 
 
 @dataclass(frozen=True)
-class ClassChunks:
+class ClassChunkPlan:
     """Chunks with rows of one class each, in order. of: the class of each chunk; shards: the
     numbers of the shards of D that its rows are in; sizes, counts : (chunks,) int64, its rows and
     nonzeros."""
@@ -60,7 +60,7 @@ class ClassChunks:
     counts: np.ndarray
 
     @staticmethod
-    def cut(rows: np.ndarray, nonzeros: np.ndarray) -> ClassChunks:
+    def cut(rows: np.ndarray, nonzeros: np.ndarray) -> ClassChunkPlan:
         """rows, nonzeros : (shards, classes) int64, of each class in each shard."""
         of, shards, sizes, counts = [], [], [], []
         for index, (m, nnz) in enumerate(zip(rows.T, nonzeros.T, strict=True)):
@@ -75,7 +75,7 @@ class ClassChunks:
                     sizes.append(size)
                     counts.append(count)
                     held = []
-        return ClassChunks(of, shards, np.array(sizes, np.int64), np.array(counts, np.int64))
+        return ClassChunkPlan(of, shards, np.array(sizes, np.int64), np.array(counts, np.int64))
 
     def made(self, D: Dataset, number: int) -> RawChunk:
         """A chunk; y of D are class indices."""
@@ -83,11 +83,11 @@ class ClassChunks:
         for shard in self.shards[number]:
             raw, y = D.raw(D.shards[shard])
             parts.append(raw[np.flatnonzero(y == self.of[number])])
-        return joined(parts)
+        return join_chunks(parts)
 
 
 @dataclass(frozen=True)
-class Grouped:
+class RowsByClass:
     """The rows of a data set whose y are class indices, in chunks with rows of one class each.
 
     numbers: of each class, its chunks; rows: of each class, the numbers of its rows in the data
@@ -99,8 +99,8 @@ class Grouped:
     rows: list[np.ndarray]
 
     @staticmethod
-    def of(D: Dataset, classes: int, limit: int, folder: str | None) -> Grouped:
-        """limit, folder: as MadeStore has them."""
+    def of(D: Dataset, classes: int, limit: int, folder: str | None) -> RowsByClass:
+        """limit, folder: as ComputedStore has them."""
 
         def by_class(shard: Shard) -> tuple[list[np.ndarray], np.ndarray]:
             raw, y = D.raw(shard)
@@ -110,17 +110,17 @@ class Grouped:
 
         found = list(D.map(by_class))
         sizes = np.array([[len(here) for here in rows] for rows, _ in found], np.int64)
-        chunks = ClassChunks.cut(sizes, np.array([counts for _, counts in found], np.int64))
+        chunks = ClassChunkPlan.cut(sizes, np.array([counts for _, counts in found], np.int64))
         numbers = [[i for i, c in enumerate(chunks.of) if c == index] for index in range(classes)]
         rows = [np.concatenate([rows[index] for rows, _ in found]) for index in range(classes)]
-        whole = D.regrouped(chunks.made, chunks.sizes, chunks.counts, limit, folder)
-        return Grouped(whole, numbers, rows)
+        whole = D.with_computed_chunks(chunks.made, chunks.sizes, chunks.counts, limit, folder)
+        return RowsByClass(whole, numbers, rows)
 
     def pair(self, first: int, second: int) -> tuple[Dataset, np.ndarray]:
         """The view of the rows of two classes, y = +1 for the first and -1 for the second, and the
         number of each of its rows in the data set as it was."""
         assert self.D.targets is not None
-        view = self.D.of_chunks(self.numbers[first] + self.numbers[second])
+        view = self.D.chunk_subset(self.numbers[first] + self.numbers[second])
         targets = np.where(self.D.targets == first, 1.0, -1.0)
         rows = np.concatenate([self.rows[first], self.rows[second]])
         return view.relabel(targets), rows

@@ -20,10 +20,17 @@ from scipy import sparse
 
 from randsvm.arrays import Matrix, csr_of_all, slices
 from randsvm.data import cache, in_memory
-from randsvm.data.chunks import ChosenChunks, MadeStore, RamStore, RawChunk, Store, joined
+from randsvm.data.chunks import (
+    ComputedStore,
+    InMemoryStore,
+    RawChunk,
+    Store,
+    SubsetStore,
+    join_chunks,
+)
 from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
-from randsvm.data.sampling import Draw, Draws, Smallest
+from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
 from randsvm.data.shard_executor import (
     SerialExecutor,
@@ -61,7 +68,7 @@ class Chunk(NamedTuple):
 Source: TypeAlias = "str | tuple[str, ...] | in_memory.Arrays"
 
 # Rows of a stored chunk: its number, the first row and the one after the last, counted in it.
-Piece: TypeAlias = tuple[int, int, int]
+RowRange: TypeAlias = tuple[int, int, int]
 
 
 class FeatureMap(Protocol):
@@ -76,7 +83,7 @@ class FeatureMap(Protocol):
 
 
 @dataclass
-class _Traffic:
+class _ByteCounter:
     """Bytes of chunks read so far, over all threads and views."""
 
     bytes: int = 0
@@ -104,49 +111,51 @@ class Dataset:
         self.pool = ThreadPool(jobs)
         self.executor: ShardExecutor = ThreadExecutor(self.pool)
         # Where chunks begin among the rows stored, and among the rows of this view.
-        self.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
-        self._count_from(self.stored)
-        self.traffic = _Traffic()
+        self.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
+        self._count_from(self.stored_starts)
+        self.bytes_counter = _ByteCounter()
         self.targets: np.ndarray | None = None
-        self.chosen: np.ndarray | None = None
+        self.row_mask: np.ndarray | None = None
         self.scaling: Scaling | None = None
         self.mapping: FeatureMap | None = None
 
     def relabel(self, targets: np.ndarray) -> Dataset:
         """A view whose y is targets[class]; shares the data."""
-        return self._view(targets=np.asarray(targets, float))
+        return self._copy_with(targets=np.asarray(targets, float))
 
-    def only(self, mask: np.ndarray) -> Dataset:
+    def subset(self, mask: np.ndarray) -> Dataset:
         """A view of the rows where `mask` is true, numbered anew from 0. mask : (n,) bool."""
         chosen = mask
-        if self.chosen is not None:
-            chosen = self.chosen.copy()
+        if self.row_mask is not None:
+            chosen = self.row_mask.copy()
             chosen[chosen] = mask
         n = int(mask.sum())
-        view = self._view(chosen=chosen, n=n, nnz=round(self.nnz * n / self.n))
-        ends = zip(self.stored[:-1], self.stored[1:], strict=True)
+        view = self._copy_with(row_mask=chosen, n=n, nnz=round(self.nnz * n / self.n))
+        ends = zip(self.stored_starts[:-1], self.stored_starts[1:], strict=True)
         counts = [np.count_nonzero(chosen[begin:end]) for begin, end in ends]
         view._count_from(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
         return view
 
-    def gathered(self) -> Dataset:
+    def materialized(self) -> Dataset:
         """The same rows in memory of their own: few of many need not be looked for in each pass."""
-        store = RamStore()
+        store = InMemoryStore()
 
         def of(shard: Shard) -> RawChunk:
             return self.store.read(shard.number)[self._places(shard.number)]
 
-        whole = joined(list(self.map(of)))
+        whole = join_chunks(list(self.map(of)))
         for at in slices(self.n, CHUNK_ROWS):
             store.append(whole.part(at.start, at.stop))
         summary = replace(self.summary, n=self.n, nnz=len(whole.values))
-        return self._view(summary=summary, executor=ThreadExecutor(self.pool)).stored_in(store)
+        return self._copy_with(summary=summary, executor=ThreadExecutor(self.pool)).with_store(
+            store
+        )
 
-    def in_one_thread(self) -> Dataset:
+    def single_threaded(self) -> Dataset:
         """A view whose work is done by the thread that asks: others have their own views."""
-        return self._view(executor=SerialExecutor())
+        return self._copy_with(executor=SerialExecutor())
 
-    def regrouped(
+    def with_computed_chunks(
         self,
         made: Callable[[Dataset, int], RawChunk],
         sizes: np.ndarray,
@@ -155,26 +164,28 @@ class Dataset:
         folder: str | None,
     ) -> Dataset:
         """A view of other chunks, all of which made(self, number) puts together from the rows of
-        this one; see MadeStore for the rest."""
+        this one; see ComputedStore for the rest."""
         make = functools.partial(made, self)
-        return self.stored_in(MadeStore(make, sizes, counts, limit, folder, self.store.place))
+        return self.with_store(ComputedStore(make, sizes, counts, limit, folder, self.store.place))
 
-    def of_chunks(self, numbers: Sequence[int]) -> Dataset:
+    def chunk_subset(self, numbers: Sequence[int]) -> Dataset:
         """A view of the rows of some of the chunks, as a data set of its own."""
-        view = self.stored_in(ChosenChunks(self.store, numbers))
-        if self.chosen is None:
+        view = self.with_store(SubsetStore(self.store, numbers))
+        if self.row_mask is None:
             return view
-        masks = np.split(self.chosen, self.stored[1:-1])
-        return view.only(np.concatenate([masks[number] for number in numbers]))
+        masks = np.split(self.row_mask, self.stored_starts[1:-1])
+        return view.subset(np.concatenate([masks[number] for number in numbers]))
 
-    def stored_in(self, store: Store) -> Dataset:
+    def with_store(self, store: Store) -> Dataset:
         """A view of the rows of another store, all of them, read as this view reads its own."""
         nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
         n = int(store.sizes.sum())
         dense = self.scaling is not None and self.scaling.shift is not None
-        view = self._view(store=store, chosen=None, n=n, nnz=n * self.d if dense else nonzeros)
-        view.stored = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
-        view._count_from(view.stored)
+        view = self._copy_with(
+            store=store, row_mask=None, n=n, nnz=n * self.d if dense else nonzeros
+        )
+        view.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
+        view._count_from(view.stored_starts)
         return view
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
@@ -185,20 +196,20 @@ class Dataset:
 
     def scaled(self, scaling: Scaling) -> Dataset:
         """A view whose rows are scaled whenever they are read; before any `mapped`."""
-        return self._view(
+        return self._copy_with(
             scaling=scaling, nnz=self.nnz if scaling.shift is None else self.n * self.d
         )
 
     def mapped(self, mapping: FeatureMap) -> Dataset:
         """A view whose rows are features computed from the rows whenever they are read."""
-        return self._view(mapping=mapping, d=mapping.width, nnz=self.n * mapping.width)
+        return self._copy_with(mapping=mapping, d=mapping.width, nnz=self.n * mapping.width)
 
     @property
     def original(self) -> Dataset:
         """A view of the same rows and labels as they are in the file."""
-        return self._view(scaling=None, mapping=None, d=len(self.summary.features))
+        return self._copy_with(scaling=None, mapping=None, d=len(self.summary.features))
 
-    def _view(self, **own: Any) -> Dataset:
+    def _copy_with(self, **own: Any) -> Dataset:
         view = object.__new__(type(self))
         view.__dict__ = {**self.__dict__, **own}
         return view
@@ -225,7 +236,7 @@ class Dataset:
 
     @property
     def bytes_read(self) -> int:
-        return self.traffic.bytes
+        return self.bytes_counter.bytes
 
     @cached_property
     def _column_rule(self) -> np.ndarray | int | None:
@@ -253,45 +264,49 @@ class Dataset:
         """Chunk `number`, without `mapping`; for a file store valid until this thread asks for the
         next."""
         raw = self.store.read(number)
-        self.traffic.add(raw.nbytes)
+        self.bytes_counter.add(raw.nbytes)
         X, y = self._chosen(number, self._matrix(raw)), self._chosen(number, self._labels(raw.y))
         return Chunk(int(self.starts[number]), self._scaled(X), y)
 
     def raw(self, shard: Shard) -> tuple[RawChunk, np.ndarray]:
         """The rows of a shard as they are stored, in memory that is valid as `chunk` is, and y."""
         raw = self.store.read(shard.number)
-        self.traffic.add(raw.nbytes)
+        self.bytes_counter.add(raw.nbytes)
         raw = self._chosen(shard.number, raw)
         return raw, self._labels(raw.y)
 
     def _chosen(self, number: int, rows: Any) -> Any:
         """Of a stored chunk's rows, or labels, those that this view has."""
-        return rows if self.chosen is None else rows[self._places(number)]
+        return rows if self.row_mask is None else rows[self._places(number)]
 
     def _places(self, number: int) -> np.ndarray:
         """The rows of a stored chunk that this view has, counted in it."""
-        begin, end = self.stored[number : number + 2]
+        begin, end = self.stored_starts[number : number + 2]
         return (
-            np.arange(end - begin) if self.chosen is None else self.chosen[begin:end].nonzero()[0]
+            np.arange(end - begin)
+            if self.row_mask is None
+            else self.row_mask[begin:end].nonzero()[0]
         )
 
     def _scaled(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
         return X if self.scaling is None else self.scaling.apply(X)
 
-    def pieces(self, pieces: Sequence[Piece]) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
+    def read_ranges(
+        self, ranges: Sequence[RowRange]
+    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
         """Pieces of stored chunks, one after the other, without `mapping`: X and y of all their
         rows, and the positions of those rows that this view has."""
         parts, chosen, rows = [], [], 0
-        for number, begin, end in pieces:
+        for number, begin, end in ranges:
             some = np.arange(end - begin)
-            if self.chosen is not None:
-                first = self.stored[number]
-                some = np.flatnonzero(self.chosen[first + begin : first + end])
+            if self.row_mask is not None:
+                first = self.stored_starts[number]
+                some = np.flatnonzero(self.row_mask[first + begin : first + end])
             chosen.append(some + rows)
             parts.append(self.store.part(number, begin, end))
             rows += end - begin
-        raw = joined(parts)
-        self.traffic.add(raw.nbytes)
+        raw = join_chunks(parts)
+        self.bytes_counter.add(raw.nbytes)
         return self._scaled(self._matrix(raw)), self._labels(raw.y), np.concatenate(chosen)
 
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
@@ -350,10 +365,10 @@ class Dataset:
     def _rows_of(self, shard: Shard, local: np.ndarray) -> tuple[sparse.csr_matrix, np.ndarray]:
         """X, without `mapping`, and y of some rows of a shard."""
         raw = self.store.read(shard.number)
-        if self.chosen is not None:
+        if self.row_mask is not None:
             local = self._places(shard.number)[local]
         part = raw[local]
-        self.traffic.add(part.nbytes)
+        self.bytes_counter.add(part.nbytes)
         return self._scaled(self._matrix(part)), self._labels(part.y)
 
     def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:
@@ -368,29 +383,29 @@ class Dataset:
         share = min(1.0, (m + 8 * math.sqrt(m) + 8) / self.n)
         limit = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
-        def smallest(shard: Shard) -> Smallest:
+        def smallest(shard: Shard) -> SmallestKeys:
             keys = draw.keys(shard.start, shard.stop)
             low = np.flatnonzero(keys <= limit)
-            return Smallest(m, len(low), low + shard.start, keys[low])
+            return SmallestKeys(m, len(low), low + shard.start, keys[low])
 
         parts = list(self.map(smallest))
         rows, keys = (np.concatenate([getattr(p, of) for p in parts]) for of in ("rows", "keys"))
         if len(rows) < m:
             rows, keys = np.arange(self.n), draw.keys(0, self.n)
-        return np.sort(Smallest.of(m, rows, keys).rows)
+        return np.sort(SmallestKeys.of(m, rows, keys).rows)
 
     def sample_of_each_class(self, draw: Draw, m: int) -> np.ndarray:
         """Row numbers of the m rows of smallest key in each distinct y; ascending."""
 
-        def smallest(shard: Shard) -> dict[float, Smallest]:
+        def smallest(shard: Shard) -> dict[float, SmallestKeys]:
             keys = draw.keys(shard.start, shard.stop)
             y, found = self.labels_of(shard), {}
             for label in np.unique(y):
                 local_rows = np.flatnonzero(y == label)
-                found[label] = Smallest.of(m, local_rows + shard.start, keys[local_rows])
+                found[label] = SmallestKeys.of(m, local_rows + shard.start, keys[local_rows])
             return found
 
-        merged: dict[float, Smallest] = {}
+        merged: dict[float, SmallestKeys] = {}
         for report in self.map(smallest):
             for label, kept in report.items():
                 merged[label] = merged[label] + kept if label in merged else kept

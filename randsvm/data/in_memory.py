@@ -16,9 +16,9 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix, slices
-from randsvm.data.chunks import RawChunk, is_judged, sample_of, settled
+from randsvm.data.chunks import RawChunk, is_checked, join_and_round, rows_checked
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import Digest, ParseOptions, Summary, next_cut
+from randsvm.data.reading import Digest, ParseOptions, Summary, chunk_end
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
 
@@ -123,26 +123,26 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     to float32 shows, as float64 in place of float32. Raises ContentError for what no file could
     hold.
     """
-    X, base = rows_of(arrays.X), 0 if options.zero_based else 1
+    X, base = to_matrix(arrays.X), 0 if options.zero_based else 1
     n, d = X.shape
     if not n:
         raise ContentError("X: expected a row, found none")
-    if options.numbered:
+    if options.has_row_numbers:
         if n != d:
             raise ContentError(
                 f"X: expected kernel values of each row with each, found {n} rows and {d} columns"
             )
-        X, d = with_numbers(X), d + 1
+        X, d = with_row_numbers(X), d + 1
     y, names, values = _labels(arrays, n, options)
     if isinstance(X, np.ndarray):
         indptr, columns = np.arange(n + 1) * d, np.arange(d)
     else:
         indptr = X.indptr.astype(np.int64, copy=False)
-        columns = np.arange(d) if options.numbered else _occurring(X)
+        columns = np.arange(d) if options.has_row_numbers else _occurring(X)
     starts = _starts(indptr, options)
-    precise = not options.numbered and _needs_float64(arrays.X, X, starts)
+    precise = not options.has_row_numbers and _needs_float64(arrays.X, X, starts)
     if precise:
-        X = rows_of(arrays.X, precise=True)
+        X = to_matrix(arrays.X, precise=True)
     store = ArrayStore(X, y, base, starts)
     digest = Digest()
     for number in range(len(store.sizes)):
@@ -156,7 +156,7 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         counts=tuple(np.bincount(y.astype(np.int64)).tolist()) if names else (),
         queries=0,
         digest=digest.hexdigest(names),
-        numbered=options.numbered,
+        has_row_numbers=options.has_row_numbers,
         precise=precise,
     ), store
 
@@ -172,14 +172,14 @@ def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
     elif not isinstance(X, np.ndarray) and not hasattr(X, "iloc"):
         X = np.asarray(X, np.float64)
     for number, (begin, end) in enumerate(itertools.pairwise(starts.tolist())):
-        if not is_judged(number):
+        if not is_checked(number):
             continue
-        rows = begin + sample_of(end - begin)
+        rows = begin + rows_checked(end - begin)
         some: Any = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
         if not isinstance(rounded, np.ndarray):
             some = sparse.csr_matrix(some)
-        store = ArrayStore(rows_of(some, precise=True), np.zeros(len(rows)), 0, np.array([0]))
-        if settled([store.all_rows], number).precise:
+        store = ArrayStore(to_matrix(some, precise=True), np.zeros(len(rows)), 0, np.array([0]))
+        if join_and_round([store.all_rows], number).precise:
             return True
     return False
 
@@ -190,18 +190,18 @@ def _is_float32(X: Any) -> bool:
     return dtype is not None and np.can_cast(dtype, np.float32)
 
 
-def with_numbers(X: Matrix) -> Matrix:
+def with_row_numbers(X: Matrix) -> Matrix:
     """Kernel values as files have them: in front of each row its number, from 1 on. X: see
     rows_of."""
     numbers = np.arange(1, X.shape[0] + 1, dtype=np.float32)[:, None]
     if isinstance(X, np.ndarray):
         return np.hstack([numbers, X])
-    return rows_of(sparse.hstack([sparse.csr_matrix(numbers), X], format="csr"))
+    return to_matrix(sparse.hstack([sparse.csr_matrix(numbers), X], format="csr"))
 
 
 def chunks_of(X: Any, zero_based: bool, rows: int, *, precise: bool) -> Iterator[RawChunk]:
     """Chunks of some rows of X each, for prediction; labels are nan. precise: see rows_of."""
-    matrix = rows_of(X, precise=precise)
+    matrix = to_matrix(X, precise=precise)
     n = matrix.shape[0]
     starts = np.append(np.arange(0, n, rows), n)
     store = ArrayStore(matrix, np.full(n, np.nan), 0 if zero_based else 1, starts)
@@ -211,7 +211,7 @@ def chunks_of(X: Any, zero_based: bool, rows: int, *, precise: bool) -> Iterator
 # ---- rows -------------------------------------------------------------------------------------
 
 
-def rows_of(X: Any, *, precise: bool = False) -> Matrix:
+def to_matrix(X: Any, *, precise: bool = False) -> Matrix:
     """X as float32, or as float64 where that is asked for: a C-contiguous array, or CSR with
     ascending columns where few values are not 0. Shares the memory of X where that is so
     already."""
@@ -277,7 +277,7 @@ def _starts(indptr: np.ndarray, options: ParseOptions) -> np.ndarray:
     """Where chunks begin, and n."""
     starts, n = [0], len(indptr) - 1
     while starts[-1] < n:
-        starts.append(next_cut(indptr, starts[-1], options.chunk_rows, options.chunk_nonzeros))
+        starts.append(chunk_end(indptr, starts[-1], options.chunk_rows, options.chunk_nonzeros))
     return np.array(starts, np.int64)
 
 
@@ -312,11 +312,11 @@ def _labels(
     else:
         distinct, first, codes = np.unique(y, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        codes, names = np.argsort(order)[codes.ravel()], spelled(distinct[order])
-    return codes.astype(np.float64), names, values_of(names, options.any_label)
+        codes, names = np.argsort(order)[codes.ravel()], label_texts(distinct[order])
+    return codes.astype(np.float64), names, label_values(names, options.any_label)
 
 
-def own_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
+def original_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
     """Return the labels of y that are spelled as `names`, (names,) of the type of y; None if y
     does not have them all, as when it has numbers of classes or targets."""
     if arrays.y is None or arrays.names is not None or not names:
@@ -326,7 +326,7 @@ def own_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
     return distinct[[places[name] for name in names]] if places.keys() >= set(names) else None
 
 
-def values_of(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
+def label_values(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
     """What labels stand for. Raises ContentError where two are the same, or numbers and names."""
     try:
         values = LabelTable("y", names=names, any_label=any_label).values
@@ -337,7 +337,7 @@ def values_of(names: Sequence[str], any_label: bool = False) -> tuple[int | str,
     return tuple(values)
 
 
-def spelled(labels: np.ndarray) -> tuple[str, ...]:
+def label_texts(labels: np.ndarray) -> tuple[str, ...]:
     """Labels as a file has them. Raises ContentError where no file can."""
     return tuple(map(_spelled, labels))
 

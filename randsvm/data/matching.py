@@ -12,15 +12,16 @@ from scipy import sparse
 
 from randsvm.data.dataset import Dataset, Shard
 
-NONE = -1
+NOT_FOUND = -1
 
 
 @dataclass(frozen=True)
 class Matches:
-    """Equal rows have the same group, a number from 0 on.
+    """Groups of equal rows, numbered from 0.
 
-    groups : (m,) int64, of the rows of the matrix, NONE for rows that are not to be found. rows :
-    (k,) int64, ascending, the rows of D that are among them; found : (k,) int64, their groups.
+    groups : (m,) int64, the group of each row of the matrix; NOT_FOUND if D cannot have the row.
+    rows : (k,) int64, the rows of D that equal a row of the matrix, ascending.
+    found : (k,) int64, the groups of these rows.
     """
 
     groups: np.ndarray
@@ -36,10 +37,13 @@ class Matches:
         kinds : (m,), others : (k,) bool, of the rows of the matrix and of those found: equal where
         they may be a pair.
         """
-        there = np.flatnonzero((sizes > 0) & (self.groups != NONE))
+        there = np.flatnonzero((sizes > 0) & (self.groups != NOT_FOUND))
         there = there[np.argsort(-sizes[there], kind="stable")]
-        keys, wanted = _numbered(2 * self.groups[there] + kinds[there]), 2 * self.found + others
-        _, at, of = np.intersect1d(keys, _numbered(wanted), True, return_indices=True)
+        keys, wanted = (
+            _with_occurrence(2 * self.groups[there] + kinds[there]),
+            2 * self.found + others,
+        )
+        _, at, of = np.intersect1d(keys, _with_occurrence(wanted), True, return_indices=True)
         order = np.argsort(of)
         return self.rows[of[order]], there[at[order]]
 
@@ -70,7 +74,7 @@ def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
 
     parts = list(D.map(find)) if len(keys) else [(np.empty(0, np.int64),) * 2]
     rows, found = (np.concatenate(of) for of in zip(*parts, strict=True))
-    return Matches(np.where(possible, groups, NONE), rows, found)
+    return Matches(np.where(possible, groups, NOT_FOUND), rows, found)
 
 
 def _over(
@@ -97,7 +101,7 @@ def _equal(X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray:
     return np.diff(difference.indptr) == 0
 
 
-def _numbered(keys: np.ndarray) -> np.ndarray:
+def _with_occurrence(keys: np.ndarray) -> np.ndarray:
     """A number for each key and how many equal ones stand before it. keys : below 2^32."""
     order = np.argsort(keys, kind="stable")
     before: np.ndarray = np.empty(len(keys), np.int64)

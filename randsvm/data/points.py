@@ -23,7 +23,7 @@ class Points:
 
     rows : (m,) int64, row numbers in D
     X : (m, d) CSR, values as in RawChunk, columns are positions in D's sorted feature indices; of
-    a precomputed kernel, see precomputed.centres
+    a precomputed kernel, see precomputed.kernel_centres
     y : (m,) float64, labels as the task sees them (-1/+1 for classification)
     u, beta : (m,) float64, decision values without b and coefficients, where a scan has filled
     them in
@@ -54,7 +54,7 @@ class Points:
         )
 
 
-class Gathered:
+class RowCache:
     """Rows of D that were fetched once, kept for the next time: working sets ask for the same rows
     again and again, and the support vectors of a model are among them.
 
@@ -85,9 +85,9 @@ class Gathered:
         here[inside] = self._rows[at[inside]] == rows[inside]
         return rows[~here]
 
-    def only(self, rows: np.ndarray) -> Gathered:
+    def subset(self, rows: np.ndarray) -> RowCache:
         """The same without others than these rows, ascending, of which some may not be here."""
-        fewer = Gathered(self.columns)
+        fewer = RowCache(self.columns)
         fewer.add(self.points(np.intersect1d(rows, self._rows, assume_unique=True)))
         return fewer
 

@@ -19,7 +19,7 @@ from randsvm.errors import ContentError
 
 
 @dataclass(frozen=True)
-class Columns:
+class SelectedColumns:
     """Some columns of rows; see dataset.FeatureMap."""
 
     numbers: np.ndarray
@@ -35,13 +35,13 @@ class Columns:
 # What a value may differ by from the one across the diagonal, as a share of the largest.
 ASYMMETRY = 1e-4
 # The column of a row's own number: the index 0 is the least of all.
-OWN_NUMBER = Columns(np.zeros(1, np.int64))
+OWN_NUMBER = SelectedColumns(np.zeros(1, np.int64))
 
 
-def centres(D: Dataset, rows: np.ndarray) -> Points:
+def kernel_centres(D: Dataset, rows: np.ndarray) -> Points:
     """Rows of D as what kernel values are computed with: of a precomputed kernel, a 1 in the column
     of their number; all others as they are. rows : (m,) int64, in any order; see Dataset.points."""
-    if not D.summary.numbered:
+    if not D.summary.has_row_numbers:
         return D.points(rows)
     points = D.mapped(OWN_NUMBER).points(rows)
     columns = np.searchsorted(D.summary.features, points.X.data)
@@ -54,7 +54,7 @@ def kernel_values(D: Dataset, points: Points) -> np.ndarray:
     """K of every pair of some `centres`, (m, m) float32, as the rows of D have it: one pass over
     these rows. Raises ContentError where K(x, z) is not K(z, x)."""
     m, numbers = len(points), points.X.indices
-    values = D.mapped(Columns(numbers)).points(points.rows).X
+    values = D.mapped(SelectedColumns(numbers)).points(points.rows).X
     K: np.ndarray = values.data.reshape(m, m)
     off = K - K.T
     if m and off.max() > ASYMMETRY * max(K.max(), -K.min()):

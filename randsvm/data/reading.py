@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.data.chunks import RawChunk, joined, settled
+from randsvm.data.chunks import RawChunk, join_and_round, join_chunks
 from randsvm.data.labels import LabelTable
-from randsvm.data.svmlight import Block, Labels, Place, read_blocks
+from randsvm.data.svmlight import Block, Labels, TokenPosition, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import Notice, Progress, Watch, emit
 from randsvm.files import display_name, name_of, size_of
@@ -25,7 +25,7 @@ CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
 
 
-def united(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
+def sorted_union(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The distinct values of both, ascending. numpy's union1d hashes integers, which is ten times
     slower than sorting these."""
     both = np.sort(np.concatenate([indices, others]), kind="stable")
@@ -40,7 +40,7 @@ class Digest:
         self.chunks: list[bytes] = []
 
     def add(self, chunk: RawChunk) -> None:
-        self.chunks.append(digest_of(chunk))
+        self.chunks.append(chunk_digest(chunk))
 
     def hexdigest(self, names: Sequence[str]) -> str:
         return hexdigest(self.chunks, names)
@@ -51,7 +51,7 @@ def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(list(names)).encode() + b"".join(chunks)).hexdigest()
 
 
-def digest_of(chunk: RawChunk) -> bytes:
+def chunk_digest(chunk: RawChunk) -> bytes:
     """sha256 over labels, row lengths, indices and values."""
     found = hashlib.sha256()
     for array in (chunk.y, np.diff(chunk.indptr), chunk.indices, chunk.values):
@@ -77,7 +77,7 @@ class Summary:
     counts: tuple[int, ...]
     queries: int
     digest: str
-    numbered: bool = False
+    has_row_numbers: bool = False
     precise: bool = False
 
 
@@ -91,7 +91,7 @@ class ParseOptions:
     labels: Labels = "class"
     zero_based: bool = False
     any_label: bool = False
-    numbered: bool = False
+    has_row_numbers: bool = False
     precise: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
@@ -118,11 +118,11 @@ class Precision:
         self.precise, self.final = precise, final
         self.chunks = self.rounded = 0
 
-    def joined(self, parts: Sequence[RawChunk]) -> RawChunk:
+    def join(self, parts: Sequence[RawChunk]) -> RawChunk:
         """The next chunk as it is stored. Raises RoundedError."""
         if self.precise:
-            return joined(parts)
-        chunk = settled(parts, self.chunks)
+            return join_chunks(parts)
+        chunk = join_and_round(parts, self.chunks)
         self.chunks += 1
         if not chunk.precise:
             self.rounded += len(chunk.y)
@@ -141,7 +141,7 @@ class Precision:
         return chunk
 
 
-def next_cut(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
+def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
     """The end of a chunk that goes on at row `at` and closes with the row that reaches either
     bound, or of the rows. indptr : (m + 1,) int64."""
     by_nonzeros = int(np.searchsorted(indptr[at + 1 :], indptr[at] + nonzeros)) + at + 1
@@ -156,7 +156,7 @@ class ChunkCutter:
         self,
         chunk_rows: int,
         chunk_nonzeros: int,
-        join: Callable[[Sequence[RawChunk]], RawChunk] = joined,
+        join: Callable[[Sequence[RawChunk]], RawChunk] = join_chunks,
     ) -> None:
         self.join = join
         self.chunk_rows = chunk_rows
@@ -170,7 +170,7 @@ class ChunkCutter:
         at, m = 0, len(y)
         while at < m:
             more = self.chunk_rows - self.rows, self.chunk_nonzeros - self.nonzeros
-            to = next_cut(block.indptr, at, *more)
+            to = chunk_end(block.indptr, at, *more)
             self.parts.append(rows.part(at, to))
             self.rows += to - at
             self.nonzeros += len(self.parts[-1].values)
@@ -211,14 +211,14 @@ class _Features:
         # The largest index that is written; the largest number of a row that no index of its block
         # reaches, and where it stands.
         self.written, self.number = 0, 0
-        self.place: tuple[str, Place] | None = None
+        self.place: tuple[str, TokenPosition] | None = None
 
     def add(self, block: Block) -> None:
         if not np.array_equal(self.indices, block.features):
-            self.indices = united(self.indices, block.features)
+            self.indices = sorted_union(self.indices, block.features)
         if block.numbers is None or not len(block):
             return
-        self.indices = united(self.indices, block.numbers.rows.astype(np.int32))
+        self.indices = sorted_union(self.indices, block.numbers.rows.astype(np.int32))
         self.written = max(self.written, int(block.features[-1]))
         most = int(block.numbers.rows.max())
         if block.numbers.beyond is not None and most > self.number:
@@ -244,9 +244,9 @@ def _blocks(
 ) -> Iterator[Block]:
     """Yield the blocks of all files; table, features: the path that they are from is set there.
     Values are float64 unless rows are numbered, and exact where they cannot be read again."""
-    precise = not options.numbered
+    precise = not options.has_row_numbers
     near = precise and not options.precise and are_files(paths)
-    way = Way(paths, emit)
+    way = ReadingProgress(paths, emit)
     for path in paths:
         table.path = features.path = path
         yield from read_blocks(
@@ -254,16 +254,16 @@ def _blocks(
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
-            numbered=options.numbered,
+            has_row_numbers=options.has_row_numbers,
             precise=precise,
             near=near,
             jobs=jobs,
-            watch=way.has_read,
+            watch=way.on_event,
         )
         way.next_file()
 
 
-class Way:
+class ReadingProgress:
     """Through files: how far reading them is, in all. watch: hears of it."""
 
     def __init__(self, paths: Sequence[str], watch: Watch) -> None:
@@ -273,7 +273,7 @@ class Way:
         self.total = sum(sizes) if len(sizes) == len(paths) else None
         self.before = self.done = 0
 
-    def has_read(self, event: object) -> None:
+    def on_event(self, event: object) -> None:
         """Of one file."""
         if isinstance(event, Progress) and self.several and event.stage == "reading":
             self.done = self.before + event.done
@@ -296,7 +296,7 @@ def first_pass(
     """
     precision = Precision(precise=options.precise, final=not are_files(paths))
     classes, digest = _Classes(paths[0], options.any_label), Digest()
-    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.joined)
+    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
     features = _Features()
     n = nnz = queries = 0
 
@@ -327,6 +327,6 @@ def first_pass(
         counts=tuple(classes.counts.tolist()),
         queries=queries,
         digest=digest.hexdigest(names),
-        numbered=options.numbered,
+        has_row_numbers=options.has_row_numbers,
         precise=precision.precise,
     )

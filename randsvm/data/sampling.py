@@ -58,7 +58,7 @@ class Permuter:
 
 
 @dataclass(frozen=True)
-class Smallest:
+class SmallestKeys:
     """The `keep` candidates of smallest key, ties by row number; count counts all offered.
 
     rows : (m,) int64, keys : (m,) of any one dtype; sorted by (key, row).
@@ -70,7 +70,7 @@ class Smallest:
     keys: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
 
     @classmethod
-    def of(cls, keep: int, rows: np.ndarray, keys: np.ndarray) -> Smallest:
+    def of(cls, keep: int, rows: np.ndarray, keys: np.ndarray) -> SmallestKeys:
         count = len(rows)
         if 0 < keep < count // 2:
             # To sort is dear: first drop what is above the last that may stay.
@@ -79,7 +79,7 @@ class Smallest:
         order = np.lexsort((rows, keys))[:keep]
         return cls(keep, count, rows[order], keys[order])
 
-    def __add__(self, other: Smallest) -> Smallest:
+    def __add__(self, other: SmallestKeys) -> SmallestKeys:
         # An empty side may hold keys of another dtype, which must not widen the other's.
         keys = [side.keys for side in (self, other) if len(side.rows)]
         merged = self.of(
@@ -87,4 +87,4 @@ class Smallest:
             np.concatenate([self.rows, other.rows]),
             np.concatenate(keys) if keys else self.keys,
         )
-        return Smallest(self.keep, self.count + other.count, merged.rows, merged.keys)
+        return SmallestKeys(self.keep, self.count + other.count, merged.rows, merged.keys)

@@ -73,7 +73,7 @@ class Block:
     values: np.ndarray
     features: np.ndarray
     queries: int
-    numbers: Numbers | None = None
+    numbers: RowNumbers | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -87,7 +87,7 @@ class Dialect(NamedTuple):
     labels: Labels
     zero_based: bool
     unlabelled: bool
-    numbered: bool = False
+    has_row_numbers: bool = False
     precise: bool = False
     near: bool = False
 
@@ -115,7 +115,7 @@ def read_blocks(
     labels: Labels,
     zero_based: bool = False,
     unlabelled: bool = False,
-    numbered: bool = False,
+    has_row_numbers: bool = False,
     precise: bool = False,
     near: bool = False,
     jobs: int = 1,
@@ -132,7 +132,7 @@ def read_blocks(
     are handed on as they arrive, by this thread alone, not when a block is full. numbered: every
     row begins with 0:number, which takes zero_based. precise, near: see Dialect.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, numbered, precise, near)
+    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, precise, near)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
@@ -141,11 +141,11 @@ def read_blocks(
         with closing(parsed) as pieces:
             try:
                 for piece in pieces:
-                    block = placed(piece, line)
+                    block = to_block(piece, line)
                     if len(block) or block.spellings:
                         yield block
                     if piece.fault:
-                        raise error_of(name, piece.fault, line)
+                        raise data_error(name, piece.fault, line)
                     line += piece.lines
             except _LineTooLongError as error:
                 raise DataError(name, line, 1, str(error)) from None
@@ -166,11 +166,11 @@ def parse(
     dialect = Dialect(labels, zero_based, unlabelled, precise=precise, near=near)
     piece = parse_piece(text + PADDING, dialect)
     if piece.fault:
-        raise error_of(name, piece.fault, first_line)
-    return placed(piece, first_line)
+        raise data_error(name, piece.fault, first_line)
+    return to_block(piece, first_line)
 
 
-def error_of(name: str, fault: Fault, first_line: int) -> DataError:
+def data_error(name: str, fault: Fault, first_line: int) -> DataError:
     return DataError(name, first_line + fault.line - 1, fault.column, fault.problem)
 
 
@@ -297,7 +297,7 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
         queries=rows.queries,
     )
     piece = ParsedPiece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
-    return _numbered(piece, text) if dialect.numbered else piece
+    return _with_row_numbers(piece, text) if dialect.has_row_numbers else piece
 
 
 def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
@@ -309,10 +309,10 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
     return features
 
 
-def _numbered(piece: ParsedPiece, text: bytes) -> ParsedPiece:
+def _with_row_numbers(piece: ParsedPiece, text: bytes) -> ParsedPiece:
     """The piece with the numbers of its rows, up to the first row that has none."""
     block = piece.block
-    numbers = Numbers.of(text, block.indptr, block.indices, block.values)
+    numbers = RowNumbers.of(text, block.indptr, block.indices, block.values)
     m, missing = len(numbers.rows), numbers.missing
     block = replace(
         block, codes=block.codes[:m], y=block.y[:m], indptr=block.indptr[: m + 1], numbers=numbers
@@ -324,7 +324,7 @@ def _numbered(piece: ParsedPiece, text: bytes) -> ParsedPiece:
     return ParsedPiece(block, before, piece.lines, fault)
 
 
-def placed(piece: ParsedPiece, first_line: int) -> Block:
+def to_block(piece: ParsedPiece, first_line: int) -> Block:
     """The piece's block, what it tells places of with their lines in the file."""
     piece.block.spellings.extend(
         Spelling(files.decoded(token), first_line + line - 1, column)
@@ -462,7 +462,7 @@ LARGEST_NUMBER = 1 << 24
 TOKEN = re.compile(rb"[^ \t]+")
 
 
-class Place(NamedTuple):
+class TokenPosition(NamedTuple):
     """Of a row's first feature: 1-based line and byte column, and its text; empty: there is none,
     and the column is the one behind the row."""
 
@@ -470,7 +470,7 @@ class Place(NamedTuple):
     column: int
     text: bytes
 
-    def below(self, lines: int) -> Place:
+    def below(self, lines: int) -> TokenPosition:
         """In a file that has so many lines before."""
         return self._replace(line=self.line + lines)
 
@@ -484,26 +484,26 @@ class Place(NamedTuple):
         )
 
 
-class Numbers(NamedTuple):
+class RowNumbers(NamedTuple):
     """rows : (m,) int64, of the rows before the first that has none, which is `missing`; beyond:
     where the largest stands if no index of these rows is as large."""
 
     rows: np.ndarray
-    missing: Place | None
-    beyond: Place | None
+    missing: TokenPosition | None
+    beyond: TokenPosition | None
 
     @staticmethod
-    def of(text: bytes, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> Numbers:
+    def of(text: bytes, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> RowNumbers:
         """text: lines of svmlight, of which these are the rows."""
         rows = numbers_of(indptr, indices, values)
         if not rows.all():
             count = int(np.argmin(rows))
-            return Numbers(rows[:count], _place_of(text, count), None)
+            return RowNumbers(rows[:count], _place_of(text, count), None)
         if not len(rows) or rows.max() <= indices.max():
-            return Numbers(rows, None, None)
-        return Numbers(rows, None, _place_of(text, int(rows.argmax())))
+            return RowNumbers(rows, None, None)
+        return RowNumbers(rows, None, _place_of(text, int(rows.argmax())))
 
-    def below(self, lines: int) -> Numbers:
+    def below(self, lines: int) -> RowNumbers:
         """In a file that has so many lines before."""
         return self if self.beyond is None else self._replace(beyond=self.beyond.below(lines))
 
@@ -520,7 +520,7 @@ def numbers_of(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> n
     return numbers
 
 
-def _place_of(text: bytes, row: int) -> Place:
+def _place_of(text: bytes, row: int) -> TokenPosition:
     """Where the first feature of a row stands. row: from 0."""
     lines = enumerate(text.split(b"\n"), 1)
     contents = ((line, whole.partition(b"#")[0].removesuffix(b"\r")) for line, whole in lines)
@@ -529,5 +529,5 @@ def _place_of(text: bytes, row: int) -> Place:
     tokens = list(TOKEN.finditer(content))
     rest = [token for token in tokens[1:] if not token.group().startswith(b"qid:")]
     if not rest:
-        return Place(line, len(content) + 1, b"")
-    return Place(line, rest[0].start() + 1, rest[0].group())
+        return TokenPosition(line, len(content) + 1, b"")
+    return TokenPosition(line, rest[0].start() + 1, rest[0].group())

@@ -175,7 +175,7 @@ class KernelMachine(Machine):
             model.support.astype(np.int32), model.beta.T.copy(), model.b.copy()
         )
         self.support_, self.intercept_ = support, intercept
-        self.support_vectors_ = X[support[:0] if model.numbered else support]
+        self.support_vectors_ = X[support[:0] if model.has_row_numbers else support]
         self.dual_coef_ = sparse.csr_matrix(dual) if self._sparse else dual
 
     def _functions(

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from threadpoolctl import ThreadpoolController
 
 from randsvm.arrays import Matrix
-from randsvm.data.in_memory import Arrays, spelled, values_of
+from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError
 from randsvm.models.in_memory import decision_values
 
@@ -141,8 +141,8 @@ class Classifier(ClassifierMixin, Machine):
         self.class_weight_ = weights
         # A model file has the labels, or their numbers where it cannot spell them.
         try:
-            names = spelled(self.classes_)
-            values_of(names)
+            names = label_texts(self.classes_)
+            label_values(names)
         except ContentError:
             names = tuple(map(str, range(len(self.classes_))))
         return X, Arrays(X, codes, names)

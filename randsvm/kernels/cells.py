@@ -29,12 +29,12 @@ SLICE_VALUES = 1 << 21
 LANES = 16
 
 
-def slice_rows(d: int) -> int:
+def rows_per_slice(d: int) -> int:
     """How many rows of d features are sorted into cells together."""
     return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
 
 
-def order_of(x: np.ndarray, w: int) -> np.ndarray:
+def sort_rows(x: np.ndarray, w: int) -> np.ndarray:
     """The order in which CELL_ROWS rows after another are a cell; (m,) uint16.
 
     x : (m, w or more) float32, of which the first w features count; m <= SLICE_ROWS.
@@ -59,7 +59,7 @@ class CellRows:
 
     @staticmethod
     def of(x: np.ndarray, w: int, order: np.ndarray) -> CellRows:
-        """x : (m, d) float32, augmented, of which the first w are features; order: see order_of."""
+        """x : (m, d) float32, augmented, of which the first w are features; order: of sort_rows."""
         m, d = x.shape
         panels = np.empty((-(-m // PANEL_CENTRES), d, PANEL_CENTRES), np.float32)
         lower: np.ndarray = np.empty((-(-m // CELL_ROWS), w), np.float32)
@@ -73,7 +73,7 @@ class CellRows:
         return sum(array.nbytes for array in arrays)
 
 
-class CellCentres:
+class CellRbfSum:
     """Some of the centres of an expansion, for rows in cells.
 
     centres : (m, d) float32, augmented; Z : (m, w), their features; beta : (m,) or (m, K); limit:

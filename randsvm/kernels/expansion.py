@@ -33,7 +33,7 @@ from randsvm.kernels._kernels import (
     add_squared_distances,
     lay_out_rows,
 )
-from randsvm.kernels.cells import CellCentres, CellRows, order_of, slice_rows
+from randsvm.kernels.cells import CellRbfSum, CellRows, rows_per_slice, sort_rows
 from randsvm.kernels.kernel import Kernel
 
 # ---- sums over some centres ------------------------------------------------------------------
@@ -47,7 +47,7 @@ BLOCK_CENTRES = 1024
 ROUNDING = 1e-12
 
 
-class Nonzeros(NamedTuple):
+class SparseRows(NamedTuple):
     """Rows in CSR, float32, and left of each, as compiled sums take them."""
 
     starts: np.ndarray
@@ -57,7 +57,7 @@ class Nonzeros(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows:
+class LayoutRows:
     """Rows in the layout of a Space: X dense (m, d) float64 or CSR; norms, extra : (m,) float64.
 
     extra: squared norm of features outside X's columns, a part of norms.
@@ -67,11 +67,11 @@ class Rows:
     norms: np.ndarray
     extra: np.ndarray
 
-    def __getitem__(self, block: slice) -> Rows:
-        return Rows(self.X[block], self.norms[block], self.extra[block])
+    def __getitem__(self, block: slice) -> LayoutRows:
+        return LayoutRows(self.X[block], self.norms[block], self.extra[block])
 
 
-class Part(Protocol):
+class CentreSum(Protocol):
     """Some of the centres of an expansion."""
 
     def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> object:
@@ -79,7 +79,7 @@ class Part(Protocol):
         u : (n,) or (n, K); buffer: room for a block of kernel values."""
 
 
-class Block:
+class BlockSum:
     """Kernel values as a block in the cache: product, finish, and product with beta."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Block:
         self.kernel, self.centres, self.beta = kernel, centres, beta
 
     def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> None:
-        """See Part."""
+        """See CentreSum."""
         for at in slices(len(u), BLOCK_ROWS):
             block = buffer[: (at.stop - at.start) * len(self.beta)].reshape(at.stop - at.start, -1)
             self.centres.arguments(rows if len(u) <= BLOCK_ROWS else rows[at], block, largest)
@@ -96,27 +96,27 @@ class Block:
             u[at] += block @ self.beta
 
 
-class Panels:
+class DenseRbfSum:
     """RBF of dense float32 rows: one compiled loop, in which values stay in registers."""
 
     def __init__(self, centres: np.ndarray, beta: np.ndarray) -> None:
-        self.panels, self.beta = panels_of(centres), _columns(beta, np.float32)
+        self.panels, self.beta = to_panels(centres), _columns(beta, np.float32)
 
     def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
-        """See Part."""
+        """See CentreSum."""
         add_rbf_sums(rows, self.panels, self.beta, u.reshape(len(u), -1))
 
 
-class NonzeroPanels:
+class SparseRbfSum:
     """RBF of sparse float32 rows: one compiled loop, which goes over the features of each row."""
 
-    def __init__(self, kernel: Kernel, Z: Rows, beta: np.ndarray) -> None:
+    def __init__(self, kernel: Kernel, Z: LayoutRows, beta: np.ndarray) -> None:
         centres = np.column_stack([Z.X * kernel.scale, kernel.right(Z.norms)])
-        self.panels = panels_of(centres.astype(np.float32))
+        self.panels = to_panels(centres.astype(np.float32))
         self.beta = _columns(beta, np.float32)
 
-    def add(self, u: np.ndarray, rows: Nonzeros, largest: float, buffer: np.ndarray) -> None:
-        """See Part."""
+    def add(self, u: np.ndarray, rows: SparseRows, largest: float, buffer: np.ndarray) -> None:
+        """See CentreSum."""
         u = u.reshape(len(u), -1)
         for at in slices(len(self.beta), PANEL_COLUMNS):
             some = np.zeros((len(u), at.stop - at.start))
@@ -124,15 +124,15 @@ class NonzeroPanels:
             u[:, at] += some
 
 
-class Differences:
+class Float64RbfSum:
     """RBF of dense float64 rows: one compiled loop, which goes over the features of each pair."""
 
     def __init__(self, gamma: float, centres: np.ndarray, beta: np.ndarray) -> None:
-        self.gamma, self.panels = gamma, panels_of(centres)
+        self.gamma, self.panels = gamma, to_panels(centres)
         self.beta = _columns(beta, np.float64)
 
     def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
-        """See Part."""
+        """See CentreSum."""
         u = u.reshape(len(u), -1)
         for at in slices(len(self.beta), PANEL_COLUMNS):
             some = np.zeros((len(u), at.stop - at.start))
@@ -140,7 +140,7 @@ class Differences:
             u[:, at] += some
 
 
-def panels_of(centres: np.ndarray) -> np.ndarray:
+def to_panels(centres: np.ndarray) -> np.ndarray:
     """Centres (m, d) as panels (count, d, PANEL_CENTRES): their features side by side."""
     m, d = centres.shape
     count = -(-m // PANEL_CENTRES)
@@ -161,7 +161,7 @@ def _columns(beta: np.ndarray, dtype: type) -> np.ndarray:
 class DenseCentres:
     """Centres z_j as augmented rows [scale z, right, 1]."""
 
-    def __init__(self, kernel: Kernel, dtype: type, Z: Rows) -> None:
+    def __init__(self, kernel: Kernel, dtype: type, Z: LayoutRows) -> None:
         right = kernel.right(Z.norms)
         self.rows = augment(Z.X * kernel.scale, right, np.ones(len(right)), dtype)
 
@@ -172,7 +172,7 @@ class DenseCentres:
 class SparseCentres:
     """Centres z_j by columns, times scale; and by rows where float64 may need differences."""
 
-    def __init__(self, kernel: Kernel, dtype: type, Z: Rows) -> None:
+    def __init__(self, kernel: Kernel, dtype: type, Z: LayoutRows) -> None:
         self.kernel = kernel
         self.columns = (Z.X * dtype(kernel.scale)).tocsc()
         self.right: np.ndarray = kernel.right(Z.norms).astype(dtype)
@@ -235,7 +235,7 @@ class KernelLayout:
     dtype: of the blocks, float32 or float64.
     cut: RBF values below exp(-cut) may be left out of float32 sums over dense rows, which are then
     sorted into cells (see cells.py). None: nothing is left out.
-    by_nonzeros: whether float32 sums of RBF take the features that a row has alone: dense layouts
+    uses_nonzeros: whether float32 sums of RBF take the features that a row has alone: dense layouts
     of rows with few of them, which are not centred then.
     """
 
@@ -243,107 +243,109 @@ class KernelLayout:
     dense: bool
     centre: np.ndarray | None
     dtype: type
-    cut: float | None = None
-    by_nonzeros: bool = False
+    cutoff: float | None = None
+    uses_nonzeros: bool = False
 
     @property
-    def by_differences(self) -> bool:
+    def uses_differences(self) -> bool:
         """Whether exponents come from differences; rows are not centred then."""
         return self.kernel.name == "rbf" and self.dense and self.dtype is np.float64
 
-    def in_cells(self, d: int) -> bool:
+    def uses_cells(self, d: int) -> bool:
         """Whether rows of d features are sorted into cells."""
-        return self.cut is not None and d > 0 and self.compiled(d) and not self.by_nonzeros
+        return self.cutoff is not None and d > 0 and self.is_compiled(d) and not self.uses_nonzeros
 
-    def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Rows:
+    def convert(self, X: Matrix, extra: np.ndarray | None = None) -> LayoutRows:
         """X ready for `products`. extra : (m,) squared norm of features outside X's columns."""
         more = np.zeros(X.shape[0]) if extra is None else extra
         if not self.dense:
             X = sparse.csr_matrix(X)
-            return Rows(X.astype(self.dtype), squared_norms(X) + more, more)
+            return LayoutRows(X.astype(self.dtype), squared_norms(X) + more, more)
         dense = (X if isinstance(X, np.ndarray) else X.toarray()).astype(np.float64)
-        if self.centre is not None and not self.by_differences:
+        if self.centre is not None and not self.uses_differences:
             dense -= self.centre
-        return Rows(dense, np.einsum("ij,ij->i", dense, dense) + more, more)
+        return LayoutRows(dense, np.einsum("ij,ij->i", dense, dense) + more, more)
 
-    def prepared(self, X: Rows) -> Any:
+    def left_operand(self, X: LayoutRows) -> Any:
         """Rows for the left side of a block: augmented [x, 1, left], or [x, extra] where values
         come from differences, or CSR, left and extra."""
-        if self.by_differences:
+        if self.uses_differences:
             return np.column_stack([X.X, X.extra])
         left = self.kernel.left(X.norms)
         if self.dense:
             return augment(X.X, np.ones(len(left)), left, self.dtype)
         return X.X, left.astype(self.dtype), X.extra
 
-    def laid_out(self, X: Matrix, extra: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
+    def lay_out(self, X: Matrix, extra: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
         """`prepared`, and the squared norm of each row."""
         d = X.shape[1]
-        if not self.compiled(d) or isinstance(X, np.ndarray) or d == 0:
-            rows = self.rows(X, extra)
-            return self.prepared(rows), rows.norms
+        if not self.is_compiled(d) or isinstance(X, np.ndarray) or d == 0:
+            rows = self.convert(X, extra)
+            return self.left_operand(rows), rows.norms
         norms = np.zeros(X.shape[0]) if extra is None else np.array(extra, np.float64)
         x = np.empty((X.shape[0], d + 2), np.float32)
         centre = np.zeros(d) if self.centre is None else self.centre
         lay_out_rows(*csr_parts(X), centre, norms, self.kernel.gamma, x, np.empty(d))
         return x, norms
 
-    def cells(self, X: Matrix) -> np.ndarray:
+    def cell_order(self, X: Matrix) -> np.ndarray:
         """The order of X's rows in cells, for `pieces`; (m,) uint16, within each slice of rows
         that is sorted on its own."""
         d = X.shape[1]
-        parts = slices(X.shape[0], slice_rows(d))
-        orders = [order_of(self.laid_out(X[part])[0], d) for part in parts]
+        parts = slices(X.shape[0], rows_per_slice(d))
+        orders = [sort_rows(self.lay_out(X[part])[0], d) for part in parts]
         return np.concatenate([np.empty(0, np.uint16), *orders])
 
-    def pieces(
+    def row_blocks(
         self, X: Matrix, extra: np.ndarray | None = None, cells: np.ndarray | None = None
-    ) -> Iterator[Piece]:
+    ) -> Iterator[RowBlock]:
         """The rows of X laid out for sums, a few at a time: those of a piece stay in the cache.
 
         cells: what `cells` said of X; None: it is asked, if need be.
         """
         d = max(X.shape[1], 1)
-        if self.in_cells(X.shape[1]):
-            yield from self._pieces_in_cells(X, extra, cells)
+        if self.uses_cells(X.shape[1]):
+            yield from self._cell_blocks(X, extra, cells)
             return
-        if self.by_nonzeros and self.compiled(X.shape[1]):
-            yield from self._pieces_of_nonzeros(X, extra)
+        if self.uses_nonzeros and self.is_compiled(X.shape[1]):
+            yield from self._sparse_blocks(X, extra)
             return
-        size = max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.compiled(d) else BLOCK_ROWS
+        size = (
+            max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.is_compiled(d) else BLOCK_ROWS
+        )
         # Many pieces are laid out at a time: for a few centres that costs more than their kernel.
         for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
-            rows, norms = self.laid_out(rows_of(X, part), None if extra is None else extra[part])
+            rows, norms = self.lay_out(rows_of(X, part), None if extra is None else extra[part])
             for at in slices(len(norms), size):
                 place = slice(part.start + at.start, part.start + at.stop)
                 piece = tuple(each[at] for each in rows) if type(rows) is tuple else rows[at]
                 yield place, piece, float(norms[at].max())
 
-    def _pieces_in_cells(
+    def _cell_blocks(
         self, X: Matrix, extra: np.ndarray | None, cells: np.ndarray | None
-    ) -> Iterator[Piece]:
+    ) -> Iterator[RowBlock]:
         d = X.shape[1]
-        for part in slices(X.shape[0], slice_rows(d)):
-            rows, norms = self.laid_out(X[part], None if extra is None else extra[part])
-            order = order_of(rows, d) if cells is None else cells[part]
+        for part in slices(X.shape[0], rows_per_slice(d)):
+            rows, norms = self.lay_out(X[part], None if extra is None else extra[part])
+            order = sort_rows(rows, d) if cells is None else cells[part]
             yield part, CellRows.of(rows, d, order), float(norms.max())
 
-    def _pieces_of_nonzeros(self, X: Matrix, extra: np.ndarray | None) -> Iterator[Piece]:
+    def _sparse_blocks(self, X: Matrix, extra: np.ndarray | None) -> Iterator[RowBlock]:
         for part in slices(X.shape[0], PANEL_ROWS):
             rows = sparse.csr_matrix(rows_of(X, part))
             norms = squared_norms(rows) + (0.0 if extra is None else extra[part])
             left = self.kernel.left(norms).astype(np.float32)
             # Copies: a chunk is valid until its thread reads the next one, these are kept.
             starts, features, values = (np.array(each) for each in csr_parts(rows))
-            kept = Nonzeros(starts, features, values.astype(np.float32, copy=False), left)
+            kept = SparseRows(starts, features, values.astype(np.float32, copy=False), left)
             yield part, kept, float(norms.max(initial=0.0))
 
-    def compiled(self, d: int) -> bool:
+    def is_compiled(self, d: int) -> bool:
         """Whether sums over rows of d features are compiled."""
         fits = d <= PANEL_FEATURES
         return self.kernel.name == "rbf" and self.dtype is np.float32 and self.dense and fits
 
-    def centres(self, Z: Rows) -> DenseCentres | SparseCentres:
+    def right_operand(self, Z: LayoutRows) -> DenseCentres | SparseCentres:
         """Rows for the right side of a block."""
         return (
             DenseCentres(self.kernel, self.dtype, Z)
@@ -351,26 +353,26 @@ class KernelLayout:
             else SparseCentres(self.kernel, self.dtype, Z)
         )
 
-    def part(self, Z: Rows, beta: np.ndarray) -> Part:
+    def centre_sum(self, Z: LayoutRows, beta: np.ndarray) -> CentreSum:
         """A part of an expansion. beta : (m,) or (m, K) float64, of the centres Z."""
-        if self.by_differences:
-            return Differences(self.kernel.gamma, Z.X, beta)
-        if self.in_cells(Z.X.shape[1]):
-            assert self.cut is not None
-            limit = self.cut / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
-            return CellCentres(DenseCentres(self.kernel, self.dtype, Z).rows, Z.X, beta, limit)
-        if self.by_nonzeros and self.compiled(Z.X.shape[1]):
-            return NonzeroPanels(self.kernel, Z, beta)
-        if self.compiled(Z.X.shape[1]) and beta[0].size <= PANEL_COLUMNS:
-            return Panels(DenseCentres(self.kernel, self.dtype, Z).rows, beta)
-        return Block(self.kernel, self.centres(Z), beta.astype(self.dtype))
+        if self.uses_differences:
+            return Float64RbfSum(self.kernel.gamma, Z.X, beta)
+        if self.uses_cells(Z.X.shape[1]):
+            assert self.cutoff is not None
+            limit = self.cutoff / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
+            return CellRbfSum(DenseCentres(self.kernel, self.dtype, Z).rows, Z.X, beta, limit)
+        if self.uses_nonzeros and self.is_compiled(Z.X.shape[1]):
+            return SparseRbfSum(self.kernel, Z, beta)
+        if self.is_compiled(Z.X.shape[1]) and beta[0].size <= PANEL_COLUMNS:
+            return DenseRbfSum(DenseCentres(self.kernel, self.dtype, Z).rows, beta)
+        return BlockSum(self.kernel, self.right_operand(Z), beta.astype(self.dtype))
 
 
 # Rows laid out for sums: which they are, as `prepared`, and their largest squared norm.
-Piece: TypeAlias = "tuple[slice, Any, float]"
+RowBlock: TypeAlias = "tuple[slice, Any, float]"
 
 
-def piece_bytes(piece: Piece) -> int:
+def row_block_bytes(piece: RowBlock) -> int:
     """Memory of rows that are laid out."""
     rows = piece[1]
     parts = rows if isinstance(rows, tuple) else (rows,)
@@ -387,12 +389,12 @@ def profits_from_cells(kernel_layout: KernelLayout, X: Matrix, Z: Matrix, sums: 
     K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D. sums:
     over the same kernel values.
     """
-    if not kernel_layout.in_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
+    if not kernel_layout.uses_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
         return False
-    centres = kernel_layout.part(kernel_layout.rows(Z), np.zeros(Z.shape[0]))
-    assert isinstance(centres, CellCentres)
+    centres = kernel_layout.centre_sum(kernel_layout.convert(Z), np.zeros(Z.shape[0]))
+    assert isinstance(centres, CellRbfSum)
     u = np.zeros(X.shape[0])
-    kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in kernel_layout.pieces(X))
+    kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in kernel_layout.row_blocks(X))
     # Cells compute values once more for each PANEL_COLUMNS sums.
     return kept * -(-sums // PANEL_COLUMNS) < PROFITABLE * X.shape[0] * Z.shape[0]
 
@@ -426,15 +428,15 @@ class Expansion:
 
     def __init__(self, kernel_layout: KernelLayout, Z: sparse.csr_matrix, beta: np.ndarray) -> None:
         self.kernel_layout = kernel_layout
-        self.count, self.sums = len(beta), beta.shape[1:]
+        self.count, self.sum_shape = len(beta), beta.shape[1:]
         kernel = kernel_layout.kernel
         if kernel.linear:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
         with np.errstate(over="ignore"):  # `values` refuses what comes of it
-            self.parts = [
-                kernel_layout.part(kernel_layout.rows(rows_of(Z, at)), beta[at])
+            self.centre_sums = [
+                kernel_layout.centre_sum(kernel_layout.convert(rows_of(Z, at)), beta[at])
                 for at in slices(self.count, BLOCK_CENTRES)
             ]
 
@@ -452,29 +454,29 @@ class Expansion:
 
         Raises ParameterError where a value leaves float64.
         """
-        return values_of_each([self], X, extra)[0]
+        return evaluate_expansions([self], X, extra)[0]
 
-    def add(self, u: np.ndarray, pieces: Iterable[Piece]) -> None:
+    def add(self, u: np.ndarray, pieces: Iterable[RowBlock]) -> None:
         """u += their sums, for rows that the Space has laid out; not for the linear kernel."""
         buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.kernel_layout.dtype)
         for at, prepared, largest in pieces:
-            for each in self.parts:
+            for each in self.centre_sums:
                 each.add(u[at], prepared, largest, buffer)
 
 
-def values_of_each(
+def evaluate_expansions(
     expansions: Sequence[Expansion], X: Matrix, extra: np.ndarray | None = None
 ) -> np.ndarray:
     """Their `values`, one after another along the first axis; rows are laid out once. The
     expansions are of one Space, and of as many sums each."""
     kernel_layout = expansions[0].kernel_layout
-    u = np.zeros((len(expansions), X.shape[0], *expansions[0].sums))
+    u = np.zeros((len(expansions), X.shape[0], *expansions[0].sum_shape))
     with np.errstate(over="ignore", invalid="ignore"):
         if kernel_layout.kernel.linear:
             for each, of_each in zip(expansions, u, strict=True):
                 of_each[:] = X @ each.weights
         else:
-            for piece in kernel_layout.pieces(X, extra):
+            for piece in kernel_layout.row_blocks(X, extra):
                 for each, of_each in zip(expansions, u, strict=True):
                     each.add(of_each, [piece])
     if not np.isfinite(u).all():

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from randsvm.arrays import slices, squared_norms
 from randsvm.kernels._kernels import difference_gram, rbf_gram
-from randsvm.kernels.expansion import KernelLayout, panels_of, prefers_dense
+from randsvm.kernels.expansion import KernelLayout, prefers_dense, to_panels
 from randsvm.kernels.kernel import Kernel
 
 # A float64 block of a symmetric matrix: 512 kB.
@@ -25,18 +25,18 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
     """
     m, d = X.shape
     K: np.ndarray = np.empty((m, m), np.float32)
-    if m and kernel_layout.by_differences:
-        rows = kernel_layout.rows(X)
+    if m and kernel_layout.uses_differences:
+        rows = kernel_layout.convert(X)
         difference_gram(
-            kernel_layout.prepared(rows), panels_of(rows.X), kernel_layout.kernel.gamma, K
+            kernel_layout.left_operand(rows), to_panels(rows.X), kernel_layout.kernel.gamma, K
         )
-    elif m and kernel_layout.compiled(d):
-        x, _ = kernel_layout.laid_out(X)
+    elif m and kernel_layout.is_compiled(d):
+        x, _ = kernel_layout.lay_out(X)
         # [2 gamma x, left, 1]: what `centres` makes, of float32 rows.
         z = np.column_stack(
             [x[:, :d] * np.float32(kernel_layout.kernel.scale), x[:, d + 1], x[:, d]]
         )
-        rbf_gram(x, panels_of(z), K)
+        rbf_gram(x, to_panels(z), K)
     else:
         sums, diagonal = _gram_in_blocks(kernel_layout, X, K)
         mean, far = float(sums.mean()) / max(m, 1), kernel_layout.kernel.name in ("linear", "poly")
@@ -54,12 +54,12 @@ def _gram_in_blocks(
     """See gram; into K, less the means : (m,) of rows and columns. Returns the sums of its rows,
     (m,) float64, and the mean of its diagonal."""
     m = len(K)
-    rows, sums, diagonal = kernel_layout.rows(X), np.zeros(m), 0.0
+    rows, sums, diagonal = kernel_layout.convert(X), np.zeros(m), 0.0
     parts = list(slices(m, GRAM_ROWS))
-    centres = [kernel_layout.centres(rows[j]) for j in parts]
+    centres = [kernel_layout.right_operand(rows[j]) for j in parts]
     buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, kernel_layout.dtype)
     for number, i in enumerate(parts):
-        prepared, largest = kernel_layout.prepared(rows[i]), float(rows.norms[i].max())
+        prepared, largest = kernel_layout.left_operand(rows[i]), float(rows.norms[i].max())
         for j, columns in zip(parts[number:], centres[number:], strict=True):
             block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
             columns.arguments(prepared, block, largest)

@@ -258,11 +258,11 @@ class RandomMap:
         return constant, linear
 
     def width(self, d: int) -> int:
-        """Columns of z(x) for rows of d features, see Prepared."""
+        """Columns of z(x) for rows of d features, see FeatureTransform."""
         constant, linear = self.low
         return self.components + int(constant > 0) + d * int(linear > 0)
 
-    def over(self, features: np.ndarray) -> Prepared:
+    def over(self, features: np.ndarray) -> FeatureTransform:
         """The map for rows of these features.
 
         features : (d,) int32, ascending, as written in the file. Holds 4 d bytes for each
@@ -270,7 +270,7 @@ class RandomMap:
         """
         if self.kernel == "poly":
             _require(bool(np.isfinite(self.scales).all()), f"{self} has {TOO_LARGE}")
-        return Prepared(self, features)
+        return FeatureTransform(self, features)
 
 
 def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
@@ -312,7 +312,7 @@ def _project(X: np.ndarray | sparse.csr_matrix, W: np.ndarray, out: np.ndarray) 
 
 
 @dataclass(frozen=True)
-class _Waves:
+class _FourierFeatures:
     """Fourier features scale cos(X W + b). W : (d, N), b : (N,), float32."""
 
     W: np.ndarray
@@ -320,7 +320,7 @@ class _Waves:
     scale: np.float32
 
     @staticmethod
-    def of(given: RandomMap, features: np.ndarray) -> _Waves:
+    def of(given: RandomMap, features: np.ndarray) -> _FourierFeatures:
         """w_j ~ N(0, 2 gamma I), b_j uniform on [0, 2 pi), scale sqrt(2 / N)."""
         N = given.components
         W, words = np.empty((len(features), N), np.float32), (N + 1) // 2
@@ -329,7 +329,7 @@ class _Waves:
             W[rows] = normals(np.array(bits))[:, :N]
             W[rows] *= np.float32(math.sqrt(2 * given.gamma))
         b = (2 * math.pi * uniform(given.seed, PHASES, N)).astype(np.float32)
-        return _Waves(W, b, np.float32(math.sqrt(2 / N)))
+        return _FourierFeatures(W, b, np.float32(math.sqrt(2 / N)))
 
     def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
         if X.dtype == np.float64:
@@ -346,7 +346,7 @@ class _Waves:
 
 
 @dataclass(frozen=True)
-class _Products:
+class _MaclaurinFeatures:
     """Maclaurin features scale prod_i X W_i.
 
     Inside, components stand by falling degree, so that those with an i-th factor come first.
@@ -359,7 +359,7 @@ class _Products:
     place: np.ndarray
 
     @staticmethod
-    def of(given: RandomMap, features: np.ndarray) -> _Products:
+    def of(given: RandomMap, features: np.ndarray) -> _MaclaurinFeatures:
         """w_ij of +1 and -1, times sqrt(gamma): bit i of the word of (component j, feature)."""
         N, degrees = given.components, given.degrees
         order = np.argsort(-degrees, kind="stable")
@@ -373,7 +373,7 @@ class _Products:
                 for bit, i in enumerate(range(factors.start, factors.stop)):
                     odd = bits[:, having[i]] & np.uint64(1 << bit) != 0
                     W[i][rows] = np.where(odd, -length, length)
-        return _Products(W, given.scales[order], np.argsort(order))
+        return _MaclaurinFeatures(W, given.scales[order], np.argsort(order))
 
     def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
         m, N = out.shape
@@ -386,7 +386,7 @@ class _Products:
         np.take(product, self.place, axis=1, out=out, mode="clip")
 
 
-class Prepared:
+class FeatureTransform:
     """A map for rows of d given features. Safe to share between threads.
 
     width : columns of z(x): the N components in their order and after them, of an exact map,
@@ -396,7 +396,7 @@ class Prepared:
     def __init__(self, given: RandomMap, features: np.ndarray) -> None:
         self.map = given
         self.width = given.width(len(features))
-        components = _Waves if given.kernel == "rbf" else _Products
+        components = _FourierFeatures if given.kernel == "rbf" else _MaclaurinFeatures
         self._components = components.of(given, features)
 
     def values(self, X: sparse.csr_matrix, out: np.ndarray | None = None) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.data.chunks import RawChunk
-from randsvm.data.in_memory import chunks_of, rows_of, with_numbers
+from randsvm.data.in_memory import chunks_of, to_matrix, with_row_numbers
 from randsvm.models.model import Model
 from randsvm.parallel import ThreadPool
 
@@ -26,8 +26,8 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
         return model.decision(rows, labels_only)
 
-    if model.numbered:
-        X = with_numbers(rows_of(X))
+    if model.has_row_numbers:
+        X = with_row_numbers(to_matrix(X))
     chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, precise=model.precise))
     if len(chunks) == 1:
         return decided(chunks[0])

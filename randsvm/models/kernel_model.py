@@ -17,10 +17,10 @@ from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     Expansion,
     KernelLayout,
+    evaluate_expansions,
     has_few_nonzeros,
     prefers_dense,
     profits_from_cells,
-    values_of_each,
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
@@ -127,7 +127,7 @@ class KernelModel(Model):
         return super().probabilities(f)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
-        if self.numbered and (
+        if self.has_row_numbers and (
             (indptr[1:] == indptr[:-1]).any() or (indices[indptr[:-1]] != 0).any()
         ):
             raise ContentError(
@@ -137,12 +137,12 @@ class KernelModel(Model):
         return super().rows(indptr, indices, values)
 
     @property
-    def numbered(self) -> bool:
+    def has_row_numbers(self) -> bool:
         return self.kernel.name == "precomputed"
 
     @property
     def rows_at_once(self) -> int:
-        in_cells = self._labels_in_float32 and self._float32_layout.cut is not None
+        in_cells = self._labels_in_float32 and self._float32_layout.cutoff is not None
         return CELL_ROWS_AT_ONCE if in_cells else super().rows_at_once
 
     def over_used_features(self) -> KernelModel:
@@ -168,14 +168,14 @@ class KernelModel(Model):
         return self.task != "svr" and self.kernel.name == "rbf"
 
     def _in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:
-        return self._f(values_of_each(self._float64, X, extra))
+        return self._f(evaluate_expansions(self._float64, X, extra))
 
     def _mostly_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
         """Return f in float32, and in float64 for rows whose label the error could change.
 
         error : (m,), see `_float32_error`.
         """
-        sums = values_of_each(self._float32, rows.X, rows.extra)
+        sums = evaluate_expansions(self._float32, rows.X, rows.extra)
         f = self._f(sums[..., :-1])
         bound = 1.1 * error[:, None] * self._sizes(sums[..., -1]) + LARGEST_OMISSION
         uncertain = ~(self._is_certain(f, bound) & (error < LARGEST_ERROR))
@@ -200,7 +200,7 @@ class KernelModel(Model):
     @cached_property
     def _largest_norm(self) -> float:
         """The largest |z|^2 in the layout for float32."""
-        return float(self._float32_layout.rows(self.Z).norms.max(initial=0.0))
+        return float(self._float32_layout.convert(self.Z).norms.max(initial=0.0))
 
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
@@ -262,7 +262,7 @@ class KernelModel(Model):
         one_vs_rest = len(self.b) > 1 and nr_sv is None
         beyond_libsvm = (self.task == "svc" and not label) or one_vs_rest or self.scaling
         indices, values = self.features[Z.indices], Z.data
-        if self.numbered:
+        if self.has_row_numbers:
             indices, values = np.zeros_like(indices), indices.astype(np.float32)
         return LibsvmModel(
             svm_type=(LIBSVM_NU_TYPES if self.nu else LIBSVM_TYPES)[self.task],
@@ -419,12 +419,12 @@ def _float32_layout_of(
     m, d = Z.shape
     dense = prefers_dense(m, d, Z.nnz)
     if dense and has_few_nonzeros(kernel, m, d, Z.nnz):
-        return KernelLayout(kernel, dense, None, np.float32, by_nonzeros=True)
+        return KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
     centre = np.asarray(Z.mean(axis=0, dtype=np.float64)).ravel() if dense and m else None
     kernel_layout = KernelLayout(kernel, dense, centre, np.float32, cut)
     some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))
     pays = m > BLOCK_CENTRES and profits_from_cells(kernel_layout, some, fewer, sums)
-    return kernel_layout if pays else replace(kernel_layout, cut=None)
+    return kernel_layout if pays else replace(kernel_layout, cutoff=None)
 
 
 # --- reading -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.decimals import join_numbers, parse_numbers
-from randsvm.kernels.random_features import Prepared, RandomMap
+from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models import liblinear_format
 from randsvm.models.liblinear_format import LiblinearModel
 from randsvm.models.metadata import MOST_FEATURES, Metadata, SeenFeatures
@@ -40,7 +40,7 @@ class LinearModel(Model):
     mapping: RandomMap | None = None
 
     @cached_property
-    def _prepared(self) -> Prepared | None:
+    def _prepared(self) -> FeatureTransform | None:
         return None if self.mapping is None else self.mapping.over(self.features)
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:

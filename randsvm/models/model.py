@@ -114,7 +114,7 @@ class Model:
         return False
 
     @property
-    def numbered(self) -> bool:
+    def has_row_numbers(self) -> bool:
         """Whether rows are kernel values and begin with 0:number."""
         return False
 

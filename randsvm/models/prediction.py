@@ -13,7 +13,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import united
+from randsvm.data.reading import sorted_union
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError
 from randsvm.events import (
@@ -133,7 +133,7 @@ class _Way:
         self.read = [Progress("predicting", 0, None, "B")]
         self.block = 0
 
-    def has_read(self, progress: object) -> None:
+    def on_event(self, progress: object) -> None:
         assert isinstance(progress, Progress)
         self.read.append(progress._replace(stage="predicting"))
 
@@ -180,13 +180,13 @@ class _Prediction:
                 self.metric.add(y[begin:end], rows.f, rows.predicted)
                 if len(rows.unseen):
                     self.unseen_values += len(rows.unseen)
-                    self.unseen = united(self.unseen, rows.unseen)
+                    self.unseen = sorted_union(self.unseen, rows.unseen)
                 yield rows
                 self.way.emit(end / len(y))
             self.way.block += 1
 
     def _predicted(self) -> PredictedBlocks:
-        params, resources, watch = self.params, self.resources, self.way.has_read
+        params, resources, watch = self.params, self.resources, self.way.on_event
         labels_only = not (params.scores or params.probabilities or params.metrics)
         predictor = Predictor(self.model, params.probabilities, labels_only)
         if resources.cluster is None:

@@ -19,7 +19,7 @@ from randsvm import files
 from randsvm.arrays import slices
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, Way
+from randsvm.data.reading import ParseOptions, ReadingProgress
 from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Progress, Watch
@@ -72,7 +72,7 @@ def here(
     predictor: Predictor, paths: Sequence[str], jobs: int, table: LabelTable, watch: Watch
 ) -> PredictedBlocks:
     """By so many threads. table: is told which file a block is from; watch: hears of reading."""
-    way = Way(paths, watch)
+    way = ReadingProgress(paths, watch)
     with ThreadPool(jobs) as pool:
         for path in paths:
             table.path = path
@@ -83,7 +83,7 @@ def here(
                 unlabelled=True,
                 precise=predictor.model.precise,
                 jobs=jobs,
-                watch=way.has_read,
+                watch=way.on_event,
             )
             for block in blocks:
                 yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
@@ -148,9 +148,9 @@ def there(
         if part.base != base:
             table.path, line, base = part.file.name, 1, part.base
         watch(Progress("reading", part.base + part.end, part.total, "B"))
-        yield svmlight.placed(piece, line), found
+        yield svmlight.to_block(piece, line), found
         if piece.fault:
-            raise svmlight.error_of(part.file.name, piece.fault, line)
+            raise svmlight.data_error(part.file.name, piece.fault, line)
         line += piece.lines
 
 

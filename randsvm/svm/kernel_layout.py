@@ -13,7 +13,7 @@ from randsvm.arrays import slices, squared_norms
 from randsvm.data import precomputed
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.points import Points
-from randsvm.data.precomputed import centres, kernel_values
+from randsvm.data.precomputed import kernel_centres, kernel_values
 from randsvm.kernels import gram
 from randsvm.kernels.expansion import (
     BLOCK_ROWS,
@@ -45,20 +45,20 @@ def kernel_layout_of(
         return KernelLayout(kernel, dense=False, centre=None, dtype=np.float64)
     dense = prefers_dense(D.n, D.d, D.nnz)
     if dense and not few and not precise and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
-        kernel_layout = KernelLayout(kernel, dense, None, np.float32, by_nonzeros=True)
+        kernel_layout = KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
         if kernel.magnitude(_largest_norm(D, kernel_layout)) * FLOAT32_UNIT < FLOAT32_LIMIT:
             return kernel_layout
     centre = None
     if dense and kernel.name == "rbf":
         centre = np.bincount(some.X.indices, some.X.data, minlength=D.d) / len(some)
     kernel_layout = KernelLayout(kernel, dense, centre, np.float32)
-    norms = kernel_layout.laid_out(some.X)[1] if few else None
+    norms = kernel_layout.lay_out(some.X)[1] if few else None
     largest = _largest_norm(D, kernel_layout) if norms is None else float(norms.max(initial=0.0))
     if precise or kernel.magnitude(largest) * FLOAT32_UNIT >= FLOAT32_LIMIT:
         return replace(kernel_layout, dtype=np.float64)
     if few:
         return kernel_layout
-    in_cells = replace(kernel_layout, cut=CUT)
+    in_cells = replace(kernel_layout, cutoff=CUT)
 
     def profits(shard: Shard) -> bool:
         return profits_from_cells(in_cells, D.chunk_matrix(shard), some.X)
@@ -73,7 +73,7 @@ def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
         if kernel_layout.centre is None:
             return float(squared_norms(D.chunk_matrix(shard)).max(initial=0.0))
         norms = [
-            kernel_layout.rows(chunk.X[at]).norms.max()
+            kernel_layout.convert(chunk.X[at]).norms.max()
             for chunk in D.chunks(shard)
             for at in slices(len(chunk.y), BLOCK_ROWS)
         ]
@@ -85,7 +85,7 @@ def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
 def gram_of(
     D: Dataset, kernel_layout: KernelLayout, points: Points, *, centred: bool
 ) -> np.ndarray:
-    """K of every pair of rows of D, (m, m) float32. points: rows as `precomputed.centres` has
+    """K of every pair of rows of D, (m, m) float32. points: the rows as `kernel_centres` has
     them. centred: see gram."""
     if kernel_layout.kernel.name == "precomputed":
         return precomputed.kernel_values(D, points)
@@ -119,7 +119,7 @@ def why_not_psd(D: Dataset) -> str | None:
 
     if D.n > PSD_CHECK_MOST_ROWS:
         return NOT_CHECKED
-    K = kernel_values(D, centres(D, np.arange(D.n))).astype(np.float64)
+    K = kernel_values(D, kernel_centres(D, np.arange(D.n))).astype(np.float64)
     largest = max(float(K.diagonal().max()), float(np.finfo(np.float32).tiny))
     K.flat[:: D.n + 1] += PSD_ROUNDING * np.sqrt(D.n) * largest
     # LAPACK takes columns, of which a symmetric matrix has the same, and works in their place.

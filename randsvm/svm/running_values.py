@@ -17,13 +17,13 @@ from scipy import sparse
 
 from randsvm.arrays import squared_norms
 from randsvm.data.dataset import Dataset
-from randsvm.data.points import Gathered, Points
-from randsvm.data.precomputed import centres
+from randsvm.data.points import Points, RowCache
+from randsvm.data.precomputed import kernel_centres
 from randsvm.data.sampling import Draw
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, emit
-from randsvm.kernels.expansion import Expansion, KernelLayout, Piece, piece_bytes
+from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_block_bytes
 from randsvm.parameters.problem import Problem
 from randsvm.svm.kernel_layout import gram_of, kernel_layout_of
 from randsvm.svm.libsvm import check_values
@@ -74,7 +74,7 @@ class Layout:
     """Rows as they were laid out in a space."""
 
     kernel_layout: KernelLayout
-    pieces: list[Piece]
+    pieces: list[RowBlock]
     size: int
 
 
@@ -111,13 +111,13 @@ class ShardValues:
             return
         with np.errstate(over="ignore", invalid="ignore"):
             if not keep:
-                expansion.add(u, expansion.kernel_layout.pieces(D.chunk_matrix(self.shard)))
+                expansion.add(u, expansion.kernel_layout.row_blocks(D.chunk_matrix(self.shard)))
             elif (pieces := self._kept(expansion.kernel_layout)) is not None:
                 expansion.add(u, pieces)
             else:
                 self._lay_out(expansion)
 
-    def _kept(self, kernel_layout: KernelLayout) -> list[Piece] | None:
+    def _kept(self, kernel_layout: KernelLayout) -> list[RowBlock] | None:
         """The rows as they were laid out in this space; those of another one are let go."""
         layout = self._layout
         if layout is not None and layout.kernel_layout.dtype is not kernel_layout.dtype:
@@ -128,17 +128,17 @@ class ShardValues:
     def _lay_out(self, expansion: Expansion) -> None:
         """u += the expansion, over rows laid out anew."""
         kernel_layout, X = expansion.kernel_layout, self.D.chunk_matrix(self.shard)
-        if self._order is None and kernel_layout.in_cells(X.shape[1]):
-            self._order = kernel_layout.cells(X)
-        made = kernel_layout.pieces(
-            X, cells=self._order if kernel_layout.in_cells(X.shape[1]) else None
+        if self._order is None and kernel_layout.uses_cells(X.shape[1]):
+            self._order = kernel_layout.cell_order(X)
+        made = kernel_layout.row_blocks(
+            X, cells=self._order if kernel_layout.uses_cells(X.shape[1]) else None
         )
         if self.room.left <= 0:
             expansion.add(self.u, made)
             return
         pieces = list(made)
         expansion.add(self.u, pieces)
-        size = sum(piece_bytes(piece) for piece in pieces)
+        size = sum(row_block_bytes(piece) for piece in pieces)
         if self.room.take(size):
             self._layout = Layout(kernel_layout, pieces, size)
 
@@ -284,12 +284,12 @@ class RunningValues:
     ) -> None:
         self.D, self.problem, self.layout_bytes = D, problem, layout_bytes
         self.task = task_of(problem)
-        self.gathered = Gathered(D.d)
+        self.row_cache = RowCache(D.d)
         self.few = D.n <= FEW_ROWS
         if self.few:
-            self.audit = centres(D, np.arange(D.n))
+            self.audit = kernel_centres(D, np.arange(D.n))
         else:
-            self.audit = centres(D, D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
+            self.audit = kernel_centres(D, D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
         self.fetched = self.audit
         self.gram_layout = kernel_layout_of(D, problem, self.audit, precise=precise, few=self.few)
         self.kernel_layout = (
@@ -347,26 +347,26 @@ class RunningValues:
             if not np.array_equal(rows, self.fetched.rows):
                 self.fetched = self.audit[rows]
             return self.fetched
-        missing = self.gathered.missing(rows)
-        if len(missing) > self.gathered.count and len(missing) > len(rows) // 2:
+        missing = self.row_cache.missing(rows)
+        if len(missing) > self.row_cache.count and len(missing) > len(rows) // 2:
             # Nearly all are new, as where a nu task begins with a share of all rows: they are
             # shared with what is kept, not copied from it.
-            found, self.gathered = centres(self.D, rows), Gathered(self.D.d)
-            self.gathered.add(found)
+            found, self.row_cache = kernel_centres(self.D, rows), RowCache(self.D.d)
+            self.row_cache.add(found)
             return found
         if len(missing):
             self._make_room(rows)
-            self.gathered.add(centres(self.D, missing))
-        return self.gathered.points(rows)
+            self.row_cache.add(kernel_centres(self.D, missing))
+        return self.row_cache.points(rows)
 
     def _make_room(self, rows: np.ndarray) -> None:
         """Forget what is neither a support vector nor one of these rows, where that is most of what
         is kept and more than there is memory for."""
-        if self.gathered.nbytes <= self.layout_bytes // 2:
+        if self.row_cache.nbytes <= self.layout_bytes // 2:
             return
         needed = np.union1d(self.coefficients.rows, rows)
-        if self.gathered.count > 2 * len(needed):
-            self.gathered = self.gathered.only(needed)
+        if self.row_cache.count > 2 * len(needed):
+            self.row_cache = self.row_cache.subset(needed)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
         """K of every pair of some points, (m, m) float32, for steps that leave the sum of their
@@ -482,4 +482,4 @@ class RunningValues:
     def forget(self) -> None:
         """Give back the memory; nothing can be asked any more."""
         self.values.close()
-        self.gathered = Gathered(0)
+        self.row_cache = RowCache(0)

@@ -17,7 +17,7 @@ import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import in_order
-from randsvm.data.sampling import Draw, Draws, Smallest
+from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import Far, RunningValues, ShardValues, Values
@@ -330,9 +330,9 @@ class SteepestRows:
     rise: bool
     keep: int
 
-    def __call__(self, values: ShardValues) -> Smallest:
+    def __call__(self, values: ShardValues) -> SmallestKeys:
         beta = np.clip(values.beta, *self.task.box(values.y))
         up, down = self.task.slopes(values.y, values.u, beta)
         keys = -up if self.rise else down
         rows = np.flatnonzero(np.isfinite(keys))
-        return Smallest.of(self.keep, rows + values.shard.start, keys[rows])
+        return SmallestKeys.of(self.keep, rows + values.shard.start, keys[rows])

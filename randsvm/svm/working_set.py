@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from randsvm.data.sampling import Draw, Smallest
+from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.svm.solution import SV
 
 
@@ -21,10 +21,10 @@ class Candidates:
     before them the steepest row of D. count: of all violators."""
 
     count: int
-    rising: Smallest
-    falling: Smallest
-    steepest_rise: Smallest
-    steepest_fall: Smallest
+    rising: SmallestKeys
+    falling: SmallestKeys
+    steepest_rise: SmallestKeys
+    steepest_fall: SmallestKeys
 
     def __add__(self, other: Candidates) -> Candidates:
         return Candidates(
@@ -156,13 +156,13 @@ class Seen:
     slope: np.ndarray
     level: float
 
-    def kept(self, collector: Collector) -> tuple[Smallest, Smallest]:
+    def kept(self, collector: Collector) -> tuple[SmallestKeys, SmallestKeys]:
         """What a collector keeps, and the steepest row."""
         rows, violation = self.rows[1:], self.slope[1:] - self.level
         keys = collector.keys(self.start, self.stop, rows, violation)
         exists = self.rows[:1] >= 0
-        first = Smallest.of(1, self.rows[:1][exists], -self.slope[:1][exists])
-        return Smallest.of(collector.keep, rows, keys), first
+        first = SmallestKeys.of(1, self.rows[:1][exists], -self.slope[:1][exists])
+        return SmallestKeys.of(collector.keep, rows, keys), first
 
 
 def collected(collector: Collector, up: Seen, down: Seen) -> Candidates:

@@ -61,7 +61,7 @@ class CrossValidation(Generic[P]):
 
     def done(self, work: Callable[[Held[P]], Result], params: P, fold: int) -> Result:
         """work(what is held out)."""
-        held, rest = self.D.only(self.fold == fold), self.D.only(self.fold != fold)
+        held, rest = self.D.subset(self.fold == fold), self.D.subset(self.fold != fold)
         return self.D.executor.call(partial(work, Held(held, rest, self.fit, params)))
 
     def decisions(
@@ -144,9 +144,9 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
     """A view of so many rows, drawn at random; None: D."""
     if rows is None or rows >= D.n:
         return D
-    some = D.only(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
+    some = D.subset(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
     # What is copied follows from the data alone: a memory bound changes no result.
-    return some.gathered() if _is_small(some) else some
+    return some.materialized() if _is_small(some) else some
 
 
 def replicated(D: Dataset, some: Dataset) -> AbstractContextManager[Dataset]:

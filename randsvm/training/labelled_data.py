@@ -97,12 +97,12 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
 
 
 def _loaded(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
-    numbered = params.kernel == "precomputed"
+    row_numbers = params.kernel == "precomputed"
     options = ParseOptions(
         labels="number" if params.kind == "svr" else "class",
         any_label=params.task == "one-class",
-        zero_based=job.run.zero_based or numbered,
-        numbered=numbered,
+        zero_based=job.run.zero_based or row_numbers,
+        has_row_numbers=row_numbers,
     )
     if job.resources.cluster is None:
         return dataset.load(data, options, job.resources)

@@ -390,7 +390,7 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
             f"must be left to learn from"
         )
     held = D.mask(D.sample(rng.next(), count))
-    return D.only(~held), D.only(held)
+    return D.subset(~held), D.subset(held)
 
 
 def state_metadata(learner: Learner, t: float) -> dict[str, str]:

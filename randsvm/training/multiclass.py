@@ -17,10 +17,10 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import distinct
-from randsvm.data.classes import Grouped, against_the_rest, one_class
+from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
-from randsvm.data.precomputed import centres
+from randsvm.data.precomputed import kernel_centres
 from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.random_features import RandomMap
@@ -90,7 +90,7 @@ class Subtasks:
     ) -> None:
         self.D, self.params, self.doubtful = D, params, doubtful
         self.resources, self.at_once = resources, at_once
-        self._regrouped: Grouped | None = None
+        self._regrouped: RowsByClass | None = None
         self._lock = Lock()
         self.names: list[str] = []
         self.counts: list[int] = []
@@ -148,11 +148,11 @@ class Subtasks:
             return Subtask(D, problem)
         if not self.pairs:
             name = self.names[number] if len(self.names) > 2 else ""
-            return Subtask(against_the_rest(D, number), problem, name)
+            return Subtask(one_versus_rest(D, number), problem, name)
         first, second = self.pairs[number]
         D, rows = self._grouped().pair(first, second)
         if D.n <= FEW_ROWS:
-            D = D.in_one_thread().gathered().in_one_thread()
+            D = D.single_threaded().materialized().single_threaded()
         pair = self.names[first], self.names[second]
         return Subtask(D, problem, " / ".join(pair), pair, rows)
 
@@ -214,13 +214,13 @@ class Subtasks:
 
     # --- the rows of pairs -----------------------------------------------------------------
 
-    def _grouped(self) -> Grouped:
+    def _grouped(self) -> RowsByClass:
         """Return the rows grouped by class. The lock makes sure that it is made once."""
         with self._lock:
             if self._regrouped is None:
                 room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
                 room, classes = room // self.at_once, len(self.names)
-                self._regrouped = Grouped.of(self.D, classes, room, self.resources.tmpdir)
+                self._regrouped = RowsByClass.of(self.D, classes, room, self.resources.tmpdir)
             return self._regrouped
 
     def close(self) -> None:
@@ -257,7 +257,7 @@ def _joined_pairs(subtasks: Subtasks, solutions: Sequence[SV]) -> dict[str, Any]
     """Return the support vectors of all pairs, grouped by class, as PairwiseModel has them."""
     classes = len(subtasks.names)
     rows = distinct(np.concatenate([one.rows for one in solutions]))
-    points = centres(subtasks.D, rows)
+    points = kernel_centres(subtasks.D, rows)
     beta = np.zeros((len(rows), classes - 1))
     for (i, j), one in zip(subtasks.pairs, solutions, strict=True):
         at = np.searchsorted(rows, one.rows)

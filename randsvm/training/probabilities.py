@@ -103,7 +103,7 @@ def fit_on_subset(
     """
     if D.n < 2:
         return {}
-    S = D.only(D.mask(random_subset(D, SUBSET_ROWS, Draws(job.run.seed))))
+    S = D.subset(D.mask(random_subset(D, SUBSET_ROWS, Draws(job.run.seed))))
     seconds = SUBSET_TIME * (until - time.perf_counter())
     with replicated(D, S) as subset:
         halves: CrossValidation[P] = CrossValidation.of(
@@ -228,7 +228,7 @@ def fit_density_marks(
 
     subset = np.empty(0)
     if until < math.inf:
-        subset = values(D.only(D.mask(random_subset(D, MARKED_ROWS, Draws(seed)))))
+        subset = values(D.subset(D.mask(random_subset(D, MARKED_ROWS, Draws(seed)))))
     try:
         with clock.until(lambda: until):
             f = values(D)

@@ -472,7 +472,7 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         model = self.learning.model(
             labels=labelled_data.labels,
             values=labelled_data.values,
-            zero_based=job.run.zero_based or labelled_data.D.summary.numbered,
+            zero_based=job.run.zero_based or labelled_data.D.summary.has_row_numbers,
             seen=SeenFeatures.of(labelled_data.D.summary.features),
             scaling=labelled_data.D.scaling,
             precise=labelled_data.D.summary.precise,

@@ -281,7 +281,7 @@ def epochs_of_rows(path: Path, seed: int, epochs: int):
         rng = Draws(seed)
         for _ in range(epochs):
             rows = []
-            for batch in batches.shuffled(view, rng.next()):
+            for batch in batches.shuffled_batches(view, rng.next()):
                 X = sparse.csr_matrix(
                     (batch.values, batch.columns, batch.starts), (len(batch.classes), view.d)
                 ).toarray()

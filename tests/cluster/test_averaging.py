@@ -22,7 +22,7 @@ from randsvm import api
 from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
-from randsvm.data.batches import chunk_groups, shuffled
+from randsvm.data.batches import chunk_groups, shuffled_batches
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.sampling import Draws
@@ -86,10 +86,10 @@ def test_weights_are_the_mean_of_the_twins_weights_by_their_rows(three, averages
     with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
         if part:
-            view = view.only(np.arange(view.n) % 7 > 0)
+            view = view.subset(np.arange(view.n) % 7 > 0)
             steps = replace(steps, horizon=0 if averages else 2 * view.n)
         learner = Learner.new(steps, view.d)
-        one_pass = sgd.averaged(view.in_one_thread(), Draws(5), GROUPS)
+        one_pass = sgd.averaged(view.single_threaded(), Draws(5), GROUPS)
         expected = epochs_of_twins(view, steps, Draws(5), 2)
         for w, b in expected:
             assert sum(one_pass(learner)) == view.n
@@ -108,7 +108,7 @@ def epochs_of_twins(D: Dataset, steps: Steps, rng: Draws, epochs: int):
             horizon = steps.horizon * group.rows / D.n
             twin = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
             twin.w, twin.b, twin.t = w, b, epoch * group.rows
-            for x, label in rows_of(D.of_chunks(group.chunks), rng):
+            for x, label in rows_of(D.chunk_subset(group.chunks), rng):
                 twin.learn(x, label)
             assert len(twin.iterates) == group.rows
             iterates += twin.iterates
@@ -120,7 +120,7 @@ def epochs_of_twins(D: Dataset, steps: Steps, rng: Draws, epochs: int):
 
 
 def rows_of(D: Dataset, rng: Draws):
-    for batch in shuffled(D, rng.next()):
+    for batch in shuffled_batches(D, rng.next()):
         shape = len(batch.classes), D.d
         X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
         yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
@@ -138,7 +138,7 @@ def test_groups_are_of_all_rows_and_of_all_classes_though_the_file_is_sorted(thr
         parts = [group.leader.number * GROUPS // len(chunks) for group in groups]
         assert parts == list(range(GROUPS))
         for group in groups:
-            assert set(view.of_chunks(group.chunks).labels()) == {0, 1, 2}
+            assert set(view.chunk_subset(group.chunks).labels()) == {0, 1, 2}
 
 
 # ---- the whole run ----------------------------------------------------------------------------
@@ -170,7 +170,8 @@ def test_a_model_has_the_same_bytes_however_many_workers_there_are(
     data, model = sorted_clouds[classes], tmp_path / "model"
     with monkeypatch.context() as patch:
         patch.setattr(
-            "randsvm.cluster.byte_ranges.load", lambda *words: dataset.load(*words).in_one_thread()
+            "randsvm.cluster.byte_ranges.load",
+            lambda *words: dataset.load(*words).single_threaded(),
         )
         run_train(*command, "here", data, model)
     expected = model.read_bytes()
@@ -253,7 +254,7 @@ def test_an_epoch_can_be_broken_off_within_a_group(two):
 
     with opened(two) as whole:
         learner = Learner.new(steps, whole.d)
-        one_pass = sgd.averaged(whole.in_one_thread(), Draws(5), 1)
+        one_pass = sgd.averaged(whole.single_threaded(), Draws(5), 1)
         with listening(watch), pytest.raises(GivenUpError):
             list(one_pass(learner))
     assert len(begun) == 1

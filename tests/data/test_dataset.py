@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from learning import two_classes
 
 from randsvm.data import batches, dataset, reading, svmlight
-from randsvm.data.batches import shuffled
-from randsvm.data.chunks import RawChunk, joined
+from randsvm.data.batches import shuffled_batches
+from randsvm.data.chunks import RawChunk, join_chunks
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import ParseOptions, random_subset
 from randsvm.data.sampling import Draw, Draws
@@ -375,11 +375,11 @@ def test_a_view_of_some_rows_behaves_like_a_data_set(source, wanted, spilt, data
     rows = np.array(sorted(wanted), np.int64)
     with open_dataset(source, SMALL, SpillingResources() if spilt else None) as whole:
         D = two_classes(whole)
-        view = D.only(D.mask(rows))
+        view = D.subset(D.mask(rows))
         assert_equals_rows(view, y[rows], X[rows])
         again = np.array(sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1))))
-        assert_equals_rows(view.only(view.mask(again)), y[rows][again], X[rows][again])
-        assert_equals_rows(whole.only(whole.mask(rows)).relabel(D.targets), y[rows], X[rows])
+        assert_equals_rows(view.subset(view.mask(again)), y[rows][again], X[rows][again])
+        assert_equals_rows(whole.subset(whole.mask(rows)).relabel(D.targets), y[rows], X[rows])
         # The whole set is unchanged.
         assert_equals_rows(D, y, X)
 
@@ -427,7 +427,7 @@ def rows_in_pass_order(D, draw: Draw) -> list[list[int]]:
     columns.
     """
     found = []
-    for batch in shuffled(D, draw):
+    for batch in shuffled_batches(D, draw):
         rows = []
         for i in batch.order:
             at = slice(batch.starts[i], batch.starts[i + 1])
@@ -448,7 +448,7 @@ def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
-        D = D.only(D.mask(kept)) if some else D
+        D = D.subset(D.mask(kept)) if some else D
         one, two, other = (rows_in_pass_order(D, Draw(*key)) for key in ((3, 1), (3, 2), (4, 1)))
         assert len(one) > 5
         for batches in (one, two, other):
@@ -470,7 +470,7 @@ def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_are_stored(
     for resources in (*jobs, cache, cache):
         with open_dataset(numbered, SMALL, resources) as whole:
             D, _ = labelled_classes(whole, str(numbered))
-            D = D.only(np.arange(900) % 2 == 0) if some else D
+            D = D.subset(np.arange(900) % 2 == 0) if some else D
             orders.append(rows_in_pass_order(D, Draw(5, 6)))
     assert all(order == orders[0] for order in orders)
 
@@ -480,10 +480,12 @@ def test_joined_chunks_are_visited_like_those_of_a_file(numbered, pieces):
         D, _ = labelled_classes(whole, str(numbered))
 
         def made(D, number: int) -> RawChunk:
-            return joined([D.raw(D.shards[number])[0]])
+            return join_chunks([D.raw(D.shards[number])[0]])
 
         counts = [D.store.nonzeros(shard.number) for shard in D.shards]
-        with closing(D.regrouped(made, D.store.sizes, np.array(counts), 0, None)) as again:
+        with closing(
+            D.with_computed_chunks(made, D.store.sizes, np.array(counts), 0, None)
+        ) as again:
             # The second time they come from its spill file.
             for _ in range(2):
                 assert rows_in_pass_order(again, Draw(3, 1)) == rows_in_pass_order(D, Draw(3, 1))
@@ -494,10 +496,10 @@ def test_a_pass_over_some_chunks_visits_their_rows(numbered, pieces, some):
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
-        D = D.only(D.mask(kept)) if some else D
+        D = D.subset(D.mask(kept)) if some else D
         chunks = [5, 1, 3]
         rows = np.concatenate([kept[slice(*D.shards[number][1:])] for number in chunks])
-        view = D.of_chunks(chunks)
+        view = D.chunk_subset(chunks)
         assert view.n == len(rows) < 900
         assert sorted(concatenated(rows_in_pass_order(view, Draw(3, 1)))) == sorted(rows.tolist())
 
@@ -512,7 +514,7 @@ def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(tmp_path, p
             seen.append(
                 [
                     [array.tolist() for array in vars(batch).values() if array is not None]
-                    for batch in shuffled(D, Draw(1, 1))
+                    for batch in shuffled_batches(D, Draw(1, 1))
                 ]
             )
     assert seen[0] == seen[1]
@@ -527,7 +529,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
     path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
     with open_dataset(path, ParseOptions()) as whole:
         D, _ = labelled_classes(whole, str(path))
-        found = [batch.classes[batch.order] for batch in shuffled(D, Draw(0, draw))]
+        found = [batch.classes[batch.order] for batch in shuffled_batches(D, Draw(0, draw))]
     assert len(found) > 1
     for classes in found:
         assert 0.1 < classes.mean() < 0.9
@@ -538,7 +540,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
 def test_the_data_set_is_usable_after_an_abandoned_pass(numbered, pieces):
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
-        next(iter(shuffled(D, Draw(1, 1))))
+        next(iter(shuffled_batches(D, Draw(1, 1))))
         assert sorted(concatenated(rows_in_pass_order(D, Draw(1, 2)))) == list(range(900))
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from randsvm.data import cache, dataset
-from randsvm.data.in_memory import Arrays, ArrayStore, read, rows_of
+from randsvm.data.in_memory import Arrays, ArrayStore, read, to_matrix
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import ContentError
 from randsvm.parameters.run import Resources
@@ -67,9 +67,9 @@ def test_every_type_of_matrix_gives_the_same_rows(kind):
 
 def test_float32_rows_are_not_copied():
     dense = rows().astype(np.float32)
-    assert np.shares_memory(rows_of(dense), dense)
+    assert np.shares_memory(to_matrix(dense), dense)
     csr = sparse.csr_matrix(rows(share=0.3).astype(np.float32))
-    mine = rows_of(csr)
+    mine = to_matrix(csr)
     assert np.shares_memory(mine.data, csr.data)
     assert np.shares_memory(mine.indices, csr.indices)
     _, store = read(Arrays(dense, np.arange(50) % 2), ParseOptions(**SMALL))
@@ -80,7 +80,7 @@ def test_the_given_arrays_are_not_modified():
     """This includes matrices with unsorted or duplicate columns."""
     parts = np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), np.array([0, 3])
     X = sparse.csr_matrix(parts, shape=(1, 3))
-    assert rows_of(X).toarray().tolist() == [[2.0, 0.0, 5.0]]
+    assert to_matrix(X).toarray().tolist() == [[2.0, 0.0, 5.0]]
     assert X.indices.tolist() == [2, 0, 2]
 
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, ParseOptions
-from randsvm.data.matching import NONE, matches
+from randsvm.data.matching import NOT_FOUND, matches
 from randsvm.parameters.run import Resources
 
 
@@ -50,7 +50,7 @@ def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path):
     D = open_dataset(tmp_path / "data", np.array([1.0, -1.0]), np.array([[1.0, 2.0], [3.0, 0.0]]))
     Z = sparse.csr_matrix(np.array([[1, 2, 5], [3, 0, 0], [1, 2, 0]], np.float32))
     found = matches(D, Z, np.array([1, 2, 7], np.int32))
-    assert found.groups[0] == NONE
+    assert found.groups[0] == NOT_FOUND
     assert found.groups[[2, 1]].tolist() == found.found.tolist()
 
 

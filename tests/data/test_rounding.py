@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.data import svmlight
-from randsvm.data.chunks import ALL_ROWS, RawChunk, sample_of, settled
+from randsvm.data.chunks import ALL_ROWS, RawChunk, join_and_round, rows_checked
 
 ROWS = 2000
 
@@ -61,7 +61,7 @@ HIDDEN = {
 @pytest.mark.parametrize("column", SHOWS.values(), ids=SHOWS)
 def test_columns_in_which_rounding_shows_stay_float64(column):
     others = normal(2, len(column)), normal(3, len(column))
-    chunk = settled([chunk_of(others[0], column, others[1])], 0)
+    chunk = join_and_round([chunk_of(others[0], column, others[1])], 0)
     assert chunk.precise
     assert len(chunk.values) == 3 * len(column) - np.isnan(column).sum()
 
@@ -69,7 +69,7 @@ def test_columns_in_which_rounding_shows_stay_float64(column):
 @pytest.mark.parametrize("column", HIDDEN.values(), ids=HIDDEN)
 def test_other_columns_become_float32(column):
     chunk = chunk_of(normal(2), column)
-    rounded = settled([chunk], 0)
+    rounded = join_and_round([chunk], 0)
     assert rounded.values.dtype == np.float32
     np.testing.assert_array_equal(rounded.values, chunk.values.astype(np.float32))
 
@@ -77,13 +77,13 @@ def test_other_columns_become_float32(column):
 def test_few_rows_behind_others_are_no_evidence():
     """A word with nearly equal counts in the last two rows of a large file says nothing."""
     chunk = chunk_of(np.array([0.7123456789, 0.7123456111]))
-    assert settled([chunk], 0).precise
-    assert not settled([chunk], 1).precise
+    assert join_and_round([chunk], 0).precise
+    assert not join_and_round([chunk], 1).precise
 
 
 @given(st.integers(1, 10_000))
 def test_a_sample_is_of_rows_from_all_over(m):
-    rows = sample_of(m)
+    rows = rows_checked(m)
     assert (np.diff(rows) > 0).all()
     assert rows[0] == 0
     assert rows[-1] >= m - 1 - m // 64

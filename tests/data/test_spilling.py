@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from randsvm.data import chunks
-from randsvm.data.chunks import FileStore, MadeStore, RawChunk
+from randsvm.data.chunks import ComputedStore, FileStore, RawChunk
 from randsvm.errors import SpillError
 
 ROWS = 10
@@ -32,7 +32,7 @@ def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, fai
 
     monkeypatch.setattr(chunks.FileStore, operation, fails_once)
     sizes = np.full(6, ROWS)
-    store = MadeStore(chunk_of, sizes, sizes, limit, None, "memory")
+    store = ComputedStore(chunk_of, sizes, sizes, limit, None, "memory")
     failed = []
     for number in (3, 1, 5, 0, 4, 2, 1, 3):
         try:

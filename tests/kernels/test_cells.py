@@ -9,13 +9,13 @@ import pytest
 from scipy import sparse
 
 from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
-from randsvm.kernels.cells import SLICE_ROWS, CellCentres, order_of, slice_rows
+from randsvm.kernels.cells import SLICE_ROWS, CellRbfSum, rows_per_slice, sort_rows
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     Expansion,
     KernelLayout,
-    piece_bytes,
     profits_from_cells,
+    row_block_bytes,
 )
 from randsvm.kernels.kernel import Kernel
 
@@ -35,8 +35,8 @@ def clusters(m: int, d: int, seed: int = 0) -> np.ndarray:
     return X.astype(np.float32)
 
 
-def kernel_layout(cut: float | None = CUT, gamma: float = GAMMA, d: int = 4) -> KernelLayout:
-    return KernelLayout(Kernel("rbf", gamma), True, np.full(d, 0.25), np.float32, cut)
+def kernel_layout(cutoff: float | None = CUT, gamma: float = GAMMA, d: int = 4) -> KernelLayout:
+    return KernelLayout(Kernel("rbf", gamma), True, np.full(d, 0.25), np.float32, cutoff)
 
 
 def kernel_values(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_sums_include_the_centres_near_the_box(m, columns):
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
     ours = kernel_layout()
-    order = ours.cells(sparse.csr_matrix(X))
+    order = ours.cell_order(sparse.csr_matrix(X))
     u = Expansion(ours, sparse.csr_matrix(Z), beta).values(sparse.csr_matrix(X))
     assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
     assert (
@@ -90,9 +90,9 @@ def test_sums_agree_for_every_vector_width(widest, columns):
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
     ours = kernel_layout()
-    part = Expansion(ours, sparse.csr_matrix(Z), beta).parts[0]
-    assert isinstance(part, CellCentres)
-    [(_, rows, _)] = ours.pieces(sparse.csr_matrix(X))
+    part = Expansion(ours, sparse.csr_matrix(Z), beta).centre_sums[0]
+    assert isinstance(part, CellRbfSum)
+    [(_, rows, _)] = ours.row_blocks(sparse.csr_matrix(X))
     u, room = np.zeros((500, columns)), np.empty(4 * 1026, np.float32)
     kept = add_sums_of_cells(
         rows.panels, rows.lower, rows.upper, rows.order, part.centres, part.columns,
@@ -104,7 +104,7 @@ def test_sums_agree_for_every_vector_width(widest, columns):
 
 def test_an_order_is_a_permutation_and_its_cells_are_small():
     X = clusters(5000, 4)
-    order = order_of(X, 4)
+    order = sort_rows(X, 4)
     assert sorted(order) == list(range(5000))
     widths = [np.ptp(X[cell], axis=0).max() for cell in boxes_of(X, order)]
     assert np.median(widths) < 0.25 * np.ptp(X, axis=0).max()
@@ -124,14 +124,14 @@ def test_an_order_is_a_permutation_and_its_cells_are_small():
 )
 def test_rows_of_any_kind_are_sorted(X):
     X = X.astype(np.float32)
-    assert sorted(order_of(X, X.shape[1])) == list(range(len(X)))
+    assert sorted(sort_rows(X, X.shape[1])) == list(range(len(X)))
 
 
 def test_equal_rows_have_equal_sums_and_slices_add_up():
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
     ours, X_ = kernel_layout(), sparse.csr_matrix(X)
-    assert slice_rows(4) == SLICE_ROWS < len(X)
+    assert rows_per_slice(4) == SLICE_ROWS < len(X)
     u = Expansion(ours, sparse.csr_matrix(Z), np.ones(40)).values(X_)
     assert u == pytest.approx(
         kernel_values(X, Z).sum(axis=1), abs=40 * np.exp(-CUT) + FLOAT32_TOLERANCES
@@ -143,10 +143,10 @@ def test_a_stored_order_gives_the_same_bits():
     ours = kernel_layout()
     expansion = Expansion(ours, Z, np.ones(40))
     kept, fresh = np.zeros(9000), np.zeros(9000)
-    expansion.add(kept, ours.pieces(X, cells=ours.cells(X)))
-    expansion.add(fresh, ours.pieces(X))
+    expansion.add(kept, ours.row_blocks(X, cells=ours.cell_order(X)))
+    expansion.add(fresh, ours.row_blocks(X))
     assert kept.tolist() == fresh.tolist()
-    assert sum(map(piece_bytes, ours.pieces(X))) > 9000 * 6 * 4
+    assert sum(map(row_block_bytes, ours.row_blocks(X))) > 9000 * 6 * 4
 
 
 def test_features_outside_the_columns_count_in_the_distance():
@@ -163,6 +163,6 @@ def test_cells_are_used_if_most_values_are_negligible():
     X, Z = sparse.csr_matrix(clusters(4000, 4)), sparse.csr_matrix(clusters(200, 4, seed=1))
     assert profits_from_cells(kernel_layout(), X, Z)
     assert not profits_from_cells(kernel_layout(gamma=1e-3), X, Z)
-    assert not profits_from_cells(kernel_layout(cut=None), X, Z)
+    assert not profits_from_cells(kernel_layout(cutoff=None), X, Z)
     assert not profits_from_cells(kernel_layout(gamma=0.0), X, Z)
     assert not profits_from_cells(kernel_layout(), X[:0], Z)

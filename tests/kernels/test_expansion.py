@@ -59,7 +59,7 @@ def spaces(kernel: Kernel, dtype: type):
     return [
         KernelLayout(kernel, True, centre, dtype),
         KernelLayout(kernel, False, None, dtype),
-        KernelLayout(kernel, True, None, dtype, by_nonzeros=True),
+        KernelLayout(kernel, True, None, dtype, uses_nonzeros=True),
     ]
 
 
@@ -238,7 +238,7 @@ def test_sums_over_nonzeros_follow_the_formula(sums):
     X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
     extra = np.random.default_rng(3).random(X.shape[0])
-    kernel_layout = KernelLayout(kernel, True, None, np.float32, by_nonzeros=True)
+    kernel_layout = KernelLayout(kernel, True, None, np.float32, uses_nonzeros=True)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.05)
     exact = (K * np.exp(-0.05 * extra)[:, None]) @ beta
     for rows in (X, X.toarray()):
@@ -260,7 +260,7 @@ def test_sums_over_nonzeros_agree_for_every_vector_width(widest):
 
 
 def test_rows_without_features_are_at_the_origin():
-    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, by_nonzeros=True)
+    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
     Z = sparse.csr_matrix(np.array([[0, 2.0], [0, 0]]))
     found = Expansion(kernel_layout, Z, np.array([1.0, 2.0])).values(sparse.csr_matrix((3, 2)))
     assert found == pytest.approx([math.exp(-2) + 2] * 3, rel=1e-6)

@@ -388,6 +388,6 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
     X = sparse.csr_matrix(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
     rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)
     fast, exact = model.decision(rows, labels_only=True), model.decision(rows)
-    assert model._float32_layout.cut is not None and model.rows_at_once == 4096
+    assert model._float32_layout.cutoff is not None and model.rows_at_once == 4096
     assert np.abs(fast - exact).max() < 1e-3 and (fast != exact).any()
     assert (model.predicted(fast) == model.predicted(exact)).all()

@@ -12,7 +12,7 @@ import numpy as np
 import oracle
 from commands import run_train
 
-from randsvm.data.classes import against_the_rest, labelled_classes
+from randsvm.data.classes import labelled_classes, one_versus_rest
 from randsvm.data.dataset import Dataset
 
 # How many times slower than a desktop this machine is: a factor of the times that tests rely on.
@@ -51,7 +51,7 @@ MAKERS = {"gaussians": gaussians, "board": board}
 
 def two_classes(whole: Dataset) -> Dataset:
     """Return a view with y = +1 for the first label of the data set's model, -1 for the other."""
-    return against_the_rest(labelled_classes(whole, "")[0], 0)
+    return one_versus_rest(labelled_classes(whole, "")[0], 0)
 
 
 def in_order(y: np.ndarray) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from randsvm.data.sampling import Draw, Draws, Smallest
+from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.svm.working_set import First, Seen, Steepest, UniformSample, collected
 
 ROWS = 300
@@ -31,12 +31,12 @@ def groupings(draw):
     return parts, merges
 
 
-def kept(sample: UniformSample, parts, merges, offered: np.ndarray) -> Smallest:
+def kept(sample: UniformSample, parts, merges, offered: np.ndarray) -> SmallestKeys:
     found = []
     for start, stop in parts:
         rows = start + np.flatnonzero(offered[start:stop])
         keys = sample.keys(start, stop, rows, np.ones(len(rows)))
-        found.append(Smallest.of(sample.keep, rows, keys))
+        found.append(SmallestKeys.of(sample.keep, rows, keys))
     for at in merges:
         found[at : at + 2] = [found[at] + found[at + 1]]
     return found[0]
@@ -62,14 +62,14 @@ def test_the_key_of_a_row_does_not_depend_on_the_first_row(start, length):
 @given(st.permutations(range(6)))
 def test_the_order_of_shards_does_not_matter(order):
     keys = philox(1, 1, 60)
-    parts = [Smallest.of(9, np.arange(i, i + 10), keys[i : i + 10]) for i in range(0, 60, 10)]
-    merged = sum((parts[i] for i in order), Smallest(9))
+    parts = [SmallestKeys.of(9, np.arange(i, i + 10), keys[i : i + 10]) for i in range(0, 60, 10)]
+    merged = sum((parts[i] for i in order), SmallestKeys(9))
     assert merged.rows.tolist() == np.argsort(keys)[:9].tolist()
 
 
 def test_equal_keys_are_ordered_by_row():
     halves = [
-        Smallest.of(3, np.array(rows), np.array([5, 5], np.uint64)) for rows in ([4, 9], [2, 7])
+        SmallestKeys.of(3, np.array(rows), np.array([5, 5], np.uint64)) for rows in ([4, 9], [2, 7])
     ]
     assert (halves[0] + halves[1]).rows.tolist() == [2, 4, 7]
 
@@ -87,7 +87,7 @@ def test_samples_are_uniform():
     times, counts = 2000, np.zeros(50)
     for number in range(times):
         keys = UniformSample(10, Draw(0, number)).keys(0, 50, np.arange(50), np.ones(50))
-        counts[Smallest.of(10, np.arange(50), keys).rows] += 1
+        counts[SmallestKeys.of(10, np.arange(50), keys).rows] += 1
     assert counts == pytest.approx(np.full(50, times / 5), abs=5 * np.sqrt(times * 0.2 * 0.8))
 
 

@@ -302,8 +302,8 @@ def test_unused_rows_are_released_when_memory_is_full(tmp_path):
             found, expected = values.rows(rows), D.points(rows)
             assert (found.X != expected.X).nnz == 0
             assert (found.y == expected.y).all()
-            assert values.gathered.nbytes < 120_000
-        assert len(values.gathered.missing(support_vectors)) == 0
+            assert values.row_cache.nbytes < 120_000
+        assert len(values.row_cache.missing(support_vectors)) == 0
         values.forget()
 
 
@@ -361,7 +361,7 @@ def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
     y, X = oracle.two_gaussians(101)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     with closing(dataset.load(str(path), ParseOptions(chunk_rows=100), Resources())) as whole:
-        D = two_classes(whole).only(np.arange(101) < 100)
+        D = two_classes(whole).subset(np.arange(101) < 100)
         if scaling:
             D = D.scaled(scaling_of(D, scaling))
         scan = Scan(D, problem(gamma=0.5), 0)

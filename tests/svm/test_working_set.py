@@ -10,7 +10,7 @@ from scans import problem
 
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, kbh07
-from randsvm.data.sampling import Draw, Smallest
+from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.svm.solution import SV
 from randsvm.svm.working_set import (
     Candidates,
@@ -34,8 +34,8 @@ def one_group(*of: object) -> EveryGroup:
     return EveryGroup((Candidates(*of),))
 
 
-def smallest(rows: np.ndarray) -> Smallest:
-    return Smallest.of(N, rows, np.arange(len(rows)))
+def smallest(rows: np.ndarray) -> SmallestKeys:
+    return SmallestKeys.of(N, rows, np.arange(len(rows)))
 
 
 @st.composite
@@ -136,7 +136,7 @@ def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
 )
 def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(collector, wanted):
     rows, violation = np.array([3, 7, 9]), np.array([0.1, 0.5, 2.0])
-    kept = Smallest.of(2, rows, collector.keys(0, 10, rows, violation))
+    kept = SmallestKeys.of(2, rows, collector.keys(0, 10, rows, violation))
     assert kept.rows.tolist() == wanted
 
 

@@ -24,7 +24,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, LinearSVC
 
 from randsvm import api
-from randsvm.data.classes import Grouped, labelled_classes
+from randsvm.data.classes import RowsByClass, labelled_classes
 from randsvm.data.dataset import Dataset
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
 from randsvm.events import Iteration
@@ -441,7 +441,7 @@ def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data,
 def test_rows_are_counted_right_where_some_are_left_out(path, multiclass, part):
     with closing(labelled_data.load_rows(str(path), Params(), api.Job())) as whole:
         D, _ = labelled_classes(whole, str(path))
-        D = D.only((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
+        D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass=multiclass), Resources())
         for number in range(len(subtasks)):
             task, (rising, falling) = subtasks[number], subtasks.sides(number)
@@ -455,14 +455,14 @@ def test_rows_are_counted_right_where_some_are_left_out(path, multiclass, part):
 
 
 def test_rows_are_grouped_once_though_threads_ask_at_once(path, monkeypatch):
-    grouped, made = Grouped.of, []
+    grouped, made = RowsByClass.of, []
 
-    def of(*words: object) -> Grouped:
+    def of(*words: object) -> RowsByClass:
         time.sleep(0.1)
         made.append(grouped(*words))
         return made[-1]
 
-    monkeypatch.setattr(Grouped, "of", of)
+    monkeypatch.setattr(RowsByClass, "of", of)
     with closing(labelled_data.load_rows(str(path), Params(), api.Job())) as whole:
         D, _ = labelled_classes(whole, str(path))
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources())

@@ -341,10 +341,10 @@ def test_the_line_that_repeats_a_run_says_auto(tmp_path, capsys):
 
 def test_gathered_rows_are_those_of_the_view(path):
     with opened(path, "svc") as D:
-        view = D.only(np.random.default_rng(0).random(D.n) < 0.3)
-        own = view.gathered()
+        view = D.subset(np.random.default_rng(0).random(D.n) < 0.3)
+        own = view.materialized()
         rows = np.arange(view.n)
-        for one, other in ((own, view), (own.only(rows % 2 == 0), view.only(rows % 2 == 0))):
+        for one, other in ((own, view), (own.subset(rows % 2 == 0), view.subset(rows % 2 == 0))):
             few = rows[: one.n : 3]
             a, b = one.points(few), other.points(few)
             assert (a.X != b.X).nnz == 0
