@@ -1,46 +1,129 @@
-"""Decomposition: rounds of solve and scan. Every algorithm on kernels is this one loop.
+"""The steps that all algorithms on kernels share.
 
-Osuna, Freund, Girosi, AI Memo 1602, 1997, in general form: the rows of a working set are solved,
-all others are frozen wherever they stand. Which rows those are is the algorithm's own: see
-randsvm.py and osuna.py. Never mentions files, folds or progress bars.
+Decomposition as in Osuna, Freund, Girosi, AI Memo 1602, 1997, in general form: an algorithm solves
+the subproblem of a working set of rows while all other coefficients stay frozen, scans D for
+violators of the KKT conditions, and chooses the next working set. randsvm.py and osuna.py show the
+algorithms. Nothing here depends on files, folds or progress bars.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+import numpy as np
+
+from randsvm.data.dataset import random_subset
+from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
-from randsvm.svm.scan import Scan, Starter, Stop, Violators
-from randsvm.svm.solution import SV
+from randsvm.svm import libsvm
+from randsvm.svm.projection import outermost
+from randsvm.svm.scan import Scan, Violators
+from randsvm.svm.solution import SV, Step
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import Choice
+from randsvm.svm.subproblem_qp import solve, solve_two_sums
+from randsvm.svm.working_set import Collector, Order, Steepest, WorkingSet
 
 
-def decompose(
-    scan: Scan,
-    choice: Choice,
-    stop: Stop,
-    rng: Draws,
-    watch: Callable[[SV, Violators], None],
-    start: Starter,
-) -> SV:
-    """Solve a working set W, scan D for violators V, choose the next W among V and W, until V is
-    empty or `stop` says so."""
-    step, W = start(scan, choice, rng)
-    SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
-    watch(SV, V)
-    while not stop(SV, V):
-        W = choice.next(W, SV, V.candidates)
-        beside = not (W.whole or choice.every_support_vector)
-        step = svmlearn(
+class Stop(Protocol):
+    """Decides after each scan whether the run ends. tolerance: of the KKT conditions in the next
+    scan."""
+
+    @property
+    def tolerance(self) -> float: ...
+
+    def __call__(self, SV: SV, V: Violators) -> bool: ...
+
+
+# Returns the first step for working sets of r rows, and the working set that it belongs to.
+Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """One run over D. rng: numbered random draws. watch: called after each scan."""
+
+    scan: Scan
+    rng: Draws
+    stop: Stop
+    watch: Callable[[SV, Violators], None]
+    warm_start: Start | None = None
+
+    def random_subset(self, r: int) -> WorkingSet:
+        """Return a random subset of D of r rows."""
+        D = self.scan.D
+        return WorkingSet.of(random_subset(D, r, self.rng), D.n)
+
+    def start(self, r: int) -> tuple[Step, WorkingSet]:
+        """Solve a random subset S of r rows, or make the warm start."""
+        if self.warm_start is not None:
+            return self.warm_start(self.scan, r)
+        S = self.random_subset(r)
+        if self.scan.task.total or self.scan.task.size:
+            return _start_with_sums(self.scan, S), S
+        return self.svmlearn(S), S
+
+    def svmlearn(self, W: WorkingSet, b: float | None = None, *, frozen: bool = False) -> Step:
+        """Train on the rows of W. b: offset of the solution so far. frozen: whether coefficients
+        outside of W stay at their values; else they are all 0."""
+        scan = self.scan
+        return svmlearn(
             scan.points(W.rows),
             scan.problem,
             scan.gram,
             W.whole,
             scan.slack,
-            beside=beside,
-            b=SV.b,
+            beside=frozen and not W.whole,
+            b=b,
         )
-        SV, V = scan.after(step, choice.collector(W, rng.next()), stop.tolerance)
-        watch(SV, V)
-    return SV
+
+    def violators(self, step: Step, W: WorkingSet, order: Order, r: int) -> tuple[SV, Violators]:
+        """Make the step, which solved W, scan D, and return the solution SV with its violators V.
+        order: which r candidates of each side V holds."""
+        SV, V = self.scan.after(step, self.collector(W, order, r), self.stop.tolerance)
+        self.watch(SV, V)
+        return SV, V
+
+    def collector(self, W: WorkingSet, order: Order, r: int) -> Collector:
+        """Return the collector of the next scan; if W holds all rows of D, it keeps no row."""
+        draw = self.rng.next()
+        return Steepest(0, draw) if W.whole else order(r, draw)
+
+
+def resumed(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+    """Continue from the current coefficients of the scan."""
+    nothing = scan.points(np.empty(0, np.int64))
+    return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows, scan.D.n)
+
+
+def _start_with_sums(scan: Scan, S: WorkingSet) -> Step:
+    """Return a first step to coefficients with the sums that a one-class or nu task prescribes.
+
+    If S holds all rows of D, they are the solution. Otherwise the rows of D furthest outside of the
+    solution over S go to their bounds.
+    """
+    points, task = scan.points(S.rows), scan.task
+    beta_of_S = _solve_with_sums(scan, points)
+    if S.whole:
+        return Step(replace(points, beta=np.zeros(len(points))), beta_of_S)
+    at = np.flatnonzero(beta_of_S)
+    scan.advance(points.X[at], beta_of_S[at], fresh=True)
+    y, u = scan.D.labels(), scan.u
+    beta = outermost(task, y, u, np.zeros(len(u)))
+    rows = np.flatnonzero(beta)
+    chosen = scan.points(rows)
+    return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows])
+
+
+def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
+    """Return the coefficients of an SVM over these m rows alone, (m,) float64, with the share m / n
+    of the prescribed sums."""
+    task, y, m = scan.task, points.y, len(points)
+    lower, upper = task.box(y)
+    call = libsvm.in_daemon_thread
+    K, h = scan.gram(points, centred=not task.total), y - task.epsilon * np.sign(y) * task.one_sided
+    if not task.size:
+        return solve(K, h, lower, upper, task.total * m / scan.D.n, call=call).beta
+    share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))
+    return solve_two_sums(K, h, lower, upper, (share, share), np.zeros(m), call=call).beta

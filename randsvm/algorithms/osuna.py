@@ -1,21 +1,47 @@
 """OFG97's decomposition with a working set B of fixed size, and MZ's choice of the closest points.
 
 Osuna, Freund, Girosi, AI Memo 1602, 1997; Mostefaoui, Zaou, "SVM: Reduction of Learning Time".
-The two differ by one argument.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import numpy as np
 
-from randsvm.svm.working_set import Choice, First, Order, Steepest
-
-
-def fixed_size(size: int, swap: int | None, order: Order) -> Choice:
-    """B has `size` rows, `swap` of which (None: half; one alone is no pair) make room for
-    violators each time."""
-    return Choice(size, max(2, min(swap or size - size // 2, size)), order, full=True)
+from randsvm.algorithms.decomposition import Decomposition
+from randsvm.svm.solution import SV
+from randsvm.svm.working_set import KEEP_FROM_ROWS, First, Order, Steepest, WorkingSet, select
 
 
-osuna = partial(fixed_size, order=First)
-osuna_closest = partial(fixed_size, order=Steepest)
+def osuna(run: Decomposition, size: int, swap: int | None) -> SV:
+    """Run OFG97's decomposition: rows of B make room for the first violators in file order."""
+    return _decompose(run, size, swap, First)
+
+
+def osuna_closest(run: Decomposition, size: int, swap: int | None) -> SV:
+    """Run MZ's variant: rows of B make room for the violators with the smallest y f(x)."""
+    return _decompose(run, size, swap, Steepest)
+
+
+# fmt: off
+def _decompose(run: Decomposition, size: int, swap: int | None, order: Order) -> SV:
+    """Solve B and swap rows of it for violators until none is left.
+
+    size: rows of B. swap: rows that leave B in each round, by default half of them.
+    """
+    swap = max(2, min(swap or size - size // 2, size))       # a single row is no pair
+    step, B = run.start(size)                                # B = |B| rows of D; solve B
+    SV, V = run.violators(step, B, order, size)              # V = {j not in B: j violates KKT}
+    while not run.stop(SV, V):                               # while |V| > 0
+        stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
+        enter = select(V.candidates.sides, size - len(stay), stay)
+        B = B.next(_refilled(B, enter, size), enter)         #     replace rows of B by rows of V
+        step = run.svmlearn(B, SV.b, frozen=True)            #     solve B, all others frozen
+        SV, V = run.violators(step, B, order, size)
+    return SV
+
+# fmt: on
+
+
+def _refilled(B: WorkingSet, enter: np.ndarray, size: int) -> np.ndarray:
+    """Return rows of B that stay: as many as the entering rows leave space for."""
+    return select((B.latest_first,), size - len(enter), enter)

@@ -9,15 +9,13 @@ end, in the order of the shards.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import in_order
-from randsvm.data.sampling import Draw, Draws, SmallestKeys
+from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import Far, RunningValues, ShardValues, Values
@@ -25,12 +23,10 @@ from randsvm.svm.solution import SV, Certificate, Step
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,
-    Choice,
     Collector,
     EveryGroup,
     Seen,
     Steepest,
-    WorkingSet,
     collected,
 )
 
@@ -227,17 +223,15 @@ class Scan(RunningValues):
         return replace(found, falling=more)
 
 
-class Stop(Protocol):
-    """Asked after each scan whether the run ends. tolerance: of the KKT conditions from here on."""
-
-    @property
-    def tolerance(self) -> float: ...
-
-    def __call__(self, SV: SV, V: Violators) -> bool: ...
+# Share of the |w|^2 of nu-SVC with all coefficients on rows that are one spread apart, below which
+# only rounding separates the classes.
+SEPARATING_SHARE = 1e-8
 
 
-# The first step, and the working set that it was of.
-Starter = Callable[[Scan, Choice, Draws], tuple[Step, WorkingSet]]
+def least_norm(scan: Scan) -> float:
+    """Return the |w|^2 of nu-SVC below which nothing but rounding separates the classes."""
+    K = scan.gram(scan.audit).astype(np.float64)
+    return SEPARATING_SHARE * scan.task.size**2 * float(K.diagonal().mean() - K.mean())
 
 
 @dataclass(frozen=True)

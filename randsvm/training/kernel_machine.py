@@ -10,8 +10,9 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any, TypeAlias
 
+from randsvm.algorithms.decomposition import Decomposition
 from randsvm.algorithms.osuna import osuna, osuna_closest
-from randsvm.algorithms.randsvm import certified, kbh07
+from randsvm.algorithms.randsvm import certified, randsvm_1
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted
 from randsvm.events import Iteration, Notice, Trained, Watch, emit, emit_once, listening
@@ -23,7 +24,7 @@ from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params
 from randsvm.svm.kernel_layout import why_not_psd
-from randsvm.svm.working_set import Choice
+from randsvm.svm.solution import SV
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.cross_validation import at_once
 from randsvm.training.job import Decision, Job, kernel_job, without_gap
@@ -102,16 +103,19 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     if job.stop.wanted_gap is None and not (problem.total or problem.size or left_open):
         own = algorithm.resolved(n)
         assert own.support_bound and own.sample_size
-        choice, rules = kbh07(own.sample_size), [support_bound(own.support_bound)]
+        r, rules = own.sample_size, [support_bound(own.support_bound)]
+        solve = partial(randsvm_1, r=r)
         formula = algorithm.support_bound is None and problem.kernel != "rbf"
         # -k says by itself that no gap ends the run.
         words = command_line(own, replace(job.stop, gap=None))
-        return AlgorithmSpec("randsvm", choice, words, rules, [FORMULA_FOR_K] if formula else [])
+        notices = [FORMULA_FOR_K] if formula else []
+        return AlgorithmSpec("randsvm", solve, r, False, words, rules, notices)
     unused, own = " ".join(algorithm.about_k), algorithm.without_k()
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
-    choice = certified(_enough("--sample-size", own.sample_size, n, problem))
-    return AlgorithmSpec("randsvm", choice, command_line(own, job.stop), notices=notices)
+    r = _enough("--sample-size", own.sample_size, n, problem)
+    words = command_line(own, job.stop)
+    return AlgorithmSpec("randsvm", partial(certified, r=r), r, True, words, notices=notices)
 
 
 def _enough(option: str, rows: int | None, n: int, problem: Problem) -> int:
@@ -136,14 +140,18 @@ def osuna_closest_spec(algorithm: OsunaParams, n: int, problem: Problem, job: Jo
 
 def _decomposition(
     name: str,
-    choose: Callable[[int, int | None], Choice],
+    algorithm_of_size: Callable[[Decomposition, int, int | None], SV],
     algorithm: OsunaParams,
     n: int,
     problem: Problem,
     job: Job,
 ) -> AlgorithmSpec:
     size = _enough("--working-set", algorithm.working_set, n, problem)
-    return AlgorithmSpec(name, choose(size, algorithm.swap), command_line(algorithm, job.stop))
+
+    def solve(run: Decomposition) -> SV:
+        return algorithm_of_size(run, size, algorithm.swap)
+
+    return AlgorithmSpec(name, solve, size, True, command_line(algorithm, job.stop))
 
 
 # Name of an algorithm -> its specification, out of its own parameters.
@@ -211,7 +219,7 @@ class KernelTrainer(Trainer[Params, Trained]):
         return (
             algorithm_spec
             if self.old is None
-            else replace(algorithm_spec, start=self.old.on(task, C))
+            else replace(algorithm_spec, warm_start=self.old.on(task, C))
         )
 
     def for_parts(self) -> KernelTrainer:

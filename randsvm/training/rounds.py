@@ -6,22 +6,20 @@ All of training that calls svm/ while a run is under way is here.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import decompose
+from randsvm.algorithms.decomposition import Decomposition, Start, resumed
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.events import Iteration
-from randsvm.svm.scan import Scan, Starter, Violators
+from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import SV, Certificate
-from randsvm.svm.start import cold_start, least_norm, resumed
 from randsvm.svm.subproblem import memory_of
-from randsvm.svm.working_set import Choice
 from randsvm.training.clock import LATE, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.multiclass import Subtask, Subtasks
@@ -61,26 +59,29 @@ HEADROOM = 1.25
 class AlgorithmSpec:
     """An algorithm with its own options filled in.
 
-    choice: of its working sets. words: its own options and the user's limits. rules: what ends it
-    besides V = 0 and those limits. notices: what the user should know. start: where the first
-    round begins.
+    solve: the algorithm. r: rows of its working sets. freezes: whether coefficients outside of a
+    working set stay at their values; else they are 0. words: its own options and the user's limits.
+    rules: what ends it besides V = 0 and those limits. notices: what the user should know.
+    warm_start: replaces the first working set.
     """
 
     name: str
-    choice: Choice
+    solve: Callable[[Decomposition], SV]
+    r: int
+    freezes: bool
     words: list[str]
     rules: list[Rule] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    start: Starter = cold_start
+    warm_start: Start | None = None
 
     def working_set(self, subtasks: Subtasks) -> int:
         """Its rows, at the most."""
-        return min(self.choice.r, subtasks.most_rows)
+        return min(self.r, subtasks.most_rows)
 
     def solve_bytes(self, subtasks: Subtasks) -> int:
         """The memory that a subproblem may take. Raises ParameterError: see memory_of."""
         rows, D = self.working_set(subtasks), subtasks.D
-        beside = rows < subtasks.most_rows and not self.choice.every_support_vector
+        beside = rows < subtasks.most_rows and self.freezes
         nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
         return memory_of(rows, nonzeros, subtasks.problem, beside, memory)
 
@@ -200,7 +201,7 @@ class Rounds:
             return self.running(SV, reason)
         V = replace(V, certificate=self._certificate(V.certificate))
         if self._goes_on(V, reason):
-            self.algorithm_spec = replace(self.algorithm_spec, start=resumed)
+            self.algorithm_spec = replace(self.algorithm_spec, warm_start=resumed)
             self.best = Best()
             self.best.see(SV, V)
             return self.solved(latest)
@@ -261,14 +262,8 @@ class Rounds:
         """All rounds: their answer, and what ended them. A solution without violators, or with
         the gap that was asked for, is the answer; else the one of lowest P is the best."""
         stop = AskRules(self, Record(self.task.problem.tolerance, rounds=self.count))
-        last = decompose(
-            self.scan,
-            self.algorithm_spec.choice,
-            stop=stop,
-            rng=Draws(self.job.run.seed),
-            watch=self._watch,
-            start=self.algorithm_spec.start,
-        )
+        rng, spec = Draws(self.job.run.seed), self.algorithm_spec
+        last = spec.solve(Decomposition(self.scan, rng, stop, self._watch, spec.warm_start))
         gap = self.job.stop.wanted_gap
         own = stop.reason == NO_VIOLATORS or (gap is not None and stop.reason == reached(gap))
         SV = last if own else self.best.solution
@@ -334,7 +329,7 @@ class Rounds:
 @dataclass
 class AskRules:
     """Keeps the record of the rounds, asks the rules after each of them, and acts on the first
-    answer: what algorithms know as svm.scan.Stop. reason: what ended the rounds."""
+    answer: what algorithms know as algorithms.decomposition.Stop. reason: what ended the rounds."""
 
     rounds: Rounds
     record: Record

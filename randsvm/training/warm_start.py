@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from randsvm.algorithms.decomposition import Start
 from randsvm.data.dataset import Dataset, Shard
 from randsvm.data.matching import Matches, matches
-from randsvm.data.sampling import Draws
 from randsvm.data.scaling import Scaling
 from randsvm.errors import ModelError
 from randsvm.files import display_name
@@ -22,10 +22,9 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.problem import kind_of
 from randsvm.parameters.svm import Params
 from randsvm.svm.projection import clipped, mended, outermost
-from randsvm.svm.scan import Scan, Starter
+from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import Choice, WorkingSet
+from randsvm.svm.working_set import WorkingSet
 from randsvm.training.multiclass import Subtask
 
 # Where fewer of the support vectors are found again, the old decision values say more.
@@ -51,25 +50,23 @@ class WarmStart:
         """See OldModel.params."""
         return self.old.params(params, given)
 
-    def on(self, task: Subtask, C: float) -> Starter:
+    def on(self, task: Subtask, C: float) -> Start:
         """The start of a subtask. Raises ModelError when the model has other labels."""
         D = task.D
         old = self.old if task.pair is None else self.old.of_pair(D, *task.pair)
         column, sign = old.orientation(D, task.pair)
         support = np.count_nonzero(old.model.beta[:, column])
 
-        def start(scan: Scan, choice: Choice, rng: Draws) -> tuple[Step, WorkingSet]:
+        def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
             rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
             # Old coefficients tell nothing of the sum that a nu task has today.
             if len(rows) >= LEAST_FOUND * support and not scan.task.size:
                 step, free = _by_coefficients(scan, rows, beta * self.old.proportion(C))
             else:
                 step, free = _by_values(scan, old.values(D, column, sign))
-            if choice.every_support_vector:
-                return _first_round(scan, choice, step, rng)
-            if choice.r >= D.n:
+            if r >= D.n:
                 return step, WorkingSet.of(np.arange(D.n), D.n)
-            return step, WorkingSet(free, free, paired=choice.then_pairs)
+            return step, WorkingSet(free, free, pairs=True)
 
         return start
 
@@ -110,14 +107,6 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
     beta = outermost(scan.task, scan.D.labels(), u, before)
     changed = np.flatnonzero(beta != before)
     return Step(scan.points(changed), beta[changed])
-
-
-def _first_round(scan: Scan, choice: Choice, step: Step, rng: Draws) -> tuple[Step, WorkingSet]:
-    """KBH07's rule may end a run after its first step, which therefore solves something."""
-    W = WorkingSet.of(step.points.rows, scan.D.n)
-    SV, V = scan.after(step, choice.collector(W, rng.next()))
-    W = choice.next(W, SV, V.candidates)
-    return svmlearn(scan.points(W.rows), scan.problem, scan.gram, W.whole, scan.slack), W
 
 
 # Which fields of Params a kernel has.

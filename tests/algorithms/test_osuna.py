@@ -13,15 +13,14 @@ from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
 from scans import TASKS, case, task_file
 
-from randsvm.algorithms.decomposition import decompose
+from randsvm.algorithms.decomposition import Decomposition
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.svm import subproblem
-from randsvm.svm.start import cold_start
 
 BOTH = ("osuna", "osuna-closest")
-CHOICES = {"osuna": osuna, "osuna-closest": osuna_closest}
+ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
 WORDS = "-t 2 -g 5"
 START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
 
@@ -99,7 +98,7 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algo
             gaps.append(V.certificate.gap)
 
         stop = GapOrRoundsLimit(gaps, 1e-2, 1500)
-        decompose(one.scan, CHOICES[algorithm](size, None), stop, Draws(0), watch, cold_start)
+        ALGORITHMS[algorithm](Decomposition(one.scan, Draws(0), stop, watch), size, None)
         lower, upper = one.box
         beta = one.standing
         assert min(gaps) <= 1e-2

@@ -1,6 +1,8 @@
-"""Test which rows the next working set has, and that it has the requested size."""
+"""Which rows the next working set has, and that it has as many as were asked for."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,12 +11,11 @@ from hypothesis import strategies as st
 from scans import problem
 
 from randsvm.algorithms.osuna import osuna, osuna_closest
-from randsvm.algorithms.randsvm import certified, kbh07
+from randsvm.algorithms.randsvm import certified, randsvm_1
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.svm.solution import SV
 from randsvm.svm.working_set import (
     Candidates,
-    Choice,
     EveryGroup,
     First,
     Steepest,
@@ -40,7 +41,7 @@ def smallest(rows: np.ndarray) -> SmallestKeys:
 
 @st.composite
 def rounds(draw):
-    """Generate a working set, support vectors and candidates, with distinct or shared rows."""
+    """A working set, support vectors and candidates, their rows all different or the same."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rising = rng.permutation(N)[: draw(st.integers(1, 60))]
     falling = rng.permutation(N)[: draw(st.integers(1, 60))]
@@ -55,23 +56,53 @@ def rounds(draw):
     return rng, found, SV(support, np.ones(len(support)), 0.0, problem())
 
 
-CHOICES = {
+class Script:
+    """A run of an algorithm that scans nothing: each scan finds the same violators. Ends after
+    `rounds`; orders: of the violators, one for each scan."""
+
+    warm_start = None
+
+    def __init__(self, first: WorkingSet, solution: SV, found: EveryGroup, rounds: int = 1) -> None:
+        self.first, self.solution, self.rounds = first, solution, rounds
+        self.V = SimpleNamespace(candidates=found, count=found.count)
+        self.working_sets: list[WorkingSet] = []
+        self.orders: list[object] = []
+
+    def random_subset(self, r):
+        return self.first
+
+    def start(self, r):
+        return None, self.first
+
+    def svmlearn(self, W, b=None, *, frozen=False):
+        self.working_sets.append(W)
+
+    def violators(self, step, W, order, r):
+        self.orders.append(order)
+        return self.solution, self.V
+
+    def stop(self, solution, V):
+        return len(self.orders) > self.rounds
+
+
+ALGORITHMS = {
     "osuna": osuna,
     "osuna-closest": osuna_closest,
-    "randsvm": lambda size, swap: certified(size),
+    "randsvm": lambda run, size, swap: certified(run, size),
 }
 
 
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pair(name):
     @settings(max_examples=80)
     @given(rounds(), st.integers(2, 100), st.none() | st.integers(1, 100))
     def one(a_round, size, swap):
         rng, found, solution = a_round
-        choice = CHOICES[name](size, swap)
-        W = WorkingSet.of(rng.permutation(N)[:size], N)
-        for _ in range(3):
-            W = choice.next(W, solution, found)
+        first = WorkingSet.of(rng.permutation(N)[:size], N)
+        run = Script(first, solution, found, rounds=3)
+        ALGORITHMS[name](run, size, swap)
+        assert len(run.working_sets) == 3
+        for W in run.working_sets:
             assert len(W.rows) == len(set(W.rows.tolist())) <= size
             assert (np.diff(W.rows) > 0).all()
             assert set(W.new.tolist()) <= set(W.rows.tolist())
@@ -79,22 +110,24 @@ def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pa
                 int(found.groups[0].steepest_rise.rows[0]),
                 int(found.groups[0].steepest_fall.rows[0]),
             }
-            # A single new row can be only one of the pair.
+            # One row that is new can be one of them only.
             missing = pair - set(W.rows.tolist())
             assert len(missing) <= (swap == 1) or W.whole
 
     one()
 
 
-def test_equal_numbers_of_rows_that_may_rise_and_fall_enter():
+def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
     rising, falling = np.arange(0, 50), np.arange(100, 150)
     found = one_group(
         100, smallest(rising), smallest(falling), smallest(rising[:1]), smallest(falling[:1])
     )
     solution = SV(np.empty(0, np.int64), np.empty(0), 0.0, problem())
-    W = osuna(20, None).next(WorkingSet.of(np.arange(160, 180), N), solution, found)
+    run = Script(WorkingSet.of(np.arange(160, 180), N), solution, found)
+    osuna(run, 20, None)
+    (W,) = run.working_sets
     assert sorted(W.new.tolist()) == [*range(5), *range(100, 105)]
-    # The rest are rows of the previous working set.
+    # The rest are rows that were in the one before.
     assert len(W.rows) == 20 and set(W.rows) - set(W.new) <= set(range(160, 180))
 
 
@@ -102,7 +135,10 @@ def test_equal_numbers_of_rows_that_may_rise_and_fall_enter():
 @given(rounds(), st.integers(2, 150))
 def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r):
     rng, found, solution = a_round
-    W = kbh07(r).next(WorkingSet.of(rng.permutation(N)[:r], N), solution, found)
+    run = Script(WorkingSet.of(rng.permutation(N)[:r], N), solution, found)
+    randsvm_1(run, r)
+    S, W = run.working_sets
+    assert S is run.first
     support = set(solution.rows.tolist())
     assert support <= set(W.rows.tolist())
     assert len(W.rows) <= max(r, len(support))
@@ -116,18 +152,22 @@ def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r):
 
 @pytest.mark.parametrize("beta, few", [(1.0, 20), (0.5, 90)])
 def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
-    """The limit for few is lower if most support vectors are bounded."""
-    choice, solution = certified(20), SV(np.arange(90), np.full(90, beta), 0.0, problem())
-    first = WorkingSet.of(np.arange(20), N)
-    assert isinstance(choice.collector(first, Draw(0, 1)), UniformSample)
+    """Few: beside support vectors most of which are bounded fewer than beside others."""
+    solution = SV(np.arange(90), np.full(90, beta), 0.0, problem())
     some, many = (
         one_group(count, *[smallest(np.arange(100, 110))] * 2, *[smallest(np.arange(1))] * 2)
         for count in (few, 90 if beta == 1 else 10_000)
     )
-    assert not choice.next(first, solution, many).paired
-    paired = choice.next(first, solution, some)
-    assert isinstance(choice.collector(paired, Draw(0, 1)), Steepest)
-    assert choice.next(paired, solution, many).paired
+    first = WorkingSet.of(np.arange(20), N)
+    run = Script(first, solution, many)
+    certified(run, 20)
+    assert run.orders == [UniformSample, UniformSample] and not run.working_sets[0].pairs
+    run = Script(first, solution, some)
+    certified(run, 20)
+    assert run.orders == [UniformSample, Steepest]
+    run = Script(run.working_sets[0], solution, many)
+    certified(run, 20)
+    assert run.orders == [Steepest, Steepest] and run.working_sets[0].pairs
 
 
 @pytest.mark.parametrize(
@@ -141,8 +181,8 @@ def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(collector
 
 
 def test_a_working_set_of_all_rows_stays_the_same():
-    choice, solution = osuna(N, None), SV(np.arange(3), np.ones(3), 0.0, problem())
-    W = WorkingSet.of(np.arange(N), N)
+    solution = SV(np.arange(3), np.ones(3), 0.0, problem())
     found = one_group(1, *[smallest(np.arange(1))] * 4)
-    assert isinstance(choice, Choice)
-    assert choice.next(W, solution, found).rows.tolist() == list(range(N))
+    run = Script(WorkingSet.of(np.arange(N), N), solution, found)
+    osuna(run, N, None)
+    assert run.working_sets[0].rows.tolist() == list(range(N))
