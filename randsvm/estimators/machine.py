@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from randsvm.arrays import Matrix
 from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError
-from randsvm.models.in_memory import decision_values
+from randsvm.models.fitted import decision_values
 
 
 @functools.cache

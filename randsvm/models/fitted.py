@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from randsvm.data.chunks import RawChunk
+from randsvm.data.in_memory import chunks_of, to_matrix, with_row_numbers
 from randsvm.errors import ModelError
 from randsvm.events import Learnt, Trained
 from randsvm.models import load as loading
 from randsvm.models.description import described, lines
-from randsvm.models.in_memory import decision_values
-from randsvm.models.model import Model
+from randsvm.models.model import ROWS_AT_ONCE, Model
+from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
 
@@ -175,3 +177,27 @@ def load(path: str) -> FittedModel:
         If the file cannot be opened.
     """
     return FittedModel(loading.load(path), jobs=Resources().workers)
+
+
+def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
+    """Return f of each row of X, (m,) or (m, columns) float64; see `Model.decision`.
+
+    X : array, scipy sparse matrix or data frame, as in `FittedModel.decision_function`. jobs :
+    threads. Raise ContentError if a value is not finite.
+    """
+
+    def decided(chunk: RawChunk) -> np.ndarray:
+        rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
+        return model.decision(rows, labels_only)
+
+    if model.has_row_numbers:
+        X = with_row_numbers(to_matrix(X))
+    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, precise=model.precise))
+    if len(chunks) == 1:
+        return decided(chunks[0])
+    if not chunks:
+        indices, values = np.empty(0, np.int32), np.empty(0, np.float32)
+        empty = RawChunk(np.empty(0), np.zeros(1, np.int64), indices, values)
+        return decided(empty)
+    with ThreadPool(jobs) as pool:
+        return np.concatenate(list(pool.map_in_order(decided, chunks)))

@@ -1,21 +1,29 @@
-"""Prediction: a file of rows and a model file in, a file of labels or decision values out.
+"""Predict the rows of files with a model file, and write labels, decision values or probabilities.
 
-Streams the rows block by block, in input order. Never prints.
+Rows are read, predicted and written block by block, in input order. Prints nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from randsvm import files
+from randsvm.arrays import slices
+from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import sorted_union
+from randsvm.data.reading import ParseOptions, ReadingProgress, sorted_union
+from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.decimals import is_number, join_rows
-from randsvm.errors import ModelError
+from randsvm.errors import ModelError, ParameterError
 from randsvm.events import (
     ClassificationMetrics,
     Notice,
@@ -30,7 +38,7 @@ from randsvm.events import (
 from randsvm.models.load import load, refuse_as_data
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
-from randsvm.models.predictor import PredictedBlocks, PredictedRows, Predictor, here, there
+from randsvm.parallel import ThreadPool
 from randsvm.parameters.prediction import PredictParams
 from randsvm.parameters.run import Resources
 
@@ -107,12 +115,14 @@ def predict(
 
 
 def are_predictions(head: bytes) -> bool:
-    """Whether a file that begins so holds predictions: lines of a label, of numbers, or of a label
-    and numbers, below a line that names the labels where there are probabilities. A row of
-    svmlight has index:value, or says nothing but its label; a model has words."""
+    """Return whether a file with this beginning holds predictions.
+
+    Its lines are a label, numbers, or a label and numbers; with probabilities the first line names
+    the labels. Rows of svmlight contain index:value, and models contain words.
+    """
     lines = head.splitlines()
     if len(head) == files.HEAD_OF_A_KIND:
-        lines = lines[:-1]  # cut short
+        lines = lines[:-1]  # it may be truncated
     if lines and lines[0].startswith((b"labels ", b"label normal outlier")):
         lines = lines[1:]
     return all(_is_prediction(line.split()) for line in lines)
@@ -126,8 +136,8 @@ def _is_prediction(words: list[bytes]) -> bool:
     return not is_table and all(map(is_number, words[1:]))
 
 
-class _Way:
-    """Through a file: the reader is some blocks ahead of the rows that are predicted."""
+class _PredictionProgress:
+    """The progress through the files. The reader is some blocks ahead of the predicted rows."""
 
     def __init__(self) -> None:
         self.read = [Progress("predicting", 0, None, "B")]
@@ -138,13 +148,13 @@ class _Way:
         self.read.append(progress._replace(stage="predicting"))
 
     def emit(self, share: float) -> None:
-        """share: of the block that is being predicted, how much is done."""
+        """Report progress. share : the predicted share of the current block."""
         begin, end = self.read[self.block], self.read[min(self.block + 1, len(self.read) - 1)]
         emit(end._replace(done=int(begin.done + share * (end.done - begin.done))))
 
 
 class _Prediction:
-    """The rows of some files on their way through a model, and what is counted over them."""
+    """One prediction of files: predicted rows, output lines, and counts over all rows."""
 
     def __init__(
         self,
@@ -154,7 +164,7 @@ class _Prediction:
         resources: Resources,
         params: PredictParams,
     ) -> None:
-        """path: of the model."""
+        """paths : files of rows; path : the model file."""
         self.paths, self.path, self.model = paths, path, model
         self.resources, self.params = resources, params
         self.table = LabelTable(
@@ -165,13 +175,13 @@ class _Prediction:
             self.metric = RegressionErrors()
         elif params.metrics:
             self.metric = ConfusionMatrix(len(model.labels))
-        self.way = _Way()
+        self.progress = _PredictionProgress()
         self.names = _spelled(model, params.labels)
         self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
 
     def blocks(self) -> Iterator[PredictedRows]:
-        """Of consecutive rows."""
+        """Yield the predictions of consecutive rows."""
         for block, found in self._predicted():
             y = block.y if self.model.regression else self.table.classes(block)
             end = 0
@@ -182,16 +192,18 @@ class _Prediction:
                     self.unseen_values += len(rows.unseen)
                     self.unseen = sorted_union(self.unseen, rows.unseen)
                 yield rows
-                self.way.emit(end / len(y))
-            self.way.block += 1
+                self.progress.emit(end / len(y))
+            self.progress.block += 1
 
     def _predicted(self) -> PredictedBlocks:
-        params, resources, watch = self.params, self.resources, self.way.on_event
+        params, resources, watch = self.params, self.resources, self.progress.on_event
         labels_only = not (params.scores or params.probabilities or params.metrics)
         predictor = Predictor(self.model, params.probabilities, labels_only)
         if resources.cluster is None:
-            return here(predictor, self.paths, resources.workers, self.table, watch)
-        return there(predictor, self.path, self.paths, resources.cluster, self.table, watch)
+            return predict_in_threads(predictor, self.paths, resources.workers, self.table, watch)
+        return predict_on_cluster(
+            predictor, self.path, self.paths, resources.cluster, self.table, watch
+        )
 
     def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
         metric = self.metric
@@ -221,7 +233,7 @@ class _Prediction:
 
     @property
     def first_line(self) -> str:
-        """As svm-predict's, of the columns of probabilities."""
+        """The line with the names of the probability columns, as in svm-predict; may be empty."""
         if not self.params.probabilities or self.model.regression:
             return ""
         if self.model.finds_novelties:
@@ -234,14 +246,14 @@ class _Prediction:
             return "".join(line + "\n" for line in join_rows(values)).encode()
         lines = [self.names[index] for index in rows.predicted.tolist()]
         if rows.probabilities is not None:
-            # As many digits as svm-predict writes.
+            # The number of digits is svm-predict's.
             numbers = [" ".join([f"{p:.6g}" for p in row]) for row in rows.probabilities.tolist()]
             lines = [f"{label} {row}" for label, row in zip(lines, numbers, strict=True)]
         return files.encoded("".join([line + "\n" for line in lines]))
 
 
 def _spelled(model: Model, labels: str) -> tuple[str, ...]:
-    """The labels of the model's classes as they are written."""
+    """Return the labels of the model's classes as they are written."""
     if labels == "file":
         return model.labels
     if not all(isinstance(value, int) for value in model.values):
@@ -249,3 +261,160 @@ def _spelled(model: Model, labels: str) -> tuple[str, ...]:
             f"--labels libsvm: expected labels that are whole numbers, found {model.labels[0]!r}"
         )
     return tuple(map(str, model.values))
+
+
+# --- in threads ----------------------------------------------------------------------------
+
+
+class PredictedRows(NamedTuple):
+    """The predictions of m rows.
+
+    f : (m,) or (m, columns) float64, decision values
+    predicted : (m,) class indices, or f for a regression
+    probabilities : (m, classes) float64, or None
+    unseen : indices that are not in the training data, one for each value
+    """
+
+    f: np.ndarray
+    predicted: np.ndarray
+    probabilities: np.ndarray | None
+    unseen: np.ndarray
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Predicts parts of blocks of rows.
+
+    probabilities : whether they are computed; labels_only : whether only labels are needed
+    """
+
+    model: Model
+    probabilities: bool
+    labels_only: bool
+
+    def parts(self, block: Block) -> list[slice]:
+        """Return the slices of rows that are predicted at once."""
+        return list(slices(len(block), self.model.rows_at_once))
+
+    def __call__(self, block: Block, part: slice) -> PredictedRows:
+        model = self.model
+        indptr = block.indptr[part.start : part.stop + 1]
+        values = slice(indptr[0], indptr[-1])
+        rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
+        f = model.decision(rows, self.labels_only)
+        if not self.probabilities or model.regression:
+            return PredictedRows(f, model.predicted(f), None, rows.unseen)
+        probabilities = model.probabilities(f)
+        # Labels agree with the probabilities; only those of novelty detection are too coarse.
+        predicted = model.predicted(f) if model.finds_novelties else probabilities.argmax(axis=1)
+        return PredictedRows(f, predicted, probabilities, rows.unseen)
+
+
+# Blocks and the predictions of their parts. On a cluster the blocks have no features.
+PredictedBlocks = Iterator[tuple[Block, Iterable[PredictedRows]]]
+
+
+def predict_in_threads(
+    predictor: Predictor, paths: Sequence[str], jobs: int, table: LabelTable, watch: Watch
+) -> PredictedBlocks:
+    """Yield blocks and their predictions, made by `jobs` threads.
+
+    table : its `path` is set to the file of the block. watch : called with the reading progress.
+    """
+    reading = ReadingProgress(paths, watch)
+    with ThreadPool(jobs) as pool:
+        for path in paths:
+            table.path = path
+            blocks = svmlight.read_blocks(
+                path,
+                labels="number" if predictor.model.regression else "class",
+                zero_based=predictor.model.zero_based,
+                unlabelled=True,
+                precise=predictor.model.precise,
+                jobs=jobs,
+                watch=reading.on_event,
+            )
+            for block in blocks:
+                yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
+            reading.next_file()
+
+
+# --- on a cluster --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorkerPredictor:
+    """A predictor that is sent to a worker, which reads the model file itself.
+
+    path : the model file; digest : the sha256 of its bytes
+    """
+
+    path: str
+    digest: str
+    probabilities: bool
+    labels_only: bool
+
+    def __call__(self, piece: ParsedPiece) -> tuple[ParsedPiece, list[PredictedRows]]:
+        model = _model_at(self.path, self.digest)
+        predictor = Predictor(model, self.probabilities, self.labels_only)
+        block = piece.block
+        found = [predictor(block, part) for part in predictor.parts(block)]
+        empty = np.empty(0, np.int32)
+        bare = replace(block, indices=empty, values=np.empty(0, np.float32), features=empty)
+        return piece._replace(block=bare), found
+
+
+def _digest_of(path: str) -> str:
+    return hashlib.sha256(files.read_whole(path)).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _model_at(path: str, digest: str) -> Model:
+    """Read the model. Raise ModelError if the client has a different file."""
+    if _digest_of(path) != digest:
+        raise ModelError(f"{path}: expected the same model on all workers, found another")
+    return load(path)
+
+
+def predict_on_cluster(
+    predictor: Predictor,
+    model: str,
+    paths: Sequence[str],
+    address: str,
+    table: LabelTable,
+    watch: Watch,
+) -> PredictedBlocks:
+    """Yield blocks and their predictions, made by the workers of a cluster.
+
+    The workers see the files and `model` at the same paths. table, watch : see
+    `predict_in_threads`. Raise DataError, ClusterError, ParameterError.
+    """
+    map_ranges: Any = _map_ranges()
+    if model == files.STANDARD:
+        raise ParameterError("--cluster needs a named MODEL_FILE that all workers see")
+    # Not resolved: a symlink may have another target on a worker.
+    path = str(Path(model).absolute())
+    work = WorkerPredictor(path, _digest_of(path), predictor.probabilities, predictor.labels_only)
+    labels: svmlight.Labels = "number" if predictor.model.regression else "class"
+    precise = predictor.model.precise
+    options = ParseOptions(labels, predictor.model.zero_based, any_label=True, precise=precise)
+    line, base = 1, -1
+    for part, (piece, found) in map_ranges(address, paths, options, work):
+        if part.base != base:
+            table.path, line, base = part.file.name, 1, part.base
+        watch(Progress("reading", part.base + part.end, part.total, "B"))
+        yield svmlight.to_block(piece, line), found
+        if piece.fault:
+            raise svmlight.data_error(part.file.name, piece.fault, line)
+        line += piece.lines
+
+
+def _map_ranges() -> Any:
+    # dask is optional, and its import takes a second.
+    try:
+        from randsvm.cluster.byte_ranges import map_ranges
+    except ImportError as error:
+        raise ParameterError(
+            f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
+        ) from error
+    return map_ranges

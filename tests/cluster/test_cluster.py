@@ -33,7 +33,7 @@ from randsvm.errors import (
     ParameterError,
 )
 from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, emit, listening
-from randsvm.models import predictor
+from randsvm.models import prediction
 from randsvm.models.load import load
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Limits, Resources, Search
@@ -335,14 +335,16 @@ def test_workers_are_told_the_names_that_were_given(tmp_path, monkeypatch):
 
 
 def test_so_they_are_of_a_model(tmp_path, path, monkeypatch):
-    def asked(address: str, paths: object, options: object, work: predictor.OnWorker) -> None:
+    def asked(
+        address: str, paths: object, options: object, work: prediction.WorkerPredictor
+    ) -> None:
         assert work.path == str(tmp_path / "link")
         raise GivenUpError
 
     run_train("randsvm", "-q", "-g", 5, "--max-iterations", 1, path, tmp_path / "target")
     (tmp_path / "link").symlink_to("target")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(predictor, "_over_lines", lambda: asked)
+    monkeypatch.setattr(prediction, "_map_ranges", lambda: asked)
     with pytest.raises(GivenUpError):
         run_predict("-q", "--cluster", "host:1", path, "link", "out")
 
