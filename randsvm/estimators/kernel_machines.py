@@ -19,7 +19,7 @@ from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.machine import Machine, one_blas_thread
 from randsvm.events import Iteration, Notice
-from randsvm.parameters.problem import positive_semidefinite
+from randsvm.parameters.problem import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
 from randsvm.training.usefulness import TEXTS
 
@@ -158,15 +158,11 @@ class KernelMachine(Machine):
     def _gamma_of(self, X: Matrix) -> float | None:
         if self._kernel_name == "precomputed":
             return None
-        if self.gamma == "scale":
-            variance = _variance(X)
-            # It overflows for values that the training refuses, with their place.
-            return 1.0 / (X.shape[1] * variance) if 0 < variance < np.inf else 1.0
-        if self.gamma == "auto":
-            return 1.0 / X.shape[1]
-        if isinstance(self.gamma, str):
+        if isinstance(self.gamma, str) and self.gamma not in (SCALE, "auto"):
             raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {self.gamma!r}")
-        return self.gamma
+        gamma = None if self.gamma == "auto" else self.gamma
+        # The variance overflows for values that the training refuses, with their place.
+        return resolve_gamma(gamma, X.shape[1], lambda: _variance(X))
 
     def _take_solution(self, X: Matrix) -> None:
         """Set the attributes of the decision functions."""

@@ -27,15 +27,10 @@ from randsvm.models import decisions, libsvm_format
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.metadata import Metadata
 from randsvm.models.model import Model, ModelRows, fields_of_any_model
+from randsvm.parameters.problem import KERNELS
 
-# Kernels of this package and their names in LIBSVM's models, and the other way round.
-LIBSVM_KERNELS = {
-    "linear": "linear",
-    "poly": "polynomial",
-    "rbf": "rbf",
-    "sigmoid": "sigmoid",
-    "precomputed": "precomputed",
-}
+# Kernels of this package and their names in LIBSVM's models, and the inverse.
+LIBSVM_KERNELS = {name: "polynomial" if name == "poly" else name for name in KERNELS}
 KERNELS_OF_LIBSVM = {name: ours for ours, name in LIBSVM_KERNELS.items()}
 # Tasks and LIBSVM's svm_type of them. Models of its nu forms predict like those of its C forms.
 LIBSVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
@@ -93,13 +88,13 @@ class KernelModel(Model):
 
     def described(self) -> dict[str, Any]:
         kernel = self.kernel
-        used = {"gamma": kernel.gamma, "coef0": kernel.coef0, "degree": kernel.degree}
-        names = {"rbf": ["gamma"], "sigmoid": ["gamma", "coef0"], "poly": [*used]}
+        parameters = {"gamma": kernel.gamma, "coef0": kernel.coef0, "degree": kernel.degree}
+        used = KERNELS[kernel.name]
         return {
             "format": "libsvm",
             "task": self.task,
             "kernel": kernel.name,
-            **{name: used[name] for name in names.get(kernel.name, [])},
+            **{name: value for name, value in parameters.items() if name in used},
             "support_vectors": len(self.beta),
         }
 

@@ -21,16 +21,11 @@ from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models.header import Header, Layout
 from randsvm.models.metadata import SealedStream, are_precise
+from randsvm.parameters.problem import KERNELS
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 SVM_TYPES = (*CLASSIFIERS, "one_class", "epsilon_svr", "nu_svr")
-KERNEL_PARAMETERS = {
-    "linear": (),
-    "polynomial": ("degree", "gamma", "coef0"),
-    "rbf": ("gamma",),
-    "sigmoid": ("gamma", "coef0"),
-    "precomputed": (),
-}
+KERNEL_PARAMETERS = {"polynomial" if name == "poly" else name: KERNELS[name] for name in KERNELS}
 # In LIBSVM's order. Two classes, regression and one-class all have nr_class 2; a classifier that
 # saw one class alone has nr_class 1 and nothing else.
 KEYWORDS = (

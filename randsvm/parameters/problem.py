@@ -1,20 +1,55 @@
-"""Problem: what is solved, with every open value filled in. All that svm/ and algorithms/ know."""
+"""Kernels with their parameters, gamma, and Problem: what is optimised, with all values given."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+
+# Kernel -> its parameters; both in LIBSVM's order, where the position of a kernel is its number.
+KERNELS: dict[str, tuple[str, ...]] = {
+    "linear": (),
+    "poly": ("degree", "gamma", "coef0"),
+    "rbf": ("gamma",),
+    "sigmoid": ("gamma", "coef0"),
+    "precomputed": (),
+}
+KERNEL_NAMES = tuple(KERNELS)
+# The word for gamma = 1/(d variance of all values), scikit-learn's default.
+SCALE = "scale"
+
+
+def resolve_gamma(
+    gamma: float | str | None,
+    d: int,
+    variance: Callable[[], float] | None = None,
+    default: float | None = None,
+) -> float:
+    """Return gamma as a number for d features.
+
+    gamma None: `default`, or 1/d (LIBSVM's) if that is None too. SCALE: 1/(d variance), or 1 if
+    this is not positive and finite; it needs `variance`, which returns the variance of all values,
+    zeros included.
+    """
+    if gamma is None:
+        return 1.0 / max(d, 1) if default is None else default
+    if isinstance(gamma, str):
+        assert variance is not None, "the word needs the data"
+        spread = d * variance()
+        return 1.0 / spread if 0 < spread < math.inf else 1.0
+    return gamma
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One machine with one decision function, over the rows of one D.
+    """An optimisation problem of one decision function over the rows of D.
 
-    bounds: of |beta| where beta > 0 and where it is < 0 (C of the class y = +1 and of the class
-    y = -1; 1 for one-class and nu-SVC, LIBSVM's scale). epsilon: half
-    width of the tube of an epsilon-SVR. total: sum beta of every solution, nu n for one-class and
-    else 0. size: sum |beta| of nu-SVC and nu-SVR, else 0. tolerance: of the KKT conditions.
-    kernel_cache: size of LIBSVM's, in MB; changes no result, only the time. doubtful: whether a
-    precomputed kernel may not be positive semidefinite.
+    bounds: largest |beta| where beta > 0 and where beta < 0 (C of the classes y = +1 and y = -1; 1
+    for one-class and nu-SVC, LIBSVM's scale). epsilon: half width of the tube of an epsilon-SVR.
+    total: sum beta of every solution, nu n for one-class, else 0. size: sum |beta| of nu-SVC and
+    nu-SVR, else 0. tolerance: of the KKT conditions. kernel_cache: size of LIBSVM's cache in MB,
+    which changes the time and no result. doubtful: whether a precomputed kernel may not be positive
+    semidefinite.
     """
 
     task: str
@@ -33,21 +68,21 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """svc, svr or one-class: what is predicted."""
+        """The type of prediction: svc, svr or one-class."""
         return kind_of(self.task)
 
     @property
     def positive_semidefinite(self) -> bool:
-        """Whether the kernel is: only then D <= optimum <= P holds."""
+        """Whether the kernel is positive semidefinite: only then D <= optimum <= P."""
         return not self.doubtful and positive_semidefinite(self.kernel, self.coef0)
 
 
 def kind_of(task: str) -> str:
-    """What a task predicts, however the machine is parametrised: classes, numbers or novelties."""
+    """Return the type of prediction of a task: svc, svr or one-class, with or without nu."""
     return task.removeprefix("nu-")
 
 
 def positive_semidefinite(kernel: str, coef0: float) -> bool:
-    """Whether a kernel is, or, of a precomputed one, may be: nobody knows before it is read."""
+    """Return whether a kernel is positive semidefinite; a precomputed one may be."""
     definite = kernel in ("linear", "rbf", "precomputed")
     return definite or (kernel == "poly" and coef0 >= 0)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from randsvm.parameters.option import BALANCED, check_bounds, option, options, require, shared
+from randsvm.parameters.problem import KERNEL_NAMES, SCALE
 from randsvm.parameters.svm import (
     COEF0,
     COST,
@@ -13,9 +14,7 @@ from randsvm.parameters.svm import (
     EPSILON,
     EXACT,
     GAMMAS,
-    KERNEL_NAMES,
     PROBABILITY,
-    SCALE,
     TASK,
     WEIGHTS,
     check_map,

@@ -13,10 +13,17 @@ from typing import Any
 
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared
-from randsvm.parameters.problem import Problem, kind_of, positive_semidefinite
+from randsvm.parameters.problem import (
+    KERNEL_NAMES,
+    KERNELS,
+    SCALE,
+    Problem,
+    kind_of,
+    positive_semidefinite,
+    resolve_gamma,
+)
 
-# LIBSVM's words in LIBSVM's order: the position is LIBSVM's number.
-KERNEL_NAMES = ("linear", "poly", "rbf", "sigmoid", "precomputed")
+# In LIBSVM's order: the position of a task is its number.
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
 NU_TASKS = ("nu-svc", "nu-svr")
 WITHOUT_COST = ("one-class", "nu-svc")
@@ -51,8 +58,6 @@ MOST_LISTED = 10
 # The ranges of LIBSVM's grid.py.
 COSTS = tuple(2.0**power for power in range(-5, 16, 2))
 GAMMAS = tuple(2.0**power for power in range(3, -16, -2))
-# gamma = 1/(d variance of all values), scikit-learn's default.
-SCALE = "scale"
 
 COST = Option(
     ("-c", "--cost"),
@@ -112,9 +117,7 @@ def uses_field(params: Any, name: str) -> bool:
     needs = {
         "nu": params.task in ("one-class", *NU_TASKS),
         "epsilon": params.task == "svr",
-        "gamma": params.kernel in ("poly", "rbf", "sigmoid"),
-        "degree": params.kernel == "poly",
-        "coef0": params.kernel in ("poly", "sigmoid"),
+        **{field: field in KERNELS[params.kernel] for field in KERNELS["poly"]},
         "multiclass": params.task in ("svc", "nu-svc"),
     }
     return needs.get(name, True)
@@ -265,7 +268,7 @@ class Params:
     def resolved(self, d: int, classes: int) -> Params:
         """The same with gamma = 1/d (LIBSVM's default) where it was left open, for d features, and
         with the way in which so many classes are told apart: none for two."""
-        gamma = 1.0 / max(d, 1) if self.gamma is None else self.gamma
+        gamma = resolve_gamma(self.gamma, d)
         multiclass = self.multiclass or ("ovo" if self.components is None else "ovr")
         return replace(self, gamma=gamma, multiclass=multiclass if classes > 2 else None)
 

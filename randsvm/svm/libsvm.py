@@ -18,8 +18,7 @@ from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
-from randsvm.parameters.problem import Problem
-from randsvm.parameters.svm import KERNEL_NAMES
+from randsvm.parameters.problem import KERNEL_NAMES, Problem
 
 # LIBSVM's numbers.
 C_SVC, NU_SVC, ONE_CLASS, EPSILON_SVR = 0, 1, 2, 3

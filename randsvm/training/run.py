@@ -27,7 +27,7 @@ from randsvm.models.load import certified
 from randsvm.models.metadata import SeenFeatures
 from randsvm.models.model import Model
 from randsvm.parameters.option import Grid, command_line, idle, options
-from randsvm.parameters.svm import SCALE
+from randsvm.parameters.problem import resolve_gamma
 from randsvm.training import grid_search, probabilities
 from randsvm.training.clock import LATE, Clock, limited
 from randsvm.training.job import (
@@ -85,28 +85,26 @@ class Trainer(ABC, Generic[P, Outcome]):
         """The random features that stand for the kernel; None: there are none."""
         if params.components is None:
             return None
-        gamma = params.gamma
-        assert not isinstance(gamma, str), "with_gamma(params) comes first"
-        if gamma is None:
-            gamma = 1.0 if params.kernel == "poly" else 1.0 / max(len(self.D.summary.features), 1)
         return RandomMap(
             kernel=params.kernel,
             components=params.components,
-            gamma=gamma,
+            gamma=self.gamma_of(params, 1.0 if params.kernel == "poly" else None),
             coef0=params.coef0,
             degree=params.degree,
             seed=self.job.run.seed,
             exact=params.exact,
         )
 
+    def gamma_of(self, params: P, default: float | None = None) -> float:
+        """Return gamma as a number; default: see resolve_gamma."""
+        d = len(self.D.summary.features)
+        return resolve_gamma(params.gamma, d, lambda: statistics_of(self.D).variance, default)
+
     def with_gamma(self, params: P) -> P:
-        """The same with scikit-learn's gamma for the word that stands for it."""
-        if params.gamma != SCALE:
+        """Return the parameters with a number in place of the word `scale`."""
+        if not isinstance(params.gamma, str):
             return params
-        if not params.uses("gamma"):
-            return replace(params, gamma=None)
-        spread = len(self.D.summary.features) * statistics_of(self.D).variance
-        return replace(params, gamma=1.0 / spread if spread > 0 else 1.0)
+        return replace(params, gamma=self.gamma_of(params) if params.uses("gamma") else None)
 
     def for_parts(self: Kind) -> Kind:
         """The same for parts of the rows, which may be learnt elsewhere."""

@@ -19,7 +19,7 @@ from randsvm.files import display_name
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import load
 from randsvm.parameters.option import command_line
-from randsvm.parameters.problem import kind_of
+from randsvm.parameters.problem import KERNELS, kind_of
 from randsvm.parameters.svm import Params
 from randsvm.svm.projection import clipped, mended, outermost
 from randsvm.svm.scan import Scan
@@ -109,16 +109,6 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
     return Step(scan.points(changed), beta[changed])
 
 
-# Which fields of Params a kernel has.
-KERNEL_FIELDS = {
-    "linear": (),
-    "poly": ("degree", "gamma", "coef0"),
-    "rbf": ("gamma",),
-    "sigmoid": ("gamma", "coef0"),
-    "precomputed": (),
-}
-
-
 @dataclass(frozen=True)
 class OldModel:
     """known: the rows that are its support vectors, for each store of rows: classes share them."""
@@ -156,7 +146,7 @@ class OldModel:
             )
         taken = {name: value for name, value in self._values.items() if name not in given}
         if taken.get("kernel", params.kernel) != self.model.kernel.name:
-            taken = {name: taken[name] for name in taken if name not in KERNEL_FIELDS["poly"]}
+            taken = {name: taken[name] for name in taken if name not in KERNELS["poly"]}
         params = replace(params, **taken)
         words = command_line(params, names={name for name in taken if params.uses(name)})
         return params, [f"as in {display_name(self.path)}: {' '.join(words)}"] if words else []
@@ -170,7 +160,7 @@ class OldModel:
             "task": self.task,
             "kernel": kernel.name,
         }
-        values |= {name: getattr(kernel, name) for name in KERNEL_FIELDS[kernel.name]}
+        values |= {name: getattr(kernel, name) for name in KERNELS[kernel.name]}
         if self.model.task == "svc" and len(self.model.labels) > 2:
             values["multiclass"] = "ovo" if isinstance(self.model, PairwiseModel) else "ovr"
         values |= {} if self.cost is None else {"C": self.cost}

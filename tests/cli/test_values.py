@@ -13,7 +13,8 @@ from sklearn.svm import SVC
 
 from randsvm.cli.options import Numbers, Word
 from randsvm.errors import ParameterError
-from randsvm.parameters.svm import COST, KERNEL_NAMES, Params
+from randsvm.parameters.problem import KERNEL_NAMES
+from randsvm.parameters.svm import COST, Params
 
 
 def grid_py(text: str) -> list[float]:
