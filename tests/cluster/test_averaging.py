@@ -1,4 +1,4 @@
-"""sgd on a cluster: groups of rows side by side, whose weights are averaged after each epoch."""
+"""SGD on a cluster: workers train on groups of rows; each epoch ends with the mean weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def small_groups(monkeypatch) -> None:
 
 @pytest.fixture(scope="module")
 def sorted_clouds(tmp_path_factory) -> dict[int, Path]:
-    """Files of two and of three classes, one after the other."""
+    """Save files of two and of three classes, sorted by class."""
     folder = tmp_path_factory.mktemp("averaging")
     files = {}
     for classes in (2, 3):
@@ -78,7 +78,7 @@ def opened(path: Path) -> closing[Dataset]:
 
 @pytest.mark.parametrize("averages", [False, True], ids=["last", "mean"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "some rows"])
-def test_weights_are_the_mean_of_the_twins_weights_by_their_rows(three, averages, part):
+def test_weights_are_the_mean_of_reference_weights_by_rows(three, averages, part):
     steps = Steps(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3), averages=averages,
         horizon=0 if averages else 2 * ROWS,
@@ -90,7 +90,7 @@ def test_weights_are_the_mean_of_the_twins_weights_by_their_rows(three, averages
             steps = replace(steps, horizon=0 if averages else 2 * view.n)
         learner = Learner.new(steps, view.d)
         one_pass = sgd.averaged(view.single_threaded(), Draws(5), GROUPS)
-        expected = epochs_of_twins(view, steps, Draws(5), 2)
+        expected = reference_epochs(view, steps, Draws(5), 2)
         for w, b in expected:
             assert sum(one_pass(learner)) == view.n
             assert learner.linear.w == pytest.approx(w, rel=1e-6, abs=1e-9)
@@ -98,21 +98,22 @@ def test_weights_are_the_mean_of_the_twins_weights_by_their_rows(three, averages
         assert (learner.t, learner.learnt) == (2 * view.n, 2 * view.n)
 
 
-def epochs_of_twins(D: Dataset, steps: Steps, rng: Draws, epochs: int):
-    """After each epoch the mean of the last weights, or, of all iterates of all twins so far."""
+def reference_epochs(D: Dataset, steps: Steps, rng: Draws, epochs: int):
+    """Yield after each epoch the mean of the last weights, or of all iterates, of the reference
+    learners of all groups."""
     w, b = np.zeros((D.d, 3)), np.zeros(3)
     iterates = []
     for epoch in range(epochs):
         found = []
         for group in chunk_groups(D, GROUPS):
             horizon = steps.horizon * group.rows / D.n
-            twin = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
-            twin.w, twin.b, twin.t = w, b, epoch * group.rows
+            reference = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
+            reference.w, reference.b, reference.t = w, b, epoch * group.rows
             for x, label in rows_of(D.chunk_subset(group.chunks), rng):
-                twin.learn(x, label)
-            assert len(twin.iterates) == group.rows
-            iterates += twin.iterates
-            found.append((group.rows, twin.w, twin.b))
+                reference.learn(x, label)
+            assert len(reference.iterates) == group.rows
+            iterates += reference.iterates
+            found.append((group.rows, reference.w, reference.b))
         rows = [n for n, _, _ in found]
         w, b = (np.average([one[i] for one in found], axis=0, weights=rows) for i in (1, 2))
         yield [np.mean([it[i] for it in iterates], axis=0) if steps.averages else (w, b)[i]
@@ -126,7 +127,7 @@ def rows_of(D: Dataset, rng: Draws):
         yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
 
 
-def test_groups_are_of_all_rows_and_of_all_classes_though_the_file_is_sorted(three):
+def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three):
     with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
         groups = chunk_groups(view, GROUPS)
@@ -162,10 +163,10 @@ RUNS = {
 
 
 @pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
-def test_a_model_has_the_same_bytes_however_many_workers_there_are(
+def test_the_number_of_workers_changes_no_byte_of_a_model(
     tmp_path, monkeypatch, sorted_clouds, classes, words
 ):
-    """Those of the same groups in this process; also when every third task is lost."""
+    """The bytes are those of the same groups in this process, even if every third task is lost."""
     command = ["sgd", "-q", *words.split(), "--cluster"]
     data, model = sorted_clouds[classes], tmp_path / "model"
     with monkeypatch.context() as patch:
@@ -178,13 +179,13 @@ def test_a_model_has_the_same_bytes_however_many_workers_there_are(
     assert oracle.trailer(model)["averaged"] == str(GROUPS)
     run_train(*command, 1, data, model)
     assert model.read_bytes() == expected
-    monkeypatch.setattr(FakeWorkerPool, "loses", frozenset(range(4, 400, 3)))
+    monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(range(4, 400, 3)))
     run_train(*command, 3, data, model)
     assert model.read_bytes() == expected
 
 
 @pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
-def test_few_rows_give_the_bytes_of_one_process(
+def test_a_small_file_gives_the_bytes_of_one_process(
     tmp_path, monkeypatch, sorted_clouds, classes, words
 ):
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 7)
@@ -206,13 +207,13 @@ def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(tmp_path, tw
 
 # ---- memory -----------------------------------------------------------------------------------
 
-# Features enough that half of 16 MB is the weights, twice, and what is sent of them, of two groups.
+# With this many features, half of 16 MB holds the weights of two groups.
 WIDE = 100_000
 
 
 @pytest.fixture
 def wide(tmp_path, two) -> Path:
-    """The same rows with features that no two of them have in common."""
+    """Save the same rows with features that no two rows share."""
     each = WIDE // ROWS
     lines = two.read_text().splitlines()
     text = [
@@ -223,8 +224,8 @@ def wide(tmp_path, two) -> Path:
     return tmp_path / "wide"
 
 
-def test_groups_are_no_more_than_the_memory_of_one_worker_holds(tmp_path, wide):
-    """8 bytes for a weight and as many for its sum, once more where they are sent."""
+def test_the_memory_of_one_worker_bounds_the_number_of_groups(tmp_path, wide):
+    """A group takes 8 bytes for a weight and 8 for its sum, and as many for the message."""
     models = {}
     for memory, workers in (("2G", 1), ("16M", 1), ("16M", 3)):
         model = models[memory, workers] = tmp_path / f"{memory}-{workers}"
@@ -236,15 +237,15 @@ def test_groups_are_no_more_than_the_memory_of_one_worker_holds(tmp_path, wide):
     assert models["16M", 1].read_bytes() == models["16M", 3].read_bytes()
 
 
-# ---- ends -------------------------------------------------------------------------------------
+# ---- interruption -------------------------------------------------------------------------------
 
 
 class GivenUpError(Exception):
     pass
 
 
-def test_an_epoch_can_be_broken_off_within_a_group(two):
-    """The learner is as it was."""
+def test_an_epoch_can_be_interrupted_within_a_group(two):
+    """The learner does not change."""
     steps = Steps(lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
     begun = []
 
@@ -263,7 +264,7 @@ def test_an_epoch_can_be_broken_off_within_a_group(two):
 
 @pytest.fixture
 def late(monkeypatch) -> Callable[[], None]:
-    """Called, it makes it an hour later."""
+    """Return a function that advances the clock by an hour."""
     now, hours = time.perf_counter, [0]
     monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
     return lambda: hours.append(1)
@@ -273,7 +274,7 @@ HOUR = Limits(time_limit=3600)
 
 
 @pytest.mark.parametrize("how", ["signal", "lost", "limit"])
-def test_a_run_that_is_broken_off_has_the_weights_of_the_last_whole_epoch(
+def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
     tmp_path, monkeypatch, two, late, how
 ):
     emitted = []
@@ -313,16 +314,16 @@ def test_without_a_whole_epoch_there_is_no_model(tmp_path, two, late):
     assert not (tmp_path / "m").exists()
 
 
-def test_what_is_sent_in_an_epoch_is_weights_for_each_worker_and_from_each_group(tmp_path, two):
+def test_the_messages_of_an_epoch_contain_weights_only(tmp_path, two):
     run_train("sgd", "-q", "--epochs", 5, "--cluster", 2, "--log", tmp_path / "log", two,
               tmp_path / "m")  # fmt: skip
     moved = [one["bytes_moved"] for one in read_log(tmp_path / "log") if one["event"] == "epoch"]
     assert (np.diff(moved) > 0).all()
-    # Five weights and what is said around them.
+    # Five weights and the overhead of messages.
     assert np.diff(moved).max() < 20_000
 
 
-def test_an_update_is_not_for_a_cluster(tmp_path, two):
+def test_an_update_on_a_cluster_is_refused(tmp_path, two):
     run_train("sgd", "-q", two, tmp_path / "m")
     with pytest.raises(ParameterError, match=r"--update .* no --cluster"):
         run_train("sgd", "-q", "--update", tmp_path / "m", "--cluster", 2, two, tmp_path / "n")

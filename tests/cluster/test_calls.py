@@ -1,5 +1,4 @@
-"""What is called for on workers: who is told to stop, who shares memory, when it has begun, and
-what stays of it."""
+"""Calls on workers: cancellation, memory, waiting time, and what their caches keep."""
 
 from __future__ import annotations
 
@@ -60,12 +59,12 @@ def D(clouds) -> Iterator[Dataset]:  # noqa: N802 - the papers' name
         yield D
 
 
-# Functions that are pickled by their name know each other by this.
+# State shared by functions that are pickled by name.
 of_task = SimpleNamespace(key="", begun=0, ended=0)
 
 
-def unwanted_in_the_second(shard: object) -> int:
-    """Of a shard, or of its state."""
+def cancelled_in_the_second(shard: object) -> int:
+    """Cancel the task in the second call; the argument is a shard or its state."""
     of_task.begun += 1
     if of_task.begun == 2:
         worker.cancel(of_task.key, NUMBER)
@@ -75,7 +74,7 @@ def unwanted_in_the_second(shard: object) -> int:
 
 
 def nothing(shard: object) -> None:
-    """The state of a shard."""
+    """Return the state of a shard, None."""
 
 
 def nothing_of(state: object) -> list[object]:
@@ -83,17 +82,15 @@ def nothing_of(state: object) -> list[object]:
 
 
 NUMBER = 7
-VISIT = StateTask("run", pickle.dumps(nothing), 0, [], unwanted_in_the_second)
+VISIT = StateTask("run", pickle.dumps(nothing), 0, [], cancelled_in_the_second)
 
 
 @pytest.mark.parametrize(
     ("message", "ended"),
-    [(MapTask(unwanted_in_the_second), 1), (VISIT, 2)],
-    ids=["each", "visit"],
+    [(MapTask(cancelled_in_the_second), 1), (VISIT, 2)],
+    ids=["map", "states"],
 )
-def test_a_task_that_nobody_wants_ends_but_leaves_no_state_half_changed(
-    D, monkeypatch, message, ended
-):
+def test_a_cancelled_task_ends_but_completes_changes_of_states(D, monkeypatch, message, ended):
     executor = D.executor
     for name, value in {"key": executor.spec.key, "begun": 0, "ended": 0}.items():
         monkeypatch.setattr(of_task, name, value)
@@ -104,7 +101,7 @@ def test_a_task_that_nobody_wants_ends_but_leaves_no_state_half_changed(
     worker.release_states(VISIT.states_key)
 
 
-def test_a_worker_keeps_nothing_of_tasks_that_it_is_told_of_too_late(D):
+def test_cancelling_a_task_of_released_rows_stores_nothing(D):
     key = D.executor.spec.key
     list(D.executor.map(len, D.shards))
     worker.cancel(key, 1)
@@ -114,16 +111,15 @@ def test_a_worker_keeps_nothing_of_tasks_that_it_is_told_of_too_late(D):
     assert not [one for one in _cache.cancelled if one[0] == key]
 
 
-def test_a_call_ends_when_its_rows_are_left(D):
-    """Though nobody has said that it is unwanted."""
+def test_a_call_ends_when_its_rows_are_released(D):
 
-    def leaving() -> None:
+    def releasing() -> None:
         worker.release(key)
         emit(Waiting())
 
     with D.executor.replicated(D) as some:
         key = some.executor.spec.key
-        words = key, some.executor.pickled_spec, cloudpickle.dumps(leaving), 1, 1
+        words = key, some.executor.pickled_spec, cloudpickle.dumps(releasing), 1, 1
         assert worker.run_call(*words) == CacheMiss()
 
 
@@ -131,7 +127,6 @@ def test_a_call_ends_when_its_rows_are_left(D):
 
 
 def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch, clouds):
-    """Not by those of the process that asks."""
     shares = []
 
     class Noted(kernel_machine.Subtasks):
@@ -150,11 +145,11 @@ def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-# ---- what stays -------------------------------------------------------------------------------
+# ---- what caches keep ---------------------------------------------------------------------------
 
 
-def kept() -> set[str]:
-    """The keys of what this process has as a worker: rows, and runs with their states."""
+def cached_keys() -> set[str]:
+    """Return the keys of the data sets and states in the cache of this process."""
     with _cache.lock:
         return {*_cache.datasets, *_cache.make_state, *(run for run, _ in _cache.cells)}
 
@@ -176,7 +171,7 @@ def a_fold(event: object) -> bool:
 
 
 TWO = oracle.two_gaussians(ROWS)
-# Rows, parameters and folds -> the event at which a signal comes.
+# Rows, parameters, folds, and the event at which a signal comes.
 RUNS = {
     "folds for probabilities": (TWO, Params(gamma=1.0, probability=True), None, never),
     "folds of a search": (TWO, Params(gamma=1.0), 2, never),
@@ -187,8 +182,8 @@ RUNS = {
 }
 
 
-def struck(matches: Callable[[object], bool]) -> Callable[[object], None]:
-    """Listens until an event matches; then a signal comes."""
+def interrupted_at(matches: Callable[[object], bool]) -> Callable[[object], None]:
+    """Return a listener that raises Interrupted when an event matches."""
 
     def watch(event: object) -> None:
         if matches(event):
@@ -199,7 +194,7 @@ def struck(matches: Callable[[object], bool]) -> Callable[[object], None]:
 
 @pytest.fixture
 def large(monkeypatch) -> None:
-    """All rows are too many to be copied, and those of a pair to come here."""
+    """Make the data set too large to replicate, and its pairs too large for this process."""
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
@@ -212,20 +207,20 @@ def train(folder: Path, rows: tuple, params: Params, folds: int | None, watch: C
 
 
 @pytest.mark.parametrize(("rows", "params", "folds", "end"), RUNS.values(), ids=RUNS)
-def test_nothing_of_a_run_stays_on_workers(tmp_path, large, rows, params, folds, end):
-    before = kept()
+def test_workers_release_all_data_of_a_run(tmp_path, large, rows, params, folds, end):
+    before = cached_keys()
     with nullcontext() if end is never else pytest.raises(Interrupted):
-        train(tmp_path, rows, params, folds, struck(end))
-    # Folds that are broken off hear of it a little later.
+        train(tmp_path, rows, params, folds, interrupted_at(end))
+    # Cancelled folds end a little later.
     latest = time.monotonic() + 60
-    while kept() - before and time.monotonic() < latest:
+    while cached_keys() - before and time.monotonic() < latest:
         time.sleep(0.01)
-    assert kept() == before
+    assert cached_keys() == before
 
 
 @pytest.mark.parametrize("name", ["folds for probabilities", "folds of a search"])
-def test_nor_do_states_of_folds_stay_until_its_end(tmp_path, large, monkeypatch, name):
-    """However many folds there are, workers have the states of those that are under way."""
+def test_workers_release_the_states_of_finished_folds(tmp_path, large, monkeypatch, name):
+    """Workers hold the states of running folds only."""
     monkeypatch.setattr(Resources, "at_once", lambda resources, rows: 1)
     rows, params, folds, _ = RUNS[name]
     most = 0
@@ -239,8 +234,8 @@ def test_nor_do_states_of_folds_stay_until_its_end(tmp_path, large, monkeypatch,
     assert most == 1
 
 
-def test_a_run_that_is_over_gives_workers_nothing(D):
-    """A thread of it that has not heard of that would have them remember the rows anew."""
+def test_a_run_that_is_over_submits_no_tasks(D):
+    """A late thread of the run would make workers cache the rows again."""
     executor, shards = D.executor, D.shards
     assert list(executor.map(lambda shard: shard.number, shards)) == [one.number for one in shards]
     D.close()
@@ -249,8 +244,7 @@ def test_a_run_that_is_over_gives_workers_nothing(D):
     assert executor.spec.key not in _cache.datasets
 
 
-def test_what_is_made_of_rows_goes_with_them(D):
-    """Though nobody has said that it may."""
+def test_released_rows_take_their_states_with_them(D):
     shard, key = D.shards[0], D.executor.spec.key
     other = worker.child_key(key)
     for run in (other, worker.child_key(other), "another"):
@@ -264,12 +258,12 @@ def test_what_is_made_of_rows_goes_with_them(D):
 # ---- time -------------------------------------------------------------------------------------
 
 
-def test_what_is_lost_or_waits_for_a_thread_is_queued(D, monkeypatch):
+def test_a_lost_or_waiting_call_emits_queued(D, monkeypatch):
     emitted: list[object] = []
     with D.executor.replicated(D) as some:
         worker_pool = some.executor.worker_pool
-        lost, busy = worker_pool.given, some.executor.running
-        monkeypatch.setattr(worker_pool, "loses", frozenset([lost]))
+        lost, busy = worker_pool.submitted, some.executor.running
+        monkeypatch.setattr(worker_pool, "losses", frozenset([lost]))
         busy.update(worker_pool.names)
 
         def watch(event: object) -> None:
@@ -279,13 +273,13 @@ def test_what_is_lost_or_waits_for_a_thread_is_queued(D, monkeypatch):
 
         with listening(watch):
             assert some.executor.call(lambda: some.n) == ROWS
-    # For a thread three times, and once more after the loss.
+    # Three events while it waits for a thread, and one after the loss.
     assert sum(isinstance(event, Queued) for event in emitted) == 4
 
 
 @pytest.fixture
 def clock(monkeypatch) -> SimpleNamespace:
-    """A clock that goes on when somebody sleeps."""
+    """Replace the clock by one that advances by the seconds of sleep()."""
     clock = SimpleNamespace(now=0.0)
 
     def sleep(seconds: float) -> None:
@@ -296,11 +290,10 @@ def clock(monkeypatch) -> SimpleNamespace:
     return clock
 
 
-def test_all_waits_for_ends_have_one_deadline(clock):
+def test_all_waits_at_the_end_of_a_run_have_one_deadline(clock):
     worker_pool = FakeWorkerPool("1")
     WorkerPool.wait(worker_pool, lambda: True)
     assert clock.now == 0
-    # Of calls, of what is told, and of dask.
     for _ in range(3):
         WorkerPool.wait(worker_pool, lambda: False)
     assert 0 < clock.now < CLOSING_SECONDS

@@ -1,4 +1,4 @@
-"""Rows that are read again have to be the rows of the first pass."""
+"""A change of a file after the first pass, or on another machine, is an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import run_predict, run_train
-from dask_cluster import PATIENCE, Farm
+from dask_cluster import PATIENCE, DaskCluster
 from learning import board
 
 from randsvm import api
@@ -49,7 +49,7 @@ def path(tmp_path) -> Path:
 
 
 def with_another_label(content: bytes, at: int) -> bytes:
-    """The same size and numbers of rows and values; the first row after byte `at` changes."""
+    """Return the content with another label in the first row after byte `at`."""
     begin = content.index(b"\n", at) + 1
     old, new = (b"-1", b"+1") if content[begin:].startswith(b"-1") else (b"+1", b"-1")
     if not content[begin:].startswith(old):
@@ -60,7 +60,7 @@ def with_another_label(content: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize("range_size", [700, 5000, 1 << 20])
 @pytest.mark.parametrize("block", [64, 1000, 1 << 16])
-def test_a_change_of_any_byte_is_noticed(path, monkeypatch, range_size, block):
+def test_a_change_of_any_byte_is_detected(path, monkeypatch, range_size, block):
     monkeypatch.setattr(text_file, "BLOCK_BYTES", block)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", range_size)
     whole = path.read_bytes()
@@ -82,8 +82,8 @@ def test_a_change_of_any_byte_is_noticed(path, monkeypatch, range_size, block):
         assert (found.chunk(number).values == rows[number].values).all()
 
 
-def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch):
-    """Each range is read once, but where one ends the next has to begin."""
+def test_a_change_during_the_first_pass_is_detected(path, monkeypatch):
+    """Each range is read once; the next range has to begin where it ends."""
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 5000)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", 1)
     worker_pool, submit = FakeWorkerPool("1"), FakeWorkerPool.submit
@@ -93,7 +93,7 @@ def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch)
     def changing(
         self: FakeWorkerPool, function: object, *words: object, **options: object
     ) -> object:
-        if self.given == 1:
+        if self.submitted == 1:
             # The first line of the second range begins later.
             path.write_bytes(whole[:newline] + b" " + whole[newline + 1 :])
         return submit(self, function, *words, **options)
@@ -106,20 +106,20 @@ def test_a_change_between_ranges_of_the_first_pass_is_noticed(path, monkeypatch)
 
 
 @pytest.fixture
-def views(tmp_path, path) -> Iterator[tuple[Farm, Path]]:
-    """Two workers that see different files under one name, and that name."""
-    (tmp_path / "farm").mkdir()
-    farm = Farm(tmp_path / "farm")
+def views(tmp_path, path) -> Iterator[tuple[DaskCluster, Path]]:
+    """Return a cluster whose two workers see different files under one name, and that name."""
+    (tmp_path / "cluster").mkdir()
+    cluster = DaskCluster(tmp_path / "cluster")
     content = path.read_bytes()
     for name, seen in (("a", content), ("b", with_another_label(content, len(content) // 2))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "board").write_bytes(seen)
-        farm.add(tmp_path / name)
-    yield farm, Path("/proc/self/cwd/board")
-    farm.close()
+        cluster.add(tmp_path / name)
+    yield cluster, Path("/proc/self/cwd/board")
+    cluster.close()
 
 
-def gather_two(worker_pool: WorkerPool) -> None:
+def wait_for_two(worker_pool: WorkerPool) -> None:
     end = time.monotonic() + PATIENCE
     while len(worker_pool.members()) < 2:
         assert time.monotonic() < end
@@ -127,13 +127,13 @@ def gather_two(worker_pool: WorkerPool) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("seen", [16, 1 << 16], ids=["when read again", "at first sight"])
+@pytest.mark.parametrize("seen", [16, 1 << 16], ids=["in the second read", "in the first read"])
 def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, views, seen):
-    farm, name = views
-    monkeypatch.setattr(WorkerPool, "_wait_for_workers", gather_two)
+    cluster, name = views
+    monkeypatch.setattr(WorkerPool, "_wait_for_workers", wait_for_two)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", seen)
     monkeypatch.chdir(tmp_path / "a")
-    words = ["randsvm", "-q", "-g", 5, "--cluster", farm.file, name, tmp_path / "m"]
+    words = ["randsvm", "-q", "-g", 5, "--cluster", cluster.file, name, tmp_path / "m"]
     with pytest.raises(TransferError, match=f"worker tcp://.*board: it {DIFFERS}") as error:
         run_train(*words)
     assert error.value.exit_code == 74
@@ -141,21 +141,21 @@ def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
-def test_a_prediction_notices_another_file(tmp_path, monkeypatch, views):
-    farm, name = views
-    farm.kill(0)
+def test_a_prediction_detects_another_file(tmp_path, monkeypatch, views):
+    cluster, name = views
+    cluster.kill(0)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 500)
     monkeypatch.chdir(tmp_path / "a")
     run_train("randsvm", "-q", "-g", 5, "--max-iterations", 1, "board", tmp_path / "m")
     with pytest.raises(TransferError, match=f"worker tcp://.*{DIFFERS}"):
-        run_predict("-q", "--cluster", farm.file, name, tmp_path / "m", tmp_path / "out")
+        run_predict("-q", "--cluster", cluster.file, name, tmp_path / "m", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_changes_in_place_is_noticed_by_a_new_worker(tmp_path, path):
-    (tmp_path / "farm").mkdir()
-    farm = Farm(tmp_path / "farm")
-    farm.add()
+def test_a_new_worker_detects_a_file_changed_in_place(tmp_path, path):
+    (tmp_path / "cluster").mkdir()
+    cluster = DaskCluster(tmp_path / "cluster")
+    cluster.add()
     changed: list[Path] = []
 
     def change(event: object) -> None:
@@ -163,11 +163,11 @@ def test_a_file_that_changes_in_place_is_noticed_by_a_new_worker(tmp_path, path)
             content = path.read_bytes()
             with path.open("r+b") as stream:
                 os.pwrite(stream.fileno(), with_another_label(content, len(content) // 2), 0)
-            farm.add()
-            farm.kill(0)
+            cluster.add()
+            cluster.kill(0)
             changed.append(path)
 
-    job = api.Job(stop=StopParams(gap=1e-9), resources=Resources(cluster=str(farm.file)))
+    job = api.Job(stop=StopParams(gap=1e-9), resources=Resources(cluster=str(cluster.file)))
     try:
         with pytest.raises(TransferError, match=f"worker tcp://.*board: it {DIFFERS}"):
             api.train_randsvm(
@@ -175,4 +175,4 @@ def test_a_file_that_changes_in_place_is_noticed_by_a_new_worker(tmp_path, path)
                 job, change,
             )  # fmt: skip
     finally:
-        farm.close()
+        cluster.close()

@@ -1,4 +1,4 @@
-"""Training on real worker processes: the bytes of one process, whoever is killed meanwhile."""
+"""Training on real worker processes gives the bytes of one process, even if workers are killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
-from dask_cluster import PATIENCE, Farm
+from dask_cluster import PATIENCE, DaskCluster
 from learning import Data, board, read_log
 
 from randsvm import api
@@ -61,18 +61,18 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory) -> Iterator[Farm]:
-    farm = Farm(tmp_path_factory.mktemp("farm"))
-    yield farm
-    farm.close()
+def cluster(tmp_path_factory) -> Iterator[DaskCluster]:
+    cluster = DaskCluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
-def two(farm) -> Farm:
-    """The same with two workers."""
-    while len(farm.workers) < 2:
-        farm.add()
-    return farm
+def two(cluster) -> DaskCluster:
+    """Return the cluster with at least two workers."""
+    while len(cluster.workers) < 2:
+        cluster.add()
+    return cluster
 
 
 # Rows of a file, and of a shard.
@@ -87,7 +87,7 @@ def small_shards(monkeypatch) -> None:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory) -> Path:
-    """With comments, blank lines, a byte order mark, and no end of the last line."""
+    """Save a file with comments, blank lines and a byte order mark, without a last newline."""
     path = board(ROWS).save(tmp_path_factory.mktemp("cluster") / "board")
     lines = path.read_text().splitlines()
     for at in range(0, ROWS, 97):
@@ -96,10 +96,10 @@ def path(tmp_path_factory) -> Path:
     return path
 
 
-def same(farm: Farm, folder: Path, data: Path, *words: object) -> None:
-    """The model of the cluster is that of this process."""
+def check_same_model(cluster: DaskCluster, folder: Path, data: Path, *words: object) -> None:
+    """Check that the model of the cluster has the bytes of a model of this process."""
     run_train(*words, "-q", data, folder / "here")
-    run_train(*words, "-q", "--cluster", farm.file, data, folder / "there")
+    run_train(*words, "-q", "--cluster", cluster.file, data, folder / "there")
     assert (folder / "there").read_bytes() == (folder / "here").read_bytes()
 
 
@@ -119,16 +119,16 @@ RUNS = {
 
 @pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
 def test_a_cluster_writes_the_bytes_of_one_process(two, tmp_path, path, words):
-    same(two, tmp_path, path, *words.split())
+    check_same_model(two, tmp_path, path, *words.split())
 
 
-def test_workers_keep_float64_where_rounding_shows(two, tmp_path):
-    """Also in chunks before the first in which it shows; and predict in float64."""
+def test_workers_keep_float64_values_that_float32_would_round(two, tmp_path):
+    """Chunks before the first value that needs float64 have it too, and so do predictions."""
     y, X = board(ROWS)
     X = 1e8 + 10 * X
     X[: 2 * SHARD] = 0.1
     data = Data(y, X).save(tmp_path / "far")
-    same(two, tmp_path, data, "randsvm", "-g", 0.05, "--sample-size", 100, "--gap", 0.1)
+    check_same_model(two, tmp_path, data, "randsvm", "-g", 0.05, "--sample-size", 100, "--gap", 0.1)
     assert b"# randsvm values float64" in (tmp_path / "there").read_bytes()
     run_predict("-q", data, tmp_path / "here", tmp_path / "alone")
     run_predict("-q", "--cluster", two.file, data, tmp_path / "here", tmp_path / "together")
@@ -144,26 +144,28 @@ SEVERAL = {
 
 @pytest.fixture(scope="module")
 def clouds(tmp_path_factory) -> Path:
-    """Four classes."""
+    """Save rows of four classes."""
     return Data(*oracle.clouds(600)).save(tmp_path_factory.mktemp("cluster") / "clouds")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", SEVERAL.values(), ids=SEVERAL)
-def test_so_it_does_with_several_classes(two, tmp_path, monkeypatch, clouds, words):
+def test_models_of_several_classes_have_the_bytes_of_one_process(
+    two, tmp_path, monkeypatch, clouds, words
+):
     if "small" not in words:
-        # Pairs of few rows come to this process.
+        # This process would train pairs of few rows.
         monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
-    same(two, tmp_path, clouds, *words.split())
+    check_same_model(two, tmp_path, clouds, *words.split())
 
 
-def test_small_pairs_come_here_from_spill_files(two, tmp_path, monkeypatch, clouds):
+def test_this_process_trains_small_pairs_from_spill_files(two, tmp_path, monkeypatch, clouds):
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     monkeypatch.setattr("randsvm.data.classes.CHUNK_ROWS", 30)
-    same(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
+    check_same_model(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
 
 
-# ---- cells of a search --------------------------------------------------------------------------
+# ---- fits of a search --------------------------------------------------------------------------
 
 CELLS = {
     "one against one": "randsvm -g 0.5,1 -c 1,4 -v 3 --gap 0.1",
@@ -204,7 +206,7 @@ SEARCH = Search(3, None, (("C", (0.5, 1.0, 2.0, 4.0)),))
 
 
 def searched(data: Path, model: Path, resources: Resources, watch: Callable[[object], None]) -> str:
-    """The model, and what was tried."""
+    """Run a search; return the results of all combinations and the model."""
     every: list[Tried] = []
 
     def both(event: object) -> None:
@@ -217,25 +219,25 @@ def searched(data: Path, model: Path, resources: Resources, watch: Callable[[obj
     return f"{sorted(map(str, every))}{model.read_text()}"
 
 
-def test_the_cells_of_a_worker_that_is_killed_are_fitted_by_another(two, tmp_path, clouds):
+def test_another_worker_repeats_the_fits_of_a_killed_worker(two, tmp_path, clouds):
     expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
     watch = Once(lambda event: isinstance(event, Tried), two.kill)
     assert searched(clouds, tmp_path / "m", there(two), watch) == expected
     assert watch.done
 
 
-def test_cells_may_be_lost_again_and_again(tmp_path, clouds, monkeypatch):
+def test_a_search_survives_repeated_losses(tmp_path, clouds, monkeypatch):
     expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
-    monkeypatch.setattr(FakeWorkerPool, "loses", frozenset(range(4, 400, 3)))
+    monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(range(4, 400, 3)))
     found = searched(clouds, tmp_path / "m", Resources(cluster="3"), lambda event: None)
     assert found == expected
 
 
-def test_cells_of_many_rows_stay_with_this_process(two, tmp_path, clouds, monkeypatch):
+def test_this_process_fits_large_folds(two, tmp_path, clouds, monkeypatch):
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
     monkeypatch.setattr("randsvm.cluster.cluster_executor.ReplicaExecutor.call", no_fit)
-    same(two, tmp_path, clouds, "randsvm", "-g", 1, "-v", 2, "--gap", 0.1)
+    check_same_model(two, tmp_path, clouds, "randsvm", "-g", 1, "-v", 2, "--gap", 0.1)
 
 
 class GivenUpError(Exception):
@@ -243,7 +245,7 @@ class GivenUpError(Exception):
 
 
 def after(seconds: float) -> Callable[[object], None]:
-    """Listens so long."""
+    """Return a listener that raises GivenUpError after some seconds."""
     end = time.monotonic() + seconds
 
     def watch(event: object) -> None:
@@ -253,7 +255,7 @@ def after(seconds: float) -> Callable[[object], None]:
     return watch
 
 
-def test_a_work_that_nobody_waits_for_ends(two, path):
+def test_a_call_without_a_caller_ends(two, path):
     def endless() -> None:
         while True:
             emit(Waiting())
@@ -270,11 +272,11 @@ def test_a_work_that_nobody_waits_for_ends(two, path):
             with listening(after(PATIENCE)):
                 assert some.executor.call(lambda: some.n) == ROWS
             key = some.executor.spec.key
-            assert key in kept(worker_pool)
-        assert without(worker_pool, key)
+            assert key in cached_keys(worker_pool)
+        assert are_released(worker_pool, key)
 
 
-def test_so_does_one_on_shards(two, path):
+def test_a_map_without_a_caller_ends(two, path):
     def endless(shard: Shard) -> None:
         while True:
             emit(Waiting())
@@ -294,14 +296,14 @@ def test_a_signal_ends_a_search(two, tmp_path, clouds):
             raise Interrupted(signal.SIGTERM)
 
     with closing(WorkerPool(str(two.file))) as worker_pool:
-        before = kept(worker_pool)
+        before = cached_keys(worker_pool)
         with pytest.raises(Interrupted):
             searched(clouds, tmp_path / "m", there(two), interrupted)
         assert not (tmp_path / "m").exists()
-        assert without(worker_pool, *(kept(worker_pool) - before))
+        assert are_released(worker_pool, *(cached_keys(worker_pool) - before))
 
 
-def test_averaged_weights_are_the_same_whoever_is_killed(two, tmp_path, path, monkeypatch):
+def test_averaged_weights_are_the_same_after_a_worker_is_killed(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.algorithms.sgd.GROUP_CHUNKS", 2)
     models = []
     for kill in (False, True):
@@ -325,8 +327,8 @@ def test_several_files_are_one_data_set(two, tmp_path, path):
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-def test_workers_are_told_the_names_that_were_given(tmp_path, monkeypatch):
-    """Not what a symlink leads to here."""
+def test_workers_open_files_by_the_given_path(tmp_path, monkeypatch):
+    """Symlinks are not resolved by the client."""
     (tmp_path / "target").write_text("+1 1:1")
     (tmp_path / "link").symlink_to("target")
     monkeypatch.chdir(tmp_path)
@@ -334,7 +336,7 @@ def test_workers_are_told_the_names_that_were_given(tmp_path, monkeypatch):
     assert found.path == str(tmp_path / "link")
 
 
-def test_so_they_are_of_a_model(tmp_path, path, monkeypatch):
+def test_workers_open_a_model_by_the_given_path(tmp_path, path, monkeypatch):
     def asked(
         address: str, paths: object, options: object, work: prediction.WorkerPredictor
     ) -> None:
@@ -349,8 +351,7 @@ def test_so_they_are_of_a_model(tmp_path, path, monkeypatch):
         run_predict("-q", "--cluster", "host:1", path, "link", "out")
 
 
-def test_a_run_can_be_ended_while_chunks_are_cut(path, monkeypatch):
-    """A pass of its own over the text."""
+def test_the_pass_for_chunk_ends_can_be_interrupted(path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     worker_pool, text = (
         FakeWorkerPool("1"),
@@ -359,16 +360,16 @@ def test_a_run_can_be_ended_while_chunks_are_cut(path, monkeypatch):
     learnt = -(-text.size // 2000)
 
     def given_up(event: object) -> None:
-        if worker_pool.given > learnt + 1:
+        if worker_pool.submitted > learnt + 1:
             raise GivenUpError
 
     with listening(given_up), pytest.raises(GivenUpError):
         first_pass(worker_pool, "a key", [text])
-    assert worker_pool.given == learnt + 2
+    assert worker_pool.submitted == learnt + 2
     release("a key")
 
 
-def test_a_file_that_is_named_twice_has_its_rows_twice(two, tmp_path, path, monkeypatch):
+def test_a_file_named_twice_gives_its_rows_twice(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 9000)
     words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
     run_train(*words, path, path, tmp_path / "here")
@@ -377,8 +378,8 @@ def test_a_file_that_is_named_twice_has_its_rows_twice(two, tmp_path, path, monk
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_workers_of_this_machine_do_for_a_try(tmp_path, path, monkeypatch, count):
-    """Whatever the working folder has: they import what this process does."""
+def test_local_workers_import_the_modules_of_this_process(tmp_path, path, monkeypatch, count):
+    """Modules of the same names in the working folder are not imported."""
     for name in ("queue", "randsvm"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path)
@@ -389,12 +390,12 @@ def test_workers_of_this_machine_do_for_a_try(tmp_path, path, monkeypatch, count
 
 
 @pytest.mark.parametrize("rows", [60, 999], ids=["by its values", "by its coefficients"])
-def test_an_older_model_is_where_a_cluster_begins(two, tmp_path, path, rows):
+def test_a_warm_start_on_a_cluster_gives_the_bytes_of_one_process(two, tmp_path, path, rows):
     some = path.read_bytes().split(b"\n")[:rows]
     (tmp_path / "some").write_bytes(b"\n".join(some))
     run_train("randsvm", "-g", 5, "-q", tmp_path / "some", tmp_path / "old")
     words = ["randsvm", "--warm-start", tmp_path / "old", "--sample-size", 100, "--gap", 0.1]
-    same(two, tmp_path, path, *words)
+    check_same_model(two, tmp_path, path, *words)
 
 
 NUMBERS = {"number", "violators", "support_vectors", "changed", "frozen", "primal", "dual", "gap"}
@@ -408,7 +409,7 @@ def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
         rounds = [one for one in read_log(log) if one["event"] == "iteration"]
         logs.append([{k: one[k] for k in NUMBERS} for one in rounds])
         moved = np.diff([0, *(one["bytes_moved"] for one in rounds)])
-        # What is sent and reported in a round does not grow with the rows of D.
+        # The messages of a round do not grow with the rows of D.
         assert (moved > 0).all() if words else not moved.any()
         assert moved[1:].max(initial=0) < 500_000
         split = np.array([[one[part] for part in ClusterTimes._fields] for one in rounds])
@@ -461,7 +462,7 @@ SIX = StopParams(gap=1e-4, max_iterations=6)
 
 @pytest.fixture
 def expected(path, tmp_path) -> bytes:
-    """The model of six rounds in this process."""
+    """Return the model of six rounds in this process."""
     return trained(path, tmp_path / "expected", Resources(), lambda event: None)
 
 
@@ -474,13 +475,12 @@ def trained(
     return model.read_bytes()
 
 
-def there(farm: Farm) -> Resources:
-    return Resources(cluster=str(farm.file))
+def there(cluster: DaskCluster) -> Resources:
+    return Resources(cluster=str(cluster.file))
 
 
 class Once:
-    """Listens, and at the first event that matches does something, in a thread of its own where it
-    is to happen during what follows."""
+    """A listener that calls `do` at the first event that matches."""
 
     def __init__(self, matches: Callable[[object], bool], do: Callable[[], object]) -> None:
         self.matches, self.do, self.done = matches, do, False
@@ -507,19 +507,19 @@ MOMENTS = {"reading": reading, "scanning": scanning, "between rounds": third_rou
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-def test_where_a_worker_is_killed_another_does_its_work(two, tmp_path, path, expected, moment):
+def test_another_worker_does_the_work_of_a_killed_worker(two, tmp_path, path, expected, moment):
     watch = Once(moment, two.kill)
     assert trained(path, tmp_path / "m", there(two), watch) == expected
     assert watch.done
 
 
-def test_a_worker_that_comes_later_takes_a_part(two, tmp_path, path, expected):
+def test_a_worker_that_joins_later_takes_part(two, tmp_path, path, expected):
     two.kill()
     watch = Once(third_round, two.add)
     assert trained(path, tmp_path / "m", there(two), watch) == expected
 
 
-def test_all_workers_are_killed_and_others_come(two, tmp_path, path, expected):
+def test_new_workers_replace_killed_workers(two, tmp_path, path, expected):
     def replace_all() -> None:
         while two.workers:
             two.kill()
@@ -529,8 +529,8 @@ def test_all_workers_are_killed_and_others_come(two, tmp_path, path, expected):
 
 
 @pytest.mark.parametrize("patience", [2.0, 60.0], ids=["replaced", "waited for"])
-def test_a_worker_may_stand_still(two, tmp_path, path, expected, monkeypatch, patience):
-    monkeypatch.setattr("randsvm.cluster.worker_pool.ASLEEP", patience)
+def test_a_run_survives_a_stopped_worker(two, tmp_path, path, expected, monkeypatch, patience):
+    monkeypatch.setattr("randsvm.cluster.worker_pool.MISSING_SECONDS", patience)
     stopped = two.workers[0]
     go_on = threading.Timer(5, stopped.send_signal, [signal.SIGCONT])
 
@@ -543,13 +543,13 @@ def test_a_worker_may_stand_still(two, tmp_path, path, expected, monkeypatch, pa
 
 
 @pytest.mark.parametrize("how", ["limit", "signal"])
-def test_who_waits_for_a_worker_is_still_told_to_end(two, tmp_path, path, how):
+def test_a_run_that_waits_for_a_worker_can_be_interrupted(two, tmp_path, path, how):
     while len(two.workers) > 1:
         two.kill()
     worker = two.workers[0]
 
     class Interrupting(Once):
-        """A signal comes a second after the worker has stopped."""
+        """Raises Interrupted a second after the worker was stopped."""
 
         def __call__(self, event: object) -> None:
             super().__call__(event)
@@ -576,9 +576,7 @@ def test_who_waits_for_a_worker_is_still_told_to_end(two, tmp_path, path, how):
     assert stopped == ("time limit" if how == "limit" else "interrupted by signal 15")
 
 
-def test_pairs_that_are_done_are_written_when_the_cluster_is_lost(
-    two, tmp_path, clouds, monkeypatch
-):
+def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clouds, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
@@ -597,14 +595,14 @@ def test_pairs_that_are_done_are_written_when_the_cluster_is_lost(
     assert len(model.beta)
 
 
-def test_a_worker_of_another_version_is_left_out(two, tmp_path, path, monkeypatch):
+def test_a_worker_of_another_version_is_excluded(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.handshake.__version__", "0.1")
     with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, here is 0.1"):
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
 
-def test_workers_whose_threads_are_all_busy_are_there(two, tmp_path):
-    """With the works of another run, which may take hours."""
+def test_busy_workers_are_members(two, tmp_path):
+    """Tasks of another run may keep all their threads for hours."""
     free = tmp_path / "free"
 
     def work() -> None:
@@ -625,7 +623,7 @@ def test_workers_whose_threads_are_all_busy_are_there(two, tmp_path):
             free.touch()
 
 
-def test_a_worker_that_could_not_be_asked_is_asked_again(two, monkeypatch):
+def test_a_failed_handshake_is_repeated(two, monkeypatch):
     run, failed = connection.ConnectionClient.run, []
 
     def fails_once(client: connection.ConnectionClient, *words: object, **more: object) -> object:
@@ -639,14 +637,14 @@ def test_a_worker_that_could_not_be_asked_is_asked_again(two, monkeypatch):
         assert worker_pool.members()
 
 
-def test_a_worker_that_cannot_import_what_it_is_asked_is_left_out(two, monkeypatch):
+def test_a_worker_that_cannot_import_the_package_is_excluded(two, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.HANDSHAKE_MODULE", "randsvm.missing")
     with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):
         WorkerPool(str(two.file))
 
 
 @pytest.mark.parametrize("others", [{}, {"functions": "bits of another processor"}])
-def test_workers_that_compute_other_bits_are_named_once(
+def test_one_notice_reports_workers_that_compute_other_bits(
     two, tmp_path, path, monkeypatch, expected, others
 ):
     ours = {**arithmetic(), **others}
@@ -674,21 +672,21 @@ def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, m
 
 def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 5.0)
-    (tmp_path / "farm").mkdir()
-    farm = Farm(tmp_path / "farm")
-    farm.add()
+    (tmp_path / "cluster").mkdir()
+    cluster = DaskCluster(tmp_path / "cluster")
+    cluster.add()
     try:
         began = time.monotonic()
         with pytest.raises(ClusterError, match="scheduler"):
-            trained(path, tmp_path / "m", there(farm), Once(third_round, farm.scheduler.kill))
+            trained(path, tmp_path / "m", there(cluster), Once(third_round, cluster.scheduler.kill))
         assert time.monotonic() - began < PATIENCE
         assert "scheduler" in oracle.trailer(tmp_path / "m")["stopped"]
     finally:
-        farm.close()
+        cluster.close()
 
 
-def kept(worker_pool: WorkerPool) -> set[str]:
-    """The keys of what workers have: rows, ranges of texts, states."""
+def cached_keys(worker_pool: WorkerPool) -> set[str]:
+    """Return the keys in the caches of the workers."""
 
     def keys() -> set[str]:
         from randsvm.cluster.worker import _cache
@@ -699,38 +697,38 @@ def kept(worker_pool: WorkerPool) -> set[str]:
     return set().union(*worker_pool.client.run(keys).values())
 
 
-def without(worker_pool: WorkerPool, *keys: str) -> bool:
-    """Whether the workers soon have nothing of these."""
+def are_released(worker_pool: WorkerPool, *keys: str) -> bool:
+    """Return whether the workers soon have none of these keys."""
     end = time.monotonic() + PATIENCE
-    while (left := kept(worker_pool) & {*keys}) and time.monotonic() < end:
+    while (left := cached_keys(worker_pool) & {*keys}) and time.monotonic() < end:
         time.sleep(0.1)
     return not left
 
 
 @pytest.mark.parametrize("bad", [b"", b"+1 1:x\n"], ids=["a model", "bad text"])
-def test_after_a_run_the_workers_have_nothing_of_it(two, tmp_path, clouds, monkeypatch, bad):
+def test_workers_release_the_data_of_a_run_at_its_end(two, tmp_path, clouds, monkeypatch, bad):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
     with closing(WorkerPool(str(two.file))) as worker_pool:
-        before = kept(worker_pool)
+        before = cached_keys(worker_pool)
         words = ["randsvm", "-q", "--gap", 0.1, "--cluster", two.file]
         with pytest.raises(DataError) if bad else nullcontext():
             run_train(*words, tmp_path / "d", tmp_path / "m")
-        assert without(worker_pool, *(kept(worker_pool) - before))
+        assert are_released(worker_pool, *(cached_keys(worker_pool) - before))
 
 
-def test_chunks_are_cut_where_the_range_was_learnt(two, path, monkeypatch):
+def test_chunk_ends_are_computed_where_the_range_is_cached(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         first_pass(
             worker_pool, "a key", [text_file_at(str(path), labelled_data.ParseOptions("class"))]
         )
-        assert "a key" not in kept(worker_pool)
+        assert "a key" not in cached_keys(worker_pool)
 
 
-def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
-    """Of a worker that is killed when it has just answered."""
+def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch):
+    """A worker is killed when it has just sent its result."""
 
     class Unreachable(DoneFuture):
         def result(self, timeout: float | None = None) -> object:
@@ -752,15 +750,15 @@ def test_an_answer_that_cannot_be_fetched_holds_up_no_other(monkeypatch):
 @pytest.mark.parametrize(
     ("task", "word", "error"),
     [(np.empty, 1 << 55, MemoryError), (os.listdir, "/missing", ClusterError)],
-    ids=["of a task", "of a worker"],
+    ids=["error of the task", "loss"],
 )
-def test_what_is_lost_again_and_again_ends_a_run(two, monkeypatch, task, word, error):
+def test_repeated_losses_end_a_run(two, monkeypatch, task, word, error):
     monkeypatch.setattr("randsvm.cluster.worker_pool.EXTRA_LOSSES", 3)
     with closing(WorkerPool(str(two.file))) as worker_pool, pytest.raises(error):
         list(map_calls(worker_pool, task, [(word,)]))
 
 
-# ---- what is refused --------------------------------------------------------------------------
+# ---- refused arguments --------------------------------------------------------------------------
 
 
 def test_bad_text_is_found_at_its_line_and_column(two, tmp_path, path):
@@ -777,8 +775,8 @@ def test_bad_text_is_found_at_its_line_and_column(two, tmp_path, path):
 
 
 @pytest.fixture
-def stranger() -> Iterator[Callable[[bytes], str]]:
-    """The address of a server that says the same to everybody who connects."""
+def other_server() -> Iterator[Callable[[bytes], str]]:
+    """Return a function that starts a server; it sends the same bytes to every client."""
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
 
         def serve(words: bytes) -> None:
@@ -794,18 +792,17 @@ def stranger() -> Iterator[Callable[[bytes], str]]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_an_address_of_something_else_is_no_cluster(stranger):
+def test_a_server_of_another_protocol_is_no_cluster(other_server):
     with pytest.raises(ClusterError, match=r"cannot reach .*: the program there is no scheduler"):
-        WorkerPool(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
+        WorkerPool(other_server(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
 
-def test_what_is_left_of_it_is_not_closed_by_the_collector(stranger):
-    """dask's clients are, in whatever thread that happens: while it starts another client, it waits
-    for a lock of its own."""
+def test_the_garbage_collector_closes_no_client(other_server):
+    """In a thread that is starting another client, closing would wait for a lock for ever."""
 
     def connect() -> None:
         with suppress(ClusterError):
-            WorkerPool(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
+            WorkerPool(other_server(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
     def collect() -> None:
         with LoopRunner._lock:
@@ -823,31 +820,33 @@ def test_what_is_left_of_it_is_not_closed_by_the_collector(stranger):
 
 
 @pytest.mark.parametrize("end", [Interrupted(signal.SIGINT), GivenUpError()])
-def test_who_waits_for_a_scheduler_is_told_to_end(stranger, monkeypatch, end):
+def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(other_server, monkeypatch, end):
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
 
     def given_up(event: object) -> None:
         raise end
 
     with listening(given_up), pytest.raises(type(end)):
-        WorkerPool(stranger(b""))
+        WorkerPool(other_server(b""))
 
 
-def test_a_time_limit_while_nobody_answers_is_one(stranger, tmp_path, path, monkeypatch):
+def test_a_time_limit_holds_while_a_run_waits_for_a_scheduler(
+    other_server, tmp_path, path, monkeypatch
+):
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
-    words = ["randsvm", "-q", "--time-limit", "0.5s", "--cluster", stranger(b"")]
+    words = ["randsvm", "-q", "--time-limit", "0.5s", "--cluster", other_server(b"")]
     with pytest.raises(OutOfTimeError, match="--time-limit is over before there is a model"):
         run_train(*words, path, tmp_path / "m")
 
 
 def loops() -> set[threading.Thread]:
-    """dask's threads."""
+    """Return the event loop threads of Dask."""
     return {thread for thread in threading.enumerate() if thread.name == "IO loop"}
 
 
 @pytest.fixture
 def no_loops() -> Iterator[None]:
-    """Of those that a test begins, none stays."""
+    """Check that the event loop threads that a test starts have ended."""
     before = loops()
     yield
     latest = time.monotonic() + PATIENCE
@@ -856,7 +855,7 @@ def no_loops() -> Iterator[None]:
     assert not left
 
 
-def test_nothing_stays_where_nobody_is(no_loops, monkeypatch):
+def test_a_failed_connection_leaves_no_threads(no_loops, monkeypatch):
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 0.5)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -864,7 +863,7 @@ def test_nothing_stays_where_nobody_is(no_loops, monkeypatch):
             WorkerPool(f"127.0.0.1:{unused.getsockname()[1]}")
 
 
-def test_who_is_reached_when_nobody_waits_any_more_is_left(monkeypatch):
+def test_a_client_that_connects_too_late_is_closed(monkeypatch):
     answers, closed = threading.Event(), threading.Event()
 
     class Late:
@@ -886,7 +885,7 @@ def test_who_is_reached_when_nobody_waits_any_more_is_left(monkeypatch):
 
 @pytest.fixture
 def processes(monkeypatch) -> list[subprocess.Popen[bytes]]:
-    """Of local:N: they do nothing, and of three the last cannot be started."""
+    """Replace the workers of local:N by processes that sleep; the third cannot be started."""
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
@@ -900,25 +899,24 @@ def processes(monkeypatch) -> list[subprocess.Popen[bytes]]:
     return started
 
 
-def test_nothing_stays_of_workers_that_are_not_all_started(no_loops, processes):
+def test_a_failed_start_of_local_workers_leaves_no_processes(no_loops, processes):
     with pytest.raises(ClusterError, match="temporarily unavailable"):
         WorkerPool("local:3")
     assert [process.wait(PATIENCE) for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_a_client_that_does_not_close_keeps_no_scheduler_open(no_loops, processes, monkeypatch):
-    def stands_still(client: object, timeout: float) -> None:
+def test_the_scheduler_is_closed_even_if_the_client_cannot_be(no_loops, processes, monkeypatch):
+    def does_not_close(client: object, timeout: float) -> None:
         raise TimeoutError
 
     found = connection.Connection("local:2")
-    monkeypatch.setattr(connection.ConnectionClient, "close", stands_still)
+    monkeypatch.setattr(connection.ConnectionClient, "close", does_not_close)
     found.close().join(PATIENCE)
     assert found.local_cluster.status.name == "closed"
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_a_run_ends_with_the_last_worker_of_its_own(no_loops, processes):
-    """Nobody else ever comes."""
+def test_a_run_ends_with_the_last_local_worker(no_loops, processes):
 
     def kill(event: object) -> None:
         for process in processes:
@@ -935,13 +933,13 @@ def test_a_run_ends_with_the_last_worker_of_its_own(no_loops, processes):
         "randsvm --cluster local:2 -",
     ],
 )
-def test_what_a_cluster_cannot_do_is_refused_before_anything_starts(tmp_path, path, words):
+def test_unsupported_arguments_are_refused_before_connecting(tmp_path, path, words):
     command = [str(path) if word == "FILE" else word for word in words.split()]
     with pytest.raises(ParameterError, match="cluster"):
         run_train(*command, tmp_path / "m")
 
 
-def test_nothing_of_dask_is_imported_without_the_option(tmp_path, path):
+def test_dask_is_imported_only_with_the_option(tmp_path, path):
     words = ["randsvm", "-q", "--gap", "0.5", str(path), str(tmp_path / "m")]
     code = (
         "import sys; from randsvm.cli import train; "

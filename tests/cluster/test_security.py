@@ -1,4 +1,4 @@
-"""What --cluster local:N opens to others, and what --cluster refuses before it connects."""
+"""The sockets and secrets of --cluster local:N, and the addresses that --cluster refuses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LISTENING = "0A"
 
 
 def sockets_of(pid: int) -> set[str]:
-    """The inodes of the sockets that a process has open."""
+    """Return the inodes of the open sockets of a process."""
     found = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -46,13 +46,13 @@ def sockets_of(pid: int) -> set[str]:
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An address as /proc/net has it: words in the byte order of the machine."""
+    """Parse an address of /proc/net: 32-bit words in the byte order of the machine."""
     words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
     return ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
 
 
 def listening_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """The addresses on which a process listens for TCP."""
+    """Return the addresses on which a process listens for TCP."""
     inodes, found = sockets_of(pid), []
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         if table.exists():
@@ -67,7 +67,7 @@ def listening_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[WorkerPool]:
-    """local:2 with both workers."""
+    """Return local:2 with both workers."""
     with closing(WorkerPool("local:2")) as worker_pool:
         end = time.monotonic() + PATIENCE
         while len(worker_pool.members()) < 2:
@@ -87,7 +87,7 @@ def test_a_local_cluster_listens_on_loopback_only(local):
 
 @pytest.mark.parametrize("how", ["without TLS", "another certificate"])
 def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
-    """The same call with its certificate is answered."""
+    """With its certificate, the same call succeeds."""
     security = None if how == "without TLS" else Security.temporary()
 
     async def identity(address: str, arguments: dict[str, object]) -> object:
@@ -98,7 +98,7 @@ def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
             await remote.close_rpc()
 
     ours = local.client.security.get_connection_args("client")
-    for address in [local.connection.local.scheduler_address, *local.members()]:
+    for address in [local.connection.local_cluster.scheduler_address, *local.members()]:
         assert asyncio.run(identity(address, ours))
         other, arguments = address.replace("tls://", "tcp://"), {}
         if security is not None:
@@ -107,7 +107,7 @@ def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
             asyncio.run(identity(other, arguments))
 
 
-def test_no_secret_stands_in_a_command_line(local):
+def test_no_command_line_contains_a_secret(local):
     for process in local.connection.processes:
         words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert b"dask_worker" in words
@@ -117,7 +117,7 @@ def test_no_secret_stands_in_a_command_line(local):
 @pytest.mark.parametrize(
     "address", ["local:0", "local:", "local:10000", "127.0.0.1:99999", "tcp://127.0.0.1:0", "host"]
 )
-def test_an_address_that_cannot_be_is_refused_at_once(tmp_path, address):
+def test_an_invalid_address_is_refused_at_once(tmp_path, address):
     path = board(20).save(tmp_path / "board")
     began = time.monotonic()
     with pytest.raises(ParameterError, match="--cluster: expected"):
@@ -126,7 +126,7 @@ def test_an_address_that_cannot_be_is_refused_at_once(tmp_path, address):
 
 
 @pytest.mark.parametrize("content", [b"+1 1:2\n-1 1:3\n", b"{}", b"{1:2", b"", b"\xff{", b"[1]"])
-def test_a_file_that_is_no_scheduler_file_is_refused_in_one_line(tmp_path, content):
+def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path, content):
     path = board(20).save(tmp_path / "board")
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(ParameterError, match="expected a scheduler file") as error:
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_scheduler_file_is_refused_in_one_line(tmp_path, conte
     assert "\n" not in str(error.value)
 
 
-def test_a_scheduler_file_that_is_being_written_is_waited_for(tmp_path):
+def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path):
     file = tmp_path / "file"
     file.touch()
     writing = threading.Timer(0.3, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])

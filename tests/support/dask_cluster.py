@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-# Seconds until a process must have started, on a busy machine.
+# Seconds until a process must have started on a busy machine.
 PATIENCE = 120.0
 LOOPBACK = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
 
 
-class Farm:
-    """A Dask cluster; `file` is the scheduler file for --cluster."""
+class DaskCluster:
+    """A Dask scheduler and its workers; `file` is the scheduler file for --cluster."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.file = folder, folder / "scheduler.json"
@@ -27,10 +27,16 @@ class Farm:
             time.sleep(0.05)
 
     def _start(
-        self, what: str, *words: object, folder: Path | None = None
+        self, program: str, *arguments: object, folder: Path | None = None
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{what}", *LOOPBACK, *map(str, words)],
+            [
+                sys.executable,
+                "-m",
+                f"distributed.cli.dask_{program}",
+                *LOOPBACK,
+                *map(str, arguments),
+            ],
             cwd=folder or self.folder,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
@@ -40,9 +46,9 @@ class Farm:
 
     def add(self, folder: Path | None = None, memory: str = "0") -> subprocess.Popen[bytes]:
         """Start one more worker. folder: its working folder; memory: its limit for Dask."""
-        words = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", memory]
-        words = ["--scheduler-file", str(self.file), *words]
-        self.workers.append(self._start("worker", *words, folder=folder))
+        arguments = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", memory]
+        arguments = ["--scheduler-file", str(self.file), *arguments]
+        self.workers.append(self._start("worker", *arguments, folder=folder))
         return self.workers[-1]
 
     def kill(self, number: int = -1) -> None:

@@ -1,4 +1,4 @@
-"""A cluster whose workers are this process, for tests of what is sent to workers and when."""
+"""A cluster whose workers are this process, for tests of the messages to workers."""
 
 from __future__ import annotations
 
@@ -11,47 +11,48 @@ from randsvm.data.shard_executor import ClusterTimes
 
 
 class DoneFuture(Future):
-    """A future of dask that is done."""
+    """A future with the methods of a Dask future."""
 
     def release(self) -> None:
         pass
 
 
 class FakeWorkerPool(WorkerPool):
-    """A crew of workers that run a task when it is submitted; its address is their number.
+    """A pool of workers that run a task when it is submitted; the address is their number.
 
-    loses: the numbers of tasks, from 0, whose worker is lost.
+    losses: the numbers of tasks, from 0, whose worker is lost. submitted: the number of tasks.
     """
 
-    loses: frozenset[int] = frozenset()
-    threads = 1  # of each worker
+    losses: frozenset[int] = frozenset()
+    # Threads of each worker.
+    threads = 1
 
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
-        self.client, self.bytes_moved, self.times, self.given = self, 0, ClusterTimes(), 0
+        self.client, self.bytes_moved, self.times, self.submitted = self, 0, ClusterTimes(), 0
         self.waited: dict[str, float] = {}
         self._lock = Lock()
 
     def members(self) -> dict[str, int]:
         return dict.fromkeys(self.names, self.threads)
 
-    def submit(self, function: Any, *words: Any, **options: Any) -> DoneFuture:
+    def submit(self, function: Any, *arguments: Any, **options: Any) -> DoneFuture:
         future = DoneFuture()
-        self.given += 1
-        if self.given - 1 in self.loses:
+        self.submitted += 1
+        if self.submitted - 1 in self.losses:
             future.set_exception(ConnectionError())
             return future
         try:
-            future.set_result(function(*words))
+            future.set_result(function(*arguments))
         except BaseException as error:  # noqa: BLE001 - a future holds any exception
             future.set_exception(error)
         return future
 
-    def broadcast(self, function: Any, *words: Any) -> None:
-        function(*words)
+    def broadcast(self, function: Any, *arguments: Any) -> None:
+        function(*arguments)
 
-    def call_now(self, names: list[str], function: Any, *words: Any) -> None:
-        function(*words)
+    def call_now(self, names: list[str], function: Any, *arguments: Any) -> None:
+        function(*arguments)
 
     def close(self) -> None:
         pass

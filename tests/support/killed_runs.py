@@ -15,14 +15,14 @@ from unittest.mock import patch
 
 import oracle
 from commands import run_train
-from dask_cluster import PATIENCE, Farm
+from dask_cluster import PATIENCE, DaskCluster
 from fake_cluster import FakeWorkerPool
 from learning import Data, board
 
 from randsvm.cluster.worker_pool import WorkerPool
 from randsvm.data.dataset import ParseOptions
 
-# One run of each kind, and its data.
+# A run for each task and algorithm, and its data.
 BOARD = "-g 5 --sample-size 100 --gap 0.01 --max-iterations 5"
 CLOUDS = "-g 1 --sample-size 60 --gap 0.01 --max-iterations 5"
 RUNS = {
@@ -34,15 +34,15 @@ RUNS = {
     "one against the rest": (f"randsvm {CLOUDS} --multiclass ovr", "clouds"),
     "regression": (f"randsvm -s svr -p 0.3 {BOARD}", "board"),
     "one-class": (f"randsvm -s one-class -n 0.1 {BOARD}", "board"),
-    # Before it has the gap it may find no margin.
+    # A run with a looser gap may find no margin.
     "nu-svc": ("randsvm -s nu-svc -n 0.5 -g 5 --sample-size 100 --gap 0.05", "board"),
     "scaled random features": (f"randsvm {BOARD} --components 20 --scale minmax", "board"),
     "sgd": ("sgd --epochs 6 --scale standard", "clouds"),
 }
-# Runs that average weights over groups of rows on a cluster only. Their models are compared with
-# those of a cluster within this process.
+# Runs that average weights over groups of rows, on a cluster only. The expected model is that of a
+# fake cluster.
 AVERAGED = {"sgd"}
-# Least number of chunks of a file, and of ranges of bytes in which it is read.
+# Number of chunks of a file, and of byte ranges in which workers read it.
 CHUNKS, RANGES = 12, 5
 
 
@@ -61,16 +61,16 @@ class KilledRuns:
         self.expected: dict[str, bytes] = {}
         board(rows).save(folder / "board")
         clouds = Data(*oracle.clouds(rows)).save(folder / "clouds")
-        self.small = ExitStack()
+        self.patches = ExitStack()
         for name, value in {
             "training.labelled_data.ParseOptions": partial(ParseOptions, chunk_rows=rows // CHUNKS),
             "training.multiclass.FEW_ROWS": 0,
-            "data.grouping.CHUNK_ROWS": rows // CHUNKS,
+            "data.classes.CHUNK_ROWS": rows // CHUNKS,
             "cluster.byte_ranges.RANGE_BYTES": clouds.stat().st_size // RANGES,
             "algorithms.sgd.GROUP_CHUNKS": 3,
         }.items():
-            self.small.enter_context(patch(f"randsvm.{name}", value))
-        self.farm = Farm(folder)
+            self.patches.enter_context(patch(f"randsvm.{name}", value))
+        self.cluster = DaskCluster(folder)
 
     def run(self, name: str, workers: int, kill: float | None = None) -> Ended:
         """Run one of RUNS on a number of workers.
@@ -84,15 +84,15 @@ class KilledRuns:
         timer.start()
         began = time.monotonic()
         try:
-            model = self._train(name, "--cluster", self.farm.file)
+            model = self._train(name, "--cluster", self.cluster.file)
             seconds = time.monotonic() - began
         finally:
             timer.join()
         return Ended(model == self.expected[name], seconds)
 
     def close(self) -> None:
-        self.small.close()
-        self.farm.close()
+        self.patches.close()
+        self.cluster.close()
 
     def _trained_here(self, name: str) -> bytes:
         if name not in AVERAGED:
@@ -108,18 +108,18 @@ class KilledRuns:
         return model.read_bytes()
 
     def _kill(self) -> None:
-        self.farm.kill(0)
-        if not self.farm.workers:
-            self.farm.add()
+        self.cluster.kill(0)
+        if not self.cluster.workers:
+            self.cluster.add()
 
     def _assemble(self, workers: int) -> None:
         """Start or kill workers until the cluster has `workers` of them."""
-        while len(self.farm.workers) > workers:
-            self.farm.kill()
-        while len(self.farm.workers) < workers:
-            self.farm.add()
+        while len(self.cluster.workers) > workers:
+            self.cluster.kill()
+        while len(self.cluster.workers) < workers:
+            self.cluster.add()
         end = time.monotonic() + PATIENCE
-        with closing(WorkerPool(str(self.farm.file))) as worker_pool:
+        with closing(WorkerPool(str(self.cluster.file))) as worker_pool:
             while len(worker_pool.members()) != workers:
                 assert time.monotonic() < end
                 time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The first pass by byte ranges learns what the one from the beginning to the end learns."""
+"""The first pass by byte ranges gives the result of the first pass over the whole file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_ranges(path: Path, options: ParseOptions) -> text_file.ChunkedText:
     st.integers(1, 200), st.integers(1, 100), st.integers(1, 9), st.integers(1, 60),
     st.booleans(), st.booleans(), st.sampled_from(["class", "number"]),
 )  # fmt: skip
-def test_ranges_of_any_size_learn_the_same(
+def test_ranges_of_any_size_give_the_same_summary(
     tmp_path_factory, lines, size, piece, rows, nonzeros, mark, cut, labels
 ):
     path = tmp_path_factory.mktemp("text") / "data"
@@ -68,7 +68,7 @@ def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
     assert source.rows.tolist() == whole.store.sizes.tolist()
     store = source.store(0, None)
     for number in range(len(source.rows)):
-        for _ in range(2):  # parsed, and as it was kept
+        for _ in range(2):  # parsed, then from the store
             for name in ("y", "indptr", "indices", "values"):
                 ours, theirs = (getattr(s.read(number), name) for s in (store, whole.store))
                 assert np.array_equal(ours, theirs)
@@ -77,7 +77,7 @@ def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("size", [10, 33, 1000])
-def test_the_first_bad_line_is_the_one_that_is_named(tmp_path, monkeypatch, bad, size):
+def test_the_error_names_the_first_bad_line(tmp_path, monkeypatch, bad, size):
     monkeypatch.setattr(byte_ranges, "RANGE_BYTES", size)
     path = tmp_path / "data"
     path.write_text("".join([*LINES, bad, *LINES, "-1 1:y\n"]), newline="")

@@ -1,5 +1,4 @@
-"""Workers that are there and do no work: paused, slow, without room for a spill file; and rows that
-nobody needs any more."""
+"""Workers that are paused, slow or without disk space, and leases of rows on workers."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from typing import TypeVar
 
 import oracle
 import pytest
-from dask_cluster import PATIENCE, Farm
+from dask_cluster import PATIENCE, DaskCluster
 from learning import board
 
 from randsvm import api
@@ -39,7 +38,7 @@ from randsvm.cluster.worker_pool import PendingTask, TaskBatch, TaskResult, Work
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
 
-# Workers cannot import this file.
+# Workers cannot import this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Report = TypeVar("Report")
@@ -56,7 +55,7 @@ def small_shards(monkeypatch) -> None:
 
 @pytest.fixture(autouse=True)
 def both_take_part(monkeypatch) -> None:
-    """A run begins when both workers are there."""
+    """Make each run wait for two workers at its start."""
 
     def gather(worker_pool: WorkerPool) -> None:
         end = time.monotonic() + PATIENCE
@@ -68,13 +67,13 @@ def both_take_part(monkeypatch) -> None:
 
 
 @pytest.fixture
-def two(tmp_path) -> Iterator[Farm]:
-    (tmp_path / "farm").mkdir()
-    farm = Farm(tmp_path / "farm")
+def two(tmp_path) -> Iterator[DaskCluster]:
+    (tmp_path / "cluster").mkdir()
+    cluster = DaskCluster(tmp_path / "cluster")
     for _ in range(2):
-        farm.add()
-    yield farm
-    farm.close()
+        cluster.add()
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
@@ -83,9 +82,9 @@ def path(tmp_path) -> Path:
 
 
 def trained(
-    data: Path, cluster: Farm | None, watch: Callable[[object], object] = lambda event: None
+    data: Path, cluster: DaskCluster | None, watch: Callable[[object], object] = lambda event: None
 ) -> bytes:
-    """The model of at most six rounds."""
+    """Train at most six rounds; return the model."""
     resources = Resources(cluster=None if cluster is None else str(cluster.file))
     job = api.Job(stop=StopParams(gap=1e-4, max_iterations=6), resources=resources)
     model, rule = data.with_name("model"), RandsvmParams(sample_size=100)
@@ -94,30 +93,30 @@ def trained(
 
 
 class Acting:
-    """Listens: acts on the cluster at the second round, and keeps the texts of notices."""
+    """A listener that acts on the cluster at the second round and keeps the texts of notices."""
 
-    def __init__(self, farm: Farm, act: Callable[[WorkerPool, str], object]) -> None:
-        self.farm, self.act, self.notices = farm, act, []
+    def __init__(self, cluster: DaskCluster, act: Callable[[WorkerPool, str], object]) -> None:
+        self.cluster, self.act, self.notices = cluster, act, []
         self.name = ""
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Notice):
             self.notices.append(event.text)
         if isinstance(event, Iteration) and event.number == 2 and not self.name:
-            with closing(WorkerPool(str(self.farm.file))) as worker_pool:
+            with closing(WorkerPool(str(self.cluster.file))) as worker_pool:
                 self.name = min(worker_pool.members())
                 self.act(worker_pool, self.name)
 
     def named(self, text: str) -> int:
-        """How many notices there are of this kind about the worker that was acted on."""
+        """Return the number of notices with this text about the worker that was acted on."""
         return sum(f"worker {self.name}" in one and text in one for one in self.notices)
 
 
 def run_on(
     worker_pool: WorkerPool, function: Callable[[], Report], *names: str
 ) -> dict[str, Report]:
-    """Call a function of this file on some workers, or on all."""
-    # A lambda, as dask sends what has a name by its name.
+    """Call a function of this module on some workers, or on all."""
+    # Dask would send a named function by its name.
     return worker_pool.client.run(lambda: function(), workers=list(names) or None)
 
 
@@ -128,7 +127,7 @@ def set_status(status: str, worker_pool: WorkerPool, *names: str) -> None:
     worker_pool.client.run(change, workers=list(names))
 
 
-def test_the_work_of_a_paused_worker_is_done_by_others(two, path, monkeypatch):
+def test_others_do_the_work_of_a_paused_worker(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, partial(set_status, "paused"))
@@ -148,7 +147,7 @@ def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
     assert "paused" in oracle.trailer(path.with_name("model"))["stopped"]
 
 
-def test_a_worker_that_runs_again_takes_part_again(two, path, monkeypatch):
+def test_a_paused_worker_that_runs_again_takes_part_again(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         names = {*worker_pool.members()}
@@ -165,7 +164,7 @@ SECONDS = 15.0
 
 
 def make_slow() -> None:
-    """Every pass takes some time on this worker."""
+    """Delay every task over shards on this worker."""
     inner = worker.run_on_shards
     worker.slow = 0
 
@@ -181,19 +180,19 @@ def times_slow() -> int:
     return worker.slow
 
 
-def test_the_work_of_a_slow_worker_is_done_by_others(two, path, monkeypatch):
+def test_others_do_the_work_of_a_slow_worker(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SLOW_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, lambda worker_pool, name: run_on(worker_pool, make_slow, name))
     assert trained(path, two, watch) == expected
     assert watch.named("is slow: others do its work") == 1
-    # Others waited for it in one pass.
+    # Other workers waited for one task only.
     with closing(WorkerPool(str(two.file))) as worker_pool:
         assert run_on(worker_pool, times_slow, watch.name) == {watch.name: 1}
 
 
-def test_waits_for_a_worker_add_up():
-    """Each of its tasks is a little late; one that is in time makes good for them."""
+def test_waits_for_a_slow_worker_add_up():
+    """Late tasks of a worker add up until a task is in time."""
     worker_pool = FakeWorkerPool("2")
     tasks = TaskBatch(worker_pool)
 
@@ -221,12 +220,12 @@ def test_waits_for_a_worker_add_up():
 
 
 def limit_files() -> None:
-    """A disk that is full after a few bytes."""
+    """Limit the size of files to a few bytes, as on a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
 def begin_with(monkeypatch, act: Callable[[WorkerPool], object]) -> None:
-    """Act when all workers are there and nothing is read."""
+    """Act on the cluster when all workers are members, before the first pass."""
     gather = WorkerPool._wait_for_workers
 
     def then_act(worker_pool: WorkerPool) -> None:
@@ -236,7 +235,7 @@ def begin_with(monkeypatch, act: Callable[[WorkerPool], object]) -> None:
     monkeypatch.setattr(WorkerPool, "_wait_for_workers", then_act)
 
 
-def test_a_worker_without_room_for_its_rows_is_left_out(two, path, monkeypatch):
+def test_a_worker_without_disk_space_is_excluded(two, path, monkeypatch):
     expected = trained(path, None)
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     full: list[str] = []
@@ -257,7 +256,7 @@ def test_a_worker_without_room_for_its_rows_is_left_out(two, path, monkeypatch):
     assert sum(notice.startswith(text) and "left out" in notice for notice in notices) == 1
 
 
-def test_a_run_ends_when_no_worker_has_room(two, path, monkeypatch):
+def test_a_run_ends_when_no_worker_has_disk_space(two, path, monkeypatch):
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, limit_files))
     with pytest.raises(TransferError, match=r"worker tcp://.*: writing the spill file") as error:
@@ -268,7 +267,7 @@ def test_a_run_ends_when_no_worker_has_room(two, path, monkeypatch):
 # ---- leases -----------------------------------------------------------------------------------
 
 
-def kept() -> set[str]:
+def cached_keys() -> set[str]:
     here = worker._cache
     return {*here.datasets, *(key for key, _ in [*here.ranges, *here.cells])}
 
@@ -278,7 +277,7 @@ def shorten_lease() -> None:
 
 
 def on_workers(worker_pool: WorkerPool) -> set[str]:
-    return set().union(*run_on(worker_pool, kept).values())
+    return set().union(*run_on(worker_pool, cached_keys).values())
 
 
 ENDLESS = """
@@ -289,7 +288,7 @@ train.train.main(["randsvm", "-q", "-g", "5", "-c", "1000", "--gap", "1e-12", "-
 """
 
 
-def test_rows_of_a_run_that_is_killed_are_released(two, tmp_path):
+def test_workers_release_the_rows_of_a_killed_run(two, tmp_path):
     data = board(20_000).save(tmp_path / "large")
     with closing(WorkerPool(str(two.file))) as worker_pool:
         run_on(worker_pool, shorten_lease)
@@ -307,7 +306,7 @@ def test_rows_of_a_run_that_is_killed_are_released(two, tmp_path):
             time.sleep(0.5)
 
 
-def test_rows_of_a_run_that_solves_for_long_are_kept(two, path, monkeypatch):
+def test_workers_keep_the_rows_of_a_run_that_solves_for_long(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL_SECONDS", 0.5)
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, shorten_lease))
     job = api.Job(resources=Resources(cluster=str(two.file)))
@@ -318,8 +317,8 @@ def test_rows_of_a_run_that_solves_for_long_are_kept(two, path, monkeypatch):
         assert on_workers(D.executor.worker_pool) == before
 
 
-def test_rows_that_were_released_are_brought_back(two, path):
-    """As those of a process that was stopped for some time."""
+def test_released_rows_are_sent_again(two, path):
+    """A client that was stopped for some time loses its leases."""
     expected = trained(path, None)
 
     def release(worker_pool: WorkerPool, name: str) -> None:
@@ -334,6 +333,6 @@ def forget_all() -> None:
     lease, worker.LEASE_SECONDS = worker.LEASE_SECONDS, 0.0
     try:
         worker.release_expired()
-        assert not kept()
+        assert not cached_keys()
     finally:
         worker.LEASE_SECONDS = lease

@@ -1,4 +1,4 @@
-"""Whether two machines compute the same bits."""
+"""The comparison of the arithmetic of two processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from randsvm.cluster import handshake
 
-SAY = """
+PROGRAM = """
 import hashlib, json, numpy as np
 from randsvm.cluster.handshake import arithmetic
 a = np.random.default_rng(1).random((300, 300))
@@ -21,24 +21,30 @@ print(json.dumps([arithmetic(), hashlib.sha256((a @ a).tobytes()).hexdigest()]))
 """
 
 
-def found_with(core: str) -> tuple[dict[str, str], str]:
-    """In a process whose BLAS works as for this kind of processor: what it computes, and the digest
-    of a product."""
+def arithmetic_with(core: str) -> tuple[dict[str, str], str]:
+    """Return the arithmetic of a process whose BLAS uses the code for a kind of processor, and the
+    digest of a matrix product."""
     words = {"OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", SAY], env={**os.environ, **words}, check=True, capture_output=True
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **words},
+        check=True,
+        capture_output=True,
     )
     return tuple(json.loads(done.stdout))
 
 
-def test_products_differ_where_those_of_blas_do_and_nothing_else_differs():
-    """Prescott has no product and sum in one instruction, Haswell has."""
-    (ours, our_product), (theirs, their_product) = found_with("Haswell"), found_with("Prescott")
+def test_only_matrix_products_differ_where_those_of_blas_do():
+    """Haswell has fused multiply-add, Prescott has not."""
+    (ours, our_product), (theirs, their_product) = (
+        arithmetic_with("Haswell"),
+        arithmetic_with("Prescott"),
+    )
     differing = {name for name in ours if ours[name] != theirs[name]}
     assert differing == ({"matrix products"} if our_product != their_product else set())
 
 
-def test_another_last_digit_of_a_function_is_seen(monkeypatch):
+def test_another_last_digit_of_a_function_is_found(monkeypatch):
     def other_exp(x: np.ndarray) -> np.ndarray:
         return np.nextafter(np.exp(x), np.inf, dtype=x.dtype)
 
@@ -55,7 +61,7 @@ COMPILED = (
 
 
 def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
-    """Of kernel values: so that no width has to be agreed on."""
+    """So machines need not agree on the width of vectors."""
     ours = handshake.arithmetic()
     for name in COMPILED:
         room, _, function = name.partition(".")
