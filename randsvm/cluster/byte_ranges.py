@@ -33,7 +33,7 @@ from randsvm.cluster.worker import DatasetSpec
 from randsvm.cluster.worker_pool import WorkerPool, map_calls
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, Summary, chunk_digest, hexdigest
+from randsvm.data.reading import ParseOptions, RoundedError, Summary, chunk_digest, hexdigest
 from randsvm.data.shard_executor import Shard
 from randsvm.data.svmlight import ParsedPiece, Spelling
 from randsvm.errors import DataError, InputError, ParameterError
@@ -146,31 +146,41 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
         raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
     files = [text_file_at(path, options) for path in paths]
     assert resources.cluster is not None
-    worker_pool, key = WorkerPool(resources.cluster), uuid.uuid4().hex
+    worker_pool = WorkerPool(resources.cluster)
+    key, precise_key = uuid.uuid4().hex, uuid.uuid4().hex
     worker_pool.key = key
     try:
-        return _load(worker_pool, key, files, resources)
+        text = first_pass(worker_pool, key, files)
+        try:
+            return _load(worker_pool, key, text, resources)
+        except RoundedError:
+            worker_pool.broadcast(worker.release, key)
+            worker_pool.key = precise_key
+            text = replace(text, summary=replace(text.summary, precise=True))
+            return _load(worker_pool, precise_key, text, resources)
     except BaseException:
         worker_pool.broadcast(worker.release, key)
+        worker_pool.broadcast(worker.release, precise_key)
         worker_pool.close()
         raise
 
 
-def _load(
-    worker_pool: WorkerPool, key: str, files: Sequence[TextFile], resources: Resources
-) -> Dataset:
-    text = first_pass(worker_pool, key, files)
+def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resources) -> Dataset:
+    """Return D. Raises RoundedError if a chunk needs float64 values and the text is not precise."""
     spec = DatasetSpec(key, text, resources.data_bytes, resources.tmpdir)
     # Without workers, this process reads and keeps the chunks that a model still needs.
     store = text.store(resources.data_bytes, resources.tmpdir)
     D = ClusterDataset(text.summary, store, resources.workers)
     D.executor = executor = ClusterExecutor(worker_pool, spec)
 
-    def digest(shard: Shard) -> bytes:
-        return chunk_digest(D.store.read(shard.number))
+    def digest(shard: Shard) -> tuple[bytes, bool]:
+        chunk = D.store.read(shard.number)
+        return chunk_digest(chunk), chunk.precise
 
     digests = []
-    for one in executor.map(digest, D.shards):
+    for one, needs_float64 in executor.map(digest, D.shards):
+        if needs_float64 and not text.summary.precise:
+            raise RoundedError
         digests.append(one)
         emit(Progress("reading", int(D.starts[len(digests)]), D.n))
     D.summary = replace(D.summary, digest=hexdigest(digests, D.summary.names))

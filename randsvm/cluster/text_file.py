@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from randsvm.data.chunks import ComputedStore, RawChunk, join_chunks
+from randsvm.data.chunks import ComputedStore, RawChunk, join_and_round, join_chunks
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Summary, chunk_end, sorted_union
 from randsvm.data.svmlight import (
@@ -49,7 +49,9 @@ class TextFile:
     @property
     def dialect(self) -> Dialect:
         options = self.options
-        return Dialect(options.labels, options.zero_based, options.any_label)
+        return Dialect(
+            options.labels, options.zero_based, options.any_label, precise=options.precise
+        )
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes begin .. end - 1.
@@ -330,6 +332,9 @@ def _is_row(line: bytes) -> bool:
 class ChunkedText:
     """Text files, one after the other, cut into chunks.
 
+    Values are float64 in all chunks if the summary is `precise`, else only in chunks whose values
+    float32 would round measurably.
+
     checksums: of each file in the first pass. starts : (chunks + 1,) int64, the byte where each
     chunk begins, counted over all files; rows, nonzeros : (chunks,) int64.
     """
@@ -354,7 +359,7 @@ class ChunkedText:
                 content = checksums.read(file, first, min(end, file.size))
                 parts.append(self._parsed(file, without_mark(content, first)))
             begin, end = begin - file.size, end - file.size
-        chunk = join_chunks(parts)
+        chunk = join_chunks(parts) if self.summary.precise else join_and_round(parts, number)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             raise self.files[0].changed_error()
         return chunk
@@ -367,6 +372,8 @@ class ChunkedText:
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
+            precise=True,
+            near=not self.summary.precise,
         )
         y = block.y
         if options.labels == "class":
