@@ -1,6 +1,6 @@
-"""The one clock of a run: how much of its time limit each phase may take, and who breaks it off.
+"""The clock of a run: it measures time, shares the time limit among phases, and ends a phase.
 
-Knows no phase: each asks for its share and runs within `until`.
+Knows no phase: each phase asks for its share of the time and runs within `until`.
 """
 
 from __future__ import annotations
@@ -14,54 +14,62 @@ from randsvm.errors import OutOfTimeError
 from randsvm.events import Watch, listener, listening, silent
 from randsvm.files import display_output
 
-# Seconds before a time limit that are kept free for what is noticed late and for writing.
-LATE = 0.2
+# Seconds before a time limit that are reserved for late events and for writing the model.
+RESERVED_SECONDS = 0.2
 
 
 class TimeLimitError(Exception):
-    """The time of a phase is over; raised by the first event after it."""
+    """The time of a phase is over; raised by the first event after that moment."""
 
 
 def never() -> float:
+    """Return a deadline that never comes."""
     return inf
 
 
 class Clock:
-    """Listens to a run: passes its events on, and breaks off a phase whose time is over.
+    """A listener of a run that passes events on and ends a phase whose time is over.
 
-    began, end: of the whole run, as perf_counter() has it; end is infinite without a limit.
+    Moments are in seconds, as perf_counter() returns them.
+
+    began: the moment when the run began
+    end: the moment when the time limit of the run is over; infinite without a limit
     """
 
     def __init__(self, limit: float | None = None, watch: Watch = silent) -> None:
         self.began = time.perf_counter()
         self.end = inf if limit is None else self.began + limit
         self.watch = watch
-        self._late: Callable[[], float] = never
+        self._deadline: Callable[[], float] = never
 
     @property
     def seconds(self) -> float:
+        """The seconds since the run began."""
         return time.perf_counter() - self.began
 
     def share(self, part: float, end: float | None = None) -> float:
-        """The moment when this part of the time that is left until `end` (None: the run's) is
-        over."""
+        """Return the moment when this part of the time left until `end` is over.
+
+        end: None stands for the end of the run.
+        """
         now = time.perf_counter()
         return now + ((self.end if end is None else end) - now) * part
 
     @contextmanager
-    def until(self, late: Callable[[], float]) -> Iterator[None]:
-        """Within the block, the first event after the moment `late()` raises TimeLimitError, and no
-        block around it does."""
-        around, self._late = self._late, late
+    def until(self, deadline: Callable[[], float]) -> Iterator[None]:
+        """Raise TimeLimitError at the first event in the block after the moment `deadline()`.
+
+        Deadlines of outer blocks do not apply within the block.
+        """
+        outer, self._deadline = self._deadline, deadline
         try:
             yield
         finally:
-            self._late = around
+            self._deadline = outer
 
     @contextmanager
     def before_a_model(self, model: str) -> Iterator[None]:
-        """What comes before there is anything to write to `model`. Raises OutOfTimeError where the
-        limit comes first."""
+        """Raise OutOfTimeError if the time limit comes in this block, before a model exists."""
         try:
             with self.until(lambda: self.end):
                 yield
@@ -71,20 +79,20 @@ class Clock:
                 f"--time-limit is over before there is a model: {name} is left as it was"
             ) from None
 
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """Within the block, nothing is broken off."""
+    def without_deadline(self) -> AbstractContextManager[None]:
+        """Return a block that no deadline interrupts."""
         return self.until(never)
 
     def __call__(self, event: object) -> None:
         self.watch(event)
-        if time.perf_counter() >= self._late():
-            self._late = never
+        if time.perf_counter() >= self._deadline():
+            self._deadline = never
             raise TimeLimitError
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[Clock]:
-    """A clock of its own for part of a run: it passes events on to whoever listens now."""
+    """Yield a clock for a part of a run; it passes events on to the current listener."""
     clock = Clock(seconds, listener())
     with listening(clock):
         yield clock

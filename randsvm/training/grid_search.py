@@ -42,7 +42,7 @@ FINER = (2.0, sqrt(2.0))
 Stage: TypeAlias = "tuple[Sequence[Candidate[P]], int]"
 
 
-def searched(
+def search(
     D: Dataset,
     params: P,
     fit: Fit[P],
@@ -165,7 +165,7 @@ def _of(combinations: Sequence[tuple[dict[str, float], P]]) -> list[Candidate[P]
     return [Candidate(values, params) for values, params in combinations]
 
 
-def metadata(found: Searched | None) -> dict[str, str]:
+def search_metadata(found: Searched | None) -> dict[str, str]:
     """What a model's trailer says of a search: the score of its parameters, on how many rows, and
     how many were tried."""
     if found is None:

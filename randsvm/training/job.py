@@ -1,4 +1,4 @@
-"""What a user asks of a training besides its parameters; types that all of training uses.
+"""The options of a training besides its parameters, their checks, and types shared by training.
 
 Knows no algorithm.
 """
@@ -24,31 +24,35 @@ from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 
-# Parameters of kernel training or of linear training.
+# The parameters of a kernel machine or of a linear one.
 P = TypeVar("P", bound=Params | SgdParams)
 
-# f of rows, (m, K) float64.
+# Returns f of rows: (m, K) float64.
 Decision = Callable[[Matrix], np.ndarray]
-# The name of a model that no file holds.
+# The name, in messages, of a model that is not written to a file.
 IN_MEMORY = "<memory>"
 
 
-def forget(model: Model) -> None:
-    """Of those who want a file alone."""
+def discard(model: Model) -> None:
+    """Do nothing: the model is only written to its file."""
 
 
-# What is learnt from the rows of a view with these parameters.
+# Trains on the rows of a view with the given parameters; returns f.
 Fit = Callable[[Dataset, P], Decision]
-# The same in so many seconds, or a little more; raises TimeLimitError where that is nothing.
+# Does so within about the given seconds; raises TimeLimitError if there is no solution by then.
 TimedFit = Callable[[Dataset, P, float], Decision]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all algorithms share: when to stop, seed and index base, resources, the model whose
-    solution is the start (--warm-start), and what is cross-validated first. given: the names of the
-    options that the user gave, the others are as in that model; None: all of them. keep: called
-    with the model as it is written."""
+    """The options that all algorithms share.
+
+    stop, limits, run, resources, search: groups of options
+    warm_start: the file of the model to start from
+    given: the names of the options that the user gave; the others are as in that model. None: all
+        were given
+    keep: receives the model when it is written
+    """
 
     stop: StopParams = field(default_factory=StopParams)
     limits: Limits = field(default_factory=Limits)
@@ -57,56 +61,29 @@ class Job:
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
     given: frozenset[str] | None = None
-    keep: Callable[[Model], object] = forget
+    keep: Callable[[Model], object] = discard
 
     def for_parts(self) -> Job:
-        """Without a start from another model, and without what only the whole run needs."""
-        return replace(self, search=Search(), warm_start=None, keep=forget)
+        """Return the job for parts of the rows: no search, no model to start from or to keep."""
+        return replace(self, search=Search(), warm_start=None, keep=discard)
 
 
-def kernel_job(job: Job, params: Params, bounded: bool) -> Job:
-    """The job with the gap filled in; bounded: whether k was asked for. Raises ParameterError for
-    what these parameters of a kernel machine do not allow."""
-    job.stop.check(params)
-    if job.warm_start and params.components:
-        raise ParameterError("--warm-start goes with a kernel, not with --components")
-    if params.kernel == "precomputed":
-        _check_precomputed(job)
-    return replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
-
-
-def without_gap(job: Job) -> Job:
-    """The job where nothing is certified: a gap that was filled in is left open."""
-    gap = job.stop.gap if isinstance(job.stop.gap, str) else None
-    return replace(job, stop=replace(job.stop, gap=gap))
-
-
-def _check_precomputed(job: Job) -> None:
-    """Raise ParameterError for what rows of kernel values do not go with."""
-    against = {
-        "--scale": (job.run.scale, "kernel values, which scaled are those of no kernel"),
-        "--zero-based": (job.run.zero_based, "rows that begin with 0:number in any case"),
-        "--cluster": (job.resources.cluster, "numbers of rows, which its workers do not look at"),
-        "--warm-start": (job.warm_start, "no features to find the old model's rows by"),
-    }
-    for option, (given, reason) in against.items():
-        if given:
-            raise ParameterError(f"{option}: -t precomputed has {reason}")
-
-
-def beside(model: str) -> str:
-    """The file of a model that was interrupted, where a better one stays in its place."""
+def interrupted_path(model: str) -> str:
+    """Return the file for an interrupted run's model if the model in `model` is better."""
     return f"{model}.interrupted"
 
 
-def may_stay(model: str) -> bool:
-    """Whether there is a file that a worse model does not replace."""
+def is_existing_file(model: str) -> bool:
+    """Return whether `model` is a file with content, not standard output."""
     return model not in files.STANDARD_OUTPUTS and bool(files.size_of(model))
 
 
 def check_paths(data: Source, model: str | None, job: Job) -> None:
-    """Raise ParameterError or OutputError for files that cannot be or destroy each other, before
-    hours of work."""
+    """Check the files of a run before hours of work.
+
+    Raises ParameterError or OutputError for files that cannot be written, or that would overwrite
+    each other.
+    """
     paths = files.inputs(data) if isinstance(data, str | tuple) else ()
     if not paths and job.resources.cache is not None:
         raise ParameterError("--cache keeps what was parsed from a file, and there is none")
@@ -118,8 +95,8 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         refuse_as_data(path, "TRAIN_FILE MODEL_FILE")
     if model is not None:
         names = [model]
-        if not job.limits.overwrite and may_stay(model):
-            names.append(beside(model))
+        if not job.limits.overwrite and is_existing_file(model):
+            names.append(interrupted_path(model))
         for name in names:
             files.check_output(name)
             files.check_kind(name, "a model", lambda head: format_of(head) is not None)
@@ -127,16 +104,8 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         files.check_kind(job.resources.cache, "a cache", is_cache)
 
 
-def the_file(data: str | tuple[str, ...]) -> str:
-    """The only one. Raises ParameterError where there are several."""
-    path, *others = files.inputs(data)
-    if others:
-        raise ParameterError("--update reads one TRAIN_FILE: cat the files into a pipe")
-    return path
-
-
 def check_gap(job: Job, params: Params | SgdParams) -> None:
-    """Raise ParameterError where --require-gap asks for what there is not."""
+    """Raise ParameterError if --require-gap needs a certificate that this training lacks."""
     certified = isinstance(params, Params) and params.positive_semidefinite
     if job.limits.require_gap is not None and not certified:
         raise ParameterError(
@@ -145,10 +114,12 @@ def check_gap(job: Job, params: Params | SgdParams) -> None:
         )
 
 
-def lack_of_gap(job: Job, gap: float, model: str) -> str | None:
-    """Why a model with that gap must not be written; None: it may."""
+def why_gap_too_large(job: Job, gap: float, model: str) -> str | None:
+    """Return why a model with this gap must not be written; None: it may be.
+
+    gap: nan if there is no certificate; then no gap is required.
+    """
     required = job.limits.require_gap
-    # nan is no gap.
     if required is None or gap <= required:
         return None
     name = files.display_output(model)

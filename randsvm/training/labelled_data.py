@@ -1,4 +1,4 @@
-"""What is learnt: the rows with their labels as a model has them. Knows no algorithm."""
+"""Read the rows of a training, and give them the labels of its model. Knows no algorithm."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, check_weights
 from randsvm.training.job import Job
 
-# More classes than that which are all numbers look like a regression's targets.
-MANY_NUMBERS = 20
+# More integer classes than this look like the targets of a regression.
+MANY_INTEGERS = 20
 
 
 @dataclass(frozen=True)
 class LabelledData:
-    """D with y = class indices, positions in the model's labels (novelty detection's: 1 is the
-    first, -1 the second, and nothing else is ever predicted), or a regression's targets. values:
-    what the labels stand for."""
+    """D with the labels of the task.
+
+    D : y are class indices (positions in `labels`) or the targets of a regression
+    labels : the model's labels as text; novelty detection has "1" and "-1", in this order
+    values : the labels as numbers, if all of them are, or as text
+    """
 
     D: Dataset
     labels: tuple[str, ...]
@@ -35,7 +38,10 @@ class LabelledData:
 
     @staticmethod
     def of(whole: Dataset, path: str, task: str) -> LabelledData:
-        """Raises DataError when there is only one class to tell apart."""
+        """Return the rows with labels for a task: "svc", "svr" or "one-class".
+
+        Raises DataError for a classification with a single class.
+        """
         if task == "svr":
             return LabelledData(whole, (), ())
         summary = whole.summary
@@ -50,21 +56,21 @@ class LabelledData:
         return LabelledData(D, names, tuple(summary.values[i] for i in order))
 
     def check_classes(self, path: str, most: int) -> None:
-        """Raise DataError when there are more than `most` classes."""
+        """Raise DataError if there are more than `most` classes."""
         if len(self.labels) > most:
             problem = f"expected at most {most:,} classes, found {len(self.labels):,}"
             hint = " (-s svr takes numbers as targets)" if isinstance(self.values[0], int) else ""
             raise DataError(display_name(path), 1, 1, problem + hint)
 
     def check_weights(self, params: Params | SgdParams) -> None:
-        """Raise ParameterError for the weight of a class that does not occur."""
+        """Raise ParameterError for the weight of a class that the data does not have."""
         if self.labels:
             check_weights(params.weights, self.labels)
 
     def remarks(self, params: Params | SgdParams) -> list[str]:
-        """What the user should know of these labels beside these parameters."""
+        """Return messages for the user about labels, parameters and scaling."""
         found, K = [], len(self.labels)
-        if K > MANY_NUMBERS and all(isinstance(value, int) for value in self.values):
+        if K > MANY_INTEGERS and all(isinstance(value, int) for value in self.values):
             found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
         if params.multiclass and K == 2:
             found.append(f"--multiclass {params.multiclass} has no effect with two classes")
@@ -78,14 +84,16 @@ class LabelledData:
         return found
 
     def scaled(self, name: str | None) -> LabelledData:
-        """The same with its features scaled as --scale says."""
+        """Return these rows with features scaled as --scale says; None: as they are."""
         return self if name is None else replace(self, D=self.D.scaled(scaling_of(self.D, name)))
 
 
 def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
-    """D, with the labels as the task has them. Raises DataError for bad text, and the errors of
-    opening and reading a file."""
-    D = _loaded(data, params, job)
+    """Read the rows of a file or of arrays.
+
+    Raises DataError for bad text, and InputError for a file that cannot be opened or read.
+    """
+    D = _load(data, params, job)
     if D.summary.precise:
         emit(
             Notice(
@@ -96,7 +104,7 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     return D
 
 
-def _loaded(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
+def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     row_numbers = params.kernel == "precomputed"
     options = ParseOptions(
         labels="number" if params.kind == "svr" else "class",
@@ -108,7 +116,7 @@ def _loaded(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         return dataset.load(data, options, job.resources)
     if isinstance(data, Arrays):
         raise ParameterError("--cluster reads files that all workers see, not arrays")
-    # Who does not ask for a cluster need not have dask, nor wait a second for its import.
+    # Imported here since dask is optional, and its import takes a second.
     try:
         from randsvm.cluster.byte_ranges import load
     except ImportError as error:
@@ -119,5 +127,5 @@ def _loaded(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
 
 
 def name_of(data: Source) -> str:
-    """As messages have it."""
+    """Return the name of the data for messages."""
     return str(data) if isinstance(data, Arrays) else files.name_of(inputs(data))

@@ -1,6 +1,6 @@
-"""Linear machines: what a run needs to train one by stochastic gradient descent over a whole file.
+"""Linear machines: train one by epochs of stochastic gradient descent over all rows.
 
-online.py learns rows as they arrive.
+online.py trains on rows as they arrive.
 """
 
 from __future__ import annotations
@@ -36,25 +36,26 @@ from randsvm.svm.linear import (
     linear_findings,
     with_share_outside,
 )
-from randsvm.training.clock import LATE, Clock, TimeLimitError
+from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Decision, Job
-from randsvm.training.run import Ending, Learning, Outline, Trainer
-from randsvm.training.stopping import TIME_LIMIT
+from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
+from randsvm.training.stopping import Stopped, StopReason
 
-# A step costs as many classes.
-MOST_CLASSES = 10_000
-# The features' means are more than this part of |x|^2: standard deviations are a tenth of them.
-FAR = 0.99
+# The cost of a step is proportional to the number of classes.
+MAX_CLASSES = 10_000
+# Features lie far from zero if the squares of their means are more than this part of the mean of
+# |x|^2: then their standard deviations are a tenth of their means.
+FAR_FROM_ZERO = 0.99
 
 
 class LinearTrainer(Trainer[SgdParams, Learnt]):
-    """Weights of the features, or of random features that stand for a kernel."""
+    """Trainer of weights of the features, or of random features that approximate a kernel."""
 
     @property
     def most_classes(self) -> int:
         # Weights and their sums are 16 bytes for each feature and class.
         memory, d = self.job.resources.memory, len(self.D.summary.features)
-        return min(MOST_CLASSES, max(2, memory // (16 * max(d, 1))))
+        return min(MAX_CLASSES, max(2, memory // (16 * max(d, 1))))
 
     def resolved(self, params: SgdParams) -> SgdParams:
         params = params.resolved(self.D.n)
@@ -65,46 +66,50 @@ class LinearTrainer(Trainer[SgdParams, Learnt]):
     def scales(self, params: SgdParams) -> tuple[float, float]:
         return params.scales(self.D.n)
 
-    def outline(self, params: SgdParams) -> Outline:
-        return Outline("sgd", words=[], notices=[])
+    def describe(self, params: SgdParams) -> RunDescription:
+        return RunDescription("sgd", words=[], notices=[])
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
-        learning = self._learning(D, params, clock, clock.end)
-        learning.learn()
-        return learning.answer.decision
+        run = self._training(D, params, clock, clock.end)
+        run.train()
+        return run.solution.decision
 
     def holds_out(self, params: SgdParams) -> bool:
-        """A logistic regression has probabilities by itself."""
+        # A logistic regression has probabilities without a calibration.
         return params.probability and params.loss != "log"
 
-    def learning(self, params: SgdParams, clock: Clock, until: float) -> LinearLearning:
-        learning = self._learning(self.D, params, clock, until)
-        if learning.offset > FAR and self.job.run.scale != "standard" and not params.components:
+    def start(self, params: SgdParams, clock: Clock, until: float) -> LinearTrainingRun:
+        run = self._training(self.D, params, clock, until)
+        if (
+            run.offset > FAR_FROM_ZERO
+            and self.job.run.scale != "standard"
+            and not params.components
+        ):
             emit(
                 Notice(
                     "features lie far from zero, and their differences are small beside that: "
                     "--scale standard is needed for steps that suit them"
                 )
             )
-        if learning.groups > 1:
+        if run.groups > 1:
             emit(
                 Notice(
-                    f"the weights of {learning.groups} groups of rows are averaged after each "
+                    f"the weights of {run.groups} groups of rows are averaged after each "
                     "epoch: one process would find slightly other ones"
                 )
             )
-        return learning
+        return run
 
-    def _learning(
+    def _training(
         self, D: Dataset, params: SgdParams, clock: Clock, until: float
-    ) -> LinearLearning:
-        """From the subject's rows or a view of them."""
+    ) -> LinearTrainingRun:
+        """Return a training on all rows or on a view of them."""
         objective, mapping = Objective.of(D, self.labelled_data.labels, params), self.map_of(params)
         if params.task == "one-class":
             D = one_class(D)
         if mapping is not None:
             D = D.mapped(mapping.over(D.summary.features))
-        return LinearLearning(self, D, objective, params, clock, until)
+        return LinearTrainingRun(self, D, objective, params, clock, until)
 
 
 def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams, Job]:
@@ -112,35 +117,34 @@ def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams
     return LinearTrainer, params, job
 
 
-ALL_EPOCHS = "all epochs"
-HELD_OUT = "the loss of the held-out rows stopped falling"
-
-# --epochs auto gives up when so many epochs in a row were no better.
+# --epochs auto ends after this number of epochs in a row without a lower loss.
 PATIENCE = 5
-# --early-stopping leaves so many rows to learn from.
-LEAST_ROWS = 2
-# A closing evaluation takes about as long as a pass that only adds up |x|^2, times this.
-EVALUATION = 3.0
+# --early-stopping leaves at least this number of rows to train on.
+MIN_TRAINING_ROWS = 2
+# A closing evaluation takes about this many times as long as a pass that only adds up |x|^2.
+EVALUATION_FACTOR = 3.0
 
 
-class LinearLearning(Learning[Learnt]):
-    """Learning from the rows of D; with held-out rows the best answer is kept.
+class LinearTrainingRun(TrainingRun[Learnt]):
+    """SGD on the rows of D. With held-out rows, the solution of their lowest loss is kept.
 
-    D: all rows, with the features that the weights are of. objective: of these rows. until: the
-    moment when the time for learning and evaluation is over. offset: which part of the mean of
-    |x|^2 is that of the features' means.
+    D : all rows, with the features that the weights belong to
+    objective : for these rows
+    until : the moment when the time for training and evaluation is over
+    offset : the part of the mean of |x|^2 that the squares of the features' means make up
+    groups : the number of groups of rows that a cluster trains on side by side
     """
 
     def __init__(
         self,
-        training: Trainer[SgdParams, Learnt],
+        trainer: Trainer[SgdParams, Learnt],
         D: Dataset,
         objective: Objective,
         params: SgdParams,
         clock: Clock,
         until: float,
     ) -> None:
-        self.training = training
+        self.trainer = trainer
         self.D = D
         self.objective = objective
         self.params = params
@@ -149,39 +153,39 @@ class LinearLearning(Learning[Learnt]):
         began = time.perf_counter()
         R2, offset = sgd.squares(D)
         self.offset = offset / R2
-        self.until = until - EVALUATION * (time.perf_counter() - began)
+        self.until = until - EVALUATION_FACTOR * (time.perf_counter() - began)
         self.start, spread = _start(D, objective)
         self.steps = _steps(params, D.n, R2, spread, objective)
-        self.rng = Draws(training.job.run.seed)
+        self.rng = Draws(trainer.job.run.seed)
         self.learner = Learner.new(self.steps, D.d, self.start)
-        # Groups of rows that are learnt side by side on a cluster; few rows are learnt here.
-        resources = training.job.resources
-        # Beside the data, which may take the other half.
+        # Few rows make one group, which this process trains on.
+        resources = trainer.job.resources
+        # The data may take the other part of the memory.
         room = resources.memory - resources.data_bytes
         self.groups = 1 if resources.cluster is None else sgd.group_count(D, self.learner, room)
         self.seconds = 0.0
         self.last: Progressive | None = None
-        self.held_out = HeldOut(None, objective)
-        # With exactly the share of rows outside that was asked for.
-        self.shared: Linear | None = None
-        self.found: LinearFindings | None = None
-        self.reason = ALL_EPOCHS
+        self.held_out = HeldOutRows(None, objective)
+        # The solution with exactly the share of rows outside that was asked for (-n).
+        self.with_share: Linear | None = None
+        self.evaluation: LinearFindings | None = None
+        self.stopped = Stopped(StopReason.ALL_EPOCHS)
 
     @property
-    def answer(self) -> Linear:
-        if self.shared is not None:
-            return self.shared
+    def solution(self) -> Linear:
+        if self.with_share is not None:
+            return self.with_share
         return self.held_out.best[1] if self.held_out.best else self.learner.linear
 
     def run(self) -> None:
-        self.learn()
+        self.train()
         with suppress(TimeLimitError), self.clock.until(lambda: self.end):
-            self.found = evaluate_linear(self.D, self.answer, self.objective.loss_function)
+            self.evaluation = evaluate_linear(self.D, self.solution, self.objective.loss_function)
 
-    def learn(self) -> None:
-        """All epochs, or what the time allows."""
+    def train(self) -> None:
+        """Make all epochs, or those that time allows."""
         rows, held = _split(self.D, self.params.early_stopping, self.rng)
-        self.held_out = HeldOut(held, self.objective)
+        self.held_out = HeldOutRows(held, self.objective)
         epochs = self.params.epochs
         if epochs == "auto":
             half = self.clock.share(1 / 2, self.until)
@@ -195,22 +199,26 @@ class LinearLearning(Learning[Learnt]):
             one_pass = sgd.averaged(rows, self.rng, self.groups)
         else:
             one_pass = sgd.from_dataset(rows, self.rng)
-        self._begun = time.perf_counter()
+        self._counted_until = time.perf_counter()
         try:
-            with self.clock.until(lambda: (self.until if self.begun else self.clock.end) - LATE):
-                sgd.sgd(one_pass, rows.n, self.learner, epochs, self._stop, self._epoch)
+            with self.clock.until(
+                lambda: (self.until if self.has_model else self.clock.end) - RESERVED_SECONDS
+            ):
+                sgd.sgd(
+                    one_pass, rows.n, self.learner, epochs, self._should_stop, self._after_epoch
+                )
                 share = self.objective.share
                 if share is not None:
-                    self.shared = with_share_outside(self.D, self.answer, share)
+                    self.with_share = with_share_outside(self.D, self.solution, share)
         except TimeLimitError:
-            if not self.begun:
+            if not self.has_model:
                 raise
-            self.reason = TIME_LIMIT
+            self.stopped = Stopped(StopReason.TIME_LIMIT)
         finally:
-            self._count()
+            self._count_seconds()
 
-    def _epoch(self, number: int, learner: Learner) -> None:
-        self._count()
+    def _after_epoch(self, number: int, learner: Learner) -> None:
+        self._count_seconds()
         last = self.last = learner.progressive()
         held_out = self.held_out.loss_of(learner)
         emit(
@@ -224,36 +232,36 @@ class LinearLearning(Learning[Learnt]):
                 bytes_moved=self.D.executor.bytes_moved,
             )
         )
-        self._begun = time.perf_counter()
+        self._counted_until = time.perf_counter()
 
-    def _count(self) -> None:
-        """The seconds since the last count were spent learning."""
+    def _count_seconds(self) -> None:
+        """Count the seconds since the last count as training."""
         now = time.perf_counter()
-        self.seconds += now - self._begun
-        self._begun = now
+        self.seconds += now - self._counted_until
+        self._counted_until = now
 
-    def _stop(self, learner: Learner) -> bool:
+    def _should_stop(self, learner: Learner) -> bool:
         if self.held_out.risen:
-            self.reason = HELD_OUT
+            self.stopped = Stopped(StopReason.HELD_OUT_LOSS)
         return self.held_out.risen
 
     @property
-    def begun(self) -> bool:
+    def has_model(self) -> bool:
         return self.learner.learnt > 0
 
-    def break_off(self, reason: str) -> None:
-        """What the learner has is whole at any time."""
+    def interrupt(self, stopped: Stopped) -> None:
+        """Do nothing: the learner has a complete solution at any time."""
 
-    def outcome(self, ending: Ending) -> Learnt:
-        found, regression = self.found, self.objective.regression
-        C, linear = self.training.scales(self.params)[0], self.answer
+    def outcome(self, end: RunEnd) -> Learnt:
+        found, regression = self.evaluation, self.objective.regression
+        C, linear = self.trainer.scales(self.params)[0], self.solution
         last = self.last or self.learner.progressive()
         primal = None
         if found is not None:
             primal = float(np.square(linear.w).sum() / 2 + C * self.objective.loss(found, linear))
         wrong = None if found is None else found.wrong / found.rows
         return Learnt(
-            model=ending.model,
+            model=end.model,
             steps=self.learner.learnt,
             progressive_loss=last.loss,
             progressive_errors=None if regression else last.errors,
@@ -262,10 +270,10 @@ class LinearLearning(Learning[Learnt]):
             violators=None if found is None else found.violators,
             error=None if regression else wrong,
             squared_error=wrong if regression else None,
-            cross_validation=ending.cross_validation,
-            stopped=ending.stopped,
+            cross_validation=end.cross_validation,
+            stopped=end.stopped,
             solve_seconds=self.seconds,
-            seconds=ending.seconds,
+            seconds=end.seconds,
             bytes_moved=self.D.executor.bytes_moved,
         )
 
@@ -275,26 +283,30 @@ class LinearLearning(Learning[Learnt]):
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
             **({} if self.groups == 1 else {"averaged": str(self.groups)}),
             "stopped": outcome.stopped,
-            # An update counts a row once, however often it was learnt: its steps are the larger.
-            # Measured on three sets cut in two: 0.1 to 0.3 points better than with all steps.
+            # An update counts each row once, however many epochs there were, so that its steps are
+            # larger. Measured on three sets cut in two: 0.1 to 0.3 points better.
             **state_metadata(self.learner, min(self.learner.t, self.D.n)),
         }
 
     def model(self, **common: Any) -> LinearModel:
-        linear = self.answer
+        linear = self.solution
         return LinearModel(
             w=linear.w,
             b=linear.b,
             solver=self.objective.loss_function.solver,
-            mapping=self.training.map_of(self.params),
+            mapping=self.trainer.map_of(self.params),
             features=self.D.summary.features,
             **common,
         )
 
 
 @dataclass
-class HeldOut:
-    """Rows that are not learnt, if any: the answer of least loss on them is the best."""
+class HeldOutRows:
+    """Rows that are not trained on, if any: the solution of their lowest loss is the best.
+
+    best: that loss and that solution
+    risen: whether an epoch did not lower the loss
+    """
 
     D: Dataset | None
     objective: Objective
@@ -302,7 +314,7 @@ class HeldOut:
     risen: bool = False
 
     def loss_of(self, learner: Learner) -> float | None:
-        """Their mean loss under the answer so far, which is kept if it is the best."""
+        """Return their mean loss under the solution so far, which is kept if it is the best."""
         if self.D is None:
             return None
         linear = learner.linear
@@ -318,8 +330,11 @@ class HeldOut:
 def best_epochs(
     D: Dataset, steps: Steps, objective: Objective, start: np.ndarray | None, rng: Draws
 ) -> int:
-    """CS246: train on a small set A, with the lambda of the whole; as many epochs as gave the
-    lowest loss on another small set B."""
+    """Return the number of epochs for a training on D.
+
+    CS246: train on a small set A, with the lambda of the whole; the number of epochs with the
+    lowest loss on another small set B is the best.
+    """
     if D.n < 2:
         return 1
     rows = D.sample(rng.next(), 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
@@ -344,7 +359,7 @@ def best_epochs(
 
 
 def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
-    """Where b begins, (K,), None: at zero; and how far from there values of f are to be found."""
+    """Return b at the start, (K,) float64 or None for zero, and the expected spread of f."""
     if not objective.regression:
         return objective.best_constant, 1.0
     y = D.points(D.sample(Draw(0, 0), sgd.SAMPLE)).y
@@ -356,16 +371,16 @@ def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objec
     lambda_, eta0 = params.scales(n)[1], spread / (R2 * objective.negative_gradient)
     bias_rate = BIAS_RATE * R2
     if objective.share is not None:
-        # The objective is homogeneous: f is as large as lambda makes it, and so are the steps;
-        # those of b stay as they are.
+        # The objective is homogeneous: f and the steps of w scale with 1 / lambda. The steps of b
+        # stay as they are.
         bias_rate *= lambda_
         eta0 = 1 / lambda_
     return Steps(
         lambda_=lambda_,
         eta0=eta0,
         bias_rate=bias_rate,
-        # b is not regularised: where lambda is large for these features, steps that suit the
-        # weights would end before b has got anywhere.
+        # b is not regularised: with a lambda that is large for these features, steps that suit the
+        # weights would become too small before b is near its optimum.
         bias_lambda=min(lambda_, 1 / (n * eta0)),
         weights=objective.weights,
         loss=OUTSIDE if objective.share is not None else params.loss or "hinge",
@@ -377,24 +392,27 @@ def _steps(params: SgdParams, n: int, R2: float, spread: float, objective: Objec
 
 
 def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Dataset | None]:
-    """The rows to learn from, and those held out: a share of D, drawn at random.
+    """Return the rows to train on, and a random share of D that is held out.
 
-    Raises ParameterError where so few rows are left that nothing can be learnt from them.
+    Raises ParameterError if too few rows are left to train on.
     """
     if share is None:
         return D, None
     count = max(1, round(share * D.n))
-    if D.n - count < LEAST_ROWS:
+    if D.n - count < MIN_TRAINING_ROWS:
         raise ParameterError(
-            f"--early-stopping {share:g} holds out {count} of {D.n} rows: at least {LEAST_ROWS} "
-            f"must be left to learn from"
+            f"--early-stopping {share:g} holds out {count} of {D.n} rows: at least "
+            f"{MIN_TRAINING_ROWS} must be left to learn from"
         )
     held = D.mask(D.sample(rng.next(), count))
     return D.subset(~held), D.subset(held)
 
 
 def state_metadata(learner: Learner, t: float) -> dict[str, str]:
-    """What --update goes on from; t: how many steps it counts as made."""
+    """Return the entries of the trailer that --update continues from.
+
+    t: the number of steps that count as made
+    """
     steps = learner.steps
     return {
         **({} if steps.epsilon is None else {"epsilon": repr(steps.epsilon)}),
@@ -414,10 +432,15 @@ def state_metadata(learner: Learner, t: float) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Objective:
-    """weights : (classes,) float64, how much the rows of each class count; counts: how many they
-    are. epsilon: half width of a regression's tube. origin: weight, for each row, of a row of
-    zeros with y = -1 (novelty detection); share: of the rows that novelty detection leaves outside,
-    with which the origin counts as the term share * b instead."""
+    """The objective of linear training: the weight of each row, and its loss.
+
+    weights : (classes,) float64, the weight of the rows of each class
+    counts : the number of rows of each class; empty without classes
+    epsilon : the half width of a regression's tube
+    origin : the weight, for each row of D, of a row of zeros with y = -1 (novelty detection)
+    share : the share of rows that novelty detection leaves outside; the origin then counts as the
+        term share * b
+    """
 
     weights: np.ndarray
     loss_function: Loss
@@ -428,8 +451,11 @@ class Objective:
 
     @staticmethod
     def of(D: Dataset, labels: tuple[str, ...], params: SgdParams) -> Objective:
-        """D: a subject's, or a view of it; labels: the subject's. Raises ParameterError for weights
-        of labels that the data does not have."""
+        """Return the objective for D.
+
+        D : all rows or a view of them; labels : of all rows. Raises ParameterError for weights of
+        labels that the data does not have.
+        """
         if params.task == "svr":
             return Objective(np.ones(1), Targets(params.epsilon), params.epsilon)
         assert params.loss
@@ -439,7 +465,8 @@ class Objective:
             weights = np.ones(1)
             return Objective(weights, Classes(OUTSIDE, weights), origin=params.nu, share=params.nu)
         if params.task == "one-class":
-            # MADlib: every row is positive, the origin the one negative, both sides weigh the same.
+            # MADlib: every row is positive, the origin is the only negative, both sides have the
+            # same weight.
             weights = np.array([(D.n + 1) / (2 * D.n)])
             return Objective(weights, Classes(params.loss, weights), origin=float(weights[0]))
         assert D.targets is not None
@@ -454,8 +481,11 @@ class Objective:
 
     @property
     def negative_gradient(self) -> float:
-        """How many times as far the mean row steps as one of weight 1: a row of weight 100 steps
-        100 times as far, and pulls by its own weight."""
+        """The mean step of a row, relative to the step of a row of weight 1.
+
+        The mean is weighted by the rows' weights: a row of weight 100 makes a step 100 times as
+        long, and counts 100 times.
+        """
         if not self.counts:
             return 1.0
         counts = np.array(self.counts, float)
@@ -463,9 +493,11 @@ class Objective:
 
     @property
     def best_constant(self) -> np.ndarray | None:
-        """The b, (K,), that suits the classes where nothing is known of their features: log odds,
-        or what the squared hinge is least at, which is also a fair start for the hinge. None: all
-        classes alike."""
+        """The b, (K,) float64, of the lowest loss without features; None: 0.
+
+        That is the log odds of the classes for the logistic loss, and the minimum of the squared
+        hinge for both hinges.
+        """
         if not self.counts or self.loss_function.solver == CRAMMER_SINGER:
             return None
         assert isinstance(self.loss_function, Classes)
@@ -475,7 +507,7 @@ class Objective:
         return b[:1] if len(b) == 2 else b
 
     def loss(self, found: LinearFindings, linear: Linear) -> float:
-        """The sum of losses, the origin's included."""
+        """Return the sum of losses, including that of the origin."""
         if not self.origin:
             return found.loss
         if self.share is not None:

@@ -1,4 +1,7 @@
-"""--update: an old linear model is taught rows as they arrive, in one pass; see stream.py."""
+"""--update: train an existing linear model on rows as they arrive, in one pass.
+
+No row is kept after the step that it makes.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Learnt, Notice, Started, Taught, Watch, emit, listening
+from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.models.metadata import SeenFeatures
@@ -25,22 +29,24 @@ from randsvm.parameters.option import command_line, given, idle
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
-from randsvm.training.clock import LATE, Clock, TimeLimitError
-from randsvm.training.job import Job, check_gap, check_paths, the_file
+from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
+from randsvm.training.job import Job, check_gap, check_paths
 from randsvm.training.linear_machine import state_metadata
-from randsvm.training.run import Completion
-from randsvm.training.stopping import TIME_LIMIT
+from randsvm.training.run import RunToModel
+from randsvm.training.stopping import Stopped, StopReason
 
 
 def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch) -> Learnt:
-    """Teach the model params.update the rows of `data`; write it to `model`.
+    """Train the model params.update on the rows of `data`; write it to `model`.
 
     Raises the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted
-    leaves what was learnt so far.
+    leaves the model trained so far.
     """
     if not isinstance(data, str | tuple) or model is None:
         raise ParameterError("--update goes from a file to a file: name both")
-    path = the_file(data)
+    path, *others = inputs(data)
+    if others:
+        raise ParameterError("--update reads one TRAIN_FILE: cat the files into a pipe")
     clock = Clock(job.limits.time_limit, watch)
     check_paths(path, model, job)
     check_gap(job, params)
@@ -50,7 +56,7 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
         raise ParameterError("--update learns rows in order, as they arrive: no --cluster")
     with listening(clock):
         assert params.update is not None
-        old = _to_go_on_from(params.update)
+        old = _load_updatable(params.update)
         steps, t = _steps_of(old, params, params.update)
         for option in [*idle(params), *given(job.run)]:
             emit(Notice(f"{option} has no effect with --update"))
@@ -70,12 +76,13 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
         # The name of a file is not in a model.
         nameless = command_line(replace(params, update="MODEL"), names=params.OF_UPDATES)
         running = _running_of(old, params.update)
-        return Stream(
+        return UpdateRun(
             path, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep
-        ).completed()
+        ).complete()
 
 
-def _to_go_on_from(path: str) -> LinearModel:
+def _load_updatable(path: str) -> LinearModel:
+    """Return the model in `path`. Raises ModelError if an update cannot continue from it."""
     old = load(path)
     if not isinstance(old, LinearModel):
         raise ModelError(f"{path}: expected a linear model to go on from, found another")
@@ -94,7 +101,7 @@ def _to_go_on_from(path: str) -> LinearModel:
 
 
 def _running_of(old: LinearModel, path: str) -> Running | None:
-    """The weights on their way beside the model's, which may be their mean."""
+    """Return the running weights, of which the model's may be the mean; None: there are none."""
     try:
         return running_of(old.metadata, *old.w.shape)
     except (KeyError, ValueError):
@@ -104,7 +111,7 @@ def _running_of(old: LinearModel, path: str) -> Running | None:
 
 
 def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, float]:
-    """How the model's steps were made, and how many."""
+    """Return the rule of the model's steps, and their number."""
     metadata = old.metadata
     try:
         lambda_, eta0, bias_rate, t = (
@@ -132,19 +139,20 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
         crammer_singer=old.solver == CRAMMER_SINGER,
         epsilon=epsilon,
         origin=origin,
-        # A fixed rate follows what changes; a mean would lag behind.
+        # A fixed rate follows changing data; a mean would lag behind.
         averages=params.update_rate is None,
         fixed_rate=params.update_rate or 0.0,
     ), t
 
 
-END_OF_DATA = "end of the data"
+class UpdateRun(RunToModel[Learnt]):
+    """The training of a linear model block by block.
 
+    The columns of the weights are features in the order in which they appeared.
 
-class Stream(Completion[Learnt]):
-    """A model that is taught block by block; its columns are features in order of appearance.
-
-    columns: of each of `features`, which are sorted.
+    features : (d,) int64, sorted
+    columns : (d,) the column of each of `features`
+    checkpoint : write the model after this number of rows (int) or seconds (float)
     """
 
     def __init__(
@@ -174,13 +182,17 @@ class Stream(Completion[Learnt]):
         self.features = old.features
         self.columns = np.arange(len(old.features))
         self.seconds = self.loss = self.errors = 0.0
-        self.emitted = 0
+        # The rows at the last report; the rows and the moment of the last checkpoint.
+        self.reported_rows = 0
         self.written = 0, time.perf_counter()
 
-    def learn(self) -> str:
+    def train(self) -> Stopped:
         old, steps = self.old, self.learner.steps
         try:
-            with listening(self._receive), self.clock.until(lambda: self.clock.end - LATE):
+            with (
+                listening(self._watch),
+                self.clock.until(lambda: self.clock.end - RESERVED_SECONDS),
+            ):
                 blocks = svmlight.read_blocks(
                     self.data,
                     labels="number" if old.regression else "class",
@@ -197,25 +209,25 @@ class Stream(Completion[Learnt]):
                 )
                 with closing(blocks):
                     for block in blocks:
-                        self._learn(block, _targets(block, table, steps))
+                        self._train_on(block, _targets(block, table, steps))
         except TimeLimitError:
-            return TIME_LIMIT
-        return END_OF_DATA
+            return Stopped(StopReason.TIME_LIMIT)
+        return Stopped(StopReason.END_OF_DATA)
 
-    def _receive(self, event: object) -> None:
-        """Whoever waits for rows tells so again and again."""
+    def _watch(self, event: object) -> None:
+        """Write due checkpoints also while the reader, which emits events, waits for rows."""
         self.clock(event)
         self._checkpoint_if_due()
 
-    def _learn(self, block: svmlight.Block, y: np.ndarray) -> None:
+    def _train_on(self, block: svmlight.Block, y: np.ndarray) -> None:
         began = time.perf_counter()
         order = np.arange(len(block), dtype=np.int32)
         columns = self._columns_of(block)
         self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order))
         self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
-        if self.learner.learnt >= 2 * self.emitted:
-            self._count(tell_it=True)
+        if self.learner.learnt >= 2 * self.reported_rows:
+            self._count(report=True)
         self._checkpoint_if_due()
 
     def _columns_of(self, block: svmlight.Block) -> np.ndarray:
@@ -229,16 +241,16 @@ class Stream(Completion[Learnt]):
             self.learner.grow(len(features))
         return self.columns[np.searchsorted(self.features, block.indices)].astype(np.int32)
 
-    def _count(self, tell_it: bool) -> None:
+    def _count(self, report: bool) -> None:
         last = self.learner.progressive()
-        self.emitted = self.learner.learnt
+        self.reported_rows = self.learner.learnt
         self.loss += last.loss * last.rows
         self.errors += last.errors * last.rows
-        if tell_it and last.rows:
+        if report and last.rows:
             emit(
                 Taught(
                     seconds=self.clock.seconds,
-                    rows=self.emitted,
+                    rows=self.reported_rows,
                     last=last.rows,
                     loss=last.loss,
                     errors=None if self.old.regression else last.errors,
@@ -258,14 +270,14 @@ class Stream(Completion[Learnt]):
             self.written = self.learner.learnt, time.perf_counter()
 
     @property
-    def begun(self) -> bool:
+    def has_model(self) -> bool:
         return self.learner.learnt > 0
 
-    def break_off(self, reason: str) -> None:
-        """The model is whole after each block."""
+    def interrupt(self, stopped: Stopped) -> None:
+        """Do nothing: the model is complete after each block."""
 
-    def outcome(self, stopped: str) -> Learnt:
-        self._count(tell_it=False)
+    def outcome(self, stopped: Stopped) -> Learnt:
+        self._count(report=False)
         rows = max(self.learner.learnt, 1)
         return Learnt(
             model=self.path,
@@ -278,7 +290,7 @@ class Stream(Completion[Learnt]):
             error=None,
             squared_error=None,
             cross_validation=None,
-            stopped=stopped,
+            stopped=str(stopped),
             solve_seconds=self.seconds,
             seconds=self.clock.seconds,
         )
@@ -316,8 +328,10 @@ class Stream(Completion[Learnt]):
 
 
 def running_metadata(running: Running, columns: np.ndarray) -> dict[str, str]:
-    """The trailer's lines from which an update goes on as if it had never ended; columns: those of
-    the weights in the order of the features."""
+    """Return the entries of the trailer from which an update continues without a difference.
+
+    columns : (d,) those of the weights, in the order of the features
+    """
     A = running.A[columns] if running.m else running.A[:0]
     b_sum = running.b_sum if running.m else running.b_sum[:0]
     numbers = {
@@ -331,9 +345,9 @@ def running_metadata(running: Running, columns: np.ndarray) -> dict[str, str]:
 
 
 def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
-    """What `running_facts` wrote for d features and K columns; None: no update wrote this model.
+    """Return what `running_metadata` wrote for d features and K columns of weights.
 
-    Raises ValueError for other numbers of them.
+    None: no update wrote this model. Raises ValueError for other numbers of features or columns.
     """
     if "running" not in metadata:
         return None

@@ -1,6 +1,6 @@
-"""Rounds of solve and scan: one algorithm on one subtask, from its first solve to its evaluation.
+"""Rounds of solve and scan: one algorithm on one subtask, from the first solve to the evaluation.
 
-All of training that calls svm/ while a run is under way is here.
+While a run is under way, no other module of training calls svm/.
 """
 
 from __future__ import annotations
@@ -20,18 +20,14 @@ from randsvm.events import Iteration
 from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import SV, Certificate
 from randsvm.svm.subproblem import memory_of
-from randsvm.training.clock import LATE, Clock, TimeLimitError
+from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.multiclass import Subtask, Subtasks
 from randsvm.training.stopping import (
-    NO_DIGITS,
-    NO_MARGIN,
-    NO_PROGRESS,
-    NO_VIOLATORS,
-    TIME_LIMIT,
-    End,
     Record,
     Rule,
+    Stopped,
+    StopReason,
     Tighten,
     first_answer,
     gap_reached,
@@ -39,30 +35,33 @@ from randsvm.training.stopping import (
     no_margin,
     no_progress,
     no_violators,
-    reached,
     time_limit,
 )
-from randsvm.training.usefulness import doubt
+from randsvm.training.usefulness import why_useless
 
-# A gap below this takes float64 from the start: rounding of float32 is some 1e-6 of P.
-PRECISE_GAP = 3e-5
-# What rounding may lift the D of a round by, relatively, in float32 and in float64.
-COARSE, FINE = 2e-5, 1e-10
-# A run whose evaluated gap is above the one asked for goes on until it is so much below.
-# From the third time on in float64: rounding may be what told it that the gap was reached.
-ASIDE, ROUGH_AGAIN, MOST_AGAIN = 0.5, 2, 8
-# By how much a closing evaluation may take longer than the last scan lets expect.
-HEADROOM = 1.25
+# A gap below this takes float64 from the start: float32 rounds P by about 1e-6.
+FLOAT64_GAP = 3e-5
+# Rounding may raise the D of a round by this part of P or D, in float32 and in float64.
+FLOAT32_ERROR, FLOAT64_ERROR = 2e-5, 1e-10
+# If the evaluated gap is above the one asked for, the run continues until the gap of the running
+# values is below its former target times this factor, at most MAX_CONTINUATIONS times. After
+# FLOAT32_CONTINUATIONS of them it continues in float64: rounding may have feigned the gap.
+TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
+# A closing evaluation may take this many times as long as the last scan predicts.
+EVALUATION_FACTOR = 1.25
 
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """An algorithm with its own options filled in.
+    """An algorithm with its options resolved for the data.
 
-    solve: the algorithm. r: rows of its working sets. freezes: whether coefficients outside of a
-    working set stay at their values; else they are 0. words: its own options and the user's limits.
-    rules: what ends it besides V = 0 and those limits. notices: what the user should know.
-    warm_start: replaces the first working set.
+    solve: the algorithm
+    r: the number of rows of its working sets
+    freezes: whether coefficients outside of a working set keep their values; otherwise they are 0
+    words: the options of the algorithm and the user's limits, as on a command line
+    rules: stop rules besides V = 0 and the user's limits
+    notices: messages for the user
+    warm_start: makes the first step in place of a random working set
     """
 
     name: str
@@ -75,11 +74,14 @@ class AlgorithmSpec:
     warm_start: Start | None = None
 
     def working_set(self, subtasks: Subtasks) -> int:
-        """Its rows, at the most."""
+        """Return the largest number of rows of a working set."""
         return min(self.r, subtasks.most_rows)
 
     def solve_bytes(self, subtasks: Subtasks) -> int:
-        """The memory that a subproblem may take. Raises ParameterError: see memory_of."""
+        """Return the bytes of memory that a subproblem may take.
+
+        Raises ParameterError if that is more than the run may use.
+        """
         rows, D = self.working_set(subtasks), subtasks.D
         beside = rows < subtasks.most_rows and self.freezes
         nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
@@ -87,24 +89,29 @@ class AlgorithmSpec:
 
 
 @dataclass
-class Best:
-    """The solution of lowest P and the highest D of any round: P - D bounds that solution's
-    distance from the optimum. P is not monotone. last: P of the newest solution. least: see
-    Certificate."""
+class BestSolution:
+    """The solution with the lowest P, and the highest D, of all rounds.
+
+    P - D bounds the distance of that solution from the optimum. P does not fall monotonically.
+
+    last_primal: P of the newest solution
+    least: objectives below it count as 0 in the gap; see Certificate
+    """
 
     solution: SV | None = None
     primal: float = inf
     dual: float = -inf
-    last: float = inf
+    last_primal: float = inf
     certified: bool = True
     least: float = 0.0
 
-    def see(self, SV: SV, V: Violators) -> None:
+    def update(self, SV: SV, V: Violators) -> None:
+        """Take the solution of a new round into account."""
         certificate = V.certificate
         self.dual = max(self.dual, certificate.dual - V.dual_error)
-        self.certified, self.last = certificate.certified, certificate.primal
+        self.certified, self.last_primal = certificate.certified, certificate.primal
         self.least = certificate.least
-        # A kernel without a certificate: P is no guide, the newest solution is the best.
+        # For a kernel without a certificate P is no guide: the newest solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
@@ -114,8 +121,8 @@ class Best:
 
     @property
     def last_certificate(self) -> Certificate:
-        """Of the newest solution."""
-        return Certificate(self.last, self.dual, self.certified, self.least)
+        """The certificate of the newest solution."""
+        return Certificate(self.last_primal, self.dual, self.certified, self.least)
 
     @property
     def last_gap(self) -> float:
@@ -123,37 +130,41 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Solved:
-    """The answer to one subtask. violators None: not counted; evaluated: see events.Trained.
-    doubt: see usefulness.doubt."""
+class SubtaskSolution:
+    """The solution of one subtask.
+
+    violators: their number; None: they were not counted
+    evaluated: whether the certificate comes from a closing evaluation of the solution
+    uselessness: why the solution says nothing about other rows; None: no reason was found
+    """
 
     SV: SV
     certificate: Certificate
     violators: int | None
     evaluated: bool
-    stopped: str
-    doubt: str | None = None
+    stopped: Stopped
+    uselessness: str | None = None
 
     @staticmethod
-    def nothing(subtasks: Subtasks, number: int, reason: str) -> Solved:
-        """Of a subtask that has no solution yet."""
+    def without_rows(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
+        """Return a constant decision value for a subtask that has not been solved."""
         SV, certificate = subtasks.nothing(number)
-        return Solved(SV, certificate, None, False, reason)
+        return SubtaskSolution(SV, certificate, None, False, stopped)
 
-    def of_whole(self, task: Subtask) -> Solved:
-        """The same with the row numbers of the whole D."""
+    def in_whole(self, task: Subtask) -> SubtaskSolution:
+        """Return this solution with the row numbers of the whole D."""
         return replace(self, SV=task.in_whole(self.SV))
 
 
-def total(certificates: Sequence[Certificate]) -> Certificate:
-    """Of several subtasks together."""
+def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
+    """Return the sum of the certificates of several subtasks."""
     names = "primal", "dual", "least"
     primal, dual, least = (sum(getattr(one, name) for one in certificates) for name in names)
     return Certificate(primal, dual, all(one.certified for one in certificates), least)
 
 
 def count_bounded(solutions: Sequence[SV]) -> int:
-    """How many rows are at a bound in any of the solutions."""
+    """Return the number of rows that are at a bound in any of the solutions."""
     return len(distinct(np.concatenate([one.rows[~one.unbounded] for one in solutions])))
 
 
@@ -161,132 +172,150 @@ def count_bounded(solutions: Sequence[SV]) -> int:
 class Rounds:
     """One algorithm on one subtask.
 
-    clock: hears of each round, and breaks it off. ends: the moment when the subtask's share of the
-    time is over. before: rounds of earlier subtasks. share: how many
-    such runs share the memory. count, solve_seconds: of all rounds;
-    scan_seconds: what a scan of all support vectors takes.
+    clock: receives each round, and interrupts it
+    end: the moment when the subtask's share of the time is over
+    earlier_rounds: the number of rounds of earlier subtasks
+    memory_shares: the number of such runs that share the memory
+    count, solve_seconds: the number of rounds, and the seconds of all their solves
+    scan_seconds: the seconds that a scan of all support vectors takes
+    record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
     task: Subtask
     algorithm_spec: AlgorithmSpec
     job: Job
     clock: Clock = field(default_factory=Clock)
-    ends: float = inf
-    before: int = 0
-    share: int = 1
-    best: Best = field(default_factory=Best)
+    end: float = inf
+    earlier_rounds: int = 0
+    memory_shares: int = 1
+    best: BestSolution = field(default_factory=BestSolution)
     count: int = 0
     solve_seconds: float = 0.0
     scan_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.aim, self.again = self.job.stop.wanted_gap or 0.0, 0
-        layout_bytes = self.job.resources.layout_bytes // self.share
-        precise = (self.job.stop.wanted_gap or 1.0) < PRECISE_GAP
+        self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
+        layout_bytes = self.job.resources.layout_bytes // self.memory_shares
+        precise = (self.job.stop.wanted_gap or 1.0) < FLOAT64_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, precise)
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
-    def solved(self, latest: float) -> Solved:
-        """The answer, evaluated if there is time for it. Raises TimeLimitError where there is none
-        at the moment `latest`."""
+    def solve(self, latest: float) -> SubtaskSolution:
+        """Return the solution, evaluated if there is time for that.
 
-        SV, reason = self.run_until(latest)
+        Raises TimeLimitError if there is no solution at the moment `latest`.
+        """
+        SV, stopped = self.run_until(latest)
+        end = self.end + RESERVED_SECONDS
         try:
-            with self.clock.until(lambda: self.ends + LATE):
-                if time.perf_counter() + self.scan_seconds > self.ends + LATE:
+            with self.clock.until(lambda: end):
+                if time.perf_counter() + self.scan_seconds > end:
                     raise TimeLimitError
                 SV, V = self.scan.evaluate(SV)
         except TimeLimitError:
-            return self.running(SV, reason)
-        V = replace(V, certificate=self._certificate(V.certificate))
-        if self._goes_on(V, reason):
+            return self.unevaluated(SV, stopped)
+        V = replace(V, certificate=self._with_best_dual(V.certificate))
+        if self._should_continue(V, stopped):
             self.algorithm_spec = replace(self.algorithm_spec, warm_start=resumed)
-            self.best = Best()
-            self.best.see(SV, V)
-            return self.solved(latest)
-        if reason == NO_VIOLATORS and self._lacks_gap(V):
-            reason = NO_DIGITS
-        return Solved(SV, V.certificate, V.count, True, reason, doubt(self.scan, SV))
+            self.best = BestSolution()
+            self.best.update(SV, V)
+            return self.solve(latest)
+        if stopped.reason is StopReason.NO_VIOLATORS and self._misses_gap(V):
+            stopped = Stopped(StopReason.PRECISION_LIMIT)
+        useless = why_useless(self.scan, SV)
+        return SubtaskSolution(SV, V.certificate, V.count, True, stopped, useless)
 
-    def run_until(self, latest: float) -> tuple[SV, str]:
-        """All rounds, or those that there is time for. Raises TimeLimitError where there is no
-        solution at the moment `latest`."""
+    def run_until(self, latest: float) -> tuple[SV, Stopped]:
+        """Return the solution after all rounds that there is time for, and why they ended.
 
-        def late() -> float:
+        Raises TimeLimitError if there is no solution at the moment `latest`.
+        """
+
+        def deadline() -> float:
             return latest if self.best.solution is None else self.deadline
 
         try:
-            with self.clock.until(late):
+            with self.clock.until(deadline):
                 return self.run()
         except TimeLimitError:
             if self.best.solution is None:
                 raise
-            return self.best.solution, TIME_LIMIT
+            return self.best.solution, Stopped(StopReason.TIME_LIMIT)
 
-    def _certificate(self, evaluated: Certificate) -> Certificate:
-        """With the highest D of any round, which bounds the optimum from below, less what rounding
-        may have lifted it by."""
+    def _with_best_dual(self, evaluated: Certificate) -> Certificate:
+        """Return the certificate with the highest D of any round, less its possible rounding.
+
+        Each D bounds the optimum from below.
+        """
         if not evaluated.certified:
             return evaluated
         scale = max(abs(evaluated.primal), abs(self.best.dual))
-        rounds = self.best.dual - (COARSE if self.scan.coarse else FINE) * scale
-        dual = min(max(evaluated.dual, rounds), evaluated.primal)
+        error = FLOAT32_ERROR if self.scan.coarse else FLOAT64_ERROR
+        dual = min(max(evaluated.dual, self.best.dual - error * scale), evaluated.primal)
         return replace(evaluated, dual=dual)
 
-    def _goes_on(self, V: Violators, reason: str) -> bool:
-        """Whether there is more to be done for the gap that was asked for than the evaluation
-        found: the running values promised too much, or float32 carried no further."""
+    def _should_continue(self, V: Violators, stopped: Stopped) -> bool:
+        """Return whether further rounds may reach the gap that the evaluation did not find.
+
+        They may where the running values showed too small a gap, or where float32 was the limit.
+        """
         gap = self.job.stop.wanted_gap
-        if gap is None or not self._lacks_gap(V) or self.again == MOST_AGAIN:
+        if gap is None or not self._misses_gap(V) or self.continuations == MAX_CONTINUATIONS:
             return False
-        self.again += 1
-        if reason == reached(gap):
-            self.aim *= ASIDE
-            if self.again > ROUGH_AGAIN:
+        self.continuations += 1
+        if stopped.reason is StopReason.GAP_REACHED:
+            self.gap_target *= TARGET_FACTOR
+            if self.continuations > FLOAT32_CONTINUATIONS:
                 self.scan.refine()
             return True
-        return reason in (NO_VIOLATORS, NO_PROGRESS) and self.scan.refine()
+        limits = StopReason.NO_VIOLATORS, StopReason.NO_PROGRESS
+        return stopped.reason in limits and self.scan.refine()
 
-    def _lacks_gap(self, V: Violators) -> bool:
+    def _misses_gap(self, V: Violators) -> bool:
         gap = self.job.stop.wanted_gap
         return gap is not None and V.certificate.gap > gap
 
-    def running(self, SV: SV, reason: str) -> Solved:
-        """The best solution or the last one, with the certificate of the running values."""
+    def unevaluated(self, SV: SV, stopped: Stopped) -> SubtaskSolution:
+        """Return the best or the last solution with the certificate of the running values."""
         best = self.best
         certificate = best.certificate if SV is best.solution else best.last_certificate
-        return Solved(self.scan.completed(SV), certificate, None, False, reason)
+        return SubtaskSolution(self.scan.completed(SV), certificate, None, False, stopped)
 
-    def run(self) -> tuple[SV, str]:
-        """All rounds: their answer, and what ended them. A solution without violators, or with
-        the gap that was asked for, is the answer; else the one of lowest P is the best."""
-        stop = AskRules(self, Record(self.task.problem.tolerance, rounds=self.count))
+    def run(self) -> tuple[SV, Stopped]:
+        """Make all rounds; return the solution, and why they ended.
+
+        The last solution is returned if it has no violators or the gap that was asked for, and
+        the one of lowest P otherwise.
+        """
+        self.record = Record(self.task.problem.tolerance, rounds=self.count)
+        self.stopped = Stopped(StopReason.NO_VIOLATORS)
         rng, spec = Draws(self.job.run.seed), self.algorithm_spec
-        last = spec.solve(Decomposition(self.scan, rng, stop, self._watch, spec.warm_start))
-        gap = self.job.stop.wanted_gap
-        own = stop.reason == NO_VIOLATORS or (gap is not None and stop.reason == reached(gap))
-        SV = last if own else self.best.solution
+        last = spec.solve(Decomposition(self.scan, rng, self, self._watch, spec.warm_start))
+        reason = self.stopped.reason
+        is_solved = reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
+        SV = last if is_solved else self.best.solution
         assert SV is not None
-        if stop.reason == NO_MARGIN and self.best.certified:
+        if reason is StopReason.NO_MARGIN and self.best.certified:
             raise self._no_margin
-        if own and self.least_norm is not None and not SV.has_margin:
+        if is_solved and self.least_norm is not None and not SV.has_margin:
             raise self._no_margin
-        return SV, stop.reason
+        return SV, self.stopped
 
     @property
     def _no_margin(self) -> ParameterError:
-        """For -s nu-svc whose optimum has rho <= 0."""
+        """The error for -s nu-svc whose optimum has rho <= 0."""
         between = f" between {self.task.name}" if self.task.name else ""
         return ParameterError(f"-s nu-svc finds no margin{between}: the classes overlap, raise -n")
 
     def _watch(self, SV: SV, V: Violators) -> None:
+        """Report a round."""
         self.count += 1
         self.solve_seconds += V.step.seconds
         self.scan_seconds = V.full_scan_seconds
-        self.best.see(SV, V)
+        self.best.update(SV, V)
         event = Iteration(
-            number=self.before + self.count,
+            number=self.earlier_rounds + self.count,
             seconds=self.clock.seconds,
             solve_seconds=V.step.seconds,
             working_set=len(V.step.points),
@@ -304,15 +333,40 @@ class Rounds:
             primal=V.certificate.primal,
             dual=V.certificate.dual,
         )
-        # Not through `tell`: at the end of a round the stop rule asks for the time.
+        # Not by `emit`, which may raise TimeLimitError: at the end of a round the stop rules ask
+        # for the time.
         self.clock.watch(event)
 
     @property
+    def tolerance(self) -> float:
+        """The tolerance of the KKT conditions in the next round."""
+        return self.record.tolerance
+
+    def __call__(self, SV: SV, V: Violators) -> bool:
+        """Return whether the run ends after this round, as decomposition.Stop promises."""
+        self.record = self.record.after(
+            support_vectors=len(SV),
+            violators=V.count,
+            violation=V.steepest,
+            gap=self.best.last_gap,
+            seconds_left=self.deadline - time.perf_counter(),
+            dual=V.certificate.dual,
+            whole=len(V.step.points) == self.task.D.n,
+            steps=V.step.iterations,
+        )
+        answer = first_answer(self.rules, self.record)
+        if isinstance(answer, Tighten):
+            self.record = self.record.tightened()
+        if isinstance(answer, Stopped):
+            self.stopped = answer
+        return isinstance(answer, Stopped)
+
+    @property
     def rules(self) -> list[Rule]:
-        """In the order in which they are asked."""
+        """The stop rules, by priority."""
         limits = self.job.stop
         gap = limits.wanted_gap
-        own = [] if gap is None else [gap_reached(gap, self.aim)]
+        own = [] if gap is None else [gap_reached(gap, self.gap_target)]
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
         if self.least_norm is not None:
             own.append(no_margin(self.least_norm))
@@ -321,39 +375,8 @@ class Rounds:
 
     @property
     def deadline(self) -> float:
-        """When no further round may begin: a closing evaluation, a scan of every support vector,
-        takes as long as the last scan lets expect."""
-        return self.ends - HEADROOM * self.scan_seconds - LATE
+        """The moment after which no round may begin, since the closing evaluation needs time.
 
-
-@dataclass
-class AskRules:
-    """Keeps the record of the rounds, asks the rules after each of them, and acts on the first
-    answer: what algorithms know as algorithms.decomposition.Stop. reason: what ended the rounds."""
-
-    rounds: Rounds
-    record: Record
-    reason: str = NO_VIOLATORS
-
-    @property
-    def tolerance(self) -> float:
-        return self.record.tolerance
-
-    def __call__(self, SV: SV, V: Violators) -> bool:
-        rounds = self.rounds
-        self.record = self.record.after(
-            support_vectors=len(SV),
-            violators=V.count,
-            steepest=V.steepest,
-            gap=rounds.best.last_gap,
-            seconds_left=rounds.deadline - time.perf_counter(),
-            dual=V.certificate.dual,
-            whole=len(V.step.points) == rounds.task.D.n,
-            steps=V.step.iterations,
-        )
-        answer = first_answer(rounds.rules, self.record)
-        if isinstance(answer, Tighten):
-            self.record = self.record.tightened()
-        if isinstance(answer, End):
-            self.reason = answer.reason
-        return isinstance(answer, End)
+        The evaluation scans every support vector; the last scan predicts the seconds that it takes.
+        """
+        return self.end - EVALUATION_FACTOR * self.scan_seconds - RESERVED_SECONDS

@@ -1,7 +1,7 @@
-"""One run, from files to a model: read, scale, search, learn, evaluate, save.
+"""One run, from data to a model: read, scale, search, train, evaluate, save.
 
-A signal or the time limit may end it at any of them. What is learnt, and how, trainer.py's
-`Training` and `Learning` say; this file knows no algorithm.
+A signal or the time limit may end a run at any of these steps. A `Trainer`, of kernel machines or
+of linear ones, supplies what is trained and how; this module knows no algorithm.
 """
 
 from __future__ import annotations
@@ -29,29 +29,36 @@ from randsvm.models.model import Model
 from randsvm.parameters.option import Grid, command_line, idle, options
 from randsvm.parameters.problem import resolve_gamma
 from randsvm.training import grid_search, probabilities
-from randsvm.training.clock import LATE, Clock, limited
+from randsvm.training.clock import RESERVED_SECONDS, Clock, limited
 from randsvm.training.job import (
     IN_MEMORY,
     Decision,
     Job,
     P,
-    beside,
     check_gap,
     check_paths,
-    lack_of_gap,
-    may_stay,
+    interrupted_path,
+    is_existing_file,
+    why_gap_too_large,
 )
 from randsvm.training.labelled_data import LabelledData, load_rows, name_of
-from randsvm.training.stopping import TIME_LIMIT
+from randsvm.training.stopping import Stopped, StopReason
 
+# The event that a run ends with.
 Outcome = TypeVar("Outcome", bound=Trained | Learnt)
-Kind = TypeVar("Kind", bound="Trainer[Any, Any]")
+AnyTrainer = TypeVar("AnyTrainer", bound="Trainer[Any, Any]")
+
+# The part of the time that a search may take.
+SEARCH_TIME = 1 / 2
+# The cross-validation for probabilities gets this many times as much time as training.
+PROBABILITY_TIME = 4
 
 
-class Outline(NamedTuple):
-    """What a training tells of itself before it begins; see events.Started.
+class RunDescription(NamedTuple):
+    """A training before it begins; see events.Started.
 
-    words: its own options besides its parameters, resolved. notices: what the user should know.
+    words: the options of the algorithm, besides the parameters, with defaults filled in
+    notices: messages for the user
     """
 
     algorithm: str
@@ -61,8 +68,14 @@ class Outline(NamedTuple):
     solve_bytes: int | None = None
 
 
-class Ending(NamedTuple):
-    """What every outcome has. cross_validation: of the parameters that were taken."""
+class RunEnd(NamedTuple):
+    """The fields that every outcome has.
+
+    model: the name of the file
+    cross_validation: the result of the parameters that were chosen; None: no cross-validation
+    stopped: the text of the reason
+    seconds: since the run began
+    """
 
     model: str
     cross_validation: Tried | None
@@ -70,9 +83,12 @@ class Ending(NamedTuple):
     seconds: float
 
 
+# --- what kernel machines and linear machines supply -----------------------------------------
+
+
 @dataclass(frozen=True)
 class Trainer(ABC, Generic[P, Outcome]):
-    """What is to be learnt, and one way to learn it."""
+    """Labelled rows, and one way to train on them."""
 
     labelled_data: LabelledData
     job: Job
@@ -82,7 +98,7 @@ class Trainer(ABC, Generic[P, Outcome]):
         return self.labelled_data.D
 
     def map_of(self, params: P) -> RandomMap | None:
-        """The random features that stand for the kernel; None: there are none."""
+        """Return the random features that approximate the kernel, or None."""
         if params.components is None:
             return None
         return RandomMap(
@@ -106,13 +122,15 @@ class Trainer(ABC, Generic[P, Outcome]):
             return params
         return replace(params, gamma=self.gamma_of(params) if params.uses("gamma") else None)
 
-    def for_parts(self: Kind) -> Kind:
-        """The same for parts of the rows, which may be learnt elsewhere."""
+    def for_parts(self: AnyTrainer) -> AnyTrainer:
+        """Return a trainer for parts of the rows, which another process may train on."""
         return replace(self, job=self.job.for_parts())
 
     def fit(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
-        """What is learnt from a view of the rows in so many seconds, or a little more, with the
-        columns that the model has. Raises TimeLimitError where that is nothing."""
+        """Train on a view of the rows within about `seconds`; return f, in the model's columns.
+
+        Raises TimeLimitError if there is no solution by then.
+        """
         with limited(seconds) as clock:
             decision, mapping = self.decision(D, params, clock), self.map_of(params)
         if mapping is None:
@@ -120,9 +138,11 @@ class Trainer(ABC, Generic[P, Outcome]):
         prepared = mapping.over(D.summary.features)
         return lambda X: decision(prepared.values(X))
 
-    def scoring(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
-        """The same, with a column for each class, of which the largest is predicted, where there
-        are more than two."""
+    def fit_for_scores(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
+        """Train as `fit` does; return f, or one column for each of more than two classes.
+
+        The class whose column is the largest is predicted.
+        """
         decision, classes = self.fit(D, params, seconds), len(self.labelled_data.labels)
         if params.multiclass != "ovo":
             return decision
@@ -136,82 +156,86 @@ class Trainer(ABC, Generic[P, Outcome]):
     @property
     @abstractmethod
     def most_classes(self) -> int:
-        """How many classes may be told apart."""
+        """The largest number of classes that can be trained."""
 
     @abstractmethod
     def resolved(self, params: P) -> P:
-        """What was left open filled in. Raises ParameterError for what does not suit the data."""
+        """Return the parameters with defaults that follow from the data filled in.
+
+        Raises ParameterError for parameters that do not suit the data.
+        """
 
     @abstractmethod
     def scales(self, params: P) -> tuple[float, float]:
-        """C and lambda = 1/(C n): the scale of CS246, Pegasos and scikit-learn."""
+        """Return C, and lambda = 1/(C n), the scale of CS246, Pegasos and scikit-learn."""
 
     @abstractmethod
-    def outline(self, params: P) -> Outline: ...
+    def describe(self, params: P) -> RunDescription:
+        """Return the description of a training on all rows."""
 
     @abstractmethod
     def decision(self, D: Dataset, params: P, clock: Clock) -> Decision:
-        """What is learnt from a view of the rows until `clock` ends, over random features where
-        there are any."""
+        """Train on a view of the rows until `clock` ends; return f over the random features.
+
+        Without random features, f is over the columns of D.
+        """
 
     @abstractmethod
     def holds_out(self, params: P) -> bool:
-        """Whether probabilities take a cross-validation."""
+        """Return whether probabilities take a cross-validation."""
 
     def calibration(self, params: P) -> probabilities.Calibration:
         """Return how probabilities are fitted to f of held-out rows."""
         return probabilities.calibration_of(params.kind, params.multiclass)
 
     @abstractmethod
-    def learning(self, params: P, clock: Clock, until: float) -> Learning[Outcome]:
-        """Learning from all rows; it has time until then."""
+    def start(self, params: P, clock: Clock, until: float) -> TrainingRun[Outcome]:
+        """Return a training on all rows that has time until the moment `until`."""
 
 
-class Learning(ABC, Generic[Outcome]):
-    """One training on all rows, from its first step to what it has found.
+class TrainingRun(ABC, Generic[Outcome]):
+    """One training on all rows, from its first step to its model.
 
-    reason: what ended it.
+    stopped: why it ended
     """
 
-    reason: str
+    stopped: Stopped
 
     @abstractmethod
     def run(self) -> None:
-        """Learn and evaluate, or as much of both as the time allows."""
+        """Train and evaluate, as far as time allows."""
 
     @property
     @abstractmethod
-    def begun(self) -> bool:
-        """Whether there is anything to write."""
+    def has_model(self) -> bool:
+        """Whether there is a model to write."""
 
     @abstractmethod
-    def break_off(self, reason: str) -> None:
-        """A signal came: complete what is there."""
+    def interrupt(self, stopped: Stopped) -> None:
+        """Complete the model after a signal or a failure of the cluster."""
 
     @abstractmethod
-    def outcome(self, ending: Ending) -> Outcome: ...
+    def outcome(self, end: RunEnd) -> Outcome:
+        """Return the event that describes the result."""
 
     @abstractmethod
     def metadata(self, outcome: Outcome) -> dict[str, str]:
-        """What the model's trailer says besides what every trailer says."""
+        """Return the entries of the model's trailer that this way of training adds."""
 
     @abstractmethod
     def model(self, **common: Any) -> Model:
-        """common: what every model has."""
+        """Return the model; common: the fields that every model has."""
 
 
-# A search may take so much of the time; where probabilities follow, their cross-validation gets so
-# many times as much as learning.
-SEARCH = 1 / 2
-PROBABILITY_TIME = 4
+# Returns what makes the trainer once the data is read, and its parameters and its job.
+Prepare = Callable[[P, Job], tuple[Callable[[LabelledData, Job], Trainer[P, Outcome]], P, Job]]
 
 
-# What makes the trainer once the data is read, and the parameters and the job that it has.
-Preparation = Callable[[P, Job], tuple[Callable[[LabelledData, Job], Trainer[P, Outcome]], P, Job]]
+# --- from data to a model --------------------------------------------------------------------
 
 
 def train(
-    prepare: Preparation[P, Outcome],
+    prepare: Prepare[P, Outcome],
     data: Source,
     model: str | None,
     params: P,
@@ -220,14 +244,14 @@ def train(
 ) -> Outcome:
     """Train on the svmlight file or the arrays `data`; write `model` (None: no file).
 
-    prepare: called before anything is read, so that it can refuse what needs no data; it may fill
-    in parameters and what the job leaves open. Raises the errors of randsvm.errors; on any error
-    `model` is untouched, except that Interrupted leaves the best model so far.
+    prepare: called before the data is read, to refuse bad options early; it may fill in parameters
+    and the job's defaults. Raises the errors of randsvm.errors; on any error `model` is
+    untouched, except that Interrupted leaves the best model so far.
     """
     clock = Clock(job.limits.time_limit, watch)
     job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
-    begin, params, job = prepare(params, job)
+    make, params, job = prepare(params, job)
     check_gap(job, params)
     with (
         listening(clock),
@@ -235,55 +259,56 @@ def train(
         closing(load_rows(data, params, job)) as whole,
     ):
         name = name_of(data)
-        training = begin(LabelledData.of(whole, name, params.kind), job)
-        training.labelled_data.check_classes(name, training.most_classes)
-        training.labelled_data.check_weights(params)
-        # Before what is resolved, which may follow from the features as they are learnt.
-        training = replace(training, labelled_data=training.labelled_data.scaled(job.run.scale))
-        remarks = [*unused(params), *training.labelled_data.remarks(params)]
-        params = training.resolved(training.with_gamma(params))
-        outline = training.outline(params)
-        _announce(training, params, outline, clock)
+        trainer = make(LabelledData.of(whole, name, params.kind), job)
+        trainer.labelled_data.check_classes(name, trainer.most_classes)
+        trainer.labelled_data.check_weights(params)
+        # Scaling comes before defaults that follow from the features, such as -g scale.
+        trainer = replace(trainer, labelled_data=trainer.labelled_data.scaled(job.run.scale))
+        remarks = [*_unused_options(params), *trainer.labelled_data.remarks(params)]
+        params = trainer.resolved(trainer.with_gamma(params))
+        description = trainer.describe(params)
+        _report_start(trainer, params, description, clock)
         for text in remarks:
             emit(Notice(text))
 
         def configuration(params: P, job: Job) -> list[str]:
-            # In the model stands what decides its bytes: what a run may take (time) does not.
-            words = [*_words_of(params), *outline.words, *command_line(job.run, job.search)]
-            return [outline.algorithm, *words]
+            # The model stores the options that decide its bytes, so not the limits of time.
+            words = [*_words_of(params), *description.words, *command_line(job.run, job.search)]
+            return [description.algorithm, *words]
 
         searched = None
         if job.search.wanted:
-            until = clock.share(SEARCH)
-            searched, params = grid_search.searched(
-                training.D, params, training.for_parts().scoring, job, configuration, until
-            )
+            until = clock.share(SEARCH_TIME)
+            fit = trainer.for_parts().fit_for_scores
+            searched, params = grid_search.search(trainer.D, params, fit, job, configuration, until)
         words = configuration(params, job)
-        return FromFile(training, params, clock, model, words, searched).completed()
+        return RunOnAllRows(trainer, params, clock, model, words, searched).complete()
 
 
 def _words_of(params: P, grid: Grid = ()) -> list[str]:
-    """The options that make these parameters again, without those that mean nothing here."""
+    """Return the options that make these parameters, without options that have no effect."""
     used = {f.name for f, _ in options(params) if params.uses(f.name)}
     return command_line(params, grid=grid, names=used)
 
 
-def unused(params: P) -> list[str]:
-    """What to say of options without effect: LIBSVM takes them in silence."""
+def _unused_options(params: P) -> list[str]:
+    """Return a message for each option without effect. LIBSVM ignores such options silently."""
     return [
         f"{option} has no effect with -s {params.task} -t {params.kernel}"
         for option in idle(params)
     ]
 
 
-def _announce(training: Trainer[P, Outcome], params: P, outline: Outline, clock: Clock) -> None:
-    """Tell what is about to be done."""
-    D, job, (C, lambda_) = training.D, training.job, training.scales(params)
-    words = _words_of(params, job.search.grid)
+def _report_start(
+    trainer: Trainer[P, Outcome], params: P, description: RunDescription, clock: Clock
+) -> None:
+    """Emit the configuration of the run, and its notices."""
+    D, job, (C, lambda_) = trainer.D, trainer.job, trainer.scales(params)
+    words = [*_words_of(params, job.search.grid), *description.words]
     emit(
         Started(
-            algorithm=outline.algorithm,
-            configuration=[*words, *outline.words, *command_line(job.run, job.search, job.limits)],
+            algorithm=description.algorithm,
+            configuration=[*words, *command_line(job.run, job.search, job.limits)],
             n=D.n,
             d=len(D.summary.features),
             nnz=D.summary.nnz,
@@ -292,155 +317,169 @@ def _announce(training: Trainer[P, Outcome], params: P, outline: Outline, clock:
             seconds=clock.seconds,
             pass_bytes=D.store.nbytes,
             place=D.store.place,
-            working_set=outline.working_set,
-            solve_bytes=outline.solve_bytes,
+            working_set=description.working_set,
+            solve_bytes=description.solve_bytes,
             gap_asked=job.stop.wanted_gap,
         )
     )
     if D.summary.queries:
         emit(Notice(f"qid: of {D.summary.queries} rows ignored"))
-    for text in outline.notices:
+    for text in description.notices:
         emit(Notice(text))
 
 
-class Completion(ABC, Generic[Outcome]):
-    """The last part of every run: learn, then write the model and tell the outcome. A signal, or a
-    cluster that does not go on, writes what has been learnt so far, unless the model is written
-    already. Raises GapError where it must not be written, or where a better one stays."""
+class RunToModel(ABC, Generic[Outcome]):
+    """The last part of every run: train, write the model, emit the outcome.
+
+    After a signal or a failure of the cluster, the model so far is written, unless the final one
+    is written already. Raises GapError if the model must not be written, or if it is written to
+    another file because the existing model is better.
+    """
 
     clock: Clock
-    # Whether the outcome is settled: the model is written, or it must not be.
+    # Whether the model is written, or must not be.
     ended = False
-    # Whether the run was broken off, by a signal or the cluster.
+    # Whether a signal or the cluster ended the run.
     interrupted = False
 
-    def completed(self) -> Outcome:
+    def complete(self) -> Outcome:
+        """Train and write the model; return the outcome."""
         try:
-            with self.clock.until(lambda: inf if self.begun else self.clock.end):
-                reason = self.learn()
-            outcome = self._save(reason)
-        except (Interrupted, ClusterError) as end:
-            if self.begun and not self.ended:
+            with self.clock.until(lambda: inf if self.has_model else self.clock.end):
+                stopped = self.train()
+            outcome = self._save(stopped)
+        except (Interrupted, ClusterError) as error:
+            if self.has_model and not self.ended:
                 self.interrupted = True
-                self.break_off(str(end))
-                outcome = self._save(str(end))
-                if (lack := self.falls_behind(outcome)) is not None:
-                    end.args = (f"{end}: {lack}",)
+                stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
+                self.interrupt(stopped)
+                outcome = self._save(stopped)
+                if (problem := self.why_written_elsewhere(outcome)) is not None:
+                    error.args = (f"{error}: {problem}",)
             raise
-        if (lack := self.lacks(outcome) or self.falls_behind(outcome)) is not None:
-            raise GapError(lack)
+        problem = self.why_not_written(outcome) or self.why_written_elsewhere(outcome)
+        if problem is not None:
+            raise GapError(problem)
         return outcome
 
-    def _save(self, stopped: str) -> Outcome:
-        with self.clock.undisturbed():
+    def _save(self, stopped: Stopped) -> Outcome:
+        with self.clock.without_deadline():
             outcome = self.outcome(stopped)
-            saved = self.lacks(outcome) is None
+            saved = self.why_not_written(outcome) is None
             if saved:
                 self.write(outcome)
             self.ended = True
-            outcome = outcome._replace(  # type: ignore[assignment]  # of the same kind
+            outcome = outcome._replace(  # type: ignore[assignment]  # of the same class
                 seconds=self.clock.seconds, saved=saved
             )
             emit(outcome)
         return outcome
 
-    def lacks(self, outcome: Outcome) -> str | None:
-        """What the model must have to be written and has not; None: nothing."""
+    def why_not_written(self, outcome: Outcome) -> str | None:
+        """Return why the model must not be written; None: it may be."""
         return None
 
-    def falls_behind(self, outcome: Outcome) -> str | None:
-        """What is said where the model was written beside a better one, which stays; None: it was
-        written in its place."""
+    def why_written_elsewhere(self, outcome: Outcome) -> str | None:
+        """Return why the model does not replace the existing one; None: it does."""
         return None
 
     @abstractmethod
-    def learn(self) -> str:
-        """Everything before the model is written; what ended it."""
+    def train(self) -> Stopped:
+        """Do everything that comes before the model is written; return why it ended."""
 
     @property
     @abstractmethod
-    def begun(self) -> bool:
-        """Whether there is anything to write."""
+    def has_model(self) -> bool:
+        """Whether there is a model to write."""
 
     @abstractmethod
-    def break_off(self, reason: str) -> None: ...
+    def interrupt(self, stopped: Stopped) -> None:
+        """Complete the model after a signal or a failure of the cluster."""
 
     @abstractmethod
-    def outcome(self, stopped: str) -> Outcome: ...
+    def outcome(self, stopped: Stopped) -> Outcome:
+        """Return the event that describes the result."""
 
     @abstractmethod
-    def write(self, outcome: Outcome) -> None: ...
+    def write(self, outcome: Outcome) -> None:
+        """Write the model."""
 
 
-class FromFile(Completion[Outcome], Generic[P, Outcome]):
-    """The completion of a run over a whole file, or over arrays. words: the configuration that the
-    model has."""
+class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
+    """The last part of a run on a whole file, or on arrays.
+
+    words: the configuration that the model stores
+    """
 
     def __init__(
         self,
-        training: Trainer[P, Outcome],
+        trainer: Trainer[P, Outcome],
         params: P,
         clock: Clock,
         path: str | None,
         words: list[str],
         searched: Searched | None,
     ) -> None:
-        self.training = training
+        self.trainer = trainer
         self.params = params
         self.clock = clock
         self.path = path
         self.words = words
         self.searched = searched
-        # The gap of the better model that stays in `path`.
-        self.better: float | None = None
-        # What the model has for probabilities.
-        self.fitted: dict[str, Any] = {}
-        self.holds_out = training.holds_out(params)
+        # The gap of the model in `path`, if it is better and stays there.
+        self.better_gap: float | None = None
+        # The fields of the model for probabilities.
+        self.calibrated: dict[str, Any] = {}
+        self.holds_out = trainer.holds_out(params)
         if self.holds_out and clock.end < inf:
             # Whenever the limit comes, the model has probabilities.
-            calibration = training.calibration(params)
-            self.fitted = probabilities.fit_on_subset(
-                training.D, params, training.for_parts().fit, calibration, training.job, clock.end
+            calibration = trainer.calibration(params)
+            self.calibrated = probabilities.fit_on_subset(
+                trainer.D, params, trainer.for_parts().fit, calibration, trainer.job, clock.end
             )
         part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
-        self.learning = training.learning(params, clock, clock.share(part))
+        self.training = trainer.start(params, clock, clock.share(part))
 
-    def learn(self) -> str:
-        self.learning.run()
+    def train(self) -> Stopped:
+        self.training.run()
         if self.holds_out:
-            training = self.training
-            self.fitted |= probabilities.fit_by_cross_validation(
-                training.D,
+            trainer = self.trainer
+            self.calibrated |= probabilities.fit_by_cross_validation(
+                trainer.D,
                 self.params,
-                training.for_parts().fit,
-                training.calibration(self.params),
-                training.job,
-                self.clock.end - LATE,
+                trainer.for_parts().fit,
+                trainer.calibration(self.params),
+                trainer.job,
+                self.clock.end - RESERVED_SECONDS,
             )
-        return self.learning.reason
+        return self.training.stopped
 
     @property
-    def begun(self) -> bool:
-        return self.learning.begun
+    def has_model(self) -> bool:
+        return self.training.has_model
 
-    def break_off(self, reason: str) -> None:
-        self.learning.break_off(reason)
+    def interrupt(self, stopped: Stopped) -> None:
+        self.training.interrupt(stopped)
 
-    def outcome(self, stopped: str) -> Outcome:
+    def outcome(self, stopped: Stopped) -> Outcome:
         best = None if self.searched is None else self.searched.tried[0]
         name = self.path or IN_MEMORY
-        outcome = self.learning.outcome(Ending(name, best, stopped, self.clock.seconds))
-        if self.interrupted or stopped == TIME_LIMIT:
-            self.better = self._gap_of_a_better_model(outcome)
-        if self.better is not None:
-            outcome = outcome._replace(model=beside(name))  # type: ignore[assignment]
+        outcome = self.training.outcome(RunEnd(name, best, str(stopped), self.clock.seconds))
+        if self.interrupted or stopped.reason is StopReason.TIME_LIMIT:
+            self.better_gap = self._gap_of_better_model(outcome)
+        if self.better_gap is not None:
+            outcome = outcome._replace(  # type: ignore[assignment]  # of the same class
+                model=interrupted_path(name)
+            )
         return outcome
 
-    def _gap_of_a_better_model(self, outcome: Outcome) -> float | None:
-        """The gap of the model of this task in `path` where it is smaller than that of the outcome;
-        None: there is no such model. A training that is to certify nothing is not compared."""
+    def _gap_of_better_model(self, outcome: Outcome) -> float | None:
+        """Return the gap of the model in `path` if it is for this task and below the outcome's.
+
+        None: there is no such model, or this training was to certify no gap.
+        """
         path = self.path
-        if path is None or self.training.job.limits.overwrite or not may_stay(path):
+        if path is None or self.trainer.job.limits.overwrite or not is_existing_file(path):
             return None
         if not isinstance(outcome, Trained) or (isnan(outcome.gap) and outcome.gap_asked is None):
             return None
@@ -451,23 +490,23 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
         tasks = [task for option, task in pairwise(words) if option == "-s"]
         return old[1] if tasks == [self.params.task] else None
 
-    def falls_behind(self, outcome: Outcome) -> str | None:
-        if self.better is None or not isinstance(outcome, Trained):
+    def why_written_elsewhere(self, outcome: Outcome) -> str | None:
+        if self.better_gap is None or not isinstance(outcome, Trained):
             return None
         new = "not certified" if isnan(outcome.gap) else f"{outcome.gap:.3g}"
         return (
-            f"{self.path} stays (gap {self.better:.3g}), the new model (gap {new}) is "
+            f"{self.path} stays (gap {self.better_gap:.3g}), the new model (gap {new}) is "
             f"{outcome.model}; --overwrite replaces the old one"
         )
 
-    def lacks(self, outcome: Outcome) -> str | None:
-        # Without a certificate none is required: see check_gap.
+    def why_not_written(self, outcome: Outcome) -> str | None:
+        # Without a certificate no gap is required: see check_gap.
         gap = outcome.gap if isinstance(outcome, Trained) else nan
-        return lack_of_gap(self.training.job, gap, self.path or IN_MEMORY)
+        return why_gap_too_large(self.trainer.job, gap, self.path or IN_MEMORY)
 
     def write(self, outcome: Outcome) -> None:
-        labelled_data, job = self.training.labelled_data, self.training.job
-        model = self.learning.model(
+        labelled_data, job = self.trainer.labelled_data, self.trainer.job
+        model = self.training.model(
             labels=labelled_data.labels,
             values=labelled_data.values,
             zero_based=job.run.zero_based or labelled_data.D.summary.has_row_numbers,
@@ -475,24 +514,24 @@ class FromFile(Completion[Outcome], Generic[P, Outcome]):
             scaling=labelled_data.D.scaling,
             precise=labelled_data.D.summary.precise,
             metadata=self._metadata(outcome),
-            **self.fitted,
+            **self.calibrated,
         )
         if self.path is not None:
             model.save(outcome.model)
         job.keep(model)
 
     def _metadata(self, outcome: Outcome) -> dict[str, str]:
-        """What the model's trailer says of its making. Nothing that differs between equal works."""
-        D = self.training.D
+        """Return the entries of the model's trailer. Equal runs have equal entries."""
+        D = self.trainer.D
         return {
             "version": __version__,
             "configuration": " ".join(self.words),
-            "seed": str(self.training.job.run.seed),
+            "seed": str(self.trainer.job.run.seed),
             "n": str(D.n),
             "d": str(len(D.summary.features)),
             "nnz": str(D.summary.nnz),
             "digest": D.summary.digest,
-            "C": repr(self.training.scales(self.params)[0]),
-            **self.learning.metadata(outcome),
-            **grid_search.metadata(self.searched),
+            "C": repr(self.trainer.scales(self.params)[0]),
+            **self.training.metadata(outcome),
+            **grid_search.search_metadata(self.searched),
         }

@@ -1,7 +1,7 @@
-"""Stop rules: each is a pure function of numbers recorded of the rounds so far.
+"""Stop rules: pure functions that decide, from recorded numbers, whether the rounds of a run end.
 
-A rule answers with nothing, with `End`, or with `Tighten`; whoever asks acts on it. Knows
-nothing of how rounds are made.
+A rule returns None, `Stopped`, or `Tighten`; the caller acts on it. Knows nothing of how a round
+is made.
 """
 
 from __future__ import annotations
@@ -9,46 +9,92 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import NamedTuple
 
-NO_VIOLATORS = "no violators"
-# The same where a gap was asked for and is not reached.
-NO_DIGITS = "float64 carries no further"
-TIME_LIMIT = "time limit"
-ITERATION_LIMIT = "iteration limit"
-NO_PROGRESS = "no progress: scale the features"
-NO_MARGIN = "no margin at this nu"
 
-# A round is no progress if it gains less than LEAST_GAIN of D, relatively, comes no nearer to the
-# KKT conditions, and leaves the gap above this share of the lowest; so many in a row are too many.
-LEAST_GAIN = 1e-9
-LOWER = 0.99
-MOST_IDLE = 5
-# Iterations of LIBSVM for a better answer where it solved all rows at once, beside those of its
-# first one, which may be as many. Measured: a linear kernel on unscaled rows takes 14 millions.
-MOST_STEPS = 10_000_000
-# By what the tolerance becomes tighter where it has to, and what float64 carries at the most.
-TIGHTER = 0.1
-LEAST_TOLERANCE = 1e-13
+class StopReason(Enum):
+    """Why a training ended. The value is the text that is printed, logged and written to models."""
+
+    # The duality gap that was asked for is certified. Detail: that gap.
+    GAP_REACHED = "gap <= {:g}"
+    # KBH07's bound on the number of support vectors is reached. Details: the number, and k.
+    SUPPORT_BOUND = "{} support vectors >= k = {}"
+    # No row violates the KKT conditions by more than the tolerance.
+    NO_VIOLATORS = "no violators"
+    # No row violates the tightest tolerance, and yet the gap is above the one asked for.
+    PRECISION_LIMIT = "float64 carries no further"
+    # Further rounds gain nothing in the dual objective, the violations or the gap.
+    NO_PROGRESS = "no progress: scale the features"
+    # The optimum of -s nu-svc has rho <= 0.
+    NO_MARGIN = "no margin at this nu"
+    # --max-iterations rounds are done.
+    ITERATION_LIMIT = "iteration limit"
+    # --time-limit is over, or what it leaves is too short for another round.
+    TIME_LIMIT = "time limit"
+    # SGD has made all of its epochs.
+    ALL_EPOCHS = "all epochs"
+    # The loss of the held-out rows rose from one epoch of SGD to the next.
+    HELD_OUT_LOSS = "the loss of the held-out rows stopped falling"
+    # --update has read all rows.
+    END_OF_DATA = "end of the data"
+    # A signal came, or the cluster failed. Detail: the message of that error.
+    INTERRUPTED = "{}"
+    # The subtasks of one training ended for different reasons. Detail: a list of them. (The value
+    # differs from that of INTERRUPTED, as members of an enum with equal values would be one.)
+    SEVERAL = "{0}"
+
+
+class Stopped(NamedTuple):
+    """Why a training ended, with the details that the text of its reason has."""
+
+    reason: StopReason
+    details: tuple[float | str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.reason.value.format(*self.details)
+
+
+class Tighten:
+    """The run continues with a tighter tolerance."""
+
+
+# A round makes progress if it raises D by this factor of |D|, lowers the largest violation, or
+# lowers the gap to this factor of the lowest one so far.
+MIN_DUAL_GAIN = 1e-9
+LOWER_GAP_FACTOR = 0.99
+# A run ends after this number of rounds in a row without progress.
+MAX_IDLE_ROUNDS = 5
+# Where LIBSVM solves all rows at once, all rounds after the first together may take this number of
+# iterations more than the first. Measured: a linear kernel on unscaled rows takes 14 millions.
+MAX_FURTHER_ITERATIONS = 10_000_000
+# `Tighten` multiplies the tolerance by this factor, down to what float64 can resolve.
+TIGHTEN_FACTOR = 0.1
+MIN_TOLERANCE = 1e-13
 
 
 @dataclass(frozen=True)
 class Record:
-    """What the rules know.
+    """The numbers that stop rules see.
 
-    rounds: how many there were. support_vectors, violators: of the last. steepest: by how much the
-    KKT conditions were violated at the least. tolerance: of the KKT conditions. gap: of the best
-    solution so far, nan where nothing is certified. seconds_left: for further rounds. dual: the
-    highest of any round. lowest_gap: so far, but for less than LOWER. idle: rounds in a row
-    without progress at this tolerance. whole: whether the last round solved all rows at once.
-    first_steps, further_steps: iterations of LIBSVM in the first round, and in all others.
+    tolerance: of the KKT conditions
+    rounds: the number of rounds so far
+    support_vectors, violators: their numbers after the last round
+    violation: the largest violation of the KKT conditions in a round, the lowest of all rounds
+    gap: the duality gap of the best solution so far; nan for a kernel without a certificate
+    seconds_left: the time left for further rounds
+    dual: the highest D of any round
+    lowest_gap: the lowest gap so far, updated when it falls below LOWER_GAP_FACTOR times itself
+    idle: the number of rounds in a row without progress at this tolerance
+    whole: whether the last round solved all rows at once
+    first_steps, further_steps: iterations of LIBSVM in the first round, and in all others
     """
 
     tolerance: float
     rounds: int = 0
     support_vectors: int = 0
     violators: int = 0
-    steepest: float = math.inf
+    violation: float = math.inf
     gap: float = math.nan
     seconds_left: float = math.inf
     dual: float = -math.inf
@@ -63,129 +109,131 @@ class Record:
         *,
         support_vectors: int,
         violators: int,
-        steepest: float,
+        violation: float,
         gap: float,
         seconds_left: float,
         dual: float,
         whole: bool = False,
         steps: int = 0,
     ) -> Record:
-        """The record after one more round; steepest, dual: of that round."""
-        lower = gap < LOWER * self.lowest_gap
-        gains = dual - self.dual > LEAST_GAIN * abs(dual)
-        moved = lower or gains or steepest < self.steepest
+        """Return the record after one more round, of which violation, dual and steps are."""
+        lower = gap < LOWER_GAP_FACTOR * self.lowest_gap
+        gains = dual - self.dual > MIN_DUAL_GAIN * abs(dual)
+        progress = lower or gains or violation < self.violation
         return Record(
             tolerance=self.tolerance,
             rounds=self.rounds + 1,
             support_vectors=support_vectors,
             violators=violators,
-            steepest=min(self.steepest, steepest),
+            violation=min(self.violation, violation),
             gap=gap,
             seconds_left=seconds_left,
             dual=max(self.dual, dual),
             lowest_gap=gap if lower else self.lowest_gap,
-            idle=0 if moved else self.idle + 1,
+            idle=0 if progress else self.idle + 1,
             whole=whole,
             first_steps=self.first_steps if self.rounds else steps,
             further_steps=self.further_steps + steps if self.rounds else 0,
         )
 
     def tightened(self) -> Record:
-        return replace(self, tolerance=self.tolerance * TIGHTER, steepest=math.inf, idle=0)
+        """Return this record with a tighter tolerance, at which no round has been made."""
+        return replace(self, tolerance=self.tolerance * TIGHTEN_FACTOR, violation=math.inf, idle=0)
 
 
-class End(NamedTuple):
-    """The run ends, for this reason."""
-
-    reason: str
-
-
-class Tighten:
-    """The run goes on with a tighter tolerance."""
-
-
-Answer = End | Tighten | None
+Answer = Stopped | Tighten | None
 Rule = Callable[[Record], Answer]
 
 
 def first_answer(rules: Iterable[Rule], record: Record) -> Answer:
-    """Of the first rule that has one."""
+    """Return the answer of the first rule that has one, or None."""
     answers = (rule(record) for rule in rules)
     return next((answer for answer in answers if answer is not None), None)
 
 
 def support_bound(k: int) -> Rule:
-    """|SV| >= k, KBH07's Algorithm 1."""
+    """Return the rule of KBH07's Algorithm 1: |SV| >= k."""
 
     def rule(record: Record) -> Answer:
         count = record.support_vectors
-        return End(f"{count} support vectors >= k = {k}") if count >= k else None
+        return Stopped(StopReason.SUPPORT_BOUND, (count, k)) if count >= k else None
 
     return rule
 
 
-def reached(gap: float) -> str:
-    return f"gap <= {gap:g}"
+def gap_reached(gap: float, target: float) -> Rule:
+    """Return the rule for a gap that was asked for.
 
-
-def gap_reached(gap: float, aim: float) -> Rule:
-    """aim: the gap of running values at which that of the closing evaluation will be `gap`."""
+    target: the gap of running values at which the closing evaluation is expected to find `gap`.
+    """
 
     def rule(record: Record) -> Answer:
-        return End(reached(gap)) if record.gap <= aim else None
+        return Stopped(StopReason.GAP_REACHED, (gap,)) if record.gap <= target else None
 
     return rule
 
 
 def iterations(most: int) -> Rule:
+    """Return the rule that ends a run after `most` rounds."""
+
     def rule(record: Record) -> Answer:
-        return End(ITERATION_LIMIT) if record.rounds >= most else None
+        return Stopped(StopReason.ITERATION_LIMIT) if record.rounds >= most else None
 
     return rule
 
 
 def no_margin(least_norm: float) -> Rule:
-    """D = -1/2 |w|^2 of -s nu-svc has come so near to 0 that no machine is left: with fewer
-    support vectors than classes overlap by, LIBSVM divides by 0 and has one of infinite C."""
+    """Return the rule for -s nu-svc: D = -1/2 |w|^2 is so near to 0 that no machine is left.
+
+    Where the classes overlap by more than the support vectors allow, LIBSVM divides by 0 and
+    returns a machine of infinite C.
+    """
 
     def rule(record: Record) -> Answer:
-        return End(NO_MARGIN) if -2 * record.dual <= least_norm else None
+        return Stopped(StopReason.NO_MARGIN) if -2 * record.dual <= least_norm else None
 
     return rule
 
 
 def time_limit(record: Record) -> Answer:
-    return End(TIME_LIMIT) if record.seconds_left <= 0 else None
+    """End the run when no time is left for another round."""
+    return Stopped(StopReason.TIME_LIMIT) if record.seconds_left <= 0 else None
 
 
 def no_violators(wants_gap: bool) -> Rule:
-    """V = 0. wants_gap: a gap was asked for and is not reached (else another rule had ended the
-    run): only a tighter tolerance can bring it, as far as float64 carries."""
+    """Return the rule for V = 0.
+
+    wants_gap: whether a gap was asked for. It is not reached yet, since its rule comes first, and
+    only a tighter tolerance can lower it, as far as float64 resolves.
+    """
 
     def rule(record: Record) -> Answer:
-        return None if record.violators else _tighter(record, wants_gap, NO_VIOLATORS)
+        if record.violators:
+            return None
+        return _tighten_or_stop(record, wants_gap, StopReason.NO_VIOLATORS)
 
     return rule
 
 
 def no_progress(wants_gap: bool) -> Rule:
-    """Return the rule that ends rounds without progress: D stands still where solves cannot be more
-    precise.
+    """Return the rule that ends rounds without progress.
 
-    wants_gap: as of no_violators; a few rows near the tolerance may violate it in turn and leave
-    the gap as it is. A round over all rows would only be repeated, and such rounds together take
-    about as many iterations of LIBSVM as it may take for the first one.
+    wants_gap: whether a gap was asked for; a few rows near the tolerance may violate it in turn
+    and leave the gap as it is. A round over all rows would only be repeated; such rounds together
+    take about as many iterations of LIBSVM as the first one may take.
     """
 
     def rule(record: Record) -> Answer:
         if record.whole:
-            slow = record.further_steps > MOST_STEPS + record.first_steps
-            return End(NO_PROGRESS) if record.idle or slow else None
-        return _tighter(record, wants_gap, NO_PROGRESS) if record.idle >= MOST_IDLE else None
+            slow = record.further_steps > MAX_FURTHER_ITERATIONS + record.first_steps
+            return Stopped(StopReason.NO_PROGRESS) if record.idle or slow else None
+        if record.idle < MAX_IDLE_ROUNDS:
+            return None
+        return _tighten_or_stop(record, wants_gap, StopReason.NO_PROGRESS)
 
     return rule
 
 
-def _tighter(record: Record, wants_gap: bool, reason: str) -> Answer:
-    carries = record.tolerance * TIGHTER >= LEAST_TOLERANCE
-    return Tighten() if wants_gap and carries else End(reason)
+def _tighten_or_stop(record: Record, wants_gap: bool, reason: StopReason) -> Answer:
+    resolvable = record.tolerance * TIGHTEN_FACTOR >= MIN_TOLERANCE
+    return Tighten() if wants_gap and resolvable else Stopped(reason)

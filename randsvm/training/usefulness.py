@@ -39,7 +39,7 @@ NOTHING = 1e-3
 LEAST_ROWS = 100
 
 
-def doubt(scan: Scan, solution: SV) -> str | None:
+def why_useless(scan: Scan, solution: SV) -> str | None:
     """Return why a solution is useless, judged by the audit rows; None: no reason was found.
 
     scan: whose running values are those of the solution.

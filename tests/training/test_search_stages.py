@@ -113,7 +113,7 @@ def search(
         return command_line(params, job.search)
 
     with opened(path, task) as D, listening(found.events.append):
-        searched, params = grid_search.searched(
+        searched, params = grid_search.search(
             D, Params(task, gamma=0.5), timed, job, configuration, until
         )
     return searched, params, found
@@ -229,7 +229,7 @@ def test_a_limit_of_an_hour_changes_nothing(tmp_path):
 
 @pytest.mark.parametrize("words", [(), ("-c", "1,0.001,10")])
 def test_a_model_is_written_without_time_for_a_search(tmp_path, words, capsys, monkeypatch):
-    monkeypatch.setattr(run, "SEARCH", 0.0)
+    monkeypatch.setattr(run, "SEARCH_TIME", 0.0)
     path = gaussians(300).save(tmp_path / "d")
     learnt = learn("sgd", path, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
     assert any(text.startswith("no time for cross-validation") for text in learnt.notices)

@@ -16,13 +16,13 @@ from learning import LATE, answer_of, board, gaussians, learn, optimum, read_log
 
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Certificate
-from randsvm.training.rounds import Best, Rounds
+from randsvm.training.rounds import BestSolution, Rounds
 from randsvm.training.stopping import (
-    MOST_IDLE,
-    MOST_STEPS,
-    NO_PROGRESS,
-    End,
+    MAX_FURTHER_ITERATIONS,
+    MAX_IDLE_ROUNDS,
     Record,
+    Stopped,
+    StopReason,
     Tighten,
     first_answer,
     gap_reached,
@@ -37,7 +37,7 @@ WORDS = "-t 2 -g 5"
 
 
 class Solution:
-    """As much of an SV as `Best` asks for."""
+    """As much of an SV as `BestSolution` asks for."""
 
 
 def scanned(primal: float, dual: float, certified: bool = True, dual_error: float = 0.0):
@@ -49,46 +49,46 @@ def record(tolerance: float = 1e-3, **numbers) -> Record:
 
 
 def reason(answer: object) -> str:
-    return answer.reason if isinstance(answer, End) else ""
+    return str(answer) if isinstance(answer, Stopped) else ""
 
 
 # ---- the best so far ------------------------------------------------------------------------
 
 
 def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
-    best = Best()
+    best = BestSolution()
     solutions = [Solution() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
     for solution, objectives in zip(solutions, rounds, strict=True):
-        best.see(solution, scanned(*objectives))
+        best.update(solution, scanned(*objectives))
     assert best.solution is solutions[1]
     assert (best.certificate.primal, best.certificate.dual) == (5.0, 4.0)
     assert best.certificate.gap == pytest.approx((5 - 4) / 5)
 
 
 def test_what_rounding_may_have_added_to_the_dual_is_not_believed():
-    best = Best()
-    best.see(Solution(), scanned(5.0, 4.0))
-    best.see(Solution(), scanned(5.0, 4.5, dual_error=0.25))
+    best = BestSolution()
+    best.update(Solution(), scanned(5.0, 4.0))
+    best.update(Solution(), scanned(5.0, 4.5, dual_error=0.25))
     assert best.certificate.dual == 4.25
 
 
 def test_a_certificate_is_of_the_solution_beside_it():
     """Where time ends before the evaluation: of the best, or of the last."""
-    best, low, last = Best(), Solution(), Solution()
-    best.see(low, scanned(5.0, 1.0))
-    best.see(last, scanned(7.0, 4.0))
+    best, low, last = BestSolution(), Solution(), Solution()
+    best.update(low, scanned(5.0, 1.0))
+    best.update(last, scanned(7.0, 4.0))
     rounds = SimpleNamespace(best=best, scan=SimpleNamespace(completed=lambda solution: solution))
     for solution, primal in ((low, 5.0), (last, 7.0)):
-        found = Rounds.running(rounds, solution, "time limit")
+        found = Rounds.unevaluated(rounds, solution, Stopped(StopReason.TIME_LIMIT))
         assert found.certificate == Certificate(primal, 4.0, True)
 
 
 def test_without_a_certificate_the_newest_solution_is_the_best():
-    best = Best()
+    best = BestSolution()
     solutions = [Solution() for _ in range(3)]
     for solution, primal in zip(solutions, (9.0, 5.0, 7.0), strict=True):
-        best.see(solution, scanned(primal, 0.0, certified=False))
+        best.update(solution, scanned(primal, 0.0, certified=False))
     assert best.solution is solutions[2]
     assert np.isnan(best.certificate.gap)
 
@@ -133,7 +133,7 @@ def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) 
             gap=0.5,
             seconds_left=1,
             dual=dual,
-            steepest=steepest,
+            violation=steepest,
             whole=whole,
             steps=steps,
         )
@@ -142,8 +142,8 @@ def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) 
 
 
 def test_idle_rounds_in_a_row_end_the_run():
-    answers = progress(*[(1.0, 0.5)] * (MOST_IDLE + 2))
-    assert answers == [""] * MOST_IDLE + ["no progress: scale the features"] * 2
+    answers = progress(*[(1.0, 0.5)] * (MAX_IDLE_ROUNDS + 2))
+    assert answers == [""] * MAX_IDLE_ROUNDS + ["no progress: scale the features"] * 2
 
 
 def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
@@ -162,11 +162,11 @@ def test_an_idle_round_over_all_rows_is_not_repeated():
 
 def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take():
     gains = [(1.0 + 1e-3 * i, 0.5) for i in range(9)]
-    assert not any(progress(*gains, whole=True, steps=MOST_STEPS // 10))
+    assert not any(progress(*gains, whole=True, steps=MAX_FURTHER_ITERATIONS // 10))
     # Of 4 millions each: the first, and further ones up to 4 + 10 millions.
-    answers = progress(*gains, whole=True, steps=2 * MOST_STEPS // 5)
+    answers = progress(*gains, whole=True, steps=2 * MAX_FURTHER_ITERATIONS // 5)
     assert list(map(bool, answers)) == [False] * 4 + [True] * 5
-    assert not any(progress(*gains, steps=MOST_STEPS))
+    assert not any(progress(*gains, steps=MAX_FURTHER_ITERATIONS))
 
 
 def test_a_falling_gap_is_progress():
@@ -177,21 +177,21 @@ def test_a_falling_gap_is_progress():
         for i in range(19):
             gap = 0.5 * factor**i
             found = found.after(
-                support_vectors=1, violators=5, gap=gap, seconds_left=1, dual=1.0, steepest=0.5
+                support_vectors=1, violators=5, gap=gap, seconds_left=1, dual=1.0, violation=0.5
             )
         return found.idle
 
     assert idle(0.95) == 0
-    assert idle(1 - 1e-6) > MOST_IDLE
+    assert idle(1 - 1e-6) > MAX_IDLE_ROUNDS
 
 
 def test_without_progress_the_tolerance_tightens_before_the_run_ends():
     """A few rows that violate it in turn leave a gap above the one asked for."""
-    found = record(tolerance=1e-3, violators=3, idle=MOST_IDLE)
+    found = record(tolerance=1e-3, violators=3, idle=MAX_IDLE_ROUNDS)
     assert isinstance(no_progress(True)(found), Tighten)
     assert no_progress(True)(found.tightened()) is None
-    assert no_progress(True)(record(tolerance=1e-13, violators=3, idle=MOST_IDLE)) == End(
-        NO_PROGRESS
+    assert no_progress(True)(record(tolerance=1e-13, violators=3, idle=MAX_IDLE_ROUNDS)) == Stopped(
+        StopReason.NO_PROGRESS
     )
 
 
@@ -212,8 +212,9 @@ def test_without_a_gap_no_violators_are_the_end():
 
 
 def test_the_first_rule_that_answers_counts():
-    rules = [lambda record: None, lambda record: End("why"), lambda record: End("other")]
-    assert first_answer(rules, record()) == End("why")
+    first, other = Stopped(StopReason.NO_PROGRESS), Stopped(StopReason.TIME_LIMIT)
+    rules = [lambda record: None, lambda record: first, lambda record: other]
+    assert first_answer(rules, record()) is first
     assert first_answer(rules[:1], record()) is None
 
 
@@ -254,7 +255,7 @@ def test_so_are_those_after_an_evaluation_that_finds_too_large_a_gap(tmp_path, m
     path = board(600).save(tmp_path / "data")
     words = (*WORDS.split(), "--sample-size", 60, "--gap", 0.2)
     first = len(learn("randsvm", path, tmp_path / "m", *words).rounds)
-    monkeypatch.setattr(Rounds, "_lacks_gap", lambda *_: True)
+    monkeypatch.setattr(Rounds, "_misses_gap", lambda *_: True)
     learnt = learn("randsvm", path, tmp_path / "n", *words, "--max-iterations", first + 1)
     assert len(learnt.rounds) == first + 1
 
