@@ -49,6 +49,7 @@ DOORS = {
     "tqdm": {"cli.bars"},
     "distributed": {"cluster.worker_pool", "cluster.connection"},
     "cloudpickle": {"cluster.cluster_executor"},
+    "concurrent": {"parallel"},
 }
 
 

@@ -319,19 +319,15 @@ class ClusterDataset(RemoteDataset):
         folder: str | None,
     ) -> Dataset:
         """Return Dataset.with_computed_chunks; each worker computes the chunks that it needs."""
-        view, executor = (
-            super().with_computed_chunks(made, sizes, counts, limit, folder),
-            self.executor,
-        )
-        parent = executor.spec
+        view = super().with_computed_chunks(made, sizes, counts, limit, folder)
+        worker_pool, parent = self.executor.worker_pool, self.executor.spec
         chunks = RegroupedChunks(parent, pickle.dumps(self), made, sizes, counts)
         spec = DatasetSpec(worker.child_key(parent.key), chunks, parent.memory, parent.folder)
-        return view._copy_with(executor=ClusterExecutor(executor.worker_pool, spec))
+        return view._copy_with(executor=ClusterExecutor(worker_pool, spec))
 
     def chunk_subset(self, numbers: Sequence[int]) -> Dataset:
-        return (
-            super().chunk_subset(numbers)._copy_with(executor=self.executor.chunk_subset(numbers))
-        )
+        executor = self.executor.chunk_subset(numbers)
+        return super().chunk_subset(numbers)._copy_with(executor=executor)
 
     def single_threaded(self) -> Dataset:
         """Copy the rows to this process; return a view that works in the calling thread."""

@@ -56,15 +56,12 @@ class TextFile:
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes begin .. end - 1.
 
-        Raises InputError if the file cannot be opened, TransferError if its size differs from that
-        on the client.
+        Raises InputError if the file cannot be opened, TransferError if its size has changed.
         """
         try:
             with Path(self.path).open("rb", buffering=0) as stream:
                 if os.fstat(stream.fileno()).st_size != self.size:
-                    raise TransferError(
-                        f"reading {self.path}: its size on a worker differs from that on the client"
-                    )
+                    raise self.changed_error()
                 parts = []
                 while begin < end and (part := os.pread(stream.fileno(), end - begin, begin)):
                     parts.append(part)

@@ -173,7 +173,7 @@ class StateCell(Generic[State]):
 
 
 class LocalExecutor:
-    """The part of an executor that is the same for all executors of this process."""
+    """Base of executors: calls run in the calling thread, and no messages are sent."""
 
     concurrent_calls: int | None = None
 

@@ -353,19 +353,17 @@ def test_workers_open_a_model_by_the_given_path(tmp_path, path, monkeypatch):
 
 def test_the_pass_for_chunk_ends_can_be_interrupted(path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
-    worker_pool, text = (
-        FakeWorkerPool("1"),
-        text_file_at(str(path), labelled_data.ParseOptions("class")),
-    )
-    learnt = -(-text.size // 2000)
+    worker_pool = FakeWorkerPool("1")
+    file = text_file_at(str(path), labelled_data.ParseOptions("class"))
+    ranges = -(-file.size // 2000)
 
     def given_up(event: object) -> None:
-        if worker_pool.submitted > learnt + 1:
+        if worker_pool.submitted > ranges + 1:
             raise GivenUpError
 
     with listening(given_up), pytest.raises(GivenUpError):
-        first_pass(worker_pool, "a key", [text])
-    assert worker_pool.submitted == learnt + 2
+        first_pass(worker_pool, "a key", [file])
+    assert worker_pool.submitted == ranges + 2
     release("a key")
 
 
