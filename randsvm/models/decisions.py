@@ -1,7 +1,7 @@
-"""What decision values say of a row: its class, and the probability of each class.
+"""Compute classes and probabilities from decision values.
 
-Several classes have a decision value for each class, one against the rest, or one for each pair of
-classes, one against one; pairs stand in the order (0, 1), (0, 2), .. (K - 2, K - 1).
+Several classes have a decision value for each class (one against the rest) or for each pair of
+classes (one against one), in the order (0, 1), (0, 2), .. (K - 2, K - 1).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import TypeVar
 
 import numpy as np
 
-# No class is ever certain or impossible: LIBSVM's bound.
+# The smallest probability of a class, as in LIBSVM; the largest is 1 minus it.
 LEAST_PROBABILITY = 1e-7
-# Of Wu, Lin and Weng's iteration, as in LIBSVM: what p may be off by, times the classes; steps.
+# Wu, Lin and Weng's iteration, as in LIBSVM: tolerance times the number of classes, and steps.
 COUPLING_TOLERANCE = 0.005
 MOST_COUPLINGS = 100
 
 
 def predicted_classes(f: np.ndarray) -> np.ndarray:
-    """The class index of each row, (m,) int64.
+    """Return the class index of each row, (m,) int64.
 
-    f : (m,) of two classes, class 0 where f > 0 and else class 1; or (m, classes), the largest.
+    f : (m,) for two classes, where f > 0 is class 0; or (m, classes), where the largest f wins.
     """
     return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
 
@@ -49,27 +49,30 @@ def classes_of_pairs(pairs: int) -> int:
 
 
 def votes(first_wins: np.ndarray, second_wins: np.ndarray, classes: int) -> np.ndarray:
-    """How many pairs each class wins, (m, classes) float32. Both arguments: (m, pairs) bool."""
+    """Return the number of pairs that each class wins, (m, classes) float32.
+
+    first_wins, second_wins : (m, pairs) bool.
+    """
     i, j = class_pairs(classes)
     each = np.eye(classes, dtype=np.float32)
     return first_wins.astype(np.float32) @ each[i] + second_wins.astype(np.float32) @ each[j]
 
 
 def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
-    """The class index of each row, (m,) int64, as LIBSVM counts: a pair with f > 0 is won by its
-    first class and else by its second; of the classes with most votes the first.
+    """Return the index of the class with the most votes for each row, (m,) int64.
 
-    f : (m, pairs).
+    As in LIBSVM, f > 0 is a vote for the first class of the pair, and the first class wins among
+    equals. f : (m, pairs).
     """
     wins = f > 0
     return votes(wins, ~wins, classes).argmax(axis=1)
 
 
 def probabilities(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
-    """Of each class, (m, classes): Platt's 1 / (1 + exp(A f + B)) of each column of f.
+    """Return Platt's probability of each class, 1 / (1 + exp(A f + B)), (m, classes).
 
-    f : (m,) or (m, classes); sigmoid : A and B, (2, columns of f). Of several classes, one against
-    the rest, the sigmoids are normalised (LIBLINEAR's way).
+    f : (m,) or (m, classes); sigmoid : A and B, (2, columns of f). The sigmoids of several classes,
+    one against the rest, are divided by their sum, as in LIBLINEAR.
     """
     p = _sigmoids(f.reshape(len(f), -1), sigmoid)
     if p.shape[1] == 1:
@@ -78,20 +81,21 @@ def probabilities(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
 
 
 def _sigmoids(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(A f + B)) within LIBSVM's bounds, (m, columns)."""
+    """Return 1 / (1 + exp(A f + B)) within LIBSVM's bounds, (m, columns)."""
     A, B = sigmoid
-    # A form that does not overflow.
+    # This form does not overflow.
     p = 0.5 - 0.5 * np.tanh(0.5 * (A * f + B))
     return np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
 
 def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> np.ndarray:
-    """Of each class, (m, classes), out of the sigmoids of all pairs. f : (m, pairs); sigmoid :
-    (2, pairs).
+    """Return the probability of each class from the sigmoids of all pairs, (m, classes).
+
+    f : (m, pairs); sigmoid : (2, pairs).
 
     Wu, Lin, Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling",
     JMLR 5, 2004, Algorithm 2: p minimises 1/2 sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2 with
-    sum p = 1. Steps and tolerance are LIBSVM's, so that digits agree, too.
+    sum p = 1. Steps and tolerance are LIBSVM's, so that all digits agree.
     """
     i, j = class_pairs(classes)
     r = np.zeros((len(f), classes, classes))
@@ -114,7 +118,7 @@ def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> n
 
 
 def _coupling_step(Q: np.ndarray, p: np.ndarray, Qp: np.ndarray, pQp: np.ndarray) -> np.ndarray:
-    """p after each of its entries was set to its best beside the others, in turn."""
+    """Return p after minimising over each of its entries in turn."""
     for t in range(p.shape[1]):
         change = (pQp - Qp[:, t]) / Q[:, t, t]
         p[:, t] += change
@@ -126,15 +130,16 @@ def _coupling_step(Q: np.ndarray, p: np.ndarray, Qp: np.ndarray, pQp: np.ndarray
 
 
 def novelty_probabilities(f: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """Of a row being like the training rows and of it being a novelty, (m, 2).
+    """Return the probabilities that a row is like the training rows and is a novelty, (m, 2).
 
-    f : (m,); marks : (10,) ascending decision values between bins of equal probability: Que and
-    Lin, "One-class SVM Probabilistic Outputs", 2022, as in LIBSVM.
+    f : (m,); marks : (10,) ascending decision values between bins of equal probability.
+
+    Que and Lin, "One-class SVM Probabilistic Outputs", 2022, as in LIBSVM.
     """
     bin_of = np.searchsorted(marks, f, side="right")
     p = bin_of / len(marks)
     p[f < marks[0]] = 0.001
     p[f > marks[-1]] = 0.999
-    # On the last mark itself LIBSVM finds no bin.
+    # LIBSVM finds no bin if f equals the last mark.
     p[f == marks[-1]] = 0.0
     return np.column_stack([p, 1 - p])

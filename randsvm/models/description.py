@@ -1,4 +1,4 @@
-"""What a model is and how it was made, in plain words and numbers. Knows no kind of model."""
+"""Describe a model and its training by names, words and numbers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from randsvm import files
 from randsvm.models.load import load
 from randsvm.models.model import Model
 
-# Metadata of a training that are said, and what each is; the others are for programs.
-WHOLE = ("n", "d", "nnz", "violators", "seed")
-REAL = ("C", "lambda", "primal", "dual", "gap")
-WORDS = ("stopped", "digest")
-# Labels that a line shows.
-MOST_LABELS = 20
+# Metadata that a description contains, by type.
+WHOLE_NUMBERS = ("n", "d", "nnz", "violators", "seed")
+REAL_NUMBERS = ("C", "lambda", "primal", "dual", "gap")
+TEXTS = ("stopped", "digest")
+# Labels on a line; more are counted.
+SHOWN_LABELS = 20
 
 
 def describe(path: str) -> dict[str, Any]:
-    """Of the model in a file, which is as old as the file. Raises what `load` raises."""
+    """Describe the model in a file, with the time of its last change. Raise errors of `load`."""
     model, made = load(path), None
     if path != files.STANDARD:
         changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
@@ -30,7 +30,7 @@ def describe(path: str) -> dict[str, Any]:
 
 
 def described(model: Model) -> dict[str, Any]:
-    """Names and units are those of the records; None: the file does not say it."""
+    """Describe a model. Names and units are those of the log; unknown values are None."""
     metadata = model.metadata
     return {
         **model.described(),
@@ -41,11 +41,11 @@ def described(model: Model) -> dict[str, Any]:
         "scaling": None if model.scaling is None else model.scaling.name,
         "version": metadata.get("version"),
         "configuration": metadata.get("configuration"),
-        **{name: _number(metadata, name, int) for name in WHOLE},
-        **{name: _number(metadata, name, float) for name in REAL},
-        # Stochastic gradient certifies nothing; of another program's model nothing is known.
+        **{name: _number(metadata, name, int) for name in WHOLE_NUMBERS},
+        **{name: _number(metadata, name, float) for name in REAL_NUMBERS},
+        # SGD certifies nothing. Nothing is known of other programs' models.
         "certificate": metadata.get("certificate", "none" if "version" in metadata else None),
-        **{name: metadata.get(name) for name in WORDS},
+        **{name: metadata.get(name) for name in TEXTS},
     }
 
 
@@ -57,7 +57,7 @@ def _number(metadata: Mapping[str, str], name: str, kind: type) -> Any:
 
 
 def lines(info: Mapping[str, Any]) -> list[str]:
-    """A name and its value a line; what is not known is left out."""
+    """Return a line for each name and its value, without unknown values."""
     shown = {name: _shown(value) for name, value in info.items() if value not in (None, [])}
     width = max(map(len, shown))
     return [f"{name.ljust(width)}  {text}" for name, text in shown.items()]
@@ -67,8 +67,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        rest = f" ... ({len(value)})" if len(value) > MOST_LABELS else ""
-        return shlex.join(map(str, value[:MOST_LABELS])) + rest
+        rest = f" ... ({len(value)})" if len(value) > SHOWN_LABELS else ""
+        return shlex.join(map(str, value[:SHOWN_LABELS])) + rest
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)

@@ -180,10 +180,28 @@ def load(path: str) -> FittedModel:
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
-    """Return f of each row of X, (m,) or (m, columns) float64; see `Model.decision`.
+    """Return the decision values of rows in memory.
 
-    X : array, scipy sparse matrix or data frame, as in `FittedModel.decision_function`. jobs :
-    threads. Raise ContentError if a value is not finite.
+    Parameters
+    ----------
+    model : Model
+        The model that predicts.
+    X : array, scipy sparse matrix or data frame of shape (m, d)
+        Rows, as in `FittedModel.decision_function`.
+    jobs : int
+        Worker threads.
+    labels_only : bool, default=False
+        Whether only `Model.predicted` uses the result, which may then be less precise.
+
+    Returns
+    -------
+    ndarray of shape (m,) or (m, columns), float64
+        Values f of each row.
+
+    Raises
+    ------
+    ContentError
+        If a value is not finite.
     """
 
     def decided(chunk: RawChunk) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""What the model formats of LIBSVM and LIBLINEAR share: header lines of a keyword and its words.
+"""Read and write the header that the formats of LIBSVM and LIBLINEAR share.
 
-Checks lines, words and numbers. Which keywords there must be, and what they mean, is known by
-libsvm_format.py and liblinear_format.py.
+Each line is a keyword and its words. This module checks lines, words and numbers; libsvm_format.py
+and liblinear_format.py know the keywords and their meaning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from randsvm.decimals import is_number, shortest
 from randsvm.errors import ModelError, quoted
 from randsvm.models.metadata import split_trailer
 
-# A model in our own layout says what LIBSVM's and LIBLINEAR's formats cannot: labels that are
+# The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,
 # so that their programs refuse the file instead of misreading it.
 OWN_LAYOUT = "randsvm_model"
@@ -26,15 +26,16 @@ OWN_VERSION = 1
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
-MOST_LINES = 16  # of a header in either format, the line of our own layout included
+MOST_LINES = 16  # of a header in either format, with the first line of the own layout
 
 N = TypeVar("N", int, float)
 
 
-class Layout(NamedTuple):
-    """How the header of one format differs from that of the other.
+class HeaderFormat(NamedTuple):
+    """The header of one of the two formats.
 
-    program: whose format it is; keywords: in that program's order; end: the header's last line
+    program : LIBSVM or LIBLINEAR; keywords : in the program's order; end : the last line;
+    longest_line : in bytes
     """
 
     program: str
@@ -44,10 +45,9 @@ class Layout(NamedTuple):
 
 
 def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
-    """Whose format the model in `content` has; None: it is no model.
+    """Return the format of a model file; None if `content` is no model.
 
-    The programs accept their header lines in any order, so the keyword that tells is looked for in
-    as many lines as a header may have.
+    The programs accept header lines in any order, so all lines of a header are searched.
     """
     for line in itertools.islice(io.BytesIO(content), MOST_LINES):
         match line.split(None, 1)[:1]:
@@ -59,27 +59,30 @@ def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
 
 
 def render(
-    layout: Layout, entries: Mapping[str, tuple[object, ...] | None], own_layout: bool
+    header_format: HeaderFormat, entries: Mapping[str, tuple[object, ...] | None], own_layout: bool
 ) -> bytes:
-    """The header's lines; entries that are None are left out."""
+    """Return the header's lines, without entries that are None."""
     lines = [f"{OWN_LAYOUT} {OWN_VERSION}"] if own_layout else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
     ]
-    return "\n".join([*lines, layout.end, ""]).encode()
+    return "\n".join([*lines, header_format.end, ""]).encode()
 
 
 def _text(entry: object) -> str:
     return shortest(entry) if isinstance(entry, float | np.floating) else str(entry)
 
 
-def read(content: bytes, name: str, layout: Layout) -> tuple[Header, dict[str, str] | None]:
-    """The header of the model in `content`, which messages call `name`, and its trailer.
+def read(
+    content: bytes, name: str, header_format: HeaderFormat
+) -> tuple[Header, dict[str, str] | None]:
+    """Return the header and the trailer of a model.
 
-    Raises ModelError. A model in our own layout must have a trailer.
+    content : the whole file; name : its name in messages. Raise ModelError, also if a model in the
+    own layout has no trailer.
     """
     end, trailer = split_trailer(content, name)
-    header = Header(content, end, name, layout)
+    header = Header(content, end, name, header_format)
     if header.own_layout and trailer is None:
         raise ModelError(
             f"{name}: expected '# randsvm' lines at the end of a {OWN_LAYOUT} file, found none "
@@ -89,19 +92,19 @@ def read(content: bytes, name: str, layout: Layout) -> tuple[Header, dict[str, s
 
 
 class Header:
-    """The lines of content[:end] up to the last one of the header.
+    """The header lines of content[:end].
 
-    own_layout: whether the first line says so
-    size: bytes up to and with the last line; rows_at: number of the line after it
+    own_layout : whether the model is in the package's own layout; size : bytes of the header;
+    rows_at : line number of the first line after it
     """
 
-    def __init__(self, content: bytes, end: int, name: str, layout: Layout) -> None:
+    def __init__(self, content: bytes, end: int, name: str, header_format: HeaderFormat) -> None:
         self.content = content
         self.end = end
         self.name = name
         self.own_layout = False
         self.size = 0
-        self._layout = layout
+        self._format = header_format
         self._found: dict[str, tuple[int, list[bytes]]] = {}
         for number in itertools.count(1):
             line = self._line(number)
@@ -110,7 +113,7 @@ class Header:
             if number == 1 and word == OWN_LAYOUT.encode():
                 self._check_version(rest)
                 self.own_layout = True
-            elif line.rstrip() == layout.end.encode():
+            elif line.rstrip() == header_format.end.encode():
                 self.rows_at = number + 1
                 break
             else:
@@ -121,9 +124,9 @@ class Header:
             if self.end == 0:
                 raise self.error(number, "a model", "an empty file")
             raise self.error(
-                number, f"the line '{self._layout.end}'", "the end of the file (truncated?)"
+                number, f"the line '{self._format.end}'", "the end of the file (truncated?)"
             )
-        limit = min(self.end, self.size + self._layout.longest_line)
+        limit = min(self.end, self.size + self._format.longest_line)
         line = self.content[self.size : self.content.find(b"\n", self.size, limit) + 1]
         if not line:
             found = self.content[self.size : limit]
@@ -147,8 +150,8 @@ class Header:
 
     def _add(self, number: int, word: bytes, rest: list[bytes], line: bytes) -> None:
         keyword = word.decode("ascii", "replace")
-        if keyword not in self._layout.keywords:
-            expected = f"a keyword of {self._layout.program}'s model format"
+        if keyword not in self._format.keywords:
+            expected = f"a keyword of {self._format.program}'s model format"
             error = self.error(number, expected, word or line)
             raise ModelError(f"{error} (is it a model?)") if number == 1 else error
         if keyword in self._found:
@@ -160,22 +163,22 @@ class Header:
         return keyword in self._found
 
     def at(self, keyword: str) -> int:
-        """The number of the line with `keyword`."""
+        """Return the number of the line with `keyword`."""
         return self._found[keyword][0]
 
     def words(self, keyword: str) -> list[bytes]:
-        """What follows `keyword`."""
+        """Return the words after `keyword`."""
         if keyword not in self._found:
             raise ModelError(
                 f"{self.name}: expected a line '{keyword} ...' before the line "
-                f"'{self._layout.end}', found none"
+                f"'{self._format.end}', found none"
             )
         return self._found[keyword][1]
 
     def choice(
         self, keyword: str, allowed: Iterable[str], hints: Mapping[str, str] | None = None
     ) -> str:
-        """The one word after `keyword`; a hint is what a message says of a word not allowed."""
+        """Return the only word after `keyword`. hints : texts of messages for refused words."""
         words = b" ".join(self.words(keyword))
         word = words.decode("ascii", "replace")
         if word not in allowed:
@@ -184,7 +187,7 @@ class Header:
         return word
 
     def integers(self, keyword: str, count: int) -> tuple[int, ...]:
-        """The `count` whole numbers after `keyword`."""
+        """Return the `count` whole numbers after `keyword`."""
         words = self._counted(keyword, count)
         if not all(INTEGER.fullmatch(w) and -INT_LIMIT <= int(w) < INT_LIMIT for w in words):
             raise self.error(
@@ -193,7 +196,7 @@ class Header:
         return tuple(map(int, words))
 
     def numbers(self, keyword: str, count: int) -> tuple[float, ...]:
-        """The `count` finite numbers after `keyword`."""
+        """Return the `count` finite numbers after `keyword`."""
         words = self._counted(keyword, count)
         if not all(map(is_number, words)):
             raise self.error(
@@ -205,7 +208,7 @@ class Header:
         return self.numbers(keyword, count) if keyword in self else None
 
     def not_negative(self, keyword: str, read: Callable[[str, int], tuple[N, ...]]) -> N:
-        """The one number after `keyword`, which `read` (integers or numbers) reads."""
+        """Return the only number after `keyword`. read : the method integers or numbers."""
         number = read(keyword, 1)[0]
         if number < 0:
             raise self.error(self.at(keyword), f"{keyword} of 0 or more", f"{number}")
@@ -219,13 +222,13 @@ class Header:
         return words
 
     def check_absent(self, keyword: str, kind: str, owners: Iterable[str]) -> None:
-        """Refuse `keyword`, which only `owners` have, in the header of `kind`."""
+        """Raise ModelError if the header of `kind` has `keyword`, which only `owners` have."""
         if keyword in self:
             found = f"'{keyword}', which only {either(owners)} has"
             raise self.error(self.at(keyword), f"the header of {kind}", found)
 
     def check_rows(self, promised: int, what: str) -> None:
-        """Refuse a body that has not as many whole lines as promised, or more than these."""
+        """Raise ModelError unless the model has exactly `promised` whole lines after the header."""
         found = self.content.count(b"\n", self.size, self.end)
         tail = self.content[self.content.rfind(b"\n", 0, self.end) + 1 : self.end]
         if found < promised:
@@ -243,6 +246,6 @@ class Header:
 
 
 def either(words: Iterable[str]) -> str:
-    """'a, b or c'."""
+    """Return the words as 'a, b or c'."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last

@@ -1,7 +1,4 @@
-"""LIBLINEAR's text model format and its checks.
-
-Knows what the file holds and nothing more; linear_model.py knows what it means.
-"""
+"""Read, check and write LIBLINEAR's text format. linear_model.py knows its meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from randsvm import files
 from randsvm.decimals import compact, is_number, words_of_numbers
 from randsvm.errors import ModelError
 from randsvm.models import header as headers
-from randsvm.models.header import INT_LIMIT, Header, Layout
+from randsvm.models.header import INT_LIMIT, Header, HeaderFormat
 from randsvm.models.metadata import SealedStream
 
 CRAMMER_SINGER = "MCSVM_CS"
@@ -30,7 +27,7 @@ SOLVER_TYPES = (*CLASSIFIERS, *REGRESSIONS, ONE_CLASS)
 
 # In LIBLINEAR's order: its reader needs nr_class before label. Regression and one-class have
 # nr_class 2. The line of labels is as long as there are classes: 87,000 of them fit.
-LAYOUT = Layout(
+HEADER_FORMAT = HeaderFormat(
     "LIBLINEAR",
     ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"),
     end="w",
@@ -42,13 +39,15 @@ BLOCK_BYTES = 1 << 20  # of text, read at once
 
 @dataclass(frozen=True)
 class LiblinearModel:
-    """f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, as LIBLINEAR writes it.
+    """The lines of a model as LIBLINEAR writes them.
 
-    label : of the classes, None for regression and one-class
-    bias : the value of the feature that follows the last; < 0: there is none
-    rho : of one-class, else None
-    w : (nr_feature + 1 with a bias, columns) float64, C-contiguous; see shape_of_w
-    own_layout : not for LIBLINEAR, which refuses it; may then lack label
+    f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho
+
+    label : for each class; None for regression and one-class
+    bias : value of the additional last feature; negative: there is none
+    rho : for one-class, else None
+    w : (nr_feature + 1 with a bias, columns) float64, C-contiguous; see `shape_of_w`
+    own_layout : whether the layout is the package's own, which LIBLINEAR refuses
     """
 
     solver_type: str
@@ -62,21 +61,21 @@ class LiblinearModel:
 
 
 def shape_of_w(solver_type: str, nr_class: int, nr_feature: int, bias: float) -> tuple[int, int]:
-    """Rows and columns of w: a column a class, but one for two classes except Crammer-Singer's."""
+    """Return rows and columns of w. Two classes have one column except in MCSVM_CS."""
     one_column = nr_class == 2 and solver_type != CRAMMER_SINGER
     return nr_feature + (bias >= 0), 1 if one_column else nr_class
 
 
-# Writing
+# --- writing -------------------------------------------------------------------------------
 
 
 def write(path: str, model: LiblinearModel, trailer: Mapping[str, str]) -> None:
-    """Write `model`, the trailer's items and their seal to `path`, whole or not at all.
+    """Write the model and its sealed trailer; `path` is replaced as a whole or not at all.
 
-    Raises ModelError, before `path` is touched, for a model that `parse` would refuse.
+    Raise ModelError, before `path` changes, for a model that `parse` would refuse.
     """
     header = _render_header(model)
-    _, shape = _fields(Header(header, len(header), path, LAYOUT))
+    _, shape = _fields(Header(header, len(header), path, HEADER_FORMAT))
     if model.w.shape != shape:
         raise ValueError(f"expected w of shape {shape}, got {model.w.shape}")
     if not np.isfinite(model.w).all():
@@ -90,7 +89,7 @@ def write(path: str, model: LiblinearModel, trailer: Mapping[str, str]) -> None:
 
 
 def _render_header(model: LiblinearModel) -> bytes:
-    """The lines up to 'w', in LIBLINEAR's order."""
+    """Return the lines up to 'w', in LIBLINEAR's order."""
     entries: dict[str, tuple[object, ...] | None] = {
         "solver_type": (model.solver_type,),
         "nr_class": (model.nr_class,),
@@ -99,11 +98,11 @@ def _render_header(model: LiblinearModel) -> bytes:
         "bias": (compact(model.bias),),
         "rho": None if model.rho is None else (compact(model.rho),),
     }
-    return headers.render(LAYOUT, entries, model.own_layout)
+    return headers.render(HEADER_FORMAT, entries, model.own_layout)
 
 
 def _render_rows(w: np.ndarray) -> Iterator[bytes]:
-    """The rows of w in blocks of lines, every number with a space behind it as LIBLINEAR does."""
+    """Yield the rows of w in blocks of lines. As in LIBLINEAR a space follows each number."""
     columns = w.shape[1]
     rows = max(1, BLOCK_NUMBERS // columns)
     for start in range(0, len(w), rows):
@@ -113,22 +112,22 @@ def _render_rows(w: np.ndarray) -> Iterator[bytes]:
         yield text.replace(".0 ", " ").encode()  # only whole numbers end with '.0'
 
 
-# Reading
+# --- reading -------------------------------------------------------------------------------
 
 
 def parse(content: bytes, name: str) -> tuple[LiblinearModel, dict[str, str] | None]:
-    """The model in `content`, which messages call `name`, and its trailer.
+    """Return the model in `content` and its trailer, None in LIBLINEAR's files.
 
-    The trailer is None for LIBLINEAR's own files. Holds w twice and some blocks of text besides
-    `content`, whatever the header promises. Raises ModelError.
+    name : the file's name in messages. Memory: `content`, w twice and some blocks of text, whatever
+    the header promises. Raise ModelError.
     """
-    header, trailer = headers.read(content, name, LAYOUT)
+    header, trailer = headers.read(content, name, HEADER_FORMAT)
     fields, (rows, columns) = _fields(header)
     return LiblinearModel(**fields, w=_parse_rows(header, rows, columns)), trailer
 
 
 def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
-    """What LiblinearModel holds besides w, and the shape of w."""
+    """Return the fields of LiblinearModel without w, and the shape of w."""
     solver_type = header.choice("solver_type", SOLVER_TYPES)
     nr_class = _nr_class(header, solver_type)
     nr_feature = header.not_negative("nr_feature", header.integers)
@@ -156,7 +155,7 @@ def _nr_class(header: Header, solver_type: str) -> int:
 
 
 def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] | None:
-    """A whole number for each class: of classifiers only, which in our own layout may lack it."""
+    """Return a number for each class; None for other tasks, or if the own layout lacks it."""
     if solver_type not in CLASSIFIERS:
         header.check_absent("label", solver_type, ["a classifier"])
         return None
@@ -186,9 +185,9 @@ def _check_size(header: Header, rows: int, columns: int) -> None:
 
 
 def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
-    """w: as many lines as promised, a number for each column in each, nothing else.
+    """Return w, (rows, columns) float64, from one line of numbers for each row.
 
-    Memory follows the text: nothing is sized by `rows` and `columns`.
+    Memory depends on the text alone, not on `rows` and `columns`.
     """
     header.check_rows(rows, "rows of w (nr_feature and the bias)")
     blocks = [np.empty(0)]
@@ -203,7 +202,7 @@ def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
 
 
 def _blocks_of_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
-    """content[start:end], which ends with a newline, some whole lines at a time."""
+    """Yield content[start:end], which ends with a newline, in blocks of whole lines."""
     while start < end:
         stop = content.index(b"\n", min(start + BLOCK_BYTES, end - 1)) + 1
         yield content[start:stop]
@@ -211,9 +210,9 @@ def _blocks_of_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
 
 
 def _numbers(text: bytes, columns: int) -> np.ndarray | None:
-    """The finite numbers in the lines of text, `columns` in each; None: it holds something else.
+    """Return the numbers in lines of `columns` finite numbers; None if the text is anything else.
 
-    float takes what `is_number` does, and inf, nan and 1_0 besides.
+    float() also accepts inf, nan and 1_0, which `is_number` refuses.
     """
     if not _is_rectangle(text, columns):
         return None
@@ -225,9 +224,9 @@ def _numbers(text: bytes, columns: int) -> np.ndarray | None:
 
 
 def _is_rectangle(text: bytes, columns: int) -> bool:
-    """Whether every line of text has `columns` words."""
+    """Return whether every line of text has `columns` words."""
     characters = np.frombuffer(text, np.uint8)
-    blank = characters <= ord(" ")  # other control characters make a word that is no number
+    blank = characters <= ord(" ")  # words with other control characters are no numbers
     first = ~blank
     first[1:] &= blank[:-1]
     newlines = np.flatnonzero(characters == ord("\n"))
@@ -236,7 +235,7 @@ def _is_rectangle(text: bytes, columns: int) -> bool:
 
 
 def _fault(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:
-    """What is wrong with the first bad line of text, which has one."""
+    """Return the error of the first bad line of text. There must be one."""
     for number, line in enumerate(text[:-1].split(b"\n"), first_line):
         words = line.split()
         for word in words:

@@ -19,7 +19,7 @@ from randsvm.data import svmlight
 from randsvm.decimals import NUMBER, join_rows
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
-from randsvm.models.header import Header, Layout
+from randsvm.models.header import Header, HeaderFormat
 from randsvm.models.metadata import SealedStream, are_precise
 from randsvm.parameters.problem import KERNELS
 
@@ -33,23 +33,23 @@ KEYWORDS = (
     "label", "probA", "probB", "prob_density_marks", "nr_sv",
 )  # fmt: skip
 
-LAYOUT = Layout("LIBSVM", KEYWORDS, end="SV", longest_line=1 << 20)
+HEADER_FORMAT = HeaderFormat("LIBSVM", KEYWORDS, end="SV", longest_line=1 << 20)
 
 
 @dataclass(frozen=True)
 class LibsvmModel:
-    """What the lines of a model say, as LIBSVM writes them.
+    """The lines of a model as LIBSVM writes them.
 
-    label, nr_sv : of the classes, None for regression and one-class. Several classes with nr_sv are
+    label, nr_sv : for each class; None for regression and one-class. Several classes with nr_sv are
     one against one: support vectors are grouped by class, and those of class i have a coefficient
-    for each other class. Without nr_sv, which only our own layout may lack, they are one against
-    the rest, and each support vector has a coefficient for each class.
+    for each other class. Only the own layout may lack nr_sv; then the classes are one against the
+    rest, and each support vector has a coefficient for each class.
     coefficients : (m, columns) float64; rho : a number for each decision value, see `_columns`
     indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 or float64 : the
-    SVs' rows; of a precomputed kernel the index 0 with the number of a row
-    probA, probB : as many as rho, a regression has probA only; prob_density_marks : 10 numbers, of
-    one-class; where probabilities were fitted
-    own_layout : not for LIBSVM, which refuses it; may then lack label and nr_sv
+    support vectors' rows; for a precomputed kernel, index 0 with the number of a training row
+    probA, probB : the length of rho, but one probA for a regression; None if not fitted
+    prob_density_marks : 10 numbers for one-class; None if not fitted
+    own_layout : whether the layout is the package's own, which LIBSVM refuses
     """
 
     svm_type: str
@@ -71,42 +71,42 @@ class LibsvmModel:
     own_layout: bool = False
 
 
-class Columns(NamedTuple):
-    """How many coefficients each support vector has, and how many decision values a row."""
+class ColumnCounts(NamedTuple):
+    """Numbers of coefficients of a support vector and of decision values of a row."""
 
     coefficients: int
     decisions: int
 
 
-def _columns(nr_class: int, one_against_one: bool) -> Columns:
-    """One each for two classes, regression and one-class."""
+def _columns(nr_class: int, one_against_one: bool) -> ColumnCounts:
+    """Return the numbers of columns: 1 and 1 for two classes, regression and one-class."""
     if one_against_one or nr_class == 2:
-        return Columns(nr_class - 1, nr_class * (nr_class - 1) // 2)
-    return Columns(nr_class, nr_class)
+        return ColumnCounts(nr_class - 1, nr_class * (nr_class - 1) // 2)
+    return ColumnCounts(nr_class, nr_class)
 
 
-# Writing
+# --- writing -------------------------------------------------------------------------------
 
 
 def write(path: str, model: LibsvmModel, trailer: Mapping[str, str]) -> None:
-    """Write `model`, the trailer's items and their seal to `path`, whole or not at all.
+    """Write the model and its sealed trailer; `path` is replaced as a whole or not at all.
 
-    Raises ModelError, before `path` is touched, for a model that `parse` would refuse.
+    Raise ModelError, before `path` changes, for a model that `parse` would refuse.
     """
     header = _render_header(model)
-    _fields(Header(header, len(header), path, LAYOUT))
+    _fields(Header(header, len(header), path, HEADER_FORMAT))
     _check_arrays(model, path)
     with files.create_output(path) as stream:
         sealed = SealedStream(stream)
         sealed.write(header)
-        # Support vectors are svmlight rows with the coefficients in the label's place.
+        # Support vectors are svmlight rows with coefficients instead of a label.
         coefficients = join_rows(model.coefficients)
         svmlight.write(sealed, coefficients, model.indptr, model.indices, model.values)
         sealed.seal(trailer)
 
 
 def _render_header(model: LibsvmModel) -> bytes:
-    """The lines up to 'SV'. Parameters that the kernel does not use are left out, as by LIBSVM.
+    """Return the lines up to 'SV', like LIBSVM without parameters that the kernel does not use.
 
     A number has at most 24 characters; LIBSVM's reader takes 80.
     """
@@ -124,7 +124,7 @@ def _render_header(model: LibsvmModel) -> bytes:
         "prob_density_marks": model.prob_density_marks,
         "nr_sv": model.nr_sv,
     }
-    return headers.render(LAYOUT, entries, model.own_layout)
+    return headers.render(HEADER_FORMAT, entries, model.own_layout)
 
 
 def _one(number: float | None) -> tuple[float] | None:
@@ -132,7 +132,7 @@ def _one(number: float | None) -> tuple[float] | None:
 
 
 def _check_arrays(model: LibsvmModel, path: str) -> None:
-    """Refuse rows that `parse` would refuse: numbers not finite, indices not ascending."""
+    """Raise an error for rows that `parse` would refuse."""
     indices, indptr = model.indices, model.indptr
     columns = _columns(model.nr_class, model.nr_sv is not None).coefficients
     if model.coefficients.shape[1:] != (columns,):
@@ -153,20 +153,20 @@ def _check_arrays(model: LibsvmModel, path: str) -> None:
             raise ModelError(f"{path}: expected finite {what} of support vectors, found others")
 
 
-# Reading
+# --- reading -------------------------------------------------------------------------------
 
 
 def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None]:
-    """The model in `content`, which messages call `name`, and its trailer.
+    """Return the model in `content` and its trailer. name : the file's name in messages.
 
-    Raises ModelError, or DataError with line and column inside the support vectors.
+    Raise ModelError, or DataError with line and column inside the support vectors.
     """
-    header, trailer = headers.read(content, name, LAYOUT)
+    header, trailer = headers.read(content, name, HEADER_FORMAT)
     return LibsvmModel(**_fields(header), **_parse_rows(header, are_precise(trailer))), trailer
 
 
 def _fields(header: Header) -> dict[str, Any]:
-    """What LibsvmModel holds besides the support vectors."""
+    """Return the fields of LibsvmModel without the support vectors."""
     svm_type = header.choice("svm_type", SVM_TYPES)
     kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS)
     nr_class = _nr_class(header, svm_type)
@@ -216,7 +216,7 @@ def _nr_class(header: Header, svm_type: str) -> int:
 def _of_classes(
     header: Header, keyword: str, svm_type: str, nr_class: int
 ) -> tuple[int, ...] | None:
-    """A whole number for each class: of classifiers only, which in our own layout may lack it."""
+    """Return a number for each class; None for other tasks, or if the own layout lacks it."""
     if svm_type not in CLASSIFIERS:
         header.check_absent(keyword, svm_type, CLASSIFIERS)
         return None
@@ -226,8 +226,10 @@ def _of_classes(
 
 
 def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
-    """The support vectors: as many svmlight rows as promised, one a line, nothing else. precise:
-    whether their values are float64."""
+    """Return the fields of LibsvmModel for the support vectors: `total_sv` svmlight rows.
+
+    precise : whether their values are float64.
+    """
     total_sv = _total_sv(header)
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
@@ -254,13 +256,13 @@ def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
 
 
 def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[np.ndarray], bytes]:
-    """The first `count` coefficients of each row, a column each, and the text without them.
+    """Return the first `count` coefficients of each row, by column, and the text without them.
 
-    Blanks take their place, so that errors in the rest name the right column.
+    Blanks replace them, so that later errors name the right column.
     """
     if count <= 0:
         return [], text
-    # One pattern for the line: a check of each word takes three times as long.
+    # One pattern for the line: checking each word takes three times as long.
     pattern = re.compile(rb"(?:[ \t]*" + NUMBER.pattern + rb"(?=[ \t])){%d}" % count)
     lines, found = [], []
     for number, line in enumerate(text.split(b"\n")[:-1], header.rows_at):
@@ -274,8 +276,8 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
     return list(np.array(found).reshape(-1, count).T), b"\n".join([*lines, b""])
 
 
-# Marks of what svmlight text may have and LIBSVM's rows may not: comments, qid, unlabelled rows, a
-# byte order mark.
+# First bytes of what svmlight allows and LIBSVM does not: comments, qid, unlabelled rows, a byte
+# order mark.
 SVMLIGHT_MARKS = (b"#", b"q", b"?", b"\xef")
 
 

@@ -16,22 +16,32 @@ from randsvm.models.metadata import MOST_FEATURES, Metadata, SeenFeatures
 from randsvm.models.model import Model, ModelRows, fields_of_any_model
 
 # LIBLINEAR's layout has a row of w for every index up to the largest: one index of 2147483647 must
-# not make a file of 8 GB. With more than MOST_ROWS rows for each feature plus MORE_ROWS, the model
-# is written in our own layout, which has a row for each feature that training saw.
-MOST_ROWS = 20
-MORE_ROWS = 100_000
-# LIBLINEAR's logistic regressions: their programs predict probabilities as 1/(1 + exp(-f)).
+# not make a file of 8 GB. Above ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS, the model
+# is written in the package's own layout, which has a row for each seen feature.
+ROWS_PER_FEATURE = 20
+EXTRA_ROWS = 100_000
+# LIBLINEAR's logistic regressions have the probabilities 1/(1 + exp(-f)).
 LOGISTIC = ("L2R_LR", "L1R_LR", "L2R_LR_DUAL")
 LOGISTIC_SIGMOID = np.array([[-1.0], [0.0]])
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearModel(Model):
-    """f = <w, x> + b. Two classes have one column, f > 0 for the first label (but Crammer and
-    Singer's two); more classes have a column each.
+    """A linear model, f(x) = <w, x> + b.
 
-    w : (d, K) float64, b : (K,) float64. solver: LIBLINEAR's word for how it was trained.
-    mapping: the random features that w belongs to instead of the rows' own; None: there are none.
+    Parameters
+    ----------
+    w : array of shape (d, K), float64
+        One column for two classes (two with Crammer and Singer's loss), else one for each class.
+    b : array of shape (K,), float64
+    solver : str
+        LIBLINEAR's name of the loss.
+    mapping : RandomMap, optional
+        The random features of which w are the weights; None: the features of rows.
+
+    Notes
+    -----
+    Two classes: f > 0 predicts the first label. Several classes: the largest f_c wins.
     """
 
     w: np.ndarray
@@ -70,7 +80,7 @@ class LinearModel(Model):
         label, w = self._c_labels, self.w
         largest = int(self.features[-1]) if len(self.features) else 0
         changed = self.mapping is not None or self.scaling is not None
-        sparse = largest > MOST_ROWS * len(w) + MORE_ROWS
+        sparse = largest > ROWS_PER_FEATURE * len(w) + EXTRA_ROWS
         own_layout = self.zero_based or changed or label is None or sparse
         one_class = self.solver == liblinear_format.ONE_CLASS
         if not own_layout:
@@ -82,7 +92,7 @@ class LinearModel(Model):
             label=None if own_layout or self.regression or one_class else label,
             nr_feature=len(w),
             bias=1.0,
-            # b has it.
+            # b includes it.
             rho=0.0 if one_class else None,
             w=np.vstack([w, self.b]),
             own_layout=own_layout,
@@ -96,7 +106,7 @@ class LinearModel(Model):
 
     @staticmethod
     def parse(content: bytes, name: str) -> LinearModel:
-        """Raises ModelError, which calls the file `name`."""
+        """Return the model in `content`. name : the file's name in messages. Raise ModelError."""
         body, trailer = liblinear_format.parse(content, name)
         metadata = Metadata(name, trailer)
         if body.nr_class < 2:
@@ -127,7 +137,7 @@ def _task(solver_type: str) -> str:
 
 
 def _sigmoid(metadata: Metadata, columns: int) -> np.ndarray | None:
-    """A and B of each column, (2, columns); None where the trailer has none."""
+    """Return A and B of each column, (2, columns); None if the trailer has none."""
     if "probA" not in metadata.rest:
         return None
     A, B = (metadata.take(key, parse_numbers) for key in ("probA", "probB"))
@@ -143,9 +153,10 @@ def _rows_of_w(
     mapping: RandomMap | None,
     own_layout: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The features that a model's rows are laid out over, and w for them.
+    """Return the features of the model and their rows of w.
 
-    LIBLINEAR's layout has a row for every index up to the largest, ours for each seen feature.
+    LIBLINEAR's layout has a row for every index up to the largest, the package's own layout one for
+    each seen feature.
     """
     if seen is None:
         return np.arange(1, len(w) + 1, dtype=np.int32), w

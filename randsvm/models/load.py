@@ -1,4 +1,4 @@
-"""Read a model file of ours, of LIBSVM's or of LIBLINEAR's."""
+"""Read model files of this package, of LIBSVM or of LIBLINEAR."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from randsvm.models.model import Model
 
 
 def refuse_as_data(path: str, order: str) -> None:
-    """Raise ParameterError if what was given as data is a model; order: of the files."""
+    """Raise ParameterError if the data file `path` is a model. order : the order of the files."""
     head = b""
-    with contextlib.suppress(OSError):  # what cannot be opened is said by who reads it
+    with contextlib.suppress(OSError):  # the reader of the data reports it
         head = files.head_of(path)
     if path != files.STANDARD and header.format_of(head) is not None:
         raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 
 def certified(path: str) -> tuple[str, float] | None:
-    """The configuration and the gap of the model in a regular file, by its trailer alone; None:
-    there is no such file, it is damaged, or it certifies nothing."""
+    """Return the configuration and the gap in the trailer of a model file.
+
+    None if there is no such regular file, if it is damaged, or if nothing is certified.
+    """
     metadata: dict[str, str] | None = None
     if files.size_of(path):
         with contextlib.suppress(RandsvmError):
@@ -35,11 +37,26 @@ def certified(path: str) -> tuple[str, float] | None:
 
 
 def load(path: str) -> Model:
-    """The model in the file `path` (`-`: standard input).
+    """Return the model in a file.
 
-    Raises ModelError, DataError, InputError.
+    Parameters
+    ----------
+    path : str
+        Name of the file; "-" is standard input.
+
+    Returns
+    -------
+    Model
+        A KernelModel, PairwiseModel or LinearModel.
+
+    Raises
+    ------
+    ModelError, DataError
+        If the file is no model, or was altered or truncated.
+    InputError
+        If the file cannot be opened.
     """
-    # One of them alone is needed, and the other takes as long as to read a small file.
+    # Importing both classes takes as long as reading a small file.
     content, name = files.read_whole(path), files.display_name(path)
     if header.format_of(content) == "liblinear":
         from randsvm.models.linear_model import LinearModel

@@ -1,6 +1,6 @@
-"""What is counted over predicted rows: accuracy and errors; confusion matrix, F1, ROC AUC.
+"""Metrics of predictions: accuracy, errors, confusion matrix, F1, ROC AUC.
 
-Counts grow block by block. Knows nothing of models or files.
+Metrics add up over blocks of rows. Knows nothing of models or files.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ AnyMetric = TypeVar("AnyMetric", bound="Metric")
 
 
 class Metric:
-    """Counts over rows, of which `score` follows. Those of two parts add up with +.
+    """Counts over rows and the score that follows from them; + adds the counts of two parts.
 
-    score_name: what the score is; sign: 1 if more of it is better, else -1. summed: names of the
-    attributes that add up, besides the numbers of rows.
+    score_name : name of the score; sign : 1 if a larger score is better, else -1; summed : names of
+    the attributes that add up, apart from the numbers of rows
     """
 
     score_name: str
@@ -34,8 +34,11 @@ class Metric:
         self.rows = self.labelled = 0
 
     def add(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray | None = None) -> None:
-        """y : (m,) class indices or targets, nan where there is none; f : decision values.
-        predicted : (m,) class indices, where f alone does not decide."""
+        """Count m rows.
+
+        y : (m,) class indices or targets, nan for unlabelled rows; f : decision values; predicted :
+        (m,) class indices, or None if they follow from f.
+        """
         labelled = ~np.isnan(y)
         self.rows += len(f)
         self.labelled += int(labelled.sum())
@@ -51,12 +54,12 @@ class Metric:
 
     @property
     def score(self) -> float:
-        """nan without labelled rows."""
+        """The score; nan without labelled rows."""
         raise NotImplementedError
 
     @property
     def details(self) -> dict[str, float]:
-        """What is told besides the score."""
+        """Other numbers that are reported with the score."""
         return {}
 
     def __add__(self: AnyMetric, other: AnyMetric) -> AnyMetric:
@@ -67,7 +70,7 @@ class Metric:
 
 
 class Accuracy(Metric):
-    """In percent. correct: labelled rows of the predicted class."""
+    """Accuracy in percent. correct : number of labelled rows whose class is predicted."""
 
     score_name = "accuracy"
     sign = 1
@@ -84,8 +87,10 @@ class Accuracy(Metric):
 
 @dataclass(frozen=True)
 class Moments:
-    """Of pairs (y, f) over n rows: their mean (2,), and the sums of products of what they differ
-    by from it, (2, 2). Those of two parts add up."""
+    """First and second moments of pairs (y, f) over n rows; + adds those of two parts.
+
+    mean : (2,); products : (2, 2), sums of products of the deviations from the mean
+    """
 
     n: int = 0
     mean: np.ndarray = field(default_factory=lambda: np.zeros(2))
@@ -93,16 +98,16 @@ class Moments:
 
     @staticmethod
     def of(pairs: np.ndarray) -> Moments:
-        """pairs : (m, 2) float64."""
+        """Return the moments of pairs, (m, 2) float64."""
         if not len(pairs):
             return Moments()
-        # Of pairs that are all alike the mean is what they are, to the last bit.
+        # The mean of equal pairs is that pair, to the last bit.
         mean = pairs[0] + (pairs - pairs[0]).mean(axis=0)
         rest = pairs - mean
         return Moments(len(pairs), mean, rest.T @ rest)
 
     def __add__(self, other: Moments) -> Moments:
-        """Chan, Golub, LeVeque 1983: nothing is lost where the mean is large."""
+        """Add moments as in Chan, Golub, LeVeque 1983, without cancellation for a large mean."""
         n = self.n + other.n
         if not n:
             return self
@@ -113,7 +118,7 @@ class Moments:
 
 
 class RegressionErrors(Metric):
-    """sums: of e^2 and |e|, where e = f - y. moments: of y and f."""
+    """Errors e = f - y of a regression. sums : (2,), of e^2 and |e|; moments : of y and f."""
 
     score_name = "mean squared error"
     sign = -1
@@ -143,7 +148,10 @@ class RegressionErrors(Metric):
 
     @property
     def squared_correlation(self) -> float:
-        """As svm-predict's, whose sums of squares lose it where targets are far from 0."""
+        """The squared correlation of y and f.
+
+        svm-predict computes it from sums of squares, which cancel if targets are far from 0.
+        """
         (yy, yf), (_, ff) = self.moments.products.tolist()
         spread = yy * ff
         return yf**2 / spread if spread else nan
@@ -160,8 +168,10 @@ class RegressionErrors(Metric):
 
 
 class ConfusionMatrix(Accuracy):
-    """Also precision, recall and F1. For ROC AUC of two classes every decision value is kept: 9
-    bytes a row."""
+    """Accuracy, precision, recall and F1; for two classes also ROC AUC.
+
+    ROC AUC needs all decision values: 9 bytes for each row.
+    """
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -178,7 +188,7 @@ class ConfusionMatrix(Accuracy):
         self.confusion = found + np.pad(self.confusion, ((0, size - len(self.confusion)), (0, 0)))
         if K == 2:
             of_model = true < K
-            # A model of Crammer and Singer's has a value for each of the two.
+            # A model with Crammer and Singer's loss has two decision values.
             self.values.append(f[of_model] if f.ndim == 1 else f[of_model, 0] - f[of_model, 1])
             self.is_first.append(true[of_model] == 0)
 
@@ -196,7 +206,7 @@ class ConfusionMatrix(Accuracy):
         return float(below + not_above) / 2 / pairs if pairs else nan
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
-        """labels: of all true classes, the model's first."""
+        """Return all metrics. labels : of all true classes; the model's are first."""
         hits = np.diagonal(self.confusion).astype(float)
         K, rows = self.classes, self.confusion.sum(axis=1)
         with np.errstate(invalid="ignore"):

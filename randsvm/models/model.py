@@ -1,7 +1,6 @@
-"""Models: what prediction needs. Rows laid out over a model's features, decision values, classes.
+"""The base class of models: features, decision values, classes, probabilities.
 
-Stands alone: a model knows nothing of the data set and the run that made it, nor of the layout of
-files.
+A model knows neither the data set that it was trained on nor the run that made it.
 """
 
 from __future__ import annotations
@@ -19,18 +18,19 @@ from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
 from randsvm.models.metadata import MOST_FEATURES, Metadata, SeenFeatures, trailer_items
 
-# The classes of a one-class model: like the training rows, and unlike them.
+# The labels of novelty detection: like the training rows, and unlike them.
 ONE_CLASS_LABELS = ("1", "-1")
 ONE_CLASS_VALUES = (1, -1)
-# Rows that a thread predicts at once; a block of text has several times as many.
+# Rows that a thread predicts at once; a block of text has several times this number.
 ROWS_AT_ONCE = 1024
 
 
 class ModelRows(NamedTuple):
-    """Rows laid out over a model's features.
+    """Rows over the features of a model.
 
-    X : (m, d) CSR; extra : (m,) squared norm of the features that are in no column of X and still
-    count in |x|^2; unseen : indices that training never saw, one for each value.
+    X : (m, d) CSR or array
+    extra : (m,) float64, squared norm of the features that have no column but count in |x|^2
+    unseen : indices that are not in the training data, one for each value
     """
 
     X: Matrix
@@ -40,20 +40,32 @@ class ModelRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What prediction needs of any model.
+    """A model: predicts rows and saves itself.
 
-    features : (d,) int32, ascending, as written in the file: the columns of its rows.
-    labels, values : of each class, by class index: the label as first spelled, and what it stands
-    for (int or str). Empty for a regression.
-    seen : the features that training saw; None: not recorded (a model of LIBSVM's or LIBLINEAR's
-    own), so that every feature counts.
-    scaling : of rows, before all else, over the seen features.
-    precise : whether the features of rows are float64, as in training where rounding to float32
-    showed; others are rounded to float32.
-    sigmoid : A and B of 1 / (1 + exp(A f + B)), (2, columns of f) float64; None: none was fitted.
-    noise_scale : of a regression, sigma where y - f has the density e^(-|z| / sigma) / (2 sigma);
-    None: not fitted.
-    facts : the other lines of the trailer, how the model was made.
+    Parameters
+    ----------
+    features : array of shape (d,), int32
+        Feature indices of the columns of rows, ascending, as written in files.
+    labels : tuple of str
+        Label of each class as the training data first spelled it; empty for a regression.
+    values : tuple of int or str
+        Value of each label.
+    zero_based : bool
+        Whether feature indices begin at 0.
+    seen : SeenFeatures, optional
+        Features of the training data; None for a model of LIBSVM or LIBLINEAR, which uses all
+        features of a row.
+    scaling : Scaling, optional
+        Scaling of rows over the seen features; it is applied first.
+    precise : bool
+        Whether feature values are float64, as in the training; if not, they are rounded to float32.
+    sigmoid : array of shape (2, columns of f), float64, optional
+        A and B of the probability 1 / (1 + exp(A f + B)); None: not fitted.
+    noise_scale : float, optional
+        sigma of a regression, where y - f has the density e^(-|z| / sigma) / (2 sigma); None: not
+        fitted.
+    metadata : mapping of str to str
+        Other lines of the trailer: how the model was made.
     """
 
     features: np.ndarray
@@ -68,13 +80,23 @@ class Model:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the fields, and nothing that was computed from them."""
+        """Return the fields for pickling, without cached values."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def decision(self, rows: ModelRows, labels_only: bool = False) -> np.ndarray:
-        """f of each row: (m,) float64, or (m, classes) where each class has its own.
+        """Return the decision values of rows.
 
-        labels_only: nothing but `predicted` is asked of f, which may then be less precise.
+        Parameters
+        ----------
+        rows : ModelRows
+            Rows from `rows`.
+        labels_only : bool, default=False
+            Whether only `predicted` uses the result, which may then be less precise.
+
+        Returns
+        -------
+        array of shape (m,) or (m, columns), float64
+            f of each row; a column for each class or pair if there are several.
         """
         f = self._decision(rows, labels_only)
         return f[:, 0] if f.shape[1] == 1 else f
@@ -87,49 +109,57 @@ class Model:
         return self._decision(ModelRows(X, np.zeros(X.shape[0]), np.empty(0, np.int32)), False)
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        """(m, columns) float64."""
+        """Return f, (m, columns) float64."""
         raise NotImplementedError
 
     @property
     def rows_at_once(self) -> int:
-        """Of rows to predict, how many are best handed to `decision` together."""
+        """The number of rows for which one call of `decision` is fastest."""
         return ROWS_AT_ONCE
 
     def save(self, path: str) -> None:
-        """Write the model in the format of LIBSVM or LIBLINEAR; what these cannot express goes
-        into a layout of our own, which their programs refuse.
+        """Write the model in the format of LIBSVM or LIBLINEAR.
 
-        Raises OutputError and TransferError; the old file stays until the new one is whole.
+        A model that their formats cannot express is written in a layout that their programs refuse.
+
+        Parameters
+        ----------
+        path : str
+            Name of the file; it is replaced as a whole or not at all.
+
+        Raises
+        ------
+        OutputError, TransferError
+            If the file cannot be created or written.
         """
         raise NotImplementedError
 
     def described(self) -> dict[str, Any]:
-        """What this kind of model has to say of itself, plain words and numbers: its format and
-        task first."""
+        """Return the properties of this class of models: format, task and then others."""
         raise NotImplementedError
 
     @property
     def finds_novelties(self) -> bool:
-        """Whether it was trained with one class: the labels of rows are then not its own."""
+        """Whether the task is novelty detection, which ignores the labels of rows."""
         return False
 
     @property
     def has_row_numbers(self) -> bool:
-        """Whether rows are kernel values and begin with 0:number."""
+        """Whether rows are kernel values and begin with 0:number (a precomputed kernel)."""
         return False
 
     @property
     def counts_unseen(self) -> bool:
-        """Whether features that training never saw change f."""
+        """Whether features that are not in the training data change f."""
         return False
 
     @property
     def regression(self) -> bool:
-        """Whether decision values are the answer themselves."""
+        """Whether decision values are the predictions."""
         return not self.labels
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
-        """The class index of each row by its decision values, (m,); of a regression f itself."""
+        """Return the class index of each row, (m,), or f for a regression. f : by `decision`."""
         return f if self.regression else decisions.predicted_classes(f)
 
     @property
@@ -137,17 +167,20 @@ class Model:
         return self._probability_sigmoid is not None
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """Of each class by the decision values, (m, classes) float64."""
+        """Return the probability of each class, (m, classes) float64. f : by `decision`."""
         assert self._probability_sigmoid is not None, "has_probabilities comes first"
         return decisions.probabilities(f, self._probability_sigmoid)
 
     @property
     def _probability_sigmoid(self) -> np.ndarray | None:
-        """The fitted one, or one that the kind of model brings."""
+        """The fitted sigmoid, or the one that the loss determines."""
         return self.sigmoid
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
-        """Rows as parsed, scaled and laid out over this model's features."""
+        """Return rows scaled and over the model's features; see ModelRows.
+
+        indptr, indices, values : CSR arrays with feature indices as in the file.
+        """
         values = values.astype(np.float64 if self.precise else np.float32, copy=False)
         unseen = np.empty(0, np.int32)
         if self.seen is not None:
@@ -167,7 +200,7 @@ class Model:
     def _scaled(
         self, scaling: Scaling, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows as parsed after scaling; features that training never saw are gone."""
+        """Return indptr, indices and values after scaling, without unseen features."""
         features = self._scaled_features
         column, used = _columns(features, indices)
         starts = np.concatenate([[0], np.cumsum(used)])[indptr]
@@ -177,13 +210,13 @@ class Model:
 
     @cached_property
     def _scaled_features(self) -> np.ndarray:
-        """The indices that `scaling` is over, in its order."""
+        """The feature indices of `scaling`, in its order."""
         assert self.seen is not None
         return self.seen.indices(MOST_FEATURES)
 
     @property
     def _c_labels(self) -> tuple[int, ...] | None:
-        """The labels as LIBSVM and LIBLINEAR hold them, C ints; None where they cannot."""
+        """The labels as C ints, as in LIBSVM and LIBLINEAR; None if they do not fit."""
         fit = all(isinstance(v, int) and -(2**31) <= v < 2**31 for v in self.values)
         return tuple(int(v) for v in self.values) if fit else None
 
@@ -193,14 +226,14 @@ class Model:
 
     @property
     def _trailer(self) -> dict[str, str]:
-        """All lines of the trailer."""
+        """The lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
         lines = trailer_items(labels, self.zero_based, self.seen, self.scaling, self.precise)
         return {**self.metadata, **lines}
 
 
 def _columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The column of each index among ascending features, and whether it is one of them, (m,)."""
+    """Return the column of each index among ascending features, and whether it exists, (m,)."""
     column = np.searchsorted(features, indices)
     inside = np.flatnonzero(column < len(features))
     found = np.zeros(len(indices), bool)
@@ -211,10 +244,10 @@ def _columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.
 def fields_of_any_model(
     metadata: Metadata, task: str, header_labels: tuple[int, ...] | None, classes: int
 ) -> dict[str, Any]:
-    """The fields that every model has, out of its trailer and its header.
+    """Return the fields of Model from the trailer and the header.
 
-    task: svc, one-class or svr; classes: of svc. `facts` is the rest of the trailer: lines that
-    are taken out of it later are no longer there.
+    task : svc, one-class or svr; classes : number of classes of svc. The field `metadata` is
+    `metadata.rest`, from which later calls of `metadata.take` still remove lines.
     """
     labels, values = metadata.labels(header_labels, classes if task == "svc" else 0)
     seen = metadata.seen_features()

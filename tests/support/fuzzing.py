@@ -310,7 +310,7 @@ def resealed(text: bytes) -> bytes:
 def in_order(content: bytes) -> bool:
     """Whether the keywords are in the order in which their program writes them."""
     found = [line.split(None, 1)[0].decode("latin-1") for line in content.split(b"\n") if line]
-    layouts = (libsvm_format.LAYOUT, liblinear_format.LAYOUT)
+    layouts = (libsvm_format.HEADER_FORMAT, liblinear_format.HEADER_FORMAT)
     return any(
         [word for word in layout.keywords if word in found] == found[: found.index(layout.end)]
         for layout in layouts

@@ -37,11 +37,11 @@ class Format(NamedTuple):
     @property
     def end_line(self) -> bytes:
         """Return the last line of the header."""
-        return self.module.LAYOUT.end.encode() + b"\n"
+        return self.module.HEADER_FORMAT.end.encode() + b"\n"
 
     @property
     def first_keyword(self) -> str:
-        return self.module.LAYOUT.keywords[0]
+        return self.module.HEADER_FORMAT.keywords[0]
 
     @property
     def header(self) -> list[bytes]:
