@@ -1,9 +1,9 @@
 """randsvm: support vector machines on svmlight files too large or too noisy for LIBSVM alone.
 
     from randsvm import SVC
-    machine = SVC(gamma=5).fit(X, y)    # as scikit-learn's, with a certified gap
+    machine = SVC(gamma=5).fit(X, y)    # scikit-learn's interface, with a certified gap
 
-SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC need scikit-learn; the others do not.
+SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC need scikit-learn.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ESTIMATORS = {"SVC", "SVR", "LinearSVC", "NuSVC", "NuSVR", "OneClassSVM"}
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when somebody asks: the commands start in a tenth of a second."""
+    """Import a name at its first use: the commands start in a tenth of a second."""
     if name not in __all__:
         raise AttributeError(f"module 'randsvm' has no attribute {name!r}")
-    room = "randsvm.estimators" if name in ESTIMATORS else "randsvm.api"
-    return getattr(importlib.import_module(room), name)
+    module = "randsvm.estimators" if name in ESTIMATORS else "randsvm.api"
+    return getattr(importlib.import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Small functions of arrays and sparse matrices that several rooms need. Imports none of ours."""
+"""Small functions of arrays and sparse matrices. Imports no other module of the package."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypeAlias
 import numpy as np
 from scipy import sparse
 
-# Rows, as they come: sparse, or an array.
+# Rows, sparse or dense.
 Matrix: TypeAlias = "sparse.csr_matrix | np.ndarray"
 
 
 def squared_norms(X: Matrix) -> np.ndarray:
-    """|x|^2 of each row. X : (m, d); returns (m,) float64."""
+    """Return |x|^2 of each row, (m,) float64. X : (m, d)."""
     if isinstance(X, np.ndarray):
         return np.einsum("ij,ij->i", X, X, dtype=np.float64)
     squares = np.square(X.data, dtype=np.float64)
@@ -30,40 +30,40 @@ def squared_norms(X: Matrix) -> np.ndarray:
 
 
 def in_order(numbers: Iterable[float]) -> float:
-    """The sum, one after the other: `sum` rounds differently from one Python to the next."""
+    """Return the sum, added from left to right: `sum` rounds differently since Python 3.12."""
     return functools.reduce(operator.add, numbers)
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
-    """Each number once, ascending.
+    """Return each number once, ascending.
 
-    Counts as well, since np.unique alone would first import numpy.ma, 10 ms of a small run.
+    Counting them avoids that np.unique imports numpy.ma, which takes 10 ms.
     """
     return np.unique(numbers, return_counts=True)[0]
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
-    """slice(0, size), slice(size, 2 size), ... up to count."""
+    """Return slice(0, size), slice(size, 2 size), ... up to count."""
     return (slice(at, min(at + size, count)) for at in range(0, count, size))
 
 
 def rows_of(X: Matrix, part: slice) -> Matrix:
-    """X[part], which copies sparse rows; not where it is all of X."""
+    """Return X[part], without the copy that sparse rows would make if it is all of X."""
     return X if part == slice(0, X.shape[0]) else X[part]
 
 
 def csr_of_all(values: np.ndarray, m: int, d: int) -> sparse.csr_matrix:
-    """A dense (m, d) array as CSR with every value stored."""
+    """Return a dense (m, d) array as CSR with every value stored."""
     columns = np.tile(np.arange(d, dtype=np.int32), m)
     starts = np.arange(m + 1, dtype=np.int64) * d
     return sparse.csr_matrix((values.ravel(), columns, starts), shape=(m, d))
 
 
 def sorted_csr(X: sparse.csr_matrix) -> sparse.csr_matrix:
-    """X with ascending columns in each row."""
+    """Return X with ascending columns in each row."""
     return X if X.has_sorted_indices else X.sorted_indices()
 
 
 def csr_parts(X: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays that compiled code takes."""
+    """Return indptr, indices (int32) and data of X, as compiled code takes them."""
     return X.indptr.astype(np.int32, copy=False), X.indices.astype(np.int32, copy=False), X.data

@@ -1,7 +1,7 @@
-"""Opens inputs and creates outputs; turns what the system says into our errors.
+"""Inputs, compressed or not, and outputs that appear as a whole or not at all.
 
-Inputs are opened by their first bytes (plain, gzip, bzip2, xz, zstd). Outputs appear whole or
-not at all. Knows no format.
+Errors of the system become errors of randsvm.errors. The first bytes of an input determine its
+compression (gzip, bzip2, xz, zstd).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from randsvm.errors import (
 from randsvm.streams import is_ready, open_patiently
 
 STANDARD = "-"
-# The names that scripts use; replacing the file behind them would lose what else is printed.
+# Names of standard output. Replacing the file behind them would lose other printed lines.
 STANDARD_OUTPUTS = (STANDARD, "/dev/stdout", "/dev/fd/1")
-HEAD_OF_A_KIND = 1 << 16  # so much tells what kind of file it is
-MOST_LINKS = 40  # one after the other, as in Linux
+HEAD_OF_A_KIND = 1 << 16  # bytes that identify the type of a file
+MOST_LINKS = 40  # in a chain of symbolic links, as in Linux
 BLOCK = 1 << 22  # bytes read at once where a whole file is wanted
 
-# First bytes -> module of the standard library whose open() reads it. compression.zstd came
-# with Python 3.14.
+# First bytes -> module of the standard library whose open() reads the rest. compression.zstd needs
+# Python 3.14.
 COMPRESSIONS = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bz2",
@@ -47,23 +47,26 @@ HEAD = max(map(len, COMPRESSIONS))
 
 
 class Sink(Protocol):
-    """What takes bytes."""
+    """A writer of bytes."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 def display_name(path: str) -> str:
-    """The name that messages use: standard input has none of its own."""
+    """Return the name of an input for messages."""
     return "<stdin>" if path == STANDARD else path
 
 
 def display_output(path: str) -> str:
+    """Return the name of an output for messages."""
     return "<stdout>" if path in STANDARD_OUTPUTS else path
 
 
 def inputs(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The files that names, and patterns such as part-*.svm, stand for: those of a pattern in the
-    order of their names. Raises ParameterError for no name at all."""
+    """Return the files of names and patterns such as part-*.svm, those of a pattern sorted.
+
+    Raises ParameterError if `data` is empty.
+    """
     found: list[str] = []
     words = [data] if isinstance(data, str | os.PathLike) else data
     if not words:
@@ -72,19 +75,18 @@ def inputs(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> t
         word = os.fspath(name)
         there = word == STANDARD or is_there(word)
         matches = [] if there else sorted(glob.glob(word))  # noqa: PTH207 - Path takes no absolute pattern
-        # What there is not is said where it is opened.
+        # A missing file is reported when it is opened.
         found += matches or [word]
     return tuple(found)
 
 
 def is_there(path: str) -> bool:
-    """Whether there is such a file; False too where the system does not say, as of a name that is
-    too long."""
-    return os.path.exists(path)  # noqa: PTH110 - Path raises for what is not said
+    """Return whether the file exists; False if the system raises an error, as for a long name."""
+    return os.path.exists(path)  # noqa: PTH110 - Path raises the error
 
 
 def size_of(path: str) -> int | None:
-    """Bytes of a regular file; None of anything else."""
+    """Return the bytes of a regular file; None for anything else."""
     try:
         status = Path(path).stat()
     except OSError:
@@ -93,27 +95,28 @@ def size_of(path: str) -> int | None:
 
 
 def name_of(paths: Sequence[str]) -> str:
-    """Of files together, as messages have it."""
+    """Return a name of several files for messages."""
     more = len(paths) - 1
     others = f" and {more} other file{'s' * (more > 1)}" if more else ""
     return display_name(paths[0]) + others
 
 
 def encoded(text: str) -> bytes:
-    """Text as files hold it; `decoded` is the inverse, whatever bytes there are."""
+    """Return text as bytes of a file; `decoded` is the inverse for any bytes."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def decoded(data: bytes) -> str:
+    """Return bytes of a file as text."""
     return data.decode("utf-8", "surrogateescape")
 
 
 @contextlib.contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """A binary stream of the decompressed content of `path` (`-`: standard input).
+    """Open a binary stream of the decompressed content of `path` (`-`: standard input).
 
-    Raises InputError when it cannot be opened or its compression cannot be read here.
-    Reading from the stream is best done through `read_block`, which knows the faults.
+    Raises InputError if it cannot be opened or this Python cannot decompress it. Read from the
+    stream with `read_block`, which raises our errors.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -137,22 +140,22 @@ def _standard_input() -> BinaryIO:
 
 
 def _with_head(stream: Any) -> tuple[bytes, BinaryIO]:
-    """The first bytes of `stream`, enough to know its compression, and a stream that has them."""
+    """Return the first bytes of `stream` and a stream that begins with them."""
     head = b""
     if hasattr(stream, "peek"):
         head = stream.peek(HEAD)
         if len(head) >= HEAD or stream.seekable():
             return head[:HEAD], stream
-        # What is left of it has no buffer of its own, into which has_more would not see.
+        # Continue with the raw stream: has_more cannot look into a second buffer.
         head, stream = stream.read(len(head)), stream.raw
-    # The first write into a pipe may be shorter than that: read on, and put the bytes back.
+    # The first write into a pipe may be shorter than HEAD.
     while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
         head += more
     return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream)))
 
 
 class _Rejoined(io.RawIOBase):
-    """`head`, then the rest of `stream`, which stays the caller's to close."""
+    """A stream of `head`, then of the rest of `stream`, which the caller closes."""
 
     def __init__(self, head: bytes, stream: Any) -> None:
         self._head = head
@@ -188,7 +191,7 @@ def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
 
 
 def read_block(stream: BinaryIO, size: int, path: str, *, prompt: bool = False) -> bytes:
-    """Up to `size` bytes, b"" at the end; prompt: what a pipe has now, not what fills the block.
+    """Return up to `size` bytes, b"" at the end; prompt: do not wait for a pipe to fill the block.
 
     Raises ContentError for a damaged archive and TransferError for a failing device.
     """
@@ -212,9 +215,9 @@ def read_block(stream: BinaryIO, size: int, path: str, *, prompt: bool = False) 
 
 
 def has_more(stream: BinaryIO, seconds: float) -> bool:
-    """Whether a pipe has content, or its end, within that time; True for what is no pipe.
+    """Return whether a pipe has content, or ends, within `seconds`; True for other streams.
 
-    Asks the system: what a first read left in the stream's own buffer is not seen.
+    Asks the system, and does not see bytes in the buffer of the stream.
     """
     if not isinstance(stream, io.BufferedReader):
         return True
@@ -226,7 +229,7 @@ def has_more(stream: BinaryIO, seconds: float) -> bool:
 
 
 def read_whole(path: str) -> bytes:
-    """The decompressed content of `path` (`-`: standard input)."""
+    """Return the decompressed content of `path` (`-`: standard input)."""
     content = io.BytesIO()  # joining blocks would hold them twice
     with open_input(path) as stream:
         while block := read_block(stream, BLOCK, path):
@@ -236,7 +239,7 @@ def read_whole(path: str) -> bytes:
 
 @contextlib.contextmanager
 def create_output(path: str) -> Iterator[BinaryIO]:
-    """A binary stream whose content becomes `path` when the block ends without an error.
+    """Create a binary stream whose content becomes `path` when the block ends without an error.
 
     A regular file is written beside its final place, flushed, fsynced and renamed (symlinks
     followed, mode as the old file or umask says), so that readers see the old file or the new
@@ -281,7 +284,7 @@ def _standard_output() -> BinaryIO:
 
 
 def _target(path: str) -> tuple[Path, int | None]:
-    """The file that `path` means and its mode, None where there is none yet."""
+    """Return the file of `path`, links followed, and its mode; None if it does not exist."""
     mode = None
     with _creating(path), contextlib.suppress(FileNotFoundError):
         mode = Path(path).stat().st_mode
@@ -296,8 +299,10 @@ def _target(path: str) -> tuple[Path, int | None]:
 
 
 def _resolved(path: str) -> Path:
-    """The file that the kernel means by `path`, links followed; it may not exist yet. Raises
-    OSError as the kernel does: os.path.realpath takes NODIR/../NAME for NAME."""
+    """Return the file of `path`, links followed; it may not exist yet.
+
+    Raises OSError as the kernel does, while os.path.realpath takes NODIR/../NAME for NAME.
+    """
     for _ in range(MOST_LINKS):
         folder, name = os.path.split(path)
         os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 - Path would drop the dot
@@ -313,9 +318,9 @@ def _is_replaceable(mode: int | None) -> bool:
 
 
 def _create(path: Path, mode: int | None) -> int:
-    """A new file, open for writing and reading, with the permissions it is to have.
+    """Create a file with its permissions, and return a descriptor for reading and writing.
 
-    The kernel applies the umask: asking for it would mean to change it, under all threads.
+    The kernel applies the umask: reading it would change it for all threads.
     """
     wanted = 0o666 if mode is None else stat.S_IMODE(mode)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, wanted & 0o777)
@@ -325,7 +330,7 @@ def _create(path: Path, mode: int | None) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    # The rename is durable only once the folder is; not every file system lets a folder sync.
+    # A rename is durable once its folder is synced; not every file system supports that.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -354,7 +359,7 @@ def _writing(path: str) -> Iterator[None]:
 
 
 def check_output(path: str) -> None:
-    """Raise OutputError now if `path` could not be created later, before hours of work.
+    """Raise OutputError if `path` cannot be created; call it before hours of work.
 
     Writes nothing.
     """
@@ -371,7 +376,7 @@ def check_output(path: str) -> None:
 
 
 def head_of(path: str) -> bytes:
-    """The first bytes of a regular file; none of anything else."""
+    """Return the first bytes of a regular file; none for anything else."""
     if not Path(path).is_file():
         return b""
     with Path(path).open("rb") as stream:
@@ -379,10 +384,9 @@ def head_of(path: str) -> bytes:
 
 
 def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
-    """Raise OutputError if `path` is a file with content of another kind, as a data set under a
-    mistyped name: it is not to be replaced.
+    """Raise OutputError if `path` exists and has content of another type, as a data set has.
 
-    recognised: called with the first bytes.
+    kind: name of the type, for the message. recognised: called with the first bytes.
     """
     if path in STANDARD_OUTPUTS:
         return
@@ -396,10 +400,9 @@ def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> Non
 
 
 def check_apart(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
-    """Raise ParameterError if a file to be written is another one of the run: name -> path, None
-    where there is none.
+    """Raise ParameterError if an output is another file of the run. outputs, inputs: role -> path.
 
-    Writing a cache over the data it was made from would destroy the data.
+    A cache that replaced the data it was made from would destroy them.
     """
     seen = {name: _identity(path) for name, path in inputs.items()}
     for name, path in outputs.items():
@@ -411,13 +414,13 @@ def check_apart(outputs: dict[str, str | None], inputs: dict[str, str | None]) -
 
 
 def _identity(path: str | None) -> object:
-    """What two paths of one regular file, which may not exist yet, have in common."""
+    """Return a value that is equal for two paths of one regular file, which may not exist yet."""
     if path is None or path in STANDARD_OUTPUTS:
         return None
     try:
         status = Path(path).stat()
     except FileNotFoundError:
-        with contextlib.suppress(OSError):  # it cannot be created: check_output says so
+        with contextlib.suppress(OSError):  # check_output reports that it cannot be created
             return _resolved(path)
         return None
     except OSError:

@@ -1,6 +1,6 @@
-"""Streams whose readers and writers hear signals while they wait. Knows no format and no error.
+"""Streams that react to signals while they wait for a pipe or a terminal.
 
-A call of the system would go on waiting after a signal whose handler raises nothing.
+Python continues a system call after a signal whose handler raises nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from randsvm.events import HEARTBEAT, Waiting, check, emit
 
 
 class PatientFile(io.FileIO):
-    """A file, pipe or terminal; whoever waits for it hears signals meanwhile.
+    """A file, pipe or terminal that checks for signals while it waits.
 
-    FileIO would go on waiting after a signal whose handler raises nothing. What is written to a
-    terminal that has gone away is lost, and no error: SIGHUP says so as well.
+    Writing to a terminal that was closed is no error: SIGHUP ends the run.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -42,7 +41,7 @@ class PatientFile(io.FileIO):
         while not is_ready(self.fileno(), select.POLLOUT, HEARTBEAT):
             waited += HEARTBEAT
             check(waited)
-        # A pipe that has room takes so many bytes at once; for more the system would wait.
+        # A pipe with room takes PIPE_BUF bytes without waiting.
         part = memoryview(data)[: select.PIPE_BUF]
         try:
             return super().write(part)
@@ -53,7 +52,7 @@ class PatientFile(io.FileIO):
 
 
 def make_standard_streams_patient() -> None:
-    """For the life of the process; with its own streams Python waits in calls of the system."""
+    """Replace sys.stdin, sys.stdout and sys.stderr by patient ones until the process ends."""
     if sys.stdin is not None:
         reader = io.BufferedReader(PatientFile(sys.stdin.fileno(), "rb", closefd=False))
         sys.stdin = io.TextIOWrapper(reader, sys.stdin.encoding, sys.stdin.errors)
@@ -71,21 +70,23 @@ def make_standard_streams_patient() -> None:
 
 
 def is_ready(descriptor: int, event: int, seconds: float) -> bool:
-    """Whether it can be read (POLLIN) or written (POLLOUT) within that time; what is no pipe can at
-    once."""
+    """Return whether it can be read (POLLIN) or written (POLLOUT) within `seconds`.
+
+    A regular file always can.
+    """
     poll = select.poll()
     poll.register(descriptor, event)
     return bool(poll.poll(1000 * seconds))
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """An opener that does not wait in a call of the system."""
+    """Open a file for io.FileIO without waiting in a system call."""
     waited = 0.0
     while True:
         try:
             descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
         except OSError as error:
-            # A FIFO has no reader yet. One without a writer is opened: `_wait_for` waits for it.
+            # A FIFO without a reader. One without a writer can be opened.
             if error.errno != errno.ENXIO or not stat.S_ISFIFO(Path(path).stat().st_mode):
                 raise
             time.sleep(HEARTBEAT)
@@ -97,7 +98,6 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def open_patiently(path: str | Path, mode: str) -> BinaryIO:
-    """Open for reading ("rb") or writing ("wb", "ab"); a FIFO when its other end is there."""
-
+    """Open a file for reading ("rb") or writing ("wb", "ab"); wait for the other end of a FIFO."""
     raw = PatientFile(str(Path(path)), mode, opener=_open_at_once)
     return io.BufferedReader(raw) if mode == "rb" else io.BufferedWriter(raw)

@@ -1,1 +1,1 @@
-"""The user's options: frozen dataclasses checked when made; every default lives here."""
+"""Options of the user: frozen dataclasses that check their values and state all defaults."""

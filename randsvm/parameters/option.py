@@ -11,21 +11,21 @@ from randsvm.errors import ParameterError
 
 Parameters = TypeVar("Parameters")
 
-# Label of a weight that stands for all classes.
+# Label of a weight for all classes.
 BALANCED = "balanced"
 MEGABYTE = 1 << 20
-# In place of values: the range of the option is searched, coarse and then fine.
+# In place of values: the range of the option is searched, first coarsely and then finely.
 AUTO = "auto"
 
 
 class Option(NamedTuple):
-    """How a field is named on the command line, its help, what it is measured in, its bounds.
+    """The option of a field: its names on the command line, help, type and bounds.
 
     kind: int, float, floats (one, or a list for a grid search), flag, switch (0 or 1), path, size
     (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label and number); a
-    tuple of words is a choice. Bounds: least <= value <= most, above < value < below; None: there
-    is none; below = inf: finite. unit: what the bounds count. words: taken in place of a number.
-    auto: of floats, the values that AUTO stands for; none: it is not taken.
+    tuple of words is a choice. Bounds: least <= value <= most, above < value < below; None: no
+    bound; below = inf: finite. unit: of the bounds. words: alternatives to a number. auto: of
+    floats, the values of AUTO; empty: AUTO is refused.
     """
 
     flags: tuple[str, ...]
@@ -41,7 +41,7 @@ class Option(NamedTuple):
 
     @property
     def bounds(self) -> str:
-        """In words, as "> 0 and finite" or "from 2 to 1000"; "" where there are none."""
+        """The bounds in words, as "> 0 and finite" or "from 2 to 1000"; "" without bounds."""
         if self.least is not None and self.most is not None:
             return f"from {self.least} to {self.most}"
         signs = {">=": self.least, ">": self.above, "<=": self.most, "<": self.below}
@@ -56,8 +56,10 @@ class Option(NamedTuple):
         return f"2^{math.log2(x):.0f}" if x >= 2**31 else word(x)
 
     def check(self, name: str, value: Any, typed: Any = None) -> None:
-        """Raise ParameterError if the value is none of the words, or beyond a bound; typed: how
-        the user wrote it."""
+        """Raise ParameterError if the value is not one of the words or out of its bounds.
+
+        typed: the text that the user wrote.
+        """
         if isinstance(self.kind, tuple):
             listed = ", ".join(filter(None, self.kind))
             allowed = value != "" and value in self.kind
@@ -80,17 +82,17 @@ class Option(NamedTuple):
 
 
 def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str, **bounds: Any) -> Any:
-    """A dataclass field with its option; bounds: see Option."""
+    """Return a dataclass field with an option of its own; bounds: see Option."""
     return shared(default, Option(flags, help, kind, **bounds))
 
 
 def shared(default: Any, spec: Option) -> Any:
-    """A dataclass field with an option that other classes have as well."""
+    """Return a dataclass field with an option that several classes have."""
     return field(default=default, metadata={"option": spec})
 
 
 def check_bounds(parameters: Any) -> None:
-    """Raise ParameterError for the first field that is beyond the bounds of its option."""
+    """Raise ParameterError for the first field that is out of the bounds of its option."""
     for f, spec in options(parameters):
         value = getattr(parameters, f.name)
         if spec.kind == "weights":
@@ -100,26 +102,26 @@ def check_bounds(parameters: Any) -> None:
             spec.check(f.name.rstrip("_").replace("_", " "), value)
 
 
-# Fields with several values, or with AUTO for those of their option, which a grid search tries.
+# Fields that a grid search varies, with their values or AUTO.
 Grid: TypeAlias = "tuple[tuple[str, tuple[float, ...] | str], ...]"
 
 
 def values_of(spec: Option, several: tuple[float, ...] | str) -> tuple[float, ...]:
-    """The numbers that a grid has for an option."""
+    """Return the values of an option in a grid."""
     return spec.auto if isinstance(several, str) else several
 
 
 def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
-    """The fields of a parameter class (or object) that have an option."""
+    """Return the fields of a parameter class or object that have an option."""
     return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
 
 
 def command_line(
     *parameters: Any, grid: Grid = (), names: Container[str] | None = None
 ) -> list[str]:
-    """Options and values that make these parameters again; what is None or False is left out.
+    """Return the options that make these parameters again, without those that are None or False.
 
-    grid: the values of fields that have several. names: of the fields; None: of all.
+    grid: fields with several values. names: of the fields to include; None: all.
     """
     words: list[str] = []
     several = dict(grid)
@@ -147,25 +149,27 @@ def command_line(
 
 
 def given(parameters: Any) -> list[str]:
-    """The options that have a value of their own."""
+    """Return the options whose values differ from the defaults."""
     own = options(parameters)
     return [spec.flags[0] for f, spec in own if getattr(parameters, f.name) != f.default]
 
 
 def idle(parameters: Any) -> list[str]:
-    """The options that were given a value of their own and mean nothing beside the others."""
+    """Return the options that differ from the defaults and have no effect with the others."""
     unused = [spec.flags[0] for f, spec in options(parameters) if not parameters.uses(f.name)]
     return [flag for flag in given(parameters) if flag in unused]
 
 
 def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
-    """The parameter object made of its own fields in `given`, the first of several values;
-    raises ParameterError."""
+    """Return the parameters with the values in `given`, of several values the first.
+
+    Raises ParameterError, also for another one of several values.
+    """
     found, specs = dict(grid([group], given)), {f.name: spec for f, spec in options(group)}
     several = {name: values_of(specs[name], values) for name, values in found.items()}
     own = {f.name: given[f.name] for f, _ in options(group) if f.name in given}
     own |= {name: values[0] for name, values in several.items()}
-    # Every value is checked, as each is going to be used.
+    # This checks every value of a grid.
     for name, values in several.items():
         for value in values:
             group(**{**own, name: value})
@@ -173,7 +177,7 @@ def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
 
 
 def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
-    """The fields with several values, which a grid search tries."""
+    """Return the fields with several values, which a grid search varies."""
     fields = [f.name for group in groups for f, spec in options(group) if spec.kind == "floats"]
     return tuple(
         (name, given[name])
@@ -183,12 +187,12 @@ def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
 
 
 def word_of_size(count: float) -> str:
-    """Bytes as an option takes them, in whole megabytes above one."""
+    """Return bytes as an option takes them, in whole megabytes above one."""
     return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
 
 
 def word(value: Any) -> str:
-    """The shortest word that reads back as the same value."""
+    """Return the shortest word that reads back as the same value."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):
@@ -197,6 +201,6 @@ def word(value: Any) -> str:
 
 
 def require(condition: bool, sentence: str) -> None:
-    """Conditions are written so that nan fails them too."""
+    """Raise ParameterError unless the condition holds. Conditions must be false for nan."""
     if not condition:
         raise ParameterError(sentence)

@@ -1,4 +1,4 @@
-"""What a prediction writes and counts besides labels."""
+"""PredictParams: what a prediction writes and scores."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ SPELLINGS = ("file", "libsvm")
 
 @dataclass(frozen=True)
 class PredictParams:
-    """scores: decision values instead of labels; probabilities: of each class, after a label that
-    has the largest, or of a regression the scale of its noise; metrics: more than the accuracy or
-    the squared error; labels: spelled as in the training file, or as LIBSVM writes them."""
+    """What a prediction writes and scores.
+
+    scores: decision values instead of labels. probabilities: the most probable label and the
+    probability of each class; of a regression the scale of its noise. metrics: more scores than
+    accuracy or squared error. labels: spelled as in the training file, or as LIBSVM writes them.
+    """
 
     scores: bool = False
     probabilities: bool = False

@@ -1,4 +1,4 @@
-"""Options of the algorithms that work in rounds of solve and scan."""
+"""Parameters of the algorithms that work in rounds of solve and scan."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from randsvm.parameters.svm import Params
 class RandsvmParams:
     """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
 
-    support_bound None: KBH07 section 3's formula from distortion epsilon and delta, `DISTORTION`
-    and `DELTA` where they are None. sample_size None: `EXCESS` times k; why, see
-    algorithms/randsvm.py. All but sample_size are for KBH07's own rule, see StopParams.
+    support_bound None: the formula of KBH07, section 3, from distortion epsilon and delta, with the
+    defaults `DISTORTION` and `DELTA`. sample_size None: `EXCESS` times k; algorithms/randsvm.py has
+    the measurements. All options except sample_size are for the rule of KBH07, see StopParams.
     """
 
     EXCESS = 1.5
@@ -26,7 +26,7 @@ class RandsvmParams:
         "int",
         "-k",
         "--support-bound",
-        help="The paper's rule: stop at k support vectors.  [default: none; with --gap none "
+        help="The rule of the paper: stop at k support vectors.  [default: none; with --gap none "
         "ceil(32 ln(4n/delta) / epsilon^2)]",
         least=1,
     )
@@ -35,7 +35,7 @@ class RandsvmParams:
         "int",
         "--sample-size",
         help=f"Rows r of a subproblem, more than k.  [default: 1000 to 3000; {EXCESS:g} k by the "
-        "paper's rule]",
+        "rule of the paper]",
         least=2,
     )
     distortion: float | None = option(
@@ -74,17 +74,18 @@ class RandsvmParams:
 
     @property
     def about_k(self) -> list[str]:
-        """The options that were given a value and are about k alone."""
+        """The options with a value that only determine k."""
         return [flag for flag in given(self) if flag != "--sample-size"]
 
     def without_k(self) -> RandsvmParams:
+        """Return the parameters without the options that only determine k."""
         return RandsvmParams(sample_size=self.sample_size)
 
     def resolved(self, n: int) -> RandsvmParams:
-        """k and r filled in for n rows, and nothing else.
+        """Return k and r for n rows.
 
-        k = ceil(factor ln(4 n / delta) / epsilon^2), KBH07 section 3: 10,404 for n = 100,000.
-        Where r was given and k was not, k is at most r - 1.
+        k = ceil(factor ln(4 n / delta) / epsilon^2), KBH07 section 3: 10,404 for n = 100,000. If
+        r is given and k is not, k is at most r - 1.
         """
         k, r = self.support_bound, self.sample_size
         if k is None:
@@ -101,7 +102,7 @@ class RandsvmParams:
 class OsunaParams:
     """OFG97's decomposition: the size of the working set B and how it changes."""
 
-    # The working set where the user left it open, see `rows`.
+    # Default sizes of the working set, see `rows`.
     FEWEST, MOST, FEW_ROWS = 1000, 3000, 30_000
     WHOLE = 3000
 
@@ -128,11 +129,11 @@ class OsunaParams:
 
     @classmethod
     def rows(cls, n: int, variables: int = 1) -> int:
-        """Rows of a working set for n rows: all of them up to 3,000 (of one variable each), then
-        1,000 up to 30,000, 1,825 for 100,000, 3,000 from 270,000 on.
+        """Return the default size of a working set for n rows of so many variables each.
 
-        Small ones change as few coefficients as large ones and cost LIBSVM less; each round costs
-        a look at every row, whatever it changes.
+        All rows up to 3,000 variables, then 1,000 up to 30,000 rows, 1,825 for 100,000, and 3,000
+        from 270,000 on. Small working sets cost LIBSVM less than large ones, but each round costs
+        a scan.
         """
         if n * variables <= cls.WHOLE:
             return max(n, 2)
@@ -141,10 +142,10 @@ class OsunaParams:
 
 @dataclass(frozen=True)
 class StopParams:
-    """When a run of rounds ends besides at its solution.
+    """What ends a run in rounds.
 
-    gap: a number; NONE: no gap ends the run, it goes on until no violator is left or, where k is
-    bounded, by KBH07's own rule; None: left open, see `resolved`.
+    gap: a number; NONE: no gap ends the run, which goes on until no violator is left or, with a
+    bound k, until the rule of KBH07 ends it; None: the default, see `resolved`.
     """
 
     NONE = "none"
@@ -154,14 +155,14 @@ class StopParams:
         None,
         "gap",
         "--gap",
-        help="End when the answer is certified to be within this part of the optimum, relative gap "
-        f"(P - D) / max; none: the papers' own rules.  [default: {GAP:g}; none with -k, "
+        help="End when the model is certified to be within this part of the optimum, relative gap "
+        f"(P - D) / max; none: the rules of the papers.  [default: {GAP:g}; none with -k, "
         "--distortion, --delta, --separable]",
         above=0,
         below=1,
     )
     max_iterations: int | None = option(
-        None, "int", "--max-iterations", help="End after so many rounds.", least=1
+        None, "int", "--max-iterations", help="Most rounds.", least=1
     )
 
     def __post_init__(self) -> None:
@@ -173,11 +174,11 @@ class StopParams:
 
     @property
     def wanted_gap(self) -> float | None:
-        """The gap that ends the run, once resolved; None: there is none."""
+        """The gap that ends the run; None: no gap. Call `resolved` before."""
         return self.gap if isinstance(self.gap, float) else None
 
     def check(self, params: Params) -> None:
-        """--gap promises a certificate; not every kernel has one."""
+        """Raise ParameterError if there is a gap and the kernel allows no certificate."""
         require(
             self.wanted_gap is None or params.positive_semidefinite,
             "--gap needs a positive semidefinite kernel: linear, rbf, precomputed, or poly with "
@@ -185,8 +186,10 @@ class StopParams:
         )
 
     def resolved(self, params: Params, bounded: bool, required: float | None) -> StopParams:
-        """A gap that was left open is `GAP`, or what --require-gap requires if that is less, but
-        where |SV| is bounded by k or nothing can be certified."""
+        """Return the parameters with the default gap: `GAP`, or --require-gap if that is less.
+
+        There is no default with a bound k, nor where nothing can be certified.
+        """
         if self.gap is not None or bounded or not params.positive_semidefinite:
             return self
         return replace(self, gap=min(self.GAP, required or self.GAP))

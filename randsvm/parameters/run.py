@@ -1,4 +1,4 @@
-"""Options that every run has: limits, seed, search, resources."""
+"""Options of every run: limits, seed, search, resources; and the options of each algorithm."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends any run, so that it is not repeatable, and what its model must be to be written."""
+    """The time limit of a run, and conditions for writing its model."""
 
     time_limit: float | None = option(
         None,
@@ -43,7 +43,7 @@ class Limits:
         None,
         "float",
         "--require-gap",
-        help="Leave the old model and end with 75 if the certified gap is above this one.",
+        help="Keep the old model and end with exit code 75 if the certified gap is above this one.",
         above=0,
         below=1,
     )
@@ -51,8 +51,8 @@ class Limits:
         False,
         "flag",
         "--overwrite",
-        help="Replace MODEL_FILE even by a model of a larger gap whose training was interrupted or "
-        "out of time; else that one becomes MODEL_FILE.interrupted.",
+        help="Replace MODEL_FILE even if the training is interrupted or out of time and the new "
+        "model has a larger gap; else the new model becomes MODEL_FILE.interrupted.",
     )
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Run:
-    """What makes a run repeatable besides its parameters."""
+    """The seed, and how rows are read and scaled."""
 
     seed: int = option(0, "int", "--seed", help="Seed of all random draws.", least=0, below=2**64)
     zero_based: bool = option(
@@ -94,7 +94,7 @@ class Search:
         "int",
         "-v",
         "--folds",
-        help=f"Cross-validate in so many parts, then train.  [default: {FOLDS} for a grid]",
+        help=f"Folds of a cross-validation before the training.  [default: {FOLDS} for a grid]",
         least=2,
         most=MOST_FOLDS,
     )
@@ -102,7 +102,7 @@ class Search:
         None,
         "int",
         "--subset",
-        help="Cross-validate on so many rows, drawn at random.",
+        help="Rows of the cross-validation, drawn at random.",
         least=2,
         unit="rows",
     )
@@ -124,7 +124,7 @@ class Search:
         return replace(self, folds=self.folds or self.FOLDS) if self.wanted else self
 
     def candidates(self, params: P) -> list[tuple[dict[str, float], P]]:
-        """Every combination of values: which they are, and the parameters with them."""
+        """Return every combination of values, and the parameters with it."""
         specs = {f.name: spec for f, spec in options(params)}
         for name, _ in self.grid:
             require(
@@ -138,14 +138,13 @@ class Search:
 
     @property
     def auto(self) -> list[str]:
-        """The fields whose range is searched coarse and then fine."""
+        """The fields whose range is searched, first coarsely and then finely."""
         return [name for name, values in self.grid if isinstance(values, str)]
 
     def finer(
         self, params: P, around: Mapping[str, float], step: float
     ) -> list[tuple[dict[str, float], P]]:
-        """The combinations a step below and above these values in each field of `auto`, itself
-        among them."""
+        """Return the combinations of `around` and of a step below and above in fields of `auto`."""
         several: dict[str, tuple[float, ...]] = {name: (value,) for name, value in around.items()}
         for name in self.auto:
             several[name] = (around[name] / step, around[name], around[name] * step)
@@ -155,7 +154,7 @@ class Search:
 def combinations(
     params: P, several: Mapping[str, tuple[float, ...]]
 ) -> list[tuple[dict[str, float], P]]:
-    """Every combination of the values of some fields, the last field fastest."""
+    """Return every combination of the values of some fields; the last field varies fastest."""
     chosen = [
         dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())
     ]
@@ -164,8 +163,8 @@ def combinations(
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use; none of it changes a byte of a model, but that on a cluster memory bounds
-    the groups of sgd."""
+    """Threads, memory and files that a run may use. They do not change a model, except that memory
+    bounds the groups of sgd on a cluster."""
 
     jobs: int | None = option(
         None,
@@ -211,28 +210,31 @@ class Resources:
     def workers(self) -> int:
         if self.jobs is not None:
             return self.jobs
-        # Not every system can tell which cores a process may use.
+        # Not every system reports the cores that a process may use.
         usable = getattr(os, "sched_getaffinity", None)
         return len(usable(0)) if usable else os.cpu_count() or 1
 
     @property
     def data_bytes(self) -> int:
-        """The share of memory that parsed data may hold before it goes to a spill file."""
+        """Bytes of parsed data in memory; more goes to a spill file."""
         return self.memory // 2
 
     @property
     def layout_bytes(self) -> int:
-        """The share of memory for rows that stay laid out for kernel values between passes."""
+        """Bytes of rows that stay laid out for kernel values between passes."""
         return self.memory // 4
 
     def at_once(self, n: int) -> int:
-        """How many machines over n rows may be trained side by side: each has running values,
-        states and a mask of the rows (17 bytes a row), all within a quarter of memory."""
+        """Return the number of machines over n rows that may be trained at the same time.
+
+        Each has running values, states and a mask of the rows (17 bytes a row); all of them take
+        at most a quarter of the memory.
+        """
         return max(1, min(self.workers, self.memory // 4 // (17 * max(n, 1))))
 
     @property
     def libsvm_megabytes(self) -> float:
-        """LIBSVM's kernel cache: its size changes no result, only the time."""
+        """Size of LIBSVM's kernel cache in MB, which changes the time and no result."""
         return self.libsvm_cache or self.memory / 4 / MEGABYTE
 
 

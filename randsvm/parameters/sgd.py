@@ -1,4 +1,4 @@
-"""Options of linear SVMs by stochastic gradient descent."""
+"""SgdParams: the parameters of linear machines, with their defaults and options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from randsvm.parameters.svm import (
     uses_field,
 )
 
-# The options of kernel machines, as far as sgd has them. A gap in the words keeps LIBSVM's numbers.
+# Options of kernel machines that sgd has too. The empty word keeps LIBSVM's numbers of tasks.
 SGD_TASK = TASK._replace(
     help="What is trained: classes (LIBSVM's 0), novelty detection (2), epsilon-regression (3).",
     kind=("svc", "", "one-class", "svr"),
@@ -35,7 +35,7 @@ SGD_PROBABILITY = PROBABILITY._replace(
     help="Fit probabilities of classes by Platt's sigmoid, cross-validated; --loss log has "
     "probabilities without it.  [default: 0]"
 )
-# The position is the number that _sgd.pyx knows a loss by.
+# The position is the number of a loss in _sgd.pyx.
 LOSS_NAMES = ("hinge", "squared-hinge", "log")
 MULTICLASS_NAMES = ("ovr", "crammer-singer")
 
@@ -44,19 +44,19 @@ MULTICLASS_NAMES = ("ovr", "crammer-singer")
 class SgdParams:
     """Linear SVM by stochastic gradient descent: minimise lambda/2 |w|^2 + mean loss.
 
-    C and lambda_ are two scales of one thing, C = 1/(lambda n); neither: C = 1.
-    epochs: passes over the data, or "auto" (CS246). update: the model that is taught further.
+    C and lambda_ are two scales of the regularisation, C = 1/(lambda n); C is 1 if both are None.
+    epochs: passes over the data, or "auto" (CS246). update: the model file that is trained further.
     checkpoint: rows (int) or seconds (float).
     """
 
-    # Fewer rows need more passes: with 10 to 30 of them the objective ends within 1% of the optimum
-    # (measured on 4,000 to 500,000 rows of text at C = 1). Small sets, where steps cost next to
-    # nothing, get more for features on large scales and for rare classes.
+    # Fewer rows need more passes: 10 to 30 of them end within 1% of the optimum (measured on 4,000
+    # to 500,000 rows of text at C = 1). Small sets get more, at little cost, for features on large
+    # scales and for rare classes.
     EPOCHS, MOST_EPOCHS, MANY_ROWS, FEW_STEPS = 10, 100, 200_000, 300_000
     COMPONENTS = 1024
     # Most epochs that --epochs auto tries, and the rows of its two small sets.
     AUTO_EPOCHS = 50
-    # What means something beside --update: all else is as the model was begun.
+    # Options that have an effect with --update; the others are those of the old model.
     OF_UPDATES = ("weights", "update", "update_rate", "checkpoint")
     AUTO_ROWS = 10_000
 
@@ -96,8 +96,8 @@ class SgdParams:
         "floats",
         "-n",
         "--nu",
-        help="Share of the rows that -s one-class may leave outside.  [default: whatever share "
-        "telling the rows from the origin leaves there]",
+        help="Share of the rows that -s one-class may leave outside.  [default: the share that "
+        "follows from -c]",
         above=0,
         most=1,
     )
@@ -121,7 +121,7 @@ class SgdParams:
         None,
         MULTICLASS_NAMES,
         "--multiclass",
-        help="How three or more classes are told apart: each against the rest, or all at once.  "
+        help="Decision functions of three or more classes: one against the rest, or all at once.  "
         "[default: ovr]",
     )
     epochs: int | str | None = option(
@@ -136,8 +136,8 @@ class SgdParams:
         False,
         "flag",
         "--average",
-        help="Take the mean of the weights over the last epochs, not the last weights. Always so "
-        "with 1 or 2 epochs, --epochs auto, --early-stopping and --update.",
+        help="Take the mean of the weights over the last epochs, not the last weights. This is the "
+        "default with 1 or 2 epochs, --epochs auto, --early-stopping and --update.",
     )
     early_stopping: float | None = option(
         None,
@@ -153,7 +153,7 @@ class SgdParams:
         None,
         "path",
         "--update",
-        help="Teach this model the rows of TRAIN_FILE: one pass, in order, as they arrive.",
+        help="Train this model further on the rows of TRAIN_FILE: one pass, as they arrive.",
     )
     update_rate: float | None = option(
         None,
@@ -167,7 +167,7 @@ class SgdParams:
         None,
         "checkpoint",
         "--checkpoint",
-        help="With --update: write the model every so many rows (100000) or so often (60s, 10m).",
+        help="With --update: write the model after each 100000 rows, or each 60s or 10m, say.",
     )
 
     def __post_init__(self) -> None:
@@ -217,11 +217,11 @@ class SgdParams:
 
     @property
     def kind(self) -> str:
-        """svc, svr or one-class."""
+        """The type of prediction: svc, svr or one-class."""
         return self.task
 
     def resolved(self, n: int) -> SgdParams:
-        """What was left open filled in for n rows."""
+        """Return the parameters with the defaults for n rows."""
         passes = max(self.EPOCHS * (self.MANY_ROWS / n) ** 0.25, self.FEW_STEPS / n)
         mapped = self.kernel != "linear" and self.components is None
         return replace(
@@ -234,27 +234,31 @@ class SgdParams:
         )
 
     def uses(self, name: str) -> bool:
-        """Whether the field `name` has a meaning beside the others. With -n the scale of
-        regularisation is one with that of f, and no row's label depends on it."""
+        """Return whether the field `name` has an effect with the other values.
+
+        With -n, C and lambda only change the scale of f, and no label.
+        """
         if self.update is not None:
             return name in self.OF_UPDATES
         return uses_field(self, name) and not (self.has_share and name in ("C", "lambda_"))
 
     @property
     def has_share(self) -> bool:
-        """Whether -n says what share of the rows novelty detection leaves outside."""
+        """Whether -n gives the share of the rows that novelty detection leaves outside."""
         return self.task == "one-class" and self.nu is not None
 
     @property
     def averages(self) -> bool:
-        """Whether the answer is the mean of the weights: where the number of steps is not known,
-        no step size can fall to zero with it."""
+        """Whether the result is the mean of the weights.
+
+        Without a known number of steps the step size cannot fall to zero at the last one.
+        """
         if self.average or self.early_stopping is not None or self.update is not None:
             return True
         return self.epochs in ("auto", 1, 2)
 
     def scales(self, n: int) -> tuple[float, float]:
-        """C and lambda for n rows; with -n those of Schoelkopf et al., lambda = nu."""
+        """Return C and lambda for n rows; with -n, lambda = nu (Schoelkopf et al.)."""
         if self.has_share:
             assert self.nu is not None
             return 1 / (self.nu * n), self.nu

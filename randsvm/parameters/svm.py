@@ -1,7 +1,7 @@
-"""Parameters: frozen dataclasses, checked when made. Every default lives here and nowhere else.
+"""Params: the parameters of kernel machines, with their defaults and options.
 
-A field also carries its option (letters, long name, help), so that the command line and the
-line that repeats a run cannot drift from it. Imports nothing heavy: `--help` reads this room.
+A field carries its option (letters, long name, help), from which the command line is generated.
+Imports nothing heavy, because `--help` imports this module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from randsvm.parameters.problem import (
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
 NU_TASKS = ("nu-svc", "nu-svr")
 WITHOUT_COST = ("one-class", "nu-svc")
-# One against one, one against the rest.
+# One against one; one against the rest.
 MULTICLASS_NAMES = ("ovo", "ovr")
 
 
@@ -53,7 +53,7 @@ EXACT = Option(
     "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
     "flag",
 )
-# Labels that an error message lists.
+# Labels that an error message lists at most.
 MOST_LISTED = 10
 # The ranges of LIBSVM's grid.py.
 COSTS = tuple(2.0**power for power in range(-5, 16, 2))
@@ -77,8 +77,8 @@ PROBABILITY = Option(
 )
 WEIGHTS = Option(
     ("-w", "--weight"),
-    "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: each class "
-    "has the same say.",
+    "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: weights in "
+    "inverse proportion to the rows of the classes.",
     "weights",
     above=0,
     below=math.inf,
@@ -86,7 +86,7 @@ WEIGHTS = Option(
 
 
 def same_label(one: str, other: str) -> bool:
-    """Whether two spellings name one class: 1, +1 and 1.0 do."""
+    """Return whether two spellings name one class, as 1, +1 and 1.0 do."""
     try:
         return float(one) == float(other)
     except ValueError:
@@ -94,7 +94,7 @@ def same_label(one: str, other: str) -> bool:
 
 
 def check_probability(task: str, probability: bool) -> None:
-    """Of linear machines."""
+    """Raise ParameterError if a linear machine of this task has no probabilities."""
     require(
         task == "svc" or not probability,
         f"-b 1: probabilities of linear machines are for -s svc, not {task}",
@@ -102,6 +102,7 @@ def check_probability(task: str, probability: bool) -> None:
 
 
 def check_map(kernel: str, components: int | None, exact: bool) -> None:
+    """Raise ParameterError if the random features do not go with the kernel."""
     require(
         components is None or kernel in ("rbf", "poly"),
         f"--components: random features are for -t rbf and -t poly, not {kernel}",
@@ -113,7 +114,7 @@ def check_map(kernel: str, components: int | None, exact: bool) -> None:
 
 
 def uses_field(params: Any, name: str) -> bool:
-    """Whether a field has a meaning for this task and kernel; what Params and SgdParams share."""
+    """Return whether a field of Params or SgdParams has an effect with its task and kernel."""
     needs = {
         "nu": params.task in ("one-class", *NU_TASKS),
         "epsilon": params.task == "svr",
@@ -126,9 +127,9 @@ def uses_field(params: Any, name: str) -> bool:
 def class_weights(
     weights: tuple[tuple[str, float], ...], names: Sequence[str], counts: Sequence[int]
 ) -> list[float]:
-    """The weight of each class of `names`, which have so many rows each.
+    """Return the weight of each class. names, counts: label and number of rows of each class.
 
-    BALANCED: n / (K n_class) for K classes; the weight of a label overrules it. Raises
+    BALANCED: n / (K n_class) for K classes, unless the label has a weight too. Raises
     ParameterError as check_weights does.
     """
     check_weights(weights, names)
@@ -143,7 +144,7 @@ def class_weights(
 
 
 def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) -> None:
-    """Raise ParameterError for the weight of a label that is none of `names`."""
+    """Raise ParameterError for the weight of a label that is not in `names`."""
     for label, _ in weights:
         if label != BALANCED and not any(same_label(label, name) for name in names):
             listed = ", ".join(names[:MOST_LISTED]) + (", ..." if names[MOST_LISTED:] else "")
@@ -152,7 +153,7 @@ def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) 
 
 @dataclass(frozen=True)
 class Params:
-    """What is trained: LIBSVM's letters with LIBSVM's meanings and defaults."""
+    """The parameters of a kernel machine, with LIBSVM's letters, meanings and defaults."""
 
     task: str = shared("svc", TASK)
     kernel: str = option(
@@ -188,7 +189,7 @@ class Params:
         None,
         "int",
         "--components",
-        help="Random features: so many instead of the rbf or poly kernel, and a linear machine.",
+        help="Random features that replace the rbf or poly kernel of a linear machine.",
         least=1,
     )
     exact: bool = shared(False, EXACT)
@@ -208,8 +209,8 @@ class Params:
         None,
         MULTICLASS_NAMES,
         "--multiclass",
-        help="How three or more classes are told apart: each from each other, by votes, as in "
-        "LIBSVM, or each from all the rest.  [default: ovo; ovr with --components]",
+        help="Decision functions of three or more classes: one against one, by votes, as in "
+        "LIBSVM, or one against the rest.  [default: ovo; ovr with --components]",
     )
     weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
     probability: bool = shared(False, PROBABILITY)
@@ -231,22 +232,24 @@ class Params:
         )
 
     def side_weights(self, names: Sequence[str], counts: Sequence[int]) -> tuple[float, float]:
-        """Weights of the class y = +1 and the class y = -1 of two; see `class_weights`."""
+        """Return the weights of the classes y = +1 and y = -1; see `class_weights`."""
         positive, negative = class_weights(self.weights, names, counts)
         return positive, negative
 
     def pair_weights(
         self, first: int, second: int, names: Sequence[str], counts: Sequence[int]
     ) -> tuple[float, float]:
-        """Weights of two of the classes: those that they have among all, as in LIBSVM."""
+        """Return the weights of two of several classes: those among all classes, as in LIBSVM."""
         weights = class_weights(self.weights, names, counts)
         return weights[first], weights[second]
 
     def one_vs_rest_weights(
         self, index: int, names: Sequence[str], counts: Sequence[int]
     ) -> tuple[float, float]:
-        """Weights of the class at `index` and of all others together: as in LIBLINEAR the rest
-        weighs 1, and as much as the class where it is BALANCED."""
+        """Return the weights of the class at `index` and of the rest.
+
+        The rest has the weight 1, as in LIBLINEAR; with BALANCED both sides have equal sums.
+        """
         rest = sum(counts) - counts[index]
         positive = class_weights(self.weights, names, counts)[index]
         if BALANCED not in [label for label, _ in self.weights]:
@@ -257,7 +260,7 @@ class Params:
         return positive if named else even[0], even[1]
 
     def check_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
-        """Raise ParameterError where two classes cannot have the nu of -s nu-svc."""
+        """Raise ParameterError if nu is infeasible for two classes of -s nu-svc."""
         most = 2 * min(counts) / sum(counts)
         if self.task == "nu-svc" and self.nu > most:
             raise ParameterError(
@@ -266,8 +269,10 @@ class Params:
             )
 
     def resolved(self, d: int, classes: int) -> Params:
-        """The same with gamma = 1/d (LIBSVM's default) where it was left open, for d features, and
-        with the way in which so many classes are told apart: none for two."""
+        """Return the parameters with gamma, 1/d by default, and multiclass, None for two classes.
+
+        d: number of features; classes: number of classes.
+        """
         gamma = resolve_gamma(self.gamma, d)
         multiclass = self.multiclass or ("ovo" if self.components is None else "ovr")
         return replace(self, gamma=gamma, multiclass=multiclass if classes > 2 else None)
@@ -275,9 +280,10 @@ class Params:
     def problem(
         self, n: int, weights: tuple[float, float] = (1.0, 1.0), kernel_cache: float = 100.0
     ) -> Problem:
-        """What is solved over n rows, whose two sides have these weights; resolved(d) comes first.
+        """Return the problem over n rows; call `resolved` before.
 
-        One-class in LIBSVM's scale: 0 <= alpha <= 1, sum alpha = nu n.
+        weights: of the classes y = +1 and y = -1. One-class has LIBSVM's scale: 0 <= alpha <= 1,
+        sum alpha = nu n.
         """
         assert isinstance(self.gamma, float | int), "params.resolved(d) comes first"
         total = self.nu * n if self.task == "one-class" else 0.0
@@ -298,19 +304,19 @@ class Params:
 
     @property
     def cost(self) -> float:
-        """C, or the 1 that stands for it in LIBSVM's scale of one-class and nu-svc."""
+        """C, or 1 for one-class and nu-svc in LIBSVM's scale."""
         return 1.0 if self.task in WITHOUT_COST else self.C
 
     @property
     def kind(self) -> str:
-        """svc, svr or one-class."""
+        """The type of prediction: svc, svr or one-class."""
         return kind_of(self.task)
 
     def uses(self, name: str) -> bool:
-        """Whether the field `name` has a meaning beside the others."""
+        """Return whether the field `name` has an effect with the other values."""
         return uses_field(self, name) and (name != "C" or self.task not in WITHOUT_COST)
 
     @property
     def positive_semidefinite(self) -> bool:
-        """Whether the kernel is: only then D <= optimum <= P holds."""
+        """Whether the kernel is positive semidefinite: only then D <= optimum <= P."""
         return positive_semidefinite(self.kernel, self.coef0)
