@@ -29,10 +29,10 @@ BATCH_NONZEROS = 1 << 20
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows in CSR, and the order in which they are learnt.
+    """Rows in CSR, and the order of learning.
 
-    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,);
-    targets (m,) float64. columns is empty where every row has every column.
+    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,); targets (m,)
+    float64. columns is empty if every row has every column.
     """
 
     starts: np.ndarray
@@ -50,16 +50,16 @@ class Batch:
         y: np.ndarray,
         order: np.ndarray,
     ) -> Batch:
-        """y : (m,) float64, class indices or targets: whoever learns from them knows which."""
+        """Return the batch of some rows. y : (m,) float64, class indices or targets."""
         with np.errstate(invalid="ignore"):  # a target may be beyond int32
             classes = y.astype(np.int32)
         return Batch(starts.astype(np.int32), columns, values, classes, y, order)
 
 
 def shuffled_batches(D: Dataset, draw: Draw) -> Iterator[Batch]:
-    """Every row of D once, in random order, batch by batch.
+    """Yield every row of D once, in random order, batch by batch.
 
-    Reads one batch ahead in another thread.
+    Another thread reads one batch ahead.
     """
     random = draw.stream()
     nonzeros = sum(map(D.store.nonzeros, range(len(D.shards))))
@@ -78,14 +78,14 @@ def shuffled_batches(D: Dataset, draw: Draw) -> Iterator[Batch]:
 
 
 def _whole_chunks(D: Dataset) -> list[RowRange]:
-    """For a single batch: its rows are permuted anyway."""
+    """Return whole chunks as ranges, for a single batch, whose rows are permuted later."""
     return [(number, 0, rows) for number, rows in enumerate(np.diff(D.stored_starts).tolist())]
 
 
 def _pieces(D: Dataset) -> list[RowRange]:
-    """Every row, in pieces of few rows and nonzeros.
+    """Return ranges of few rows and nonzeros that cover all rows.
 
-    The smaller the file, the smaller the pieces, so that there are always many of them to mix.
+    A smaller file has smaller ranges, so that there are always many of them to mix.
     """
     pieces = []
     for number, rows in enumerate(np.diff(D.stored_starts).tolist()):
@@ -102,8 +102,8 @@ def _batch(D: Dataset, pieces: Sequence[RowRange], random: Permuter) -> Batch:
 
 
 def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterator[Batch]:
-    """The same rows with the features of `mapping`, a few rows a batch, computed ahead by all
-    workers."""
+    """Yield the same rows with the features of `mapping`, computed ahead by all workers, few rows a
+    batch."""
     width, d = mapping.width, len(D.summary.features)
     few = max(1, MAPPED_VALUES // width)
 
@@ -133,8 +133,11 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
 
 
 class Group(NamedTuple):
-    """chunks: their numbers; rows: how many there are in all of them; leader: a shard among them
-    that lives where the group is worked at."""
+    """A group of chunks.
+
+    chunks: their numbers; rows: the number of rows in them; leader: the shard whose executor
+    processes the group.
+    """
 
     chunks: Sequence[int]
     rows: int
@@ -142,8 +145,10 @@ class Group(NamedTuple):
 
 
 def chunk_groups(D: Dataset, count: int) -> list[Group]:
-    """Groups of chunks from all over D, so that a file sorted by class does no harm; those without
-    rows are left out."""
+    """Return groups of chunks, without the empty ones.
+
+    A group has chunks from all over D, so that a file sorted by class does no harm.
+    """
     groups = []
     for number in range(count):
         chunks = range(number, len(D.shards), count)

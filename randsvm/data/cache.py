@@ -32,17 +32,17 @@ END = 1 << 16
 
 
 def is_cache(head: bytes) -> bool:
-    """Whether a file that begins so is a cache of some version."""
+    """Return whether a file with this beginning is a cache of some version."""
     return head.startswith(KIND)
 
 
 def read(
     paths: Sequence[str], options: ParseOptions, resources: Resources
 ) -> tuple[Summary, Store]:
-    """Parse the files, or open their cache: what was learnt, and the chunks.
+    """Return the summary and the chunks of files, from their cache or by parsing them.
 
-    Where the disk has no room for a cache, the files are parsed again, without one.
-    Raises DataError for bad text (with file:line:column), InputError, TransferError, OutputError.
+    If the disk has no room for a cache, the files are parsed again without one. Raises DataError
+    for bad text (with file:line:column), InputError, TransferError, OutputError.
     """
     if resources.cache is not None:
         try:
@@ -58,7 +58,7 @@ def read(
 def _spilled(
     paths: Sequence[str], options: ParseOptions, resources: Resources
 ) -> tuple[Summary, Store]:
-    """Parse the files; see first_pass for what it raises."""
+    """Parse the files into memory or a spill file. Raises the errors of first_pass."""
     spilling = SpillingWriter(resources.data_bytes, resources.tmpdir)
     try:
         summary = first_pass(paths, options, spilling.append, resources.workers)
@@ -90,14 +90,16 @@ def _read_through_cache(
 
 
 def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
-    """What must be unchanged for a cache to stand for the files, and how they are read; whether
-    values are float64 follows from the files."""
+    """Return the state of the files and the options that a cache must match.
+
+    Whether values are float64 follows from the files.
+    """
     reading = vars(replace(options, precise=False))
     return {"files": [_file(path) for path in paths], "reading": reading}
 
 
 def _file(path: str) -> dict[str, Any]:
-    """Size, time and both ends."""
+    """Return the size, the time and a digest of both ends of a file."""
     try:
         with Path(path).open("rb") as stream:
             status = os.fstat(stream.fileno())
@@ -112,8 +114,10 @@ def _file(path: str) -> dict[str, Any]:
 def _written(
     paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
 ) -> tuple[Summary, FileStore]:
-    """Parse the files into a cache, whole or not at all; its content, as `_opened` has it. See
-    first_pass for what it raises."""
+    """Parse the files into a new cache, which appears whole or not at all.
+
+    Raises the errors of first_pass.
+    """
     identity = _identity(paths, options)
     with create_output(cache) as stream:
         stream.write(MAGIC)
@@ -141,7 +145,7 @@ def _written(
 def _opened(
     paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
 ) -> tuple[Summary, FileStore] | None:
-    """The content of a cache that stands for the files as they are; None: stale, or damaged."""
+    """Return the content of the cache; None if it is missing, stale or damaged."""
     try:
         stream = Path(cache).open("rb")  # noqa: SIM115 - the store keeps it open
     except OSError:
@@ -166,7 +170,7 @@ def _opened(
 
 
 def _footer(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
-    """The footer of a cache and the arrays before it; None: no cache, or a damaged one."""
+    """Return the footer of a cache and the arrays before it; None if it is no cache or damaged."""
     size = os.fstat(stream.fileno()).st_size
     if size < len(MAGIC) + TAIL or stream.read(len(MAGIC)) != MAGIC:
         return None

@@ -46,12 +46,12 @@ PAIRS = 8
 
 
 def is_checked(number: int) -> bool:
-    """Whether a chunk is looked at. number: of the chunk, from 0."""
+    """Return whether the rounding of a chunk is checked. number: of the chunk, from 0."""
     return number < FIRST_CHUNKS or number % FIRST_CHUNKS == 0
 
 
 def rows_checked(m: int) -> np.ndarray:
-    """The rows that a chunk of m rows is judged by, ascending."""
+    """Return the rows of a chunk of m rows by which its rounding is judged, ascending."""
     if m <= ALL_ROWS:
         return np.arange(m)
     return np.arange(FEW_ROWS) * m // FEW_ROWS
@@ -60,13 +60,12 @@ def rows_checked(m: int) -> np.ndarray:
 def rounding_is_measurable(
     indices: np.ndarray, values: np.ndarray, pairs_needed: int = PAIRS
 ) -> bool:
-    """Whether rounding is measurable in any column of some rows.
+    """Return whether rounding to float32 is measurable in any column of some rows.
 
     indices : (nnz,) int, the column of each value; values : (nnz,) float64, row by row.
 
-    A column's values are compared in pairs, each of the first half with one of the second half.
-    Means are geometric, so that some values far from the others (missing time stamps that are given
-    as 0) hide nothing.
+    The values of a column are compared in pairs, one from the first half and one from the second
+    half. Means are geometric, so that a few outliers (missing time stamps given as 0) hide nothing.
     """
     moved = np.abs(values - values.astype(np.float32))
     if not moved.any():
@@ -92,7 +91,8 @@ def rounding_is_measurable(
 def _mean_logarithm(
     column: np.ndarray, values: np.ndarray, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How many values each column has, and the mean of their logarithms; (columns,) each."""
+    """Return the number of values of each column, and the mean of their logarithms; (columns,)
+    each."""
     counts = np.bincount(column, minlength=columns)
     return counts, np.bincount(column, np.log(values), columns) / np.maximum(counts, 1)
 
@@ -102,10 +102,10 @@ def _mean_logarithm(
 
 @dataclass(frozen=True)
 class RawChunk:
-    """Consecutive rows as parsed.
+    """Consecutive parsed rows.
 
     y : (m,) float64, class numbers or target values; indptr : (m + 1,) int64; indices : (nnz,)
-    int32, as written in the file; values : (nnz,) float32, or float64 where rounding shows.
+    int32, as written in the file; values : (nnz,) float32, or float64 if rounding is measurable.
     """
 
     y: np.ndarray
@@ -122,7 +122,7 @@ class RawChunk:
         return self.values.dtype == np.float64
 
     def part(self, begin: int, end: int) -> RawChunk:
-        """Rows begin .. end - 1, as views of the same memory."""
+        """Return rows begin .. end - 1 as views of the same memory."""
         first, last = self.indptr[begin], self.indptr[end]
         return RawChunk(
             self.y[begin:end],
@@ -132,7 +132,7 @@ class RawChunk:
         )
 
     def __getitem__(self, rows: np.ndarray) -> RawChunk:
-        """Some rows, in memory of their own."""
+        """Return a copy of some rows."""
         begins = self.indptr[rows]
         lengths = self.indptr[rows + 1] - begins
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -141,9 +141,10 @@ class RawChunk:
 
 
 def join_and_round(parts: Sequence[RawChunk], number: int) -> RawChunk:
-    """One after the other, in memory of their own, with float32 values unless rounding to these is
-    measurable. number: of the chunk among all of them, which decides with the rows whether they are
-    looked at."""
+    """Return the parts as one chunk, with float32 values unless rounding to them is measurable.
+
+    number: of the chunk in the data set; rounding is checked for some chunks only.
+    """
     if not (parts[0].precise and is_checked(number)):
         return join_chunks(parts, np.float32)
     chunk = join_chunks(parts)
@@ -156,7 +157,7 @@ def join_and_round(parts: Sequence[RawChunk], number: int) -> RawChunk:
 
 
 def join_chunks(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChunk:
-    """One after the other, in memory of their own. dtype: of the values; None: their own."""
+    """Return a copy of the parts as one chunk. dtype: of the values; None: unchanged."""
     lengths = np.concatenate([np.diff(p.indptr) for p in parts])
     return RawChunk(
         np.concatenate([p.y for p in parts]),
@@ -170,7 +171,7 @@ def join_chunks(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChun
 
 
 class InMemoryStore:
-    """Chunks as arrays in memory."""
+    """A store of chunks as arrays in memory."""
 
     place = "memory"
 
@@ -183,7 +184,7 @@ class InMemoryStore:
 
     @property
     def resident_bytes(self) -> int:
-        """Of them, what takes memory."""
+        """Return the number of bytes in memory."""
         return self.nbytes
 
     def append(self, chunk: RawChunk) -> None:
@@ -192,7 +193,7 @@ class InMemoryStore:
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each chunk, (chunks,) int64."""
+        """Return the number of rows of each chunk, (chunks,) int64."""
         return np.array([len(chunk.y) for chunk in self.chunks], np.int64)
 
     def read(self, number: int) -> RawChunk:
@@ -208,14 +209,17 @@ class InMemoryStore:
         return self.chunks[number].part(begin, end)
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: no write is pending."""
 
     def close(self) -> None:
         self.chunks.clear()
 
 
 class ChunkEntry(NamedTuple):
-    """Where a chunk lies in a file and how; see FileStore."""
+    """The place and the layout of a chunk in a file; see FileStore.
+
+    offset: in bytes. stored: the number of stored indices.
+    """
 
     offset: int
     rows: int
@@ -230,7 +234,7 @@ class ChunkEntry(NamedTuple):
 
     @property
     def values_at(self) -> int:
-        """Where values and indices begin, here and below, from the beginning of the chunk on."""
+        """Return the offset of the values in the chunk, in bytes."""
         return 16 * self.rows + 8
 
     @property
@@ -239,18 +243,20 @@ class ChunkEntry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the chunk."""
+        """Return the size of the chunk in bytes."""
         return self.indices_at + 4 * self.stored
 
 
 class FileStore:
-    """Chunks one after the other in a file, read with pread into buffers that each thread reuses:
-    a chunk is valid until its thread reads the next. (Mapped pages would count as resident memory.)
+    """A store of chunks in a file, read with pread into a buffer for each thread.
 
-    A chunk is y, indptr, values, indices. One whose rows all have the same indices (dense data)
-    stores them once. place: what kind of file it is. table : (chunks, 6) int64: offset, rows,
-    nonzeros, stored indices, bytes of a value, crc32, of a file that has a name and must not be
-    written to any more.
+    A chunk is valid until its thread reads the next. Mapped pages would count as resident memory.
+
+    A chunk is y, indptr, values, indices. If all its rows have the same indices (dense data), these
+    are stored once.
+
+    place: the kind of the file, in words. table : (chunks, 6) int64, the fields of ChunkEntry, for
+    a named file that must not change any more.
     """
 
     write_error: type[WriteError] = WriteError
@@ -274,7 +280,7 @@ class FileStore:
         return len(self.entries)
 
     def _written(self) -> tuple[int, int]:
-        """Return what a write to the file changes: its size and time."""
+        """Return the size and the time of the file, which a write changes."""
         status = os.fstat(self.stream.fileno())
         return status.st_size, status.st_mtime_ns
 
@@ -297,7 +303,7 @@ class FileStore:
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each chunk, (chunks,) int64."""
+        """Return the number of rows of each chunk, (chunks,) int64."""
         return np.array([entry.rows for entry in self.entries], np.int64)
 
     def read(self, number: int) -> RawChunk:
@@ -311,7 +317,7 @@ class FileStore:
         return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
 
     def labels(self, number: int) -> np.ndarray:
-        """y of a chunk, in memory of its own."""
+        """Return a copy of y of a chunk."""
         entry = self.entries[number]
         return self._array(np.float64, entry.rows, entry.offset)
 
@@ -319,7 +325,7 @@ class FileStore:
         return self.entries[number].nonzeros
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
-        """Rows begin .. end - 1 of a chunk, in memory of their own."""
+        """Return a copy of rows begin .. end - 1 of a chunk."""
         entry = self.entries[number]
         offset, m, stored = entry.offset, entry.rows, entry.stored
         y = self._array(np.float64, end - begin, offset + 8 * begin)
@@ -344,11 +350,11 @@ class FileStore:
         return array
 
     def intact(self, number: int) -> bool:
-        """Whether a chunk is what was written."""
+        """Return whether the bytes of a chunk have the checksum of those written."""
         return crc32(self._bytes(number)) == self.entries[number].crc
 
     def _bytes(self, number: int) -> memoryview:
-        """A chunk as it lies in the file, in this thread's buffer."""
+        """Read the bytes of a chunk into the buffer of this thread."""
         entry = self.entries[number]
         size = entry.size
         buffer = getattr(self.buffers, "bytes", None)
@@ -372,7 +378,7 @@ class FileStore:
             raise TransferError(f"reading {self.name}: it changed while in use")
 
     def finish(self) -> None:
-        """All chunks are in: write what is still in the stream's buffer."""
+        """Write the buffer of the stream, after the last chunk."""
         try:
             self.stream.flush()
         except OSError as error:
@@ -385,7 +391,7 @@ class FileStore:
 
 
 class SpillFile(FileStore):
-    """Chunks in a file without a name."""
+    """A store of chunks in a temporary file without a name."""
 
     write_error = SpillError
 
@@ -394,8 +400,10 @@ class SpillFile(FileStore):
 
 
 class Store(Protocol):
-    """Where chunks live. place: in words; nbytes: of all chunks as they are there; resident_bytes:
-    of them, what takes memory."""
+    """The chunks of a data set.
+
+    place: where they are, in words; nbytes: of all chunks; resident_bytes: of those in memory.
+    """
 
     place: str
 
@@ -407,24 +415,24 @@ class Store(Protocol):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each chunk, (chunks,) int64."""
+        """Return the number of rows of each chunk, (chunks,) int64."""
 
     def read(self, number: int) -> RawChunk:
-        """A chunk; from a file it is valid until this thread reads the next."""
+        """Return a chunk; from a file it is valid until this thread reads the next."""
 
     def labels(self, number: int) -> np.ndarray:
-        """y of a chunk."""
+        """Return y of a chunk."""
 
     def nonzeros(self, number: int) -> int: ...
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
-        """Rows begin .. end - 1 of a chunk."""
+        """Return rows begin .. end - 1 of a chunk."""
 
     def close(self) -> None: ...
 
 
 class SubsetStore:
-    """Some chunks of a store, numbered anew from 0."""
+    """Some chunks of another store, renumbered from 0."""
 
     def __init__(self, store: Store, numbers: Sequence[int]) -> None:
         self.store = store
@@ -433,7 +441,7 @@ class SubsetStore:
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each chunk, (chunks,) int64."""
+        """Return the number of rows of each chunk, (chunks,) int64."""
         return self.store.sizes[list(self.numbers)]
 
     def read(self, number: int) -> RawChunk:
@@ -457,12 +465,14 @@ class SubsetStore:
         return self.store.resident_bytes
 
     def close(self) -> None:
-        """The store is somebody else's."""
+        """Do nothing: the other store has its own owner."""
 
 
 class SpillingWriter:
-    """Takes in chunks: in RAM while they fit `limit` bytes, then in a file in `folder` that has no
-    name. store: where they are now."""
+    """Appends chunks to memory up to `limit` bytes, then to a file without a name in `folder`.
+
+    store: the store that holds them now.
+    """
 
     def __init__(self, limit: int, folder: str | None) -> None:
         self.limit = limit
@@ -470,7 +480,7 @@ class SpillingWriter:
         self.store: InMemoryStore | FileStore = InMemoryStore()
 
     def append(self, chunk: RawChunk) -> None:
-        """Take in a chunk; where that fails, those before are still there."""
+        """Append a chunk. If that fails, the chunks before it remain."""
         store = self.store
         if isinstance(store, InMemoryStore) and store.nbytes + chunk.nbytes > self.limit:
             # Others may read meanwhile: they see the file once it is whole.
@@ -496,11 +506,12 @@ class SpillingWriter:
 
 
 class ComputedStore:
-    """Chunks that are made when asked for, and kept from then on: in memory up to `limit` bytes,
-    then in a spill file in `folder`.
+    """A store of chunks that are computed at the first read and then kept.
 
-    make: chunk by number; several threads may call it at once. sizes, counts : (chunks,) int64,
-    rows and nonzeros of each.
+    They are kept in memory up to `limit` bytes, then in a spill file in `folder`.
+
+    make: returns the chunk of a number; several threads may call it. sizes, counts : (chunks,)
+    int64, the numbers of rows and nonzeros of each chunk.
     """
 
     def __init__(

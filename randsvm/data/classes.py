@@ -17,10 +17,10 @@ from randsvm.files import display_name
 
 
 def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
-    """The view of D with y = class index in the model, and the number in D of each such class.
+    """Return a view of D with y = class index in the model, and the number in D of each class.
 
-    Of the labels -1 and +1 the positive one comes first, as in LIBSVM; others are in the order in
-    which the file has them. Raises DataError when there is only one.
+    Of the labels -1 and +1 the positive one comes first, as in LIBSVM; other labels are in the
+    order of the file. Raises DataError for a single class.
     """
     values, names = D.summary.values, D.summary.names
     if len(values) == 1:
@@ -31,13 +31,13 @@ def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
 
 
 def one_versus_rest(D: Dataset, index: int) -> Dataset:
-    """The view of a view of `labelled_classes` with y = +1 for one class, -1 for all others."""
+    """Return a view with y = +1 for one class and -1 for the others. D: from `labelled_classes`."""
     assert D.targets is not None
     return D.relabel(np.where(D.targets == index, 1.0, -1.0))
 
 
 def one_class(D: Dataset) -> Dataset:
-    """The view of D in which all rows are of one class: y = 0."""
+    """Return a view of D with y = 0 for all rows."""
     return D.relabel(np.zeros(len(D.summary.values)))
 
 
@@ -50,9 +50,11 @@ CHUNK_NONZEROS = 1 << 17
 
 @dataclass(frozen=True)
 class ClassChunkPlan:
-    """Chunks with rows of one class each, in order. of: the class of each chunk; shards: the
-    numbers of the shards of D that its rows are in; sizes, counts : (chunks,) int64, its rows and
-    nonzeros."""
+    """A division of rows into chunks of one class each, in order.
+
+    of: the class of each chunk; shards: the numbers of the shards of D with its rows; sizes, counts
+    : (chunks,) int64, its numbers of rows and nonzeros.
+    """
 
     of: list[int]
     shards: list[list[int]]
@@ -61,7 +63,7 @@ class ClassChunkPlan:
 
     @staticmethod
     def cut(rows: np.ndarray, nonzeros: np.ndarray) -> ClassChunkPlan:
-        """rows, nonzeros : (shards, classes) int64, of each class in each shard."""
+        """Plan chunks. rows, nonzeros : (shards, classes) int64, of each class in each shard."""
         of, shards, sizes, counts = [], [], [], []
         for index, (m, nnz) in enumerate(zip(rows.T, nonzeros.T, strict=True)):
             held: list[int] = []
@@ -78,7 +80,7 @@ class ClassChunkPlan:
         return ClassChunkPlan(of, shards, np.array(sizes, np.int64), np.array(counts, np.int64))
 
     def made(self, D: Dataset, number: int) -> RawChunk:
-        """A chunk; y of D are class indices."""
+        """Return a chunk, from the rows of D; y of D are class indices."""
         parts = []
         for shard in self.shards[number]:
             raw, y = D.raw(D.shards[shard])
@@ -88,10 +90,11 @@ class ClassChunkPlan:
 
 @dataclass(frozen=True)
 class RowsByClass:
-    """The rows of a data set whose y are class indices, in chunks with rows of one class each.
+    """The rows of a data set in chunks of one class each, so that a pair of classes reads no
+    others.
 
-    numbers: of each class, its chunks; rows: of each class, the numbers of its rows in the data
-    set as it was, ascending, (m,) int64.
+    numbers: the chunks of each class; rows: for each class, the numbers of its rows in the original
+    data set, ascending, (m,) int64.
     """
 
     D: Dataset
@@ -100,7 +103,7 @@ class RowsByClass:
 
     @staticmethod
     def of(D: Dataset, classes: int, limit: int, folder: str | None) -> RowsByClass:
-        """limit, folder: as ComputedStore has them."""
+        """Return the rows by class. y of D are class indices; limit, folder: see ComputedStore."""
 
         def by_class(shard: Shard) -> tuple[list[np.ndarray], np.ndarray]:
             raw, y = D.raw(shard)
@@ -117,8 +120,10 @@ class RowsByClass:
         return RowsByClass(whole, numbers, rows)
 
     def pair(self, first: int, second: int) -> tuple[Dataset, np.ndarray]:
-        """The view of the rows of two classes, y = +1 for the first and -1 for the second, and the
-        number of each of its rows in the data set as it was."""
+        """Return a view of two classes, and the original number of each of its rows.
+
+        y is +1 for the first class and -1 for the second.
+        """
         assert self.D.targets is not None
         view = self.D.chunk_subset(self.numbers[first] + self.numbers[second])
         targets = np.where(self.D.targets == first, 1.0, -1.0)

@@ -55,8 +55,8 @@ CLASS_ROWS = 10
 class Chunk(NamedTuple):
     """Rows start .. start + m - 1 of D.
 
-    X : (m, d), CSR with values as in RawChunk, or a float32 array where a `mapping` computed it;
-    y : (m,) float64.
+    X : (m, d), CSR with the dtype of RawChunk.values, or a float32 array computed by a `mapping`; y
+    : (m,) float64.
     """
 
     start: int
@@ -72,19 +72,19 @@ RowRange: TypeAlias = tuple[int, int, int]
 
 
 class FeatureMap(Protocol):
-    """What computes other features, such as random ones, from the features of rows."""
+    """A function that computes other features, such as random ones, from the features of rows."""
 
     @property
     def width(self) -> int:
-        """How many there are."""
+        """Return the number of features that are computed."""
 
     def values(self, X: sparse.csr_matrix) -> np.ndarray:
-        """X : (m, d); returns (m, width) float32, C-contiguous."""
+        """Return the features of each row, (m, width) float32, C-contiguous. X : (m, d) CSR."""
 
 
 @dataclass
 class _ByteCounter:
-    """Bytes of chunks read so far, over all threads and views."""
+    """The number of bytes of chunks read so far, by all threads and views."""
 
     bytes: int = 0
     lock: Lock = field(default_factory=Lock)
@@ -95,12 +95,16 @@ class _ByteCounter:
 
 
 class Dataset:
-    """D as an algorithm sees it: shards, random rows, and `map` over the shards.
+    """The training set D: its shards, random rows, and `map` over the shards.
 
-    n, d, nnz: rows, distinct features, nonzeros. targets : (classes,) float64 or None: what a
-    class number stands for in y (see `relabel`); None leaves y as stored. chosen : (rows stored,)
-    bool or None: the rows that the view has (see `only`); None: all. scaling, mapping: what rows
-    become when they are read (see `scaled`, `mapped`).
+    n, d, nnz: the numbers of rows, distinct features and nonzeros.
+
+    targets : (classes,) float64, the value of y for each class number (see `relabel`); None: y as
+    stored.
+
+    row_mask : (rows stored,) bool, the rows of this view (see `subset`); None: all.
+
+    scaling, mapping: applied to rows when they are read (see `scaled`, `mapped`).
     """
 
     def __init__(self, summary: Summary, store: Store | in_memory.ArrayStore, jobs: int) -> None:
@@ -120,11 +124,11 @@ class Dataset:
         self.mapping: FeatureMap | None = None
 
     def relabel(self, targets: np.ndarray) -> Dataset:
-        """A view whose y is targets[class]; shares the data."""
+        """Return a view whose y is targets[class]. It shares the data."""
         return self._copy_with(targets=np.asarray(targets, float))
 
     def subset(self, mask: np.ndarray) -> Dataset:
-        """A view of the rows where `mask` is true, numbered anew from 0. mask : (n,) bool."""
+        """Return a view of the rows where `mask` is true, renumbered from 0. mask : (n,) bool."""
         chosen = mask
         if self.row_mask is not None:
             chosen = self.row_mask.copy()
@@ -137,7 +141,7 @@ class Dataset:
         return view
 
     def materialized(self) -> Dataset:
-        """The same rows in memory of their own: few of many need not be looked for in each pass."""
+        """Return the same rows copied to memory, so that a pass reads no other rows."""
         store = InMemoryStore()
 
         def of(shard: Shard) -> RawChunk:
@@ -152,7 +156,7 @@ class Dataset:
         )
 
     def single_threaded(self) -> Dataset:
-        """A view whose work is done by the thread that asks: others have their own views."""
+        """Return a view whose work runs in the calling thread."""
         return self._copy_with(executor=SerialExecutor())
 
     def with_computed_chunks(
@@ -163,13 +167,15 @@ class Dataset:
         limit: int,
         folder: str | None,
     ) -> Dataset:
-        """A view of other chunks, all of which made(self, number) puts together from the rows of
-        this one; see ComputedStore for the rest."""
+        """Return a view of other chunks, computed by made(self, number) from the rows of this one.
+
+        The other parameters are those of ComputedStore.
+        """
         make = functools.partial(made, self)
         return self.with_store(ComputedStore(make, sizes, counts, limit, folder, self.store.place))
 
     def chunk_subset(self, numbers: Sequence[int]) -> Dataset:
-        """A view of the rows of some of the chunks, as a data set of its own."""
+        """Return a view of the rows of some chunks, renumbered from 0."""
         view = self.with_store(SubsetStore(self.store, numbers))
         if self.row_mask is None:
             return view
@@ -177,7 +183,8 @@ class Dataset:
         return view.subset(np.concatenate([masks[number] for number in numbers]))
 
     def with_store(self, store: Store) -> Dataset:
-        """A view of the rows of another store, all of them, read as this view reads its own."""
+        """Return a view of all rows of another store, with the labels, scaling and mapping of this
+        one."""
         nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
         n = int(store.sizes.sum())
         dense = self.scaling is not None and self.scaling.shift is not None
@@ -189,24 +196,24 @@ class Dataset:
         return view
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
-        """(n,) bool: which rows have these numbers."""
+        """Return which rows of D have these numbers, (n,) bool."""
         mask = np.zeros(self.n, bool)
         mask[rows] = True
         return mask
 
     def scaled(self, scaling: Scaling) -> Dataset:
-        """A view whose rows are scaled whenever they are read; before any `mapped`."""
+        """Return a view whose rows are scaled when they are read, before any `mapping`."""
         return self._copy_with(
             scaling=scaling, nnz=self.nnz if scaling.shift is None else self.n * self.d
         )
 
     def mapped(self, mapping: FeatureMap) -> Dataset:
-        """A view whose rows are features computed from the rows whenever they are read."""
+        """Return a view whose features are computed by `mapping` when rows are read."""
         return self._copy_with(mapping=mapping, d=mapping.width, nnz=self.n * mapping.width)
 
     @property
     def original(self) -> Dataset:
-        """A view of the same rows and labels as they are in the file."""
+        """Return a view of the same rows and labels with the features of the file."""
         return self._copy_with(scaling=None, mapping=None, d=len(self.summary.features))
 
     def _copy_with(self, **own: Any) -> Dataset:
@@ -215,20 +222,20 @@ class Dataset:
         return view
 
     def labels(self) -> np.ndarray:
-        """y of every row, (n,) float64."""
+        """Return y of every row, (n,) float64."""
         return np.concatenate(list(self.labels_by_shard()))
 
     def labels_by_shard(self) -> Iterator[np.ndarray]:
-        """y of the rows of each shard."""
+        """Yield y of the rows of each shard."""
         return self.map(self.labels_of)
 
     def labels_of(self, shard: Shard) -> np.ndarray:
-        """y of the rows of a shard, (m,) float64."""
+        """Return y of the rows of a shard, (m,) float64."""
         y = self._labels(self.store.labels(shard.number))
         return self._chosen(shard.number, y)
 
     def _count_from(self, starts: np.ndarray) -> None:
-        """Cut rows into shards. starts : (chunks + 1,) int64, each chunk's first row, and n."""
+        """Set the shards. starts : (chunks + 1,) int64, the first row of each chunk, and n."""
         self.starts, firsts = starts, starts.tolist()
         self.shards = [
             Shard(number, *rows) for number, rows in enumerate(itertools.pairwise(firsts))
@@ -240,7 +247,7 @@ class Dataset:
 
     @cached_property
     def _column_rule(self) -> np.ndarray | int | None:
-        """How an index becomes a column: by an offset, by a table, or (None) by search."""
+        """Return the rule from index to column: an offset, a table, or None (search)."""
         features = self.summary.features
         d = len(features)
         if d == 0 or features[-1] - features[0] == d - 1:
@@ -252,7 +259,7 @@ class Dataset:
         return None
 
     def _columns(self, indices: np.ndarray) -> np.ndarray:
-        """Columns of the features with these indices. indices : (nnz,) int32; returns the same."""
+        """Return the columns of features. indices : (nnz,) int32; returns (nnz,) int32."""
         how = self._column_rule
         if isinstance(how, np.ndarray):
             return how[indices]
@@ -261,7 +268,7 @@ class Dataset:
         return indices - np.int32(how)
 
     def chunk(self, number: int) -> Chunk:
-        """Chunk `number`, without `mapping`; for a file store valid until this thread asks for the
+        """Return a chunk without `mapping`; from a file it is valid until this thread reads the
         next."""
         raw = self.store.read(number)
         self.bytes_counter.add(raw.nbytes)
@@ -269,18 +276,19 @@ class Dataset:
         return Chunk(int(self.starts[number]), self._scaled(X), y)
 
     def raw(self, shard: Shard) -> tuple[RawChunk, np.ndarray]:
-        """The rows of a shard as they are stored, in memory that is valid as `chunk` is, and y."""
+        """Return the rows of a shard as stored, and y; the rows are valid as long as those of
+        `chunk`."""
         raw = self.store.read(shard.number)
         self.bytes_counter.add(raw.nbytes)
         raw = self._chosen(shard.number, raw)
         return raw, self._labels(raw.y)
 
     def _chosen(self, number: int, rows: Any) -> Any:
-        """Of a stored chunk's rows, or labels, those that this view has."""
+        """Return the rows or labels of this view among those of a stored chunk."""
         return rows if self.row_mask is None else rows[self._places(number)]
 
     def _places(self, number: int) -> np.ndarray:
-        """The rows of a stored chunk that this view has, counted in it."""
+        """Return the positions in a stored chunk of the rows of this view, (m,) int64."""
         begin, end = self.stored_starts[number : number + 2]
         return (
             np.arange(end - begin)
@@ -294,8 +302,10 @@ class Dataset:
     def read_ranges(
         self, ranges: Sequence[RowRange]
     ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
-        """Pieces of stored chunks, one after the other, without `mapping`: X and y of all their
-        rows, and the positions of those rows that this view has."""
+        """Return X and y of ranges of stored rows, and the positions of the rows of this view.
+
+        X has no `mapping`. The ranges follow each other in the result.
+        """
         parts, chosen, rows = [], [], 0
         for number, begin, end in ranges:
             some = np.arange(end - begin)
@@ -321,7 +331,7 @@ class Dataset:
         return y.copy() if self.targets is None else self.targets[y.astype(np.int64)]
 
     def chunks(self, shard: Shard) -> Iterator[Chunk]:
-        """The rows of a shard in order; few at a time where they are computed by a `mapping`."""
+        """Yield the rows of a shard in order; with a `mapping` a few rows at a time."""
         chunk = self.chunk(shard.number)
         if self.mapping is None:
             yield chunk
@@ -331,22 +341,22 @@ class Dataset:
             yield Chunk(chunk.start + at.start, values, chunk.y[at])
 
     def _features(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
-        """X in this view's features: those of its `mapping`, if it has one."""
+        """Return X with the features of this view, computed by its `mapping` if it has one."""
         if self.mapping is None:
             return X
         values = self.mapping.values(X)
         return csr_of_all(values, *values.shape)
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
-        """work(shard) for every shard where it lives; reports come in the order of the shards."""
+        """Yield work(shard) for each shard in order; the executor runs it where the shard is."""
         return self.executor.map(work, self.shards)
 
     def states(self, make: Callable[[Shard], State]) -> ShardStates[State]:
-        """A state for each shard, made by `make`, which stays where the shard lives."""
+        """Return a state make(shard) for each shard, kept where the shard is."""
         return self.executor.states(make, self.shards)
 
     def points(self, rows: np.ndarray) -> Points:
-        """The rows asked for, (m,) int64 in any order, as Points in ascending order."""
+        """Return some rows as Points in ascending order. rows : (m,) int64, in any order."""
         rows = np.sort(rows)
 
         def gather(shard: Shard) -> Points | None:
@@ -363,7 +373,7 @@ class Dataset:
         return Points.concatenate(parts)
 
     def _rows_of(self, shard: Shard, local: np.ndarray) -> tuple[sparse.csr_matrix, np.ndarray]:
-        """X, without `mapping`, and y of some rows of a shard."""
+        """Return X, without `mapping`, and y of some rows of a shard."""
         raw = self.store.read(shard.number)
         if self.row_mask is not None:
             local = self._places(shard.number)[local]
@@ -372,11 +382,11 @@ class Dataset:
         return self._scaled(self._matrix(part)), self._labels(part.y)
 
     def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:
-        """X of all rows of a shard, in this view's features."""
+        """Return X of all rows of a shard, with the features of this view."""
         return self._features(self.chunk(shard.number).X)
 
     def sample(self, draw: Draw, m: int) -> np.ndarray:
-        """Row numbers of a uniform sample of m rows, ascending; (min(m, n),) int64."""
+        """Return the numbers of m rows drawn uniformly, ascending; (min(m, n),) int64."""
         if m >= self.n:
             return np.arange(self.n)
         # Keys are uniform: hardly ever are fewer than m rows below this one.
@@ -395,7 +405,7 @@ class Dataset:
         return np.sort(SmallestKeys.of(m, rows, keys).rows)
 
     def sample_of_each_class(self, draw: Draw, m: int) -> np.ndarray:
-        """Row numbers of the m rows of smallest key in each distinct y; ascending."""
+        """Return the numbers of the m rows of smallest key for each distinct y, ascending."""
 
         def smallest(shard: Shard) -> dict[float, SmallestKeys]:
             keys = draw.keys(shard.start, shard.stop)
@@ -412,14 +422,17 @@ class Dataset:
         return np.sort(np.concatenate([kept.rows for kept in merged.values()]))
 
     def close(self) -> None:
-        """Waits for no thread: those of a scan that was broken off end with their chunk."""
+        """Free the rows without waiting for threads: those of a cancelled scan end with their
+        chunk."""
         self.pool.stop()
         self.store.close()
 
 
 def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
-    """S: the numbers of r rows drawn uniformly, among them some of rare classes (at least min(10,
-    size) each, as far as half of r holds them); ascending."""
+    """Return the numbers of r rows drawn uniformly, the set S of the algorithms; ascending.
+
+    Each class has at least min(10, its size) rows in S, as far as half of r holds them.
+    """
     if D.n <= r:
         return np.arange(D.n)
     draw = rng.next()
@@ -434,8 +447,10 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
 
 
 def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
-    """D, out of arrays, or read from a file or its cache; see in_memory.read and cache.read for
-    what they raise."""
+    """Return D, from arrays or from files.
+
+    Raises the errors of in_memory.read or cache.read.
+    """
     if isinstance(data, in_memory.Arrays):
         return Dataset(*in_memory.read(data, options), resources.workers)
     return Dataset(*cache.read(inputs(data), options, resources), resources.workers)
@@ -445,14 +460,14 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
 
 
 def scaling_of(D: Dataset, name: str) -> Scaling:
-    """The scaling `name`, fitted to the rows of D; sparse data is not centred and stays sparse."""
+    """Return the scaling `name`, fitted to the rows of D. Sparse data is not centred."""
     if name == "unit":
         return Scaling(name)
     return Scaling.fitted(name, statistics_of(D), centred=D.nnz >= SPARSE * D.n * D.d)
 
 
 def statistics_of(D: Dataset) -> Statistics:
-    """Of the features of D, without a `mapping`."""
+    """Return the statistics of the features of D, without a `mapping`."""
 
     def of(shard: Shard) -> Statistics | None:
         X = D.chunk(shard.number).X

@@ -16,10 +16,10 @@ from randsvm.errors import DataError, quoted
 
 
 class LabelTable:
-    """The classes of a file (or of a model, by `names`), numbered by first appearance.
+    """The classes of a file or, with `names`, of a model, numbered by first appearance.
 
-    names : as first spelled
-    values : what distinguishes them, int if they are numbers (+1 and 1.0 are one class), else str
+    names : as first written
+    values : what distinguishes classes: int for numbers (+1 and 1.0 are one class), else str
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class LabelTable:
         closed: bool = False,
         any_label: bool = False,
     ) -> None:
-        """closed: names are all that there may be. any_label: whatever a row has is a label of its
-        own, as where nobody learns from labels."""
+        """closed: no other labels than `names` are allowed. any_label: every label is allowed, also
+        `?` and mixed numbers and names, for data whose labels are not learned."""
         self.path = path
         self.any_label = any_label
         self.closed = False
@@ -49,16 +49,16 @@ class LabelTable:
 
     @property
     def numeric(self) -> bool | None:
-        """Whether the labels are numbers; None while there is none."""
+        """Return whether the labels are numbers; None before the first label."""
         return isinstance(self.values[0], int) if self.values else None
 
     def classes(self, block: Block) -> np.ndarray:
-        """(m,) float64 class numbers, nan for `?`; raises DataError at the first bad label."""
+        """Return (m,) float64 class numbers, nan for `?`; DataError at the first bad label."""
         numbers = np.array([self.number(spelling) for spelling in block.spellings], float)
         return numbers[block.codes]
 
     def number(self, spelling: Spelling) -> float:
-        """Of the class that a label is of; raises DataError for a bad label."""
+        """Return the number of the class of a label. Raises DataError for a bad label."""
         if spelling.text not in self._numbers:
             value = self._value(spelling)
             if value not in self._classes:
@@ -99,7 +99,7 @@ class LabelTable:
 
 
 def whole_number(number: re.Match[str]) -> int | None:
-    """The exact value of a finite match of NUMBER, None if it is not whole."""
+    """Return the exact value of a finite match of NUMBER; None if it is not whole."""
     sign, before, behind, only_behind, power_sign, power = number.groups(default="")
     behind = behind or only_behind
     digits = (before + behind).strip("0")

@@ -31,11 +31,12 @@ class Matches:
     def pairs(
         self, sizes: np.ndarray, kinds: np.ndarray, others: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of D, ascending, and of which row of the matrix each is; every row is used once.
+        """Return rows of D, ascending, and the matched row of the matrix for each; every row is
+        used once.
 
-        sizes : (m,), rows of the matrix with a larger size come first, those of size 0 never.
-        kinds : (m,), others : (k,) bool, of the rows of the matrix and of those found: equal where
-        they may be a pair.
+        sizes : (m,), rows of the matrix with a larger size come first, those of size 0 never. kinds
+        : (m,), others : (k,) bool, of the rows of the matrix and of those found: equal for rows
+        that may be a pair.
         """
         there = np.flatnonzero((sizes > 0) & (self.groups != NOT_FOUND))
         there = there[np.argsort(-sizes[there], kind="stable")]
@@ -49,12 +50,13 @@ class Matches:
 
 
 def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
-    """Z : (m, len(features)) CSR; features: ascending, as D's, numbered as in the file. Where the
-    values of one of D and Z are float32, the others are rounded to it.
+    """Find the rows of Z in D, in one pass over D.
 
-    One pass over D. A row's hash is its product with random weights: equal rows are summed in the
-    same order, to the same bits (a zero that is stored adds nothing). Rows of equal hash are then
-    compared.
+    Z : (m, len(features)) CSR; features: ascending, as written in the file. If the values of D or Z
+    are float32, the others are rounded to it.
+
+    A row's hash is its product with random weights: equal rows are summed in the same order, to the
+    same bits (a stored zero adds nothing). Rows of equal hash are then compared.
     """
     weights = np.random.Generator(np.random.Philox(0)).standard_normal(D.d)
     dtype: type = np.float64 if D.summary.precise and Z.dtype == np.float64 else np.float32
@@ -80,7 +82,7 @@ def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
 def _over(
     columns: np.ndarray, Z: sparse.csr_matrix, features: np.ndarray
 ) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """Z over other features, without stored zeros, and which rows have no feature besides."""
+    """Return Z with other columns, without stored zeros, and which rows lose no nonzero by that."""
     known = np.isin(features, columns)
     row = np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr))
     nonzero, here = Z.data != 0, known[Z.indices]
@@ -95,14 +97,15 @@ def _over(
 
 
 def _equal(X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray:
-    """Whether each row of X is the row of Z, (m,) bool."""
+    """Return whether each row of X equals the row of Z, (m,) bool."""
     difference = (X - Z).tocsr()
     difference.eliminate_zeros()
     return np.diff(difference.indptr) == 0
 
 
 def _with_occurrence(keys: np.ndarray) -> np.ndarray:
-    """A number for each key and how many equal ones stand before it. keys : below 2^32."""
+    """Return a number for each pair of a key and its count of equal keys before it. keys : below
+    2^32."""
     order = np.argsort(keys, kind="stable")
     before: np.ndarray = np.empty(len(keys), np.int64)
     before[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])

@@ -22,11 +22,10 @@ class Points:
     """Rows of a data set, in ascending order of `rows`.
 
     rows : (m,) int64, row numbers in D
-    X : (m, d) CSR, values as in RawChunk, columns are positions in D's sorted feature indices; of
-    a precomputed kernel, see precomputed.kernel_centres
-    y : (m,) float64, labels as the task sees them (-1/+1 for classification)
-    u, beta : (m,) float64, decision values without b and coefficients, where a scan has filled
-    them in
+    X : (m, d) CSR, with the dtype of RawChunk.values; columns are positions in D's sorted feature
+    indices; for a precomputed kernel see precomputed.kernel_centres
+    y : (m,) float64, labels of the task (-1/+1 for classification)
+    u, beta : (m,) float64, decision values without b and coefficients, if a scan has set them
     """
 
     rows: np.ndarray
@@ -44,7 +43,7 @@ class Points:
 
     @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:
-        """One after the other, whatever the order of rows; without u and beta."""
+        """Return the parts one after another, in any order of rows, without u and beta."""
         if len(parts) == 1:
             return parts[0]
         return Points(
@@ -55,8 +54,7 @@ class Points:
 
 
 class RowCache:
-    """Rows of D that were fetched once, kept for the next time: working sets ask for the same rows
-    again and again, and the support vectors of a model are among them.
+    """A cache of rows of D: working sets and support vectors ask for the same rows again.
 
     Arrays grow by doubling.
     """
@@ -78,7 +76,7 @@ class RowCache:
         return sum(array.nbytes for array in arrays)
 
     def missing(self, rows: np.ndarray) -> np.ndarray:
-        """Those of the rows that are not here yet."""
+        """Return the rows that are not in the cache."""
         at = np.searchsorted(self._rows, rows)
         here = np.zeros(len(rows), bool)
         inside = at < len(self._rows)
@@ -86,13 +84,13 @@ class RowCache:
         return rows[~here]
 
     def subset(self, rows: np.ndarray) -> RowCache:
-        """The same without others than these rows, ascending, of which some may not be here."""
+        """Return a cache of those of these rows that are in this one. rows: ascending."""
         fewer = RowCache(self.columns)
         fewer.add(self.points(np.intersect1d(rows, self._rows, assume_unique=True)))
         return fewer
 
     def add(self, points: Points) -> None:
-        """points: rows that are not here yet, ascending."""
+        """Add rows that are not in the cache, ascending."""
         m, nnz = self.count, int(self._ends[self.count])
         at = np.searchsorted(self._rows, points.rows)
         self._rows = np.insert(self._rows, at, points.rows)
@@ -106,7 +104,7 @@ class RowCache:
         self.count += len(points)
 
     def points(self, rows: np.ndarray) -> Points:
-        """Rows that are here, as Points in the order asked for."""
+        """Return rows of the cache as Points, in the given order."""
         at = self._place[np.searchsorted(self._rows, rows)]
         begins, lengths = self._ends[at], self._ends[at + 1] - self._ends[at]
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -123,8 +121,8 @@ class RowCache:
 
 
 def _with_room(array: np.ndarray, used: int, more: np.ndarray) -> np.ndarray:
-    """Return the array with `more` behind what is used of it, made twice as long where it is full.
-    An empty one is replaced by `more` itself."""
+    """Return the array with `more` after its used part; a full array is doubled, an empty one
+    replaced."""
     if not len(array):
         return more
     needed = used + len(more)

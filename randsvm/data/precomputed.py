@@ -20,7 +20,7 @@ from randsvm.errors import ContentError
 
 @dataclass(frozen=True)
 class SelectedColumns:
-    """Some columns of rows; see dataset.FeatureMap."""
+    """A FeatureMap that selects columns of rows."""
 
     numbers: np.ndarray
 
@@ -39,8 +39,10 @@ OWN_NUMBER = SelectedColumns(np.zeros(1, np.int64))
 
 
 def kernel_centres(D: Dataset, rows: np.ndarray) -> Points:
-    """Rows of D as what kernel values are computed with: of a precomputed kernel, a 1 in the column
-    of their number; all others as they are. rows : (m,) int64, in any order; see Dataset.points."""
+    """Return rows of D as centres of kernel values. rows : (m,) int64, in any order.
+
+    With a precomputed kernel a centre has a 1 in the column of its number; else it is the row.
+    """
     if not D.summary.has_row_numbers:
         return D.points(rows)
     points = D.mapped(OWN_NUMBER).points(rows)
@@ -51,8 +53,10 @@ def kernel_centres(D: Dataset, rows: np.ndarray) -> Points:
 
 
 def kernel_values(D: Dataset, points: Points) -> np.ndarray:
-    """K of every pair of some `centres`, (m, m) float32, as the rows of D have it: one pass over
-    these rows. Raises ContentError where K(x, z) is not K(z, x)."""
+    """Return K of every pair of some `kernel_centres`, (m, m) float32, in one pass over their rows.
+
+    Raises ContentError if K(x, z) is not K(z, x).
+    """
     m, numbers = len(points), points.X.indices
     values = D.mapped(SelectedColumns(numbers)).points(points.rows).X
     K: np.ndarray = values.data.reshape(m, m)

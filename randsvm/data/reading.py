@@ -26,8 +26,10 @@ CHUNK_NONZEROS = 1 << 20
 
 
 def sorted_union(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The distinct values of both, ascending. numpy's union1d hashes integers, which is ten times
-    slower than sorting these."""
+    """Return the distinct values of two integer arrays, ascending.
+
+    numpy.union1d hashes integers, which takes ten times as long as sorting.
+    """
     both = np.sort(np.concatenate([indices, others]), kind="stable")
     return both[np.diff(both, prepend=both[:1] - 1) != 0]
 
@@ -47,12 +49,12 @@ class Digest:
 
 
 def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
-    """Of the digests of all chunks, in order, and the labels as spelled."""
+    """Return the digest of a data set, from the digests of all its chunks and its label names."""
     return hashlib.sha256(json.dumps(list(names)).encode() + b"".join(chunks)).hexdigest()
 
 
 def chunk_digest(chunk: RawChunk) -> bytes:
-    """sha256 over labels, row lengths, indices and values."""
+    """Return the sha256 of labels, row lengths, indices and values."""
     found = hashlib.sha256()
     for array in (chunk.y, np.diff(chunk.indptr), chunk.indices, chunk.values):
         found.update(array.data)
@@ -61,12 +63,13 @@ def chunk_digest(chunk: RawChunk) -> bytes:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the first pass learns of the data, besides the chunks.
+    """The result of the first pass over the data, without the chunks.
 
     features : (d,) int32, the distinct indices, sorted, as written in the file.
-    names, values, counts: labels as first spelled, in order of appearance (classification), what
-    they stand for, and how many rows have them. queries: rows with a qid:. numbered: see
-    ParseOptions. precise: whether values are float64, as rounding to float32 would show.
+
+    names, values, counts: of each class, in order of appearance: the label as first written, its
+    value, and its number of rows. queries: the number of rows with a qid. has_row_numbers: see
+    ParseOptions. precise: whether values are float64, because rounding to float32 is measurable.
     """
 
     n: int
@@ -83,10 +86,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class ParseOptions:
-    """The options that change what is parsed, and how D is cut. `labels`: class or number;
-    any_label: as in LabelTable. numbered: rows are those of a precomputed kernel and begin with
-    0:number, which takes zero_based. precise: all values are float64; else these are float32
-    unless rounding shows."""
+    """The options that change what is parsed, and how D is cut into chunks.
+
+    labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
+    precomputed kernel and begin with 0:number, which takes zero_based. precise: all values are
+    float64; else only if rounding to float32 is measurable.
+    """
 
     labels: Labels = "class"
     zero_based: bool = False
@@ -98,12 +103,12 @@ class ParseOptions:
 
 
 def are_files(paths: Sequence[str]) -> bool:
-    """Whether all of them can be read again, unlike pipes."""
+    """Return whether all paths can be read again, unlike pipes."""
     return all(size_of(path) is not None for path in paths)
 
 
 class RoundedError(Exception):
-    """Rounding is measurable: read again with `precise` options."""
+    """Rounding is measurable: the caller reads again with `precise` options."""
 
 
 class Precision:
@@ -142,15 +147,20 @@ class Precision:
 
 
 def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
-    """The end of a chunk that goes on at row `at` and closes with the row that reaches either
-    bound, or of the rows. indptr : (m + 1,) int64."""
+    """Return the end of a chunk that continues at row `at`.
+
+    The chunk ends with the row that reaches `rows` rows or `nonzeros` nonzeros, or with the last
+    row. indptr : (m + 1,) int64.
+    """
     by_nonzeros = int(np.searchsorted(indptr[at + 1 :], indptr[at] + nonzeros)) + at + 1
     return min(len(indptr) - 1, at + rows, by_nonzeros)
 
 
 class ChunkCutter:
-    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone. join:
-    makes a chunk of its parts, in memory of its own."""
+    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone.
+
+    join: copies parts into one chunk.
+    """
 
     def __init__(
         self,
@@ -165,7 +175,7 @@ class ChunkCutter:
         self.rows = self.nonzeros = 0
 
     def add(self, y: np.ndarray, block: Block) -> Iterator[RawChunk]:
-        """Take in a block's rows with labels y; yield the chunks that are full."""
+        """Append the rows of a block with labels y; yield the chunks that are full."""
         rows = RawChunk(y, block.indptr, block.indices, block.values)
         at, m = 0, len(y)
         while at < m:
@@ -179,7 +189,8 @@ class ChunkCutter:
             at = to
 
     def cut(self) -> RawChunk:
-        """The rows held now as one chunk, copied, so that the memory of their blocks is freed."""
+        """Return the rows held now as one chunk, copied, so that the memory of their blocks is
+        freed."""
         chunk = self.join(self.parts)
         self.parts.clear()
         self.rows = self.nonzeros = 0
@@ -187,7 +198,7 @@ class ChunkCutter:
 
 
 class _Classes:
-    """The labels of a file as class numbers, and how many rows have each."""
+    """The labels of a file as class numbers, and the number of rows of each class."""
 
     def __init__(self, path: str, any_label: bool) -> None:
         self.table = LabelTable(path, any_label=any_label)
@@ -201,8 +212,8 @@ class _Classes:
 
 
 class _Features:
-    """The distinct indices of a file. numbered: those of its rows' numbers are among them, as a
-    column of zeros need not be written."""
+    """The distinct indices of a file. Row numbers count as indices, because a column of zeros need
+    not be written."""
 
     def __init__(self) -> None:
         # Of the file that is read.
@@ -225,7 +236,7 @@ class _Features:
             self.number, self.place = most, (self.path, block.numbers.beyond)
 
     def check(self) -> None:
-        """Raise DataError where a row has a number without a column."""
+        """Raise DataError if a row has a number without a column."""
         if self.place is not None and self.number > self.written:
             problem = (
                 f"expected a number of a row up to {self.written}, the last column of kernel "
@@ -242,8 +253,11 @@ def _blocks(
     features: _Features,
     jobs: int,
 ) -> Iterator[Block]:
-    """Yield the blocks of all files; table, features: the path that they are from is set there.
-    Values are float64 unless rows are numbered, and exact where they cannot be read again."""
+    """Yield the blocks of all files, and set the path of `table` and `features` to the current
+    file.
+
+    Values are float64 unless rows have numbers, and exact if they cannot be read again.
+    """
     precise = not options.has_row_numbers
     near = precise and not options.precise and are_files(paths)
     way = ReadingProgress(paths, emit)
@@ -264,7 +278,7 @@ def _blocks(
 
 
 class ReadingProgress:
-    """Through files: how far reading them is, in all. watch: hears of it."""
+    """Reports the progress of reading several files as one. watch: receives the events."""
 
     def __init__(self, paths: Sequence[str], watch: Watch) -> None:
         self.watch = watch
@@ -274,7 +288,7 @@ class ReadingProgress:
         self.before = self.done = 0
 
     def on_event(self, event: object) -> None:
-        """Of one file."""
+        """Pass on an event of the current file, with the progress of all files."""
         if isinstance(event, Progress) and self.several and event.stage == "reading":
             self.done = self.before + event.done
             event = event._replace(done=self.done, total=self.total)
@@ -287,12 +301,11 @@ class ReadingProgress:
 def first_pass(
     paths: Sequence[str], options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
 ) -> Summary:
-    """Parse and validate everything once, one file after the other; keep: called with each chunk,
-    in order.
+    """Parse and validate all files in order, and call `keep` with each chunk in order.
 
-    Raises RoundedError where all values have to be float64 and files can be read again: the caller
-    begins anew with `precise` options. Values of a precomputed kernel are float32 in any case, as
-    LIBSVM keeps them.
+    Raises RoundedError if all values must be float64 and the files can be read again: the caller
+    starts from scratch with `precise` options. Values of a precomputed kernel are always float32,
+    as in LIBSVM.
     """
     precision = Precision(precise=options.precise, final=not are_files(paths))
     classes, digest = _Classes(paths[0], options.any_label), Digest()

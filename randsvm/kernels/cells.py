@@ -30,12 +30,12 @@ LANES = 16
 
 
 def rows_per_slice(d: int) -> int:
-    """How many rows of d features are sorted into cells together."""
+    """Return the number of rows of d features that are sorted into cells together."""
     return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
 
 
 def sort_rows(x: np.ndarray, w: int) -> np.ndarray:
-    """The order in which CELL_ROWS rows after another are a cell; (m,) uint16.
+    """Return the order in which each CELL_ROWS consecutive rows form a cell; (m,) uint16.
 
     x : (m, w or more) float32, of which the first w features count; m <= SLICE_ROWS.
     """
@@ -46,10 +46,11 @@ def sort_rows(x: np.ndarray, w: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CellRows:
-    """Rows in cells.
+    """Rows sorted into cells.
 
-    order : (m,) uint16, of the rows as they came; panels : (m / 32 rounded up, d, 32) float32, the
-    features of 32 rows side by side; lower, upper : (m / CELL_ROWS rounded up, w) float32, boxes.
+    order : (m,) uint16, the position of each row before sorting; panels : (m / 32 rounded up, d,
+    32) float32, the features of 32 rows side by side; lower, upper : (m / CELL_ROWS rounded up, w)
+    float32, the bounding boxes.
     """
 
     order: np.ndarray
@@ -59,7 +60,8 @@ class CellRows:
 
     @staticmethod
     def of(x: np.ndarray, w: int, order: np.ndarray) -> CellRows:
-        """x : (m, d) float32, augmented, of which the first w are features; order: of sort_rows."""
+        """Return rows in cells. x : (m, d) float32, augmented, with w features; order: of
+        sort_rows."""
         m, d = x.shape
         panels = np.empty((-(-m // PANEL_CENTRES), d, PANEL_CENTRES), np.float32)
         lower: np.ndarray = np.empty((-(-m // CELL_ROWS), w), np.float32)
@@ -74,7 +76,7 @@ class CellRows:
 
 
 class CellRbfSum:
-    """Some of the centres of an expansion, for rows in cells.
+    """Sums of RBF over some centres, for rows in cells.
 
     centres : (m, d) float32, augmented; Z : (m, w), their features; beta : (m,) or (m, K); limit:
     the squared distance from a box at which a centre is left out.
@@ -91,7 +93,7 @@ class CellRbfSum:
         self.beta = [(at, np.ascontiguousarray(flat[:, at])) for at in parts]
 
     def add(self, u: np.ndarray, rows: CellRows, largest: float, buffer: np.ndarray) -> int:
-        """u += their sums. Returns how many kernel values took part in each."""
+        """Add the sums to u; return the number of kernel values in each sum."""
         u, kept = u.reshape(len(u), -1), 0
         room = np.empty(len(self.columns) * (CELL_CENTRES + 2), np.float32)
         for at, beta in self.beta:

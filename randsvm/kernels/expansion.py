@@ -48,7 +48,7 @@ ROUNDING = 1e-12
 
 
 class SparseRows(NamedTuple):
-    """Rows in CSR, float32, and left of each, as compiled sums take them."""
+    """Rows in CSR, float32, and `left` of each, the arguments of compiled sums."""
 
     starts: np.ndarray
     features: np.ndarray
@@ -58,9 +58,10 @@ class SparseRows(NamedTuple):
 
 @dataclass(frozen=True)
 class LayoutRows:
-    """Rows in the layout of a Space: X dense (m, d) float64 or CSR; norms, extra : (m,) float64.
+    """Rows in a KernelLayout.
 
-    extra: squared norm of features outside X's columns, a part of norms.
+    X : (m, d), dense float64 or CSR; norms, extra : (m,) float64. extra: squared norm of features
+    outside X, a part of norms.
     """
 
     X: np.ndarray | sparse.csr_matrix
@@ -72,15 +73,18 @@ class LayoutRows:
 
 
 class CentreSum(Protocol):
-    """Some of the centres of an expansion."""
+    """The sums over some of the centres of an expansion."""
 
     def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> object:
-        """u += their sums for rows as the Space lays them out, whose largest squared norm is given.
-        u : (n,) or (n, K); buffer: room for a block of kernel values."""
+        """Add the sums to u.
+
+        u : (n,) or (n, K); rows: as the layout converts them; largest: their largest squared norm;
+        buffer: room for a block of kernel values.
+        """
 
 
 class BlockSum:
-    """Kernel values as a block in the cache: product, finish, and product with beta."""
+    """Sums by blocks of kernel values in the cache: product, finish, and product with beta."""
 
     def __init__(
         self, kernel: Kernel, centres: DenseCentres | SparseCentres, beta: np.ndarray
@@ -97,7 +101,7 @@ class BlockSum:
 
 
 class DenseRbfSum:
-    """RBF of dense float32 rows: one compiled loop, in which values stay in registers."""
+    """Sums of RBF over dense float32 rows: one compiled loop, values stay in registers."""
 
     def __init__(self, centres: np.ndarray, beta: np.ndarray) -> None:
         self.panels, self.beta = to_panels(centres), _columns(beta, np.float32)
@@ -108,7 +112,7 @@ class DenseRbfSum:
 
 
 class SparseRbfSum:
-    """RBF of sparse float32 rows: one compiled loop, which goes over the features of each row."""
+    """Sums of RBF over sparse float32 rows: one compiled loop over the features of each row."""
 
     def __init__(self, kernel: Kernel, Z: LayoutRows, beta: np.ndarray) -> None:
         centres = np.column_stack([Z.X * kernel.scale, kernel.right(Z.norms)])
@@ -125,7 +129,7 @@ class SparseRbfSum:
 
 
 class Float64RbfSum:
-    """RBF of dense float64 rows: one compiled loop, which goes over the features of each pair."""
+    """Sums of RBF over dense float64 rows: one compiled loop over the differences of each pair."""
 
     def __init__(self, gamma: float, centres: np.ndarray, beta: np.ndarray) -> None:
         self.gamma, self.panels = gamma, to_panels(centres)
@@ -141,7 +145,7 @@ class Float64RbfSum:
 
 
 def to_panels(centres: np.ndarray) -> np.ndarray:
-    """Centres (m, d) as panels (count, d, PANEL_CENTRES): their features side by side."""
+    """Return centres (m, d) as panels (count, d, PANEL_CENTRES), features side by side."""
     m, d = centres.shape
     count = -(-m // PANEL_CENTRES)
     # Filled up with a centre that is there: 0 times the infinity of a large row would be nan.
@@ -151,7 +155,7 @@ def to_panels(centres: np.ndarray) -> np.ndarray:
 
 
 def _columns(beta: np.ndarray, dtype: type) -> np.ndarray:
-    """beta, (m,) or (m, K), as (K, m filled up to whole panels with 0)."""
+    """Return beta, (m,) or (m, K), as (K, m), padded with 0 to whole panels."""
     m = len(beta)
     columns = np.zeros((beta[0].size, -(-m // PANEL_CENTRES) * PANEL_CENTRES), dtype)
     columns[:, :m] = beta.reshape(m, -1).T
@@ -170,7 +174,7 @@ class DenseCentres:
 
 
 class SparseCentres:
-    """Centres z_j by columns, times scale; and by rows where float64 may need differences."""
+    """Centres z_j by columns, times scale; also by rows if float64 may need differences."""
 
     def __init__(self, kernel: Kernel, dtype: type, Z: LayoutRows) -> None:
         self.kernel = kernel
@@ -200,7 +204,7 @@ class SparseCentres:
 
 
 def augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:
-    """[X, one, other] as one contiguous array of dtype."""
+    """Return [X, one, other] as one contiguous array of dtype."""
     out = np.empty((X.shape[0], X.shape[1] + 2), dtype)
     out[:, :-2] = X
     out[:, -2] = one
@@ -227,16 +231,16 @@ LAID_OUT = 1 << 19
 
 @dataclass(frozen=True)
 class KernelLayout:
-    """How rows are laid out for kernel blocks.
+    """The layout of rows for kernel blocks.
 
-    dense: rows become dense blocks (few features), else they stay sparse.
-    centre: (d,) float64, subtracted from dense rows for RBF: the kernel does not change, the
-    rounding shrinks. None: nothing is subtracted.
+    dense: rows become dense blocks (few features); else they stay sparse.
+    centre: (d,) float64, subtracted from dense rows for RBF, which leaves the kernel unchanged and
+    reduces rounding. None: nothing is subtracted.
     dtype: of the blocks, float32 or float64.
-    cut: RBF values below exp(-cut) may be left out of float32 sums over dense rows, which are then
-    sorted into cells (see cells.py). None: nothing is left out.
-    uses_nonzeros: whether float32 sums of RBF take the features that a row has alone: dense layouts
-    of rows with few of them, which are not centred then.
+    cutoff: RBF values below exp(-cutoff) may be left out of float32 sums over dense rows, which are
+    then sorted into cells (see cells.py). None: nothing is left out.
+    uses_nonzeros: whether float32 sums of RBF go over the nonzeros of a row only: for dense layouts
+    of rows with few nonzeros, which are not centred.
     """
 
     kernel: Kernel
@@ -248,15 +252,15 @@ class KernelLayout:
 
     @property
     def uses_differences(self) -> bool:
-        """Whether exponents come from differences; rows are not centred then."""
+        """Return whether exponents come from differences; rows are not centred then."""
         return self.kernel.name == "rbf" and self.dense and self.dtype is np.float64
 
     def uses_cells(self, d: int) -> bool:
-        """Whether rows of d features are sorted into cells."""
+        """Return whether rows of d features are sorted into cells."""
         return self.cutoff is not None and d > 0 and self.is_compiled(d) and not self.uses_nonzeros
 
     def convert(self, X: Matrix, extra: np.ndarray | None = None) -> LayoutRows:
-        """X ready for `products`. extra : (m,) squared norm of features outside X's columns."""
+        """Return X in this layout. extra : (m,) squared norm of features outside X."""
         more = np.zeros(X.shape[0]) if extra is None else extra
         if not self.dense:
             X = sparse.csr_matrix(X)
@@ -267,8 +271,10 @@ class KernelLayout:
         return LayoutRows(dense, np.einsum("ij,ij->i", dense, dense) + more, more)
 
     def left_operand(self, X: LayoutRows) -> Any:
-        """Rows for the left side of a block: augmented [x, 1, left], or [x, extra] where values
-        come from differences, or CSR, left and extra."""
+        """Return the left operand of a block.
+
+        It is [x, 1, left] augmented, [x, extra] for differences, or CSR, left and extra.
+        """
         if self.uses_differences:
             return np.column_stack([X.X, X.extra])
         left = self.kernel.left(X.norms)
@@ -277,7 +283,7 @@ class KernelLayout:
         return X.X, left.astype(self.dtype), X.extra
 
     def lay_out(self, X: Matrix, extra: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
-        """`prepared`, and the squared norm of each row."""
+        """Return the `left_operand` of X, and the squared norm of each row, (m,) float64."""
         d = X.shape[1]
         if not self.is_compiled(d) or isinstance(X, np.ndarray) or d == 0:
             rows = self.convert(X, extra)
@@ -289,8 +295,10 @@ class KernelLayout:
         return x, norms
 
     def cell_order(self, X: Matrix) -> np.ndarray:
-        """The order of X's rows in cells, for `pieces`; (m,) uint16, within each slice of rows
-        that is sorted on its own."""
+        """Return the order of the rows of X in cells, for `row_blocks`; (m,) uint16.
+
+        Each slice of `rows_per_slice` rows is sorted separately.
+        """
         d = X.shape[1]
         parts = slices(X.shape[0], rows_per_slice(d))
         orders = [sort_rows(self.lay_out(X[part])[0], d) for part in parts]
@@ -299,9 +307,9 @@ class KernelLayout:
     def row_blocks(
         self, X: Matrix, extra: np.ndarray | None = None, cells: np.ndarray | None = None
     ) -> Iterator[RowBlock]:
-        """The rows of X laid out for sums, a few at a time: those of a piece stay in the cache.
+        """Yield blocks of rows in the layout of sums; a block stays in the cache.
 
-        cells: what `cells` said of X; None: it is asked, if need be.
+        cells: the `cell_order` of X; None: computed if needed.
         """
         d = max(X.shape[1], 1)
         if self.uses_cells(X.shape[1]):
@@ -341,12 +349,12 @@ class KernelLayout:
             yield part, kept, float(norms.max(initial=0.0))
 
     def is_compiled(self, d: int) -> bool:
-        """Whether sums over rows of d features are compiled."""
+        """Return whether sums over rows of d features are compiled."""
         fits = d <= PANEL_FEATURES
         return self.kernel.name == "rbf" and self.dtype is np.float32 and self.dense and fits
 
     def right_operand(self, Z: LayoutRows) -> DenseCentres | SparseCentres:
-        """Rows for the right side of a block."""
+        """Return the right operand of a block."""
         return (
             DenseCentres(self.kernel, self.dtype, Z)
             if self.dense
@@ -354,7 +362,7 @@ class KernelLayout:
         )
 
     def centre_sum(self, Z: LayoutRows, beta: np.ndarray) -> CentreSum:
-        """A part of an expansion. beta : (m,) or (m, K) float64, of the centres Z."""
+        """Return the sums over the centres Z. beta : (m,) or (m, K) float64."""
         if self.uses_differences:
             return Float64RbfSum(self.kernel.gamma, Z.X, beta)
         if self.uses_cells(Z.X.shape[1]):
@@ -373,7 +381,7 @@ RowBlock: TypeAlias = "tuple[slice, Any, float]"
 
 
 def row_block_bytes(piece: RowBlock) -> int:
-    """Memory of rows that are laid out."""
+    """Return the memory of a block of rows in bytes."""
     rows = piece[1]
     parts = rows if isinstance(rows, tuple) else (rows,)
     return sum(
@@ -385,9 +393,10 @@ def row_block_bytes(piece: RowBlock) -> int:
 
 
 def profits_from_cells(kernel_layout: KernelLayout, X: Matrix, Z: Matrix, sums: int = 1) -> bool:
-    """Whether a Space with a cut is faster than one without, judged by the values that are left of
-    K(X, Z). X: a chunk, sorted as it would be; Z: up to BLOCK_CENTRES rows from all over D. sums:
-    over the same kernel values.
+    """Return whether a layout with a cutoff is faster than one without.
+
+    It counts the values of K(X, Z) that cells leave. X: a chunk; Z: up to BLOCK_CENTRES rows from
+    all over D. sums: the number of sums over the same kernel values.
     """
     if not kernel_layout.uses_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
         return False
@@ -400,30 +409,30 @@ def profits_from_cells(kernel_layout: KernelLayout, X: Matrix, Z: Matrix, sums: 
 
 
 def prefers_dense(n: int, d: int, nnz: int) -> bool:
-    """Whether dense blocks are faster: few features, or rows that fill a good part of them.
+    """Return whether dense blocks are faster: few features, or rows with many nonzeros.
 
-    Measured per kernel value: a dense product costs about d / 50 ns, a sparse one a few ns for
+    Measured per kernel value: a dense product takes about d / 50 ns, a sparse one a few ns for
     every feature that two rows share.
     """
     return d <= 64 or (d <= 4096 and nnz > 0.02 * n * d)
 
 
 def has_few_nonzeros(kernel: Kernel, n: int, d: int, nnz: int) -> bool:
-    """Whether compiled sums of RBF are faster by the features that rows have.
+    """Return whether compiled sums of RBF are faster over the nonzeros of rows.
 
-    Measured per kernel value, by all features and by those of a row: 12 of 53 1.2 and 0.5 ns, 14 of
-    139 2.8 and 0.6, 35 of 506 9.6 and 1.9; half of 139 as fast, half of 506 a third slower.
+    Measured per kernel value, over all features and over those of a row: 12 of 53 1.2 and 0.5 ns,
+    14 of 139 2.8 and 0.6, 35 of 506 9.6 and 1.9; half of 139 as fast, half of 506 a third slower.
     """
     return kernel.name == "rbf" and LEAST_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
 
 
 class Expansion:
-    """u(x) = sum_j beta_j K(z_j, x), evaluated for many x.
+    """The function u(x) = sum_j beta_j K(z_j, x).
 
-    Z : (m, d) CSR, the centres z_j; beta : (m,) float64, or (m, K) for K sums over the same
-    kernel values. Holds one prepared copy of Z; `values` lays out a few thousand rows at a time
-    besides, and where the sums are not compiled one block of kernel values. Safe to share between
-    threads.
+    Z : (m, d) CSR, the centres z_j; beta : (m,) float64, or (m, K) for K sums over the same kernel
+    values. The expansion holds a copy of Z in its layout. `values` also holds a few thousand rows
+    in the layout, and one block of kernel values if the sums are not compiled. Threads may share
+    it.
     """
 
     def __init__(self, kernel_layout: KernelLayout, Z: sparse.csr_matrix, beta: np.ndarray) -> None:
@@ -444,20 +453,20 @@ class Expansion:
     def of(
         kernel: Kernel, Z: sparse.csr_matrix, beta: np.ndarray, dtype: type = np.float64
     ) -> Expansion:
-        """In the layout that suits Z, of rows as they are."""
+        """Return an expansion in the layout that suits Z, without centring."""
         m, d = Z.shape
         return Expansion(KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
-        """u of each row. X : (n, d) CSR; returns (n,) or (n, K) float64, blocks summed in
-        float64.
+        """Return u of each row, (n,) or (n, K) float64, summed in float64 over blocks. X : (n, d)
+        CSR.
 
-        Raises ParameterError where a value leaves float64.
+        Raises ParameterError if a value leaves float64.
         """
         return evaluate_expansions([self], X, extra)[0]
 
     def add(self, u: np.ndarray, pieces: Iterable[RowBlock]) -> None:
-        """u += their sums, for rows that the Space has laid out; not for the linear kernel."""
+        """Add the sums for blocks of rows to u; not for the linear kernel."""
         buffer: np.ndarray = np.empty(BLOCK_ROWS * BLOCK_CENTRES, self.kernel_layout.dtype)
         for at, prepared, largest in pieces:
             for each in self.centre_sums:
@@ -467,8 +476,10 @@ class Expansion:
 def evaluate_expansions(
     expansions: Sequence[Expansion], X: Matrix, extra: np.ndarray | None = None
 ) -> np.ndarray:
-    """Their `values`, one after another along the first axis; rows are laid out once. The
-    expansions are of one Space, and of as many sums each."""
+    """Return the `values` of each expansion along a new first axis; rows are laid out once.
+
+    The expansions have the same layout and the same number of sums.
+    """
     kernel_layout = expansions[0].kernel_layout
     u = np.zeros((len(expansions), X.shape[0], *expansions[0].sum_shape))
     with np.errstate(over="ignore", invalid="ignore"):

@@ -17,11 +17,11 @@ OFFSET = 100.0
 
 
 def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = False) -> np.ndarray:
-    """K(x_i, x_j) of every pair of rows, (m, m) float32, computed in the Space's precision.
+    """Return K(x_i, x_j) of every pair of rows, (m, m) float32, in the precision of the layout.
 
-    centred: less the means of rows and columns where the values lie far from 0 beside their
-    spread, so that float32 holds their differences. That is another kernel, with which sum_j
-    (K_ij d_j) is the same but for a constant where sum d = 0.
+    centred: subtract the means of rows and columns if the values lie far from 0 beside their
+    spread, so that float32 holds their differences. For sum d = 0 the sums sum_j K_ij d_j then
+    differ by a constant only.
     """
     m, d = X.shape
     K: np.ndarray = np.empty((m, m), np.float32)
@@ -51,8 +51,10 @@ def _gram_in_blocks(
     K: np.ndarray,
     means: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    """See gram; into K, less the means : (m,) of rows and columns. Returns the sums of its rows,
-    (m,) float64, and the mean of its diagonal."""
+    """Compute `gram` into K, less the means : (m,) of rows and columns.
+
+    Returns the sums of the rows, (m,) float64, and the mean of the diagonal.
+    """
     m = len(K)
     rows, sums, diagonal = kernel_layout.convert(X), np.zeros(m), 0.0
     parts = list(slices(m, GRAM_ROWS))

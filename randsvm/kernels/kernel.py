@@ -14,7 +14,7 @@ LARGE_NORM = 2.0**40
 
 
 def _power(block: np.ndarray, degree: int) -> None:
-    """block ** degree in place by repeated squaring (numpy's power is 20 times slower)."""
+    """Raise a block to a power in place by repeated squaring (numpy takes 20 times as long)."""
     if degree == 0:
         block.fill(1)
         return
@@ -27,10 +27,11 @@ def _power(block: np.ndarray, degree: int) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """K(x, z) with LIBSVM's parameters.
+    """The kernel K(x, z), with LIBSVM's parameters.
 
-    name: linear, poly, rbf, sigmoid or precomputed. Of the last a row x is its kernel values with
-    numbered rows and a centre z has the 1 in the column of its number, so that K(x, z) = <x, z>.
+    name: linear, poly, rbf, sigmoid or precomputed. With precomputed a row x holds its kernel
+    values with all numbered rows, and a centre z has a 1 in the column of its number, so that K(x,
+    z) = <x, z>.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Kernel:
 
     @property
     def linear(self) -> bool:
-        """Whether K(x, z) = <x, z>."""
+        """Return whether K(x, z) = <x, z>."""
         return self.name in ("linear", "precomputed")
 
     @property
@@ -52,16 +53,20 @@ class Kernel:
         return {"linear": 1.0, "rbf": 2 * self.gamma}.get(self.name, self.gamma)
 
     def left(self, norms: np.ndarray) -> np.ndarray:
-        """The term of a row's own squared norm. norms : (m,) float64; returns (m,) float64."""
+        """Return the term of a row's squared norm. norms : (m,) float64; returns (m,) float64."""
         return -self.gamma * norms if self.name == "rbf" else np.zeros(len(norms))
 
     def right(self, norms: np.ndarray) -> np.ndarray:
+        """Return the term of a centre's norm. norms : (m,) float64; returns (m,) float64."""
         if self.name == "rbf":
             return -self.gamma * norms
         return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)
 
     def finish(self, block: np.ndarray, largest_norm: float = 0.0) -> None:
-        """Turn arguments into kernel values, in place. largest_norm: of the rows on one side."""
+        """Turn arguments into kernel values, in place.
+
+        largest_norm: the largest squared norm of the rows on one side.
+        """
         if self.name == "rbf":
             if self.gamma * largest_norm > LARGE_NORM:
                 np.minimum(block, 0.0, out=block)
@@ -72,7 +77,7 @@ class Kernel:
             np.tanh(block, out=block)
 
     def magnitude(self, norm: float) -> float:
-        """Size of what rounding acts on, for rows of squared norm up to `norm`."""
+        """Return the size of the rounded numbers, for rows of squared norm up to `norm`."""
         if self.name == "rbf":
             return self.gamma * norm
         if self.name == "poly":

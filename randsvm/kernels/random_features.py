@@ -38,8 +38,10 @@ PHASES, DEGREES, NORMALS, SIGNS = 1, 2, 3, 4
 
 
 def words_at(seed: int, purpose: int, count: int, feature: int = 0, group: int = 0) -> np.ndarray:
-    """The first `count` words at this address, (count,) uint64; asking for more of them does not
-    change the first."""
+    """Return the first `count` words at this address, (count,) uint64.
+
+    The first words do not depend on count.
+    """
     bits = np.random.Philox(
         key=np.array([seed, feature], np.uint64),
         counter=np.array([0, group, purpose, 0], np.uint64),
@@ -48,7 +50,7 @@ def words_at(seed: int, purpose: int, count: int, feature: int = 0, group: int =
 
 
 def uniform(seed: int, purpose: int, count: int) -> np.ndarray:
-    """One number in [0, 1) for each component, (count,) float64."""
+    """Return a number in [0, 1) for each component, (count,) float64."""
     return (words_at(seed, purpose, count) >> np.uint64(11)) * 2.0**-53
 
 
@@ -59,7 +61,7 @@ LN2 = 0.6931471805599453
 
 
 def _series(x: np.ndarray, coefficients: Sequence[float]) -> np.ndarray:
-    """sum_k coefficients[k] x^k by Horner's rule."""
+    """Return sum_k coefficients[k] x^k by Horner's rule."""
     total = np.full_like(x, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         total *= x
@@ -68,11 +70,11 @@ def _series(x: np.ndarray, coefficients: Sequence[float]) -> np.ndarray:
 
 
 def normals(words: np.ndarray) -> np.ndarray:
-    """Two normal numbers of every word. words : (..., n) uint64; returns (..., 2n) float32.
+    """Return two normal numbers for each word. words : (..., n) uint64; returns (..., 2n) float32.
 
-    Box and Muller: sqrt(-2 ln u) (cos v, sin v), with u in (0, 1) of the upper half of a word and
-    v in (-pi, pi) of the lower. ln and sin are series, right to 1e-12: the last bits of a
-    library's differ from version to version and from one processor to the other.
+    Box and Muller: sqrt(-2 ln u) (cos v, sin v), with u in (0, 1) from the upper half of a word and
+    v in (-pi, pi) from the lower. ln and sin are series with an error of 1e-12: the last bits of a
+    library's functions differ between versions and processors.
     """
     # u = 2^-32 mantissa 2^exponent, ln mantissa = 2 artanh t - ln 2 / 2, |t| < 0.172.
     mantissa, exponent = np.frexp((words >> np.uint64(32)) + 0.5)
@@ -114,7 +116,7 @@ TOO_LARGE = "coefficients too large for random features: lower degree or coef0"
 
 
 def _require(condition: bool, sentence: str) -> None:
-    """Conditions are written so that nan fails them too."""
+    """Raise ParameterError unless the condition holds; conditions are written so that nan fails."""
     if not condition:
         raise ParameterError(sentence)
 
@@ -124,12 +126,14 @@ def _require(condition: bool, sentence: str) -> None:
 
 @dataclass(frozen=True)
 class RandomMap:
-    """Which map: all that its random numbers and its formula follow from.
+    """The parameters of a random feature map; they determine its random numbers.
 
     kernel: rbf, exp(-gamma |x - y|^2), or poly, (gamma <x, y> + coef0)^degree with coef0 >= 0.
-    components: N. exact (poly only): Kar and Karnick's H0/1, the constant and the linear part of
-    the kernel are columns of their own and only higher degrees are random. rbf has neither coef0
-    nor degree: what is given for them is forgotten, so that equal maps are equal.
+    components: N.
+    exact (poly only): Kar and Karnick's H0/1: the constant and the linear part of the kernel are
+    separate columns and only higher degrees are random.
+    rbf has neither coef0 nor degree; given values are replaced by the defaults, so that equal maps
+    are equal.
     """
 
     kernel: str
@@ -175,7 +179,8 @@ class RandomMap:
         _require(all(np.isfinite(part).all() for part in numbers), f"{kernel} has {TOO_LARGE}")
 
     def __str__(self) -> str:
-        """One line of words; `parse` is its inverse. Numbers read back to the same bits."""
+        """Return the map as one line of words, the inverse of `parse`. Numbers read back to the
+        same bits."""
         poly = f" coef0 {compact(self.coef0)} degree {self.degree}" if self.kernel == "poly" else ""
         exact = " exact" if self.exact else ""
         return (
@@ -185,7 +190,7 @@ class RandomMap:
 
     @staticmethod
     def parse(text: str) -> RandomMap:
-        """The map that `str` wrote. Raises ValueError for any other text."""
+        """Return the map that `str` wrote. Raises ValueError for any other text."""
         found = TEXT.fullmatch(text)
         if not found:
             raise ValueError(f"expected a random feature map, found {text!r}")
@@ -207,17 +212,17 @@ class RandomMap:
 
     @cached_property
     def coefficients(self) -> np.ndarray:
-        """a_m of (gamma t + coef0)^degree = sum_m a_m t^m, (degree + 1,) float64.
+        """Return a_m of (gamma t + coef0)^degree = sum_m a_m t^m, (degree + 1,) float64.
 
-        a_m = binomial(degree, m) gamma^m coef0^(degree - m); inf where it leaves float64.
+        a_m = binomial(degree, m) gamma^m coef0^(degree - m); inf if it leaves float64.
         """
         return _coefficients(self.degree, self.gamma, self.coef0)
 
     @cached_property
     def probabilities(self) -> np.ndarray:
-        """q_m, the chance that a component has degree m, (degree + 1,) float64.
+        """Return q_m, the probability that a component has degree m, (degree + 1,) float64.
 
-        2^-(m + 1) where a_m > 0 (of exact: and m >= 2), divided by their sum.
+        2^-(m + 1) where a_m > 0 (and m >= 2 for an exact map), divided by their sum.
         """
         drawn = self.coefficients > 0
         if self.exact:
@@ -227,7 +232,7 @@ class RandomMap:
 
     @cached_property
     def degrees(self) -> np.ndarray:
-        """m of each component of poly, (N,) int64."""
+        """Return the degree m of each component of poly, (N,) int64."""
         # The last sum, 1 but for rounding, is left out: no number may lie beyond it.
         last = np.flatnonzero(self.probabilities)[-1]
         sums = np.cumsum(self.probabilities)[:last]
@@ -239,9 +244,9 @@ class RandomMap:
 
     @cached_property
     def scales(self) -> np.ndarray:
-        """sqrt(a_m / (gamma^m q_m N)) of each component of poly, (N,) float32.
+        """Return sqrt(a_m / (gamma^m q_m N)) of each component of poly, (N,) float32.
 
-        sqrt(gamma) goes with each <w_ij, x>, so that small and large numbers meet in time.
+        sqrt(gamma) is a factor of each <w_ij, x>, so that products stay within float32.
         """
         without_gamma = _coefficients(self.degree, 1.0, self.coef0)[self.degrees]
         with np.errstate(over="ignore"):
@@ -250,7 +255,7 @@ class RandomMap:
 
     @cached_property
     def low(self) -> tuple[np.float32, np.float32]:
-        """sqrt(a_0) and sqrt(a_1) of the columns that an exact map has besides, else 0."""
+        """Return sqrt(a_0) and sqrt(a_1) of the extra columns of an exact map, else 0."""
         if not self.exact:
             return np.float32(0), np.float32(0)
         with np.errstate(over="ignore"):
@@ -258,15 +263,15 @@ class RandomMap:
         return constant, linear
 
     def width(self, d: int) -> int:
-        """Columns of z(x) for rows of d features, see FeatureTransform."""
+        """Return the number of columns of z(x) for rows of d features; see FeatureTransform."""
         constant, linear = self.low
         return self.components + int(constant > 0) + d * int(linear > 0)
 
     def over(self, features: np.ndarray) -> FeatureTransform:
-        """The map for rows of these features.
+        """Return the map for rows of these features.
 
-        features : (d,) int32, ascending, as written in the file. Holds 4 d bytes for each
-        component of rbf, for each factor of each component of poly. Raises ParameterError.
+        features : (d,) int32, ascending, as written in the file. The result holds 4 d bytes for
+        each component of rbf, and for each factor of each component of poly. Raises ParameterError.
         """
         if self.kernel == "poly":
             _require(bool(np.isfinite(self.scales).all()), f"{self} has {TOO_LARGE}")
@@ -274,7 +279,8 @@ class RandomMap:
 
 
 def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
-    """binomial(degree, m) gamma^m coef0^(degree - m) for m = 0 .. degree, float64, inf beyond."""
+    """Return binomial(degree, m) gamma^m coef0^(degree - m) for m = 0 .. degree, float64; inf
+    beyond."""
     # As quotients of whole numbers: rounded once, whatever the size of the powers.
     sizes = [math.log2(number) if number else -math.inf for number in (gamma, coef0)]
     (g, g_unit), (r, r_unit) = float(gamma).as_integer_ratio(), float(coef0).as_integer_ratio()
@@ -303,8 +309,11 @@ def _dense(X: Any) -> np.ndarray:
 
 
 def _project(X: np.ndarray | sparse.csr_matrix, W: np.ndarray, out: np.ndarray) -> None:
-    """out = X W. X : (m, d) dense or CSR, float32 or float64, W : (d, n) C-contiguous, float32;
-    out is float32, or float64 where X is."""
+    """Compute out = X W.
+
+    X : (m, d) dense or CSR, float32 or float64; W : (d, n) float32, C-contiguous; out is float32,
+    or float64 if X is.
+    """
     if sparse.issparse(X) or out.dtype != X.dtype:
         out[...] = X @ W
     else:
@@ -321,7 +330,7 @@ class _FourierFeatures:
 
     @staticmethod
     def of(given: RandomMap, features: np.ndarray) -> _FourierFeatures:
-        """w_j ~ N(0, 2 gamma I), b_j uniform on [0, 2 pi), scale sqrt(2 / N)."""
+        """Draw w_j ~ N(0, 2 gamma I) and b_j uniform on [0, 2 pi); scale is sqrt(2 / N)."""
         N = given.components
         W, words = np.empty((len(features), N), np.float32), (N + 1) // 2
         for rows in slices(len(features), max(1, WORDS // words)):
@@ -349,9 +358,10 @@ class _FourierFeatures:
 class _MaclaurinFeatures:
     """Maclaurin features scale prod_i X W_i.
 
-    Inside, components stand by falling degree, so that those with an i-th factor come first.
+    Components are stored by falling degree, so that those with an i-th factor come first.
+
     W : for each i a (d, components with that factor) float32; scales : (N,) float32, by falling
-    degree; place : (N,), where a component stands.
+    degree; place : (N,), the stored position of each component.
     """
 
     W: list[np.ndarray]
@@ -360,7 +370,7 @@ class _MaclaurinFeatures:
 
     @staticmethod
     def of(given: RandomMap, features: np.ndarray) -> _MaclaurinFeatures:
-        """w_ij of +1 and -1, times sqrt(gamma): bit i of the word of (component j, feature)."""
+        """Draw w_ij = +-sqrt(gamma): bit i of the word of (component j, feature)."""
         N, degrees = given.components, given.degrees
         order = np.argsort(-degrees, kind="stable")
         having = [order[: np.count_nonzero(degrees > i)] for i in range(degrees.max())]
@@ -387,9 +397,9 @@ class _MaclaurinFeatures:
 
 
 class FeatureTransform:
-    """A map for rows of d given features. Safe to share between threads.
+    """A random map for rows of d given features. Threads may share it.
 
-    width : columns of z(x): the N components in their order and after them, of an exact map,
+    width : the number of columns of z(x): the N components in order, then, for an exact map,
     sqrt(a_0) and sqrt(a_1) x, one column for each feature (each only if its a_m > 0).
     """
 
@@ -400,13 +410,13 @@ class FeatureTransform:
         self._components = components.of(given, features)
 
     def values(self, X: sparse.csr_matrix, out: np.ndarray | None = None) -> np.ndarray:
-        """z(x) of each row. X : (m, d) CSR, float32 or float64; returns (m, width) float32,
-        C-contiguous.
+        """Return z(x) of each row, (m, width) float32, C-contiguous. X : (m, d) CSR, float32 or
+        float64.
 
-        out : such an array to fill; using one again spares the time that new pages cost.
-        A value of rbf is right to about |<w, x> + b| 2^-24. How rows are cut into calls changes no
-        more than that: BLAS rounds one row differently at different places of a block.
-        Raises ParameterError where a value leaves float32.
+        out : an array of that shape to fill; reusing one saves the time for new pages. The error of
+        a value of rbf is about abs(<w, x> + b) 2^-24. The cut of rows into calls changes values by
+        no more than that, because BLAS rounds a row differently at different places of a block.
+        Raises ParameterError if a value leaves float32.
         """
         m, d = X.shape
         out = np.empty((m, self.width), np.float32) if out is None else out
