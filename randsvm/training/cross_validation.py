@@ -1,4 +1,4 @@
-"""Cross-validation: folds, fits side by side, decision values of held-out rows."""
+"""Cross-validation: folds, concurrent fits, and decision values of held-out rows."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Decision, Fit, Job, P
 
 Result = TypeVar("Result")
-# What is kept of f, (m, columns), of rows with y, (m,).
+# Maps f, (m, columns) float64, and y, (m,), of held-out rows to the values to keep.
 Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# Draw numbers of folds and of the subset: numbers that no other draw of a run ever reaches.
+# The numbers of the draws of folds and of a subset; no other draw of a run reaches them.
 FOLDS_DRAW = 2**63 + 1
 SUBSET_DRAW = 2**63 + 2
 
-
-# Rows of so many nonzeros at the most (16 MB) are copied out of others, and sent to each worker.
+# A view with at most this number of nonzeros (16 MB) is copied, and sent to each worker.
 COPIED_NONZEROS = 1 << 21
 
 
 @dataclass(frozen=True)
 class CrossValidation(Generic[P]):
-    """Folds of D, whose y are class indices, or targets.
+    """Folds of D, whose y are class indices or targets.
 
-    fold : (n,) number of the part that each row is held out with. at_once: fits side by side, each
-    done where the home of D does what it is called for.
+    fold : (n,) int16, the number of the fold that holds out each row
+    at_once : the number of concurrent fits; the executor of D runs each of them
     """
 
     D: Dataset
@@ -49,33 +48,37 @@ class CrossValidation(Generic[P]):
 
     @staticmethod
     def of(D: Dataset, folds: int, job: Job, fit: Fit[P]) -> CrossValidation[P]:
-        """Folds of equal size, each class (if y are classes) spread evenly over them."""
+        """Return folds of equal size, over which each class, if any, is spread evenly."""
         if folds > D.n:
             raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
-        fold = folds_of(D, folds, Draw(job.run.seed, FOLDS_DRAW))
+        fold = assign_folds(D, folds, Draw(job.run.seed, FOLDS_DRAW))
         return CrossValidation(D, fold, fit, at_once(D, job))
 
     @property
     def folds(self) -> range:
         return range(int(self.fold.max()) + 1)
 
-    def done(self, work: Callable[[Held[P]], Result], params: P, fold: int) -> Result:
-        """work(what is held out)."""
-        held, rest = self.D.subset(self.fold == fold), self.D.subset(self.fold != fold)
-        return self.D.executor.call(partial(work, Held(held, rest, self.fit, params)))
+    def run_fold(self, work: Callable[[Fold[P]], Result], params: P, number: int) -> Result:
+        """Return work(fold), from where the executor of D runs it."""
+        held_out, rest = self.D.subset(self.fold == number), self.D.subset(self.fold != number)
+        return self.D.executor.call(partial(work, Fold(held_out, rest, self.fit, params)))
 
     def decisions(
         self, params: P, until: float, keep: Keep, folds: Sequence[int] | None = None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return which rows were held out, (n,) bool, and what is kept of their f as learnt without
-        them, (m, K) float64: those of the folds that were done in time; None: none was. folds:
-        None: all."""
+        """Return which rows were held out, (n,) bool, and what is kept of their f, (m, K) float64.
+
+        Those rows are of the folds that ended in time; None: no fold did. Each fold trains without
+        the rows that it holds out.
+
+        folds: the numbers of the folds; None: all
+        """
 
         def of(fold: int) -> tuple[int, np.ndarray | None]:
-            return fold, self.done(partial(in_time, keep), params, fold)
+            return fold, self.run_fold(partial(held_out_values, keep), params, fold)
 
         tasks = [partial(of, fold) for fold in folds or self.folds]
-        done = side_by_side(tasks, self.at_once, until, "probabilities")
+        done = run_concurrently(tasks, self.at_once, until, "probabilities")
         found = {fold: f for fold, f in done if f is not None}
         if not found:
             return None
@@ -87,21 +90,21 @@ class CrossValidation(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Held(Generic[P]):
-    """A fold. held: the rows that it holds out; rest: all others."""
+class Fold(Generic[P]):
+    """The rows that a fold holds out, and the rest, on which it trains."""
 
-    held: Dataset
+    held_out: Dataset
     rest: Dataset
     fit: Fit[P]
     params: P
 
     def values(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """y and f of the rows held out, shard by shard, as learnt from the others."""
-        return decision_values(self.held, self.fit(self.rest, self.params))
+        """Train on the rest; yield y and f of the rows held out, shard by shard."""
+        return decision_values(self.held_out, self.fit(self.rest, self.params))
 
 
-def in_time(keep: Keep, fold: Held[P]) -> np.ndarray | None:
-    """Return what is kept of f of the rows held out; None: there was no time to learn it."""
+def held_out_values(keep: Keep, fold: Fold[P]) -> np.ndarray | None:
+    """Return what is kept of f of the rows held out; None: there was no time to train."""
     try:
         return np.concatenate([keep(f, y) for y, f in fold.values()])
     except TimeLimitError:
@@ -109,26 +112,27 @@ def in_time(keep: Keep, fold: Held[P]) -> np.ndarray | None:
 
 
 def at_once(D: Dataset, job: Job) -> int:
-    """How many fits on parts of D go side by side."""
+    """Return the number of concurrent fits on parts of D."""
     return D.executor.concurrent_calls or job.resources.at_once(D.n)
 
 
-def folds_of(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
-    """The fold of each row, (n,) int16."""
+def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
+    """Return the number of the fold of each row, (n,) int16."""
     fold = np.empty(D.n, np.int16)
     keys = draw.keys(0, D.n)
     y = np.zeros(D.n) if D.targets is None else D.labels()
-    chunk_groups = 0
+    # The first fold of a class follows the last fold of the class before.
+    first = 0
     for label in np.unique(y):
         rows = np.flatnonzero(y == label)
         mixed = rows[np.argsort(keys[rows], kind="stable")]
-        fold[mixed] = (np.arange(len(rows)) + chunk_groups) % folds
-        chunk_groups += len(rows)
+        fold[mixed] = (np.arange(len(rows)) + first) % folds
+        first += len(rows)
     return fold
 
 
 def decision_values(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """y and f of the rows of D, shard by shard, in order."""
+    """Yield y and f of the rows of D, shard by shard, in order."""
 
     def of(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
         parts = [(chunk.y, decision(chunk.X)) for chunk in D.chunks(shard)]
@@ -141,17 +145,19 @@ def decision_values(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray
 
 
 def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
-    """A view of so many rows, drawn at random; None: D."""
+    """Return a random view of this number of rows; None: D."""
     if rows is None or rows >= D.n:
         return D
     some = D.subset(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
-    # What is copied follows from the data alone: a memory bound changes no result.
+    # Whether rows are copied depends on the data alone: --memory changes no result.
     return some.materialized() if _is_small(some) else some
 
 
 def replicated(D: Dataset, some: Dataset) -> AbstractContextManager[Dataset]:
-    """some: a view of D. Within the block, if it is small, its home does the fits on parts of it;
-    parts of a larger one are learnt here, with D's home for their scans."""
+    """Return a block within which the executor of `some`, a small view of D, fits parts of it.
+
+    This process fits the parts of a larger view, and the executor of D scans them.
+    """
     return D.executor.replicated(some) if _is_small(some) else nullcontext(some)
 
 
@@ -159,7 +165,7 @@ def _is_small(D: Dataset) -> bool:
     return max(D.n, D.nnz) <= COPIED_NONZEROS
 
 
-def side_by_side(
+def run_concurrently(
     tasks: Sequence[Callable[[], Result]],
     at_once: int,
     until: float,
@@ -191,7 +197,7 @@ def side_by_side(
 
         begin()
         try:
-            # A fit reports nothing; the listener only cancels it.
+            # The events of a fit are dropped; the listener only cancels it.
             with listening(watch):
                 result = task()
         finally:

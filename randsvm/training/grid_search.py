@@ -1,7 +1,7 @@
-"""Grid search: which combinations of parameters are cross-validated, on how many rows.
+"""Grid search: choose the combinations of parameters to cross-validate, and compare their scores.
 
-All of them on all rows; under a time limit, and where a range is searched, few rows show which
-are worth more rows. What is fitted, and how, is a function given. Knows no algorithm.
+Every combination is tried on all rows. Under a time limit, or if a range is searched, a stage on
+few rows shows which combinations deserve more rows. The caller gives the function that fits.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
 from randsvm.parallel import Cancelled
 from randsvm.training.cross_validation import (
     CrossValidation,
-    Held,
+    Fold,
     replicated,
-    side_by_side,
+    run_concurrently,
     subset_of,
 )
 from randsvm.training.job import Fit, Job, P
 
-# The first stage has so many rows at least, for each part, for each class, and in all: under a time
-# limit, and where a range is searched.
-PART_ROWS, CLASS_ROWS = 10, 20
-LEAST_ROWS, COARSE_ROWS = 200, 500
-# From stage to stage there are so many times the rows, and this part of the combinations.
-GROWTH, KEPT, LEAST_KEPT = 4, 1 / 4, 2
-# None is dropped where the next stage with all of them takes this part of the time at the most.
-PLENTY = 1 / 4
-# Steps around the best of a range, the first on GROWTH times the first rows, each on GROWTH times
-# the rows of the one before.
-FINER = (2.0, sqrt(2.0))
+# The fewest rows of the first stage: for each fold, for each class, and in all, under a time limit
+# and if a range is searched.
+MIN_FOLD_ROWS, MIN_CLASS_ROWS = 10, 20
+MIN_ROWS, COARSE_ROWS = 200, 500
+# Each stage has this many times the rows of the one before, and this part of its combinations.
+ROW_GROWTH, KEPT_PART, MIN_KEPT = 4, 1 / 4, 2
+# No combination is dropped if the next stage with all of them takes at most this part of the time.
+AMPLE_TIME = 1 / 4
+# Factors of the grids around the best of a range. The first grid is tried on ROW_GROWTH times the
+# rows of the first stage, each other on ROW_GROWTH times the rows of the one before.
+FINER_FACTORS = (2.0, sqrt(2.0))
 
-# What is compared, and on how many rows.
+# The combinations to compare, and the number of rows.
 Stage: TypeAlias = "tuple[Sequence[Candidate[P]], int]"
 
 
@@ -50,43 +50,45 @@ def search(
     configuration: Callable[[P, Job], list[str]],
     until: float,
 ) -> tuple[Searched | None, P]:
-    """Cross-validation of every combination in the grid, or of params as they are, told; and the
-    parameters of the best. What to learn from D follows from the first that was tried.
+    """Cross-validate every combination of the grid; return the results and the best parameters.
 
-    configuration: the words that make parameters and a job again. until: the perf_counter()
-    from when on it makes do with what is done; None: nothing was.
+    Without a grid, the parameters alone are cross-validated. The first result is of the best
+    combination. No results (None): there was no time for any; the first combination is returned.
+
+    configuration: returns the words that make parameters and a job
+    until: the moment when the search ends with the results so far
     """
     began, search = time.perf_counter(), job.search
     count = RegressionErrors if params.kind == "svr" else Accuracy
-    candidate_scores = CandidateScores(Asked(D, fit, job, configuration, count, until))
-    candidates = _of(search.candidates(params))
+    candidate_scores = CandidateScores(SearchSetup(D, fit, job, configuration, count, until))
+    candidates = _candidates(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
     if search.auto:
-        refined(candidate_scores, candidates, params, rows)
+        refine_range(candidate_scores, candidates, params, rows)
     elif until < inf:
-        narrowed(candidate_scores, candidates, rows)
+        halve_successively(candidate_scores, candidates, rows)
     else:
         candidate_scores.stage(candidates, rows)
-    if not candidate_scores.found:
+    if not candidate_scores.results:
         first = "" if len(candidates) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{first}"))
         return None, candidates[0].params
     found = Searched(
-        candidate_scores.ranked, time.perf_counter() - began, len(candidate_scores.every)
+        candidate_scores.ranked, time.perf_counter() - began, len(candidate_scores.candidates)
     )
     emit(found)
     return found, replace(params, **found.tried[0].values)  # type: ignore[arg-type]
 
 
-def narrowed(
+def halve_successively(
     candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], most: int
 ) -> None:
-    """Successive halving within a time: all on few rows, the best of them on more, up to `most`.
+    """Successive halving: try all candidates on few rows, and the best on more, up to `most`.
 
     Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
-    AISTATS 2016. Where there is plenty of time none is dropped.
+    AISTATS 2016. No candidate is dropped if there is ample time.
     """
-    stage: Stage[P] | None = candidates, first_rows(candidate_scores, LEAST_ROWS, most)
+    stage: Stage[P] | None = candidates, first_rows(candidate_scores, MIN_ROWS, most)
     while stage is not None:
         rows = stage[1]
         best_first = candidate_scores.stage(*stage)
@@ -97,45 +99,44 @@ def narrowed(
 
 
 def first_rows(candidate_scores: CandidateScores[P], least: int, most: int) -> int:
-    """Of the first stage: enough for each part and of each class."""
-    asked = candidate_scores.asked
-    classes = len(asked.D.summary.names)
-    return min(max(least, PART_ROWS * asked.folds, CLASS_ROWS * classes), most)
+    """Return the rows of the first stage: enough for each fold and each class."""
+    setup = candidate_scores.setup
+    classes = len(setup.D.summary.names)
+    return min(max(least, MIN_FOLD_ROWS * setup.folds, MIN_CLASS_ROWS * classes), most)
 
 
 def next_stage(
     candidate_scores: CandidateScores[P], best_first: Sequence[Candidate[P]], rows: int, most: int
 ) -> Stage[P] | None:
-    """What there is time for after a stage on so many rows; None: for nothing."""
-    left, best = (
-        candidate_scores.asked.until - time.perf_counter(),
-        kept(candidate_scores, best_first),
-    )
-    # Where the log had the stage, nothing is known of the time that fits take.
-    plenty = PLENTY * left if candidate_scores.pace else -1.0
-    plans = [
-        (best_first, most, plenty),
-        (best_first, min(GROWTH * rows, most), plenty),
-        (best, min(GROWTH * rows, most), left),
+    """Return the largest stage that there is time for after one on `rows` rows; None: none."""
+    left = candidate_scores.setup.until - time.perf_counter()
+    best = best_part(candidate_scores, best_first)
+    # If the results of the stage come from a log, the time that fits take is unknown.
+    ample = AMPLE_TIME * left if candidate_scores.row_seconds else -1.0
+    stages = [
+        (best_first, most, ample),
+        (best_first, min(ROW_GROWTH * rows, most), ample),
+        (best, min(ROW_GROWTH * rows, most), left),
         (best, min(2 * rows, most), left),
     ]
-    fitting = (
-        (some, to)
-        for some, to, seconds in plans
-        if candidate_scores.expected(len(some), to) <= seconds
+    affordable = (
+        (some, stage_rows)
+        for some, stage_rows, seconds in stages
+        if candidate_scores.expected_seconds(len(some), stage_rows) <= seconds
     )
-    return next(fitting, None)
+    return next(affordable, None)
 
 
-def refined(
+def refine_range(
     candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], params: P, most: int
 ) -> None:
-    """A range: all of it on few rows, the best of it on more, then steps around the best."""
+    """Search a range: all of it on few rows, its best part on more, then grids around the best."""
 
     def stage(some: Sequence[Candidate[P]], rows: int) -> bool:
-        """Whether there is time for it."""
-        left = candidate_scores.asked.until - time.perf_counter()
-        if candidate_scores.found and candidate_scores.expected(len(some), rows) <= left:
+        """Return whether there was time for this stage, which is done then."""
+        left = candidate_scores.setup.until - time.perf_counter()
+        enough = candidate_scores.expected_seconds(len(some), rows) <= left
+        if candidate_scores.results and enough:
             candidate_scores.stage(some, rows)
             return True
         emit(Notice(f"no time to search finer, on {rows:,} rows"))
@@ -143,31 +144,30 @@ def refined(
 
     coarse = first_rows(candidate_scores, COARSE_ROWS, most)
     best = candidate_scores.stage(candidates, coarse)
-    going_on = stage(kept(candidate_scores, best), min(GROWTH * coarse, most))
-    for power, step in enumerate(FINER, 1):
-        if going_on:
+    has_time = stage(best_part(candidate_scores, best), min(ROW_GROWTH * coarse, most))
+    for power, factor in enumerate(FINER_FACTORS, 1):
+        if has_time:
             around = candidate_scores.ranked[0].values
-            near = _of(candidate_scores.asked.job.search.finer(params, around, step))
-            going_on = stage(near, min(GROWTH**power * coarse, most))
+            near = _candidates(candidate_scores.setup.job.search.finer(params, around, factor))
+            has_time = stage(near, min(ROW_GROWTH**power * coarse, most))
 
 
-def kept(
+def best_part(
     candidate_scores: CandidateScores[P], best_first: Sequence[Candidate[P]]
 ) -> Sequence[Candidate[P]]:
-    """Those that are worth more rows, and what is as good as the last of them, up to half."""
-    count = max(LEAST_KEPT, ceil(KEPT * len(best_first)))
-    scores = [candidate_scores.found[one.key][1].score for one in best_first]
+    """Return the best candidates, and those that equal the last of them, up to half of all."""
+    count = max(MIN_KEPT, ceil(KEPT_PART * len(best_first)))
+    scores = [candidate_scores.results[one.key][1].score for one in best_first]
     equals = scores[count : len(scores) // 2].count(scores[count - 1]) if count < len(scores) else 0
     return best_first[: count + equals]
 
 
-def _of(combinations: Sequence[tuple[dict[str, float], P]]) -> list[Candidate[P]]:
+def _candidates(combinations: Sequence[tuple[dict[str, float], P]]) -> list[Candidate[P]]:
     return [Candidate(values, params) for values, params in combinations]
 
 
 def search_metadata(found: Searched | None) -> dict[str, str]:
-    """What a model's trailer says of a search: the score of its parameters, on how many rows, and
-    how many were tried."""
+    """Return the entries of a model's trailer for a search: best score, its rows, combinations."""
     if found is None:
         return {}
     best = found.tried[0]
@@ -178,10 +178,10 @@ def search_metadata(found: Searched | None) -> dict[str, str]:
     }
 
 
-# A fit under a time limit is broken off when it has taken so many times what others took and so
-# many times its fair share of the time, or this part of all that is left.
-GENEROUS, LARGEST_PART = 4.0, 1 / 8
-# What fits cost grows as this power of the rows, or less.
+# A fit under a time limit is cancelled after this many times the usual seconds of a fit, if that is
+# also this many times its fair share of the time, or this part of all the time left.
+PATIENCE_FACTOR, MAX_TIME_PART = 4.0, 1 / 8
+# The seconds of a fit grow at most as this power of the rows.
 COST_POWER = 1.5
 
 Key = tuple[tuple[str, float], ...]
@@ -189,7 +189,7 @@ Key = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class Candidate(Generic[P]):
-    """values: of the parameters that the grid varies."""
+    """A combination of parameters; values: of those that the grid varies."""
 
     values: dict[str, float]
     params: P
@@ -200,11 +200,12 @@ class Candidate(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Asked(Generic[P]):
-    """What is cross-validated: parameters on rows of D, by `fit`.
+class SearchSetup(Generic[P]):
+    """The data, the function that fits, and the options of a search.
 
-    configuration: the words that make parameters and a job again. count: makes what scores.
-    until: the perf_counter() from when on a search makes do with what is done.
+    configuration: returns the words that make parameters and a job
+    count: makes the metric that counts predictions
+    until: the moment when the search ends with the results so far
     """
 
     D: Dataset
@@ -221,75 +222,83 @@ class Asked(Generic[P]):
 
 
 class CandidateScores(Generic[P]):
-    """What combinations were worth, each on the most rows that it was tried on."""
+    """The scores of combinations, each on the largest number of rows that it was tried on.
 
-    def __init__(self, asked: Asked[P]) -> None:
-        self.asked = asked
+    logged: results of earlier searches, by configuration and digest of the data
+    candidates: all combinations so far, in the order of the grid
+    results: rows and result of each combination that was tried
+    row_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
+    timed_rows: the rows of that stage
+    """
+
+    def __init__(self, setup: SearchSetup[P]) -> None:
+        self.setup = setup
         self.logged = {
             (line["configuration"], line["digest"]): line
-            for line in asked.job.search.earlier()
-            if _whole(line)
+            for line in setup.job.search.earlier()
+            if _is_complete(line)
         }
-        # Every combination that there was, in order, and the rows and result of those tried.
-        self.every: dict[Key, Candidate[P]] = {}
-        self.found: dict[Key, tuple[int, Tried]] = {}
-        # The seconds for a candidate on a row, in a stage on `paced` rows.
-        self.pace, self.paced = 0.0, 1
+        self.candidates: dict[Key, Candidate[P]] = {}
+        self.results: dict[Key, tuple[int, Tried]] = {}
+        self.row_seconds, self.timed_rows = 0.0, 1
 
     def stage(self, candidates: Sequence[Candidate[P]], rows: int) -> list[Candidate[P]]:
-        """Cross-validate on so many rows, drawn at random; those done in time, best first.
+        """Cross-validate on a random subset of this number of rows.
 
-        A stage in which half of them or more are not done decides nothing, unless it is the first.
+        Returns the candidates that were done in time, the best first; none of them if at most half
+        were done and this is not the first stage.
         """
-        self.every |= {one.key: one for one in candidates}
-        known = {one.key for one in candidates if self.found.get(one.key, (0,))[0] == rows}
+        self.candidates |= {one.key: one for one in candidates}
+        known = {one.key for one in candidates if self.results.get(one.key, (0,))[0] == rows}
         missing = [one for one in candidates if one.key not in known]
         began = time.perf_counter()
         done = {one.key: (rows, tried) for one, tried in self._tried(missing, rows)}
         if len(done) < len(missing):
-            where = "" if rows == self.asked.D.n else f" on {rows:,} rows"
+            where = "" if rows == self.setup.D.n else f" on {rows:,} rows"
             of = f"{len(missing) - len(done)} of {len(candidates)} combinations"
             emit(Notice(f"no time for {of}{where}"))
-        if done and self.asked.until < inf:
-            self.pace = (time.perf_counter() - began) / len(done)
-            self.paced = rows
-        if self.found and 2 * (len(known) + len(done)) <= len(candidates):
+        if done and self.setup.until < inf:
+            self.row_seconds = (time.perf_counter() - began) / len(done)
+            self.timed_rows = rows
+        if self.results and 2 * (len(known) + len(done)) <= len(candidates):
             return []
-        self.found |= done
+        self.results |= done
         own = {one.key for one in candidates}
         return [
-            self.every[key] for key in self._best_first if self.found[key][0] == rows and key in own
+            self.candidates[key]
+            for key in self._best_first
+            if self.results[key][0] == rows and key in own
         ]
 
-    def expected(self, count: int, rows: int) -> float:
-        """The seconds that a stage of so many candidates takes."""
-        return self.pace * count * (rows / self.paced) ** COST_POWER
+    def expected_seconds(self, count: int, rows: int) -> float:
+        """Return the seconds that a stage of `count` candidates on `rows` rows takes."""
+        return self.row_seconds * count * (rows / self.timed_rows) ** COST_POWER
 
     @property
     def ranked(self) -> list[Tried]:
-        """The result of each combination, best first; what was dropped on fewer rows is behind."""
-        return [self.found[key][1] for key in self._best_first]
+        """The result of each combination, best first; those tried on fewer rows come last."""
+        return [self.results[key][1] for key in self._best_first]
 
     @property
     def _best_first(self) -> list[Key]:
-        """Of equals the one that comes first in the grid."""
-        sign, order = self.asked.count().sign, {key: at for at, key in enumerate(self.every)}
+        """The combinations that were tried, best first; equals in the order of the grid."""
+        sign, order = self.setup.count().sign, {key: at for at, key in enumerate(self.candidates)}
 
         def rank(key: Key) -> tuple[int, bool, float, int]:
-            rows, tried = self.found[key]
+            rows, tried = self.results[key]
             return -rows, isnan(tried.score), -sign * tried.score, order[key]
 
-        return sorted(self.found, key=rank)
+        return sorted(self.results, key=rank)
 
     def _tried(
         self, candidates: Sequence[Candidate[P]], rows: int
     ) -> Iterator[tuple[Candidate[P], Tried]]:
-        """The results as they come, each told; first those that the log has."""
+        """Yield results as they complete, and emit each; results of the log come first."""
         for number, (one, result, resumed) in enumerate(self._results(candidates, rows), 1):
             tried = Tried(
                 values=one.values,
                 configuration=self._configuration(one, rows),
-                digest=self.asked.D.summary.digest,
+                digest=self.setup.D.summary.digest,
                 number=number,
                 of=len(candidates),
                 resumed=resumed,
@@ -301,60 +310,62 @@ class CandidateScores(Generic[P]):
     def _results(
         self, candidates: Sequence[Candidate[P]], rows: int
     ) -> Iterator[tuple[Candidate[P], dict[str, Any], bool]]:
-        """The fields of RESULT, and whether the log has them."""
+        """Yield a candidate, the values of RESULT_FIELDS, and whether the log had them."""
         missing = []
         for one in candidates:
-            line = self.logged.get((self._configuration(one, rows), self.asked.D.summary.digest))
+            line = self.logged.get((self._configuration(one, rows), self.setup.D.summary.digest))
             if line is None:
                 missing.append(one)
             else:
-                yield one, {name: _with_nan(line[name]) for name in RESULT}, True
+                yield one, {name: _with_nan(line[name]) for name in RESULT_FIELDS}, True
         if missing:
             for index, folds in self._computed([one.params for one in missing], rows):
-                yield missing[index], _result(folds), False
+                yield missing[index], _merge_folds(folds), False
 
     def _computed(self, candidates: Sequence[P], rows: int) -> Iterator[tuple[int, list[Metric]]]:
-        """Which candidate it is, and what each fold counted, as soon as all are done."""
-        asked = self.asked
-        with replicated(asked.D, subset_of(asked.D, rows, asked.job.run.seed)) as some:
-            validation = CrossValidation.of(some, asked.folds, asked.job, asked.fit)
-            yield from self._counted(validation, candidates, rows)
+        """Yield the index of a candidate and the metrics of its folds once all are done."""
+        setup = self.setup
+        with replicated(setup.D, subset_of(setup.D, rows, setup.job.run.seed)) as some:
+            validation = CrossValidation.of(some, setup.folds, setup.job, setup.fit)
+            yield from self._run_folds(validation, candidates, rows)
 
-    def _counted(
+    def _run_folds(
         self, validation: CrossValidation[P], candidates: Sequence[P], rows: int
     ) -> Iterator[tuple[int, list[Metric]]]:
-        asked = self.asked
-        count = partial(counted, asked.count)
-        broken_off: set[int] = set()
+        setup = self.setup
+        score = partial(score_fold, setup.count)
+        cancelled: set[int] = set()
 
-        def cell(index: int, fold: int) -> tuple[int, int, Metric]:
-            if index in broken_off:
+        def run_fold(index: int, fold: int) -> tuple[int, int, Metric]:
+            if index in cancelled:
                 raise Cancelled
             try:
-                return index, fold, validation.done(count, candidates[index], fold)
+                return index, fold, validation.run_fold(score, candidates[index], fold)
             except Cancelled:
-                broken_off.add(index)
+                # The other folds of this candidate are cancelled as well.
+                cancelled.add(index)
                 raise
 
         tasks = [
-            partial(cell, index, fold)
+            partial(run_fold, index, fold)
             for index in range(len(candidates))
             for fold in validation.folds
         ]
 
         def patience(left: int, taken: Sequence[float]) -> float:
-            if asked.until == inf:
+            if setup.until == inf:
                 return inf
-            time_left = asked.until - time.perf_counter()
-            most, fair = LARGEST_PART * time_left, time_left * validation.at_once / left
-            usual = self.expected(1, rows) * validation.at_once / asked.folds
+            time_left = setup.until - time.perf_counter()
+            most, fair = MAX_TIME_PART * time_left, time_left * validation.at_once / left
+            usual = self.expected_seconds(1, rows) * validation.at_once / setup.folds
             if taken:
                 usual = max(usual, sorted(taken)[len(taken) // 2])
-            return max(GENEROUS * usual, min(GENEROUS * fair, most)) if usual else most
+            factor = PATIENCE_FACTOR
+            return max(factor * usual, min(factor * fair, most)) if usual else most
 
         parts: dict[int, dict[int, Metric]] = {}
-        for index, fold, counts in side_by_side(
-            tasks, validation.at_once, asked.until, "cross-validation", patience
+        for index, fold, counts in run_concurrently(
+            tasks, validation.at_once, setup.until, "cross-validation", patience
         ):
             folds = parts.setdefault(index, {})
             folds[fold] = counts
@@ -362,27 +373,27 @@ class CandidateScores(Generic[P]):
                 yield index, [folds[fold] for fold in validation.folds]
 
     def _configuration(self, one: Candidate[P], rows: int) -> str:
-        """The command line of a combination alone on so many rows."""
-        job = self.asked.job
-        if rows < self.asked.D.n:
+        """Return the command line that tries this combination alone on `rows` rows."""
+        job = self.setup.job
+        if rows < self.setup.D.n:
             job = replace(job, search=replace(job.search, subset=rows))
-        return " ".join(self.asked.configuration(one.params, job))
+        return " ".join(self.setup.configuration(one.params, job))
 
 
-def counted(count: Callable[[], Metric], fold: Held[P]) -> Metric:
-    """What `count` makes of a fold."""
+def score_fold(count: Callable[[], Metric], fold: Fold[P]) -> Metric:
+    """Return the metric of the rows that a fold holds out."""
     counts = count()
     for y, f in fold.values():
         counts.add(y, f[:, 0] if f.shape[1] == 1 else f)
     return counts
 
 
-# What a log's line says of a combination besides which it is.
-RESULT = ("scores", "score", "score_name", "rows", "details")
+# The fields of a line of a log that hold the result of a combination.
+RESULT_FIELDS = ("scores", "score", "score_name", "rows", "details")
 
 
-def _result(folds: Sequence[Metric]) -> dict[str, Any]:
-    """Of all folds of a candidate."""
+def _merge_folds(folds: Sequence[Metric]) -> dict[str, Any]:
+    """Return the values of RESULT_FIELDS for all folds of a candidate together."""
     whole = sum(folds[1:], folds[0])
     return {
         "scores": [part.score for part in folds],
@@ -393,9 +404,9 @@ def _result(folds: Sequence[Metric]) -> dict[str, Any]:
     }
 
 
-def _whole(line: Mapping[str, Any]) -> bool:
-    """Whether a line of a log holds a result: anyone may have written to it."""
-    if not {"configuration", "digest", *RESULT} <= line.keys():
+def _is_complete(line: Mapping[str, Any]) -> bool:
+    """Return whether a line of a log holds a valid result; other programs may have changed it."""
+    if not {"configuration", "digest", *RESULT_FIELDS} <= line.keys():
         return False
     scores, details = line["scores"], line["details"]
     if not (isinstance(scores, list) and scores and isinstance(details, dict)):
@@ -409,7 +420,7 @@ def _whole(line: Mapping[str, Any]) -> bool:
 
 
 def _with_nan(value: Any) -> Any:
-    """The same with nan where JSON has null."""
+    """Return the value with nan for the null of JSON."""
     if isinstance(value, dict):
         return {name: _with_nan(one) for name, one in value.items()}
     return nan if value is None else value

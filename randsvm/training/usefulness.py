@@ -1,7 +1,7 @@
-"""Whether a solution says anything of rows that it was not trained on.
+"""Detect solutions that are useless for rows that they were not trained on.
 
-A certificate bounds the distance from the optimum of the problem as it was posed. With features on
-large scales or an unsuitable gamma that optimum itself is useless.
+A certificate bounds the distance from the optimum. With features on large scales or an unsuitable
+gamma, the optimum itself is useless.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ CONSTANT = (
 )
 TEXTS = (MEMORISED, CONSTANT)
 
-# Share of the rows that are support vectors of a memorised data set, but for a regression, whose
-# tube may hold some. Ordinary noisy data has fewer: a9a 37%, covtype 58%.
-NEARLY_ALL = 0.95
-# The most that all other rows contribute to f of a memorised row, relative to its own coefficient;
-# medians. Measured: up to 0.16 for digits, wine and others unscaled at gamma = 1/d, where held-out
-# rows are predicted badly; from 0.6 on for random labels and for regressions with a tube of 0, of
-# which every row is a support vector, too.
-LITTLE = 0.2
-# The spread of f relative to the margin, below which it is constant.
-NOTHING = 1e-3
-# Of fewer rows nearly all are support vectors of good models as well.
-LEAST_ROWS = 100
+# At least this part of the rows of a memorised data set are support vectors, except for a
+# regression, whose tube may hold some rows. Noisy data has fewer: a9a 37%, covtype 58%.
+MEMORISED_PART = 0.95
+# All other rows together contribute at most this much to f of a memorised row, relative to its own
+# coefficient; medians. Measured: up to 0.16 for digits, wine and others unscaled at gamma = 1/d,
+# where held-out rows are predicted badly; at least 0.6 for random labels, and for regressions with
+# a tube of 0, of which every row is a support vector as well.
+MAX_CONTRIBUTION = 0.2
+# f is constant if its spread relative to the margin is below this.
+MIN_SPREAD = 1e-3
+# With fewer rows, nearly all rows are support vectors of good models as well.
+MIN_ROWS = 100
 
 
 def why_useless(scan: Scan, solution: SV) -> str | None:
     """Return why a solution is useless, judged by the audit rows; None: no reason was found.
 
-    scan: whose running values are those of the solution.
+    scan: its running values must be those of the solution
     """
     audit, problem = scan.audit, scan.problem
     if not len(solution) or problem.kernel == "precomputed":
         return None
     u, beta = np.concatenate(scan.ask(Values(audit.rows))), scan.coefficients.of(audit.rows)
-    if problem.kind != "one-class" and np.ptp(u) < NOTHING * _margin(problem, solution, audit.y):
+    if problem.kind != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(problem, solution, audit.y):
         return CONSTANT
-    nearly_all = len(solution) >= NEARLY_ALL * scan.D.n or problem.kind == "svr"
-    if problem.kernel != "rbf" or scan.D.n < LEAST_ROWS or not nearly_all:
+    nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.kind == "svr"
+    if problem.kernel != "rbf" or scan.D.n < MIN_ROWS or not nearly_all:
         return None
     others = u - beta  # K(x, x) = 1
     typical = np.median(np.abs(others - np.median(others)))
-    return MEMORISED if typical < LITTLE * np.median(np.abs(beta)) else None
+    return MEMORISED if typical < MAX_CONTRIBUTION * np.median(np.abs(beta)) else None
 
 
 def _margin(problem: Problem, solution: SV, y: np.ndarray) -> float:
-    """The distance of the margin from f = 0; of a regression the standard deviation of y."""
+    """Return the distance of the margin from f = 0; for a regression, the deviation of y."""
     if problem.kind == "svr":
         return float(np.std(y))
     return abs(solution.tube) if problem.task == "nu-svc" else 1.0

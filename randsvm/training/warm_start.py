@@ -1,6 +1,4 @@
-"""A start from another model, e.g. yesterday's: from its coefficients where its rows are found
-again, and else from its decision values.
-"""
+"""--warm-start: begin with the coefficients of another model, or with its decision values."""
 
 from __future__ import annotations
 
@@ -27,31 +25,31 @@ from randsvm.svm.solution import Step
 from randsvm.svm.working_set import WorkingSet
 from randsvm.training.multiclass import Subtask
 
-# Where fewer of the support vectors are found again, the old decision values say more.
-LEAST_FOUND = 0.5
+# With a smaller part of the support vectors in D, the old decision values give a better start.
+MIN_FOUND_PART = 0.5
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """A start from another model.
+    """A start from an old model.
 
-    Its support vectors that are rows of D begin with their old coefficients, in proportion to C,
-    made feasible: clipped to the box of today's bounds, and their sum mended.
+    Its support vectors that are rows of D begin with their old coefficients, in proportion to C.
+    They are made feasible: clipped to the bounds of the new problem, with their sum repaired.
     """
 
     old: OldModel
 
     @staticmethod
     def read(path: str) -> WarmStart:
-        """Raises InputError and ModelError."""
+        """Read the model. Raises InputError, or ModelError for a model of another kind."""
         return WarmStart(OldModel.read(path))
 
     def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
-        """See OldModel.params."""
+        """Return the parameters with defaults from the old model; see OldModel.params."""
         return self.old.params(params, given)
 
     def on(self, task: Subtask, C: float) -> Start:
-        """The start of a subtask. Raises ModelError when the model has other labels."""
+        """Return the start of a subtask. Raises ModelError if the model has other labels."""
         D = task.D
         old = self.old if task.pair is None else self.old.of_pair(D, *task.pair)
         column, sign = old.orientation(D, task.pair)
@@ -59,8 +57,8 @@ class WarmStart:
 
         def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
             rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
-            # Old coefficients tell nothing of the sum that a nu task has today.
-            if len(rows) >= LEAST_FOUND * support and not scan.task.size:
+            # The sum that a nu task prescribes does not follow from old coefficients.
+            if len(rows) >= MIN_FOUND_PART * support and not scan.task.size:
                 step, free = _by_coefficients(scan, rows, beta * self.old.proportion(C))
             else:
                 step, free = _by_values(scan, old.values(D, column, sign))
@@ -72,12 +70,12 @@ class WarmStart:
 
 
 def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[Step, np.ndarray]:
-    """A feasible step to these coefficients, and the rows that are unbounded by it."""
+    """Return a feasible step to these coefficients, and the rows that it leaves unbounded."""
     task, total = scan.task, scan.task.total
     lower, upper = task.box(scan.D.labels()[rows])
     beta = clipped(beta, lower, upper)
     if total and beta.sum() < total:
-        # Novelty detection with more rows than yesterday: others are outliers as well, by u.
+        # Novelty detection with more rows than before: u shows which other rows are outliers.
         scan.take(Step(scan.points(rows), beta))
         return _outermost(scan, scan.u), rows[:0]
     beta = mended(beta, lower, upper, total)
@@ -85,8 +83,10 @@ def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[St
 
 
 def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
-    """Rows inside the margin of the old f begin at their bound, as many of them as the sum
-    allows, and those furthest inside first."""
+    """Return a step that puts rows inside the margin of the old f at their bound, and rows near it.
+
+    Rows furthest inside come first, as far as the sum of the coefficients allows.
+    """
     if scan.task.total or scan.task.size:
         return _outermost(scan, f), np.empty(0, np.int64)
     y = scan.D.labels()
@@ -102,7 +102,7 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
 
 
 def _outermost(scan: Scan, u: np.ndarray) -> Step:
-    """The step that fills up the sums that a task asks for with the rows furthest out by u."""
+    """Return the step that fills the sums of a task with the rows furthest outside by u."""
     before = scan.beta
     beta = outermost(scan.task, scan.D.labels(), u, before)
     changed = np.flatnonzero(beta != before)
@@ -111,7 +111,10 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
 
 @dataclass(frozen=True)
 class OldModel:
-    """known: the rows that are its support vectors, for each store of rows: classes share them."""
+    """A kernel model to start from.
+
+    known: the rows that are its support vectors, by store of rows, shared by all classes
+    """
 
     path: str
     model: KernelModel
@@ -131,8 +134,10 @@ class OldModel:
     # --- parameters ------------------------------------------------------------------------
 
     def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
-        """Return params with every option that is not in `given` as in the model, and a notice
-        that says so; given None: all are. Raises ModelError when the model is of another task."""
+        """Return params with every option that is not in `given` as in the model, and a notice.
+
+        given: None stands for all options. Raises ModelError if the model is for another task.
+        """
         given = frozenset(self._values) if given is None else given
         if "task" in given and kind_of(params.task) != self.model.task:
             raise ModelError(
@@ -153,7 +158,7 @@ class OldModel:
 
     @property
     def _values(self) -> dict[str, Any]:
-        """What the model says of its parameters."""
+        """The parameters that the model states."""
         kernel, metadata = self.model.kernel, self.model.metadata
         words = metadata.get("configuration", "").split()
         values: dict[str, Any] = {
@@ -177,8 +182,10 @@ class OldModel:
 
     @property
     def cost(self) -> float | None:
-        """C. A model of LIBSVM's own does not name it: the largest coefficient, if several have
-        it."""
+        """C; None: unknown. LIBSVM's models do not state it.
+
+        Then it is the largest coefficient, if several support vectors have it.
+        """
         if "C" in self.model.metadata:
             return self._number(self.model.metadata["C"])
         alpha = np.abs(self.model.beta)
@@ -188,15 +195,16 @@ class OldModel:
     # --- coefficients and decision values --------------------------------------------------
 
     def proportion(self, C: float) -> float:
-        """C / the model's; 1 where that is not known, and for novelty detection, which has none."""
+        """Return C relative to the model's C; 1 if that is unknown, and for novelty detection."""
         return C / self.cost if self.cost and self.model.task != "one-class" else 1.0
 
     def coefficients(
         self, D: Dataset, column: int, sign: float, one_sided: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of D that are support vectors of this column, ascending, and their coefficients.
+        """Return the rows of D that are support vectors, ascending, and their coefficients.
 
-        A row is used for one support vector only. one_sided: and for one of its own class.
+        column, sign: the column of the model's coefficients, and the sign of D's positive class.
+        Each row stands for one support vector; one_sided: of its own class only.
         """
         if id(D.store) not in self.known:
             self.known[id(D.store)] = self._matches(D)
@@ -207,14 +215,14 @@ class OldModel:
         return rows, beta[at]
 
     def _matches(self, D: Dataset) -> Matches:
-        """Rows of D, as the model was given them, that are its support vectors."""
+        """Return which unscaled rows of D are support vectors of the model."""
         model, D = self.model, D.original
         if model.scaling is not None:
             D = D.scaled(self._scaling(D.summary.features))
         return matches(D, model.Z, model.features)
 
     def _scaling(self, features: np.ndarray) -> Scaling:
-        """The model's, over the features of D; those that it has not seen become 0."""
+        """Return the model's scaling over the features of D; features that it lacks become 0."""
         scaling, seen = self.model.scaling, self.model.seen
         assert scaling is not None and seen is not None
         indices = seen.indices(seen.count)
@@ -227,21 +235,20 @@ class OldModel:
         return Scaling(scaling.name, over(scaling.shift), over(scaling.factor))
 
     def values(self, D: Dataset, column: int, sign: float) -> np.ndarray:
-        """f of the old model, which does its own scaling, of every row; (n,) float64."""
+        """Return f of the old model, with its own scaling, for every row of D; (n,) float64."""
         D = D.original
 
         def of(shard: Shard) -> np.ndarray:
             X = sparse.csr_matrix(D.chunk(shard.number).X)
             rows = self.model.rows(X.indptr, D.summary.features[X.indices], X.data)
-            # Less precise values do for a start.
+            # A start does not need precise values.
             f = self.model.decision(rows, labels_only=True)
             return f.reshape(len(f), -1)[:, column]
 
         return sign * np.concatenate(list(D.map(of)))
 
     def of_pair(self, D: Dataset, first: str, second: str) -> OldModel:
-        """The part of a one-against-one model that tells these two classes apart, as a model of
-        two classes."""
+        """Return the part of a one-against-one model that is about these two classes."""
         assert isinstance(self.model, PairwiseModel)
         self._check_labels(D)
         names, values = D.summary.names, list(map(str, self.model.values))
@@ -256,8 +263,10 @@ class OldModel:
             )
 
     def orientation(self, D: Dataset, pair: object) -> tuple[int, float]:
-        """The model's column that is about D's positive class, and the sign of that class there.
-        pair: a model `of_pair` is about that pair alone."""
+        """Return the model's column for D's positive class, and the sign of that class in it.
+
+        pair: the pair of classes that this model, from `of_pair`, is about; None: no pair
+        """
         if pair is not None:
             return 0, 1.0
         if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class

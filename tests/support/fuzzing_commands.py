@@ -23,7 +23,7 @@ from randsvm.models.load import load
 from randsvm.models.metrics import Accuracy
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import Params
-from randsvm.training.grid_search import Asked, Candidate, CandidateScores
+from randsvm.training.grid_search import Candidate, CandidateScores, SearchSetup
 from randsvm.training.job import Job
 
 Damage = Callable[[bytes, random.Random], bytes]
@@ -65,7 +65,7 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        candidate_scores = CandidateScores(Asked(self.D, None, job, words, Accuracy))
+        candidate_scores = CandidateScores(SearchSetup(self.D, None, job, words, Accuracy))
         there = {configuration for configuration, digest in candidate_scores.logged}
         known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
         same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}

@@ -90,7 +90,7 @@ def opened(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
 
 def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) -> np.ndarray:
     with opened(path, kind, jobs) as D:
-        return cross_validation.folds_of(D, folds, Draw(seed, cross_validation.FOLDS_DRAW))
+        return cross_validation.assign_folds(D, folds, Draw(seed, cross_validation.FOLDS_DRAW))
 
 
 def tried(learnt: Finished) -> list[dict]:
@@ -320,7 +320,7 @@ def test_a_subset_is_searched_and_all_rows_are_trained_on(tmp_path, saved):
     with opened(path, "svc") as D:
         rows = D.sample(Draw(0, cross_validation.SUBSET_DRAW), 80)
         some = cross_validation.subset_of(D, 80, 0)
-        fold = cross_validation.folds_of(some, 4, Draw(0, cross_validation.FOLDS_DRAW))
+        fold = cross_validation.assign_folds(some, 4, Draw(0, cross_validation.FOLDS_DRAW))
         assert (some.labels() == D.labels()[rows]).all()
     scores, _ = by_hand("svc", Data(data.y[rows], data.X[rows]), fold)
     (found,) = tried(learnt)

@@ -378,6 +378,6 @@ def test_a_task_has_its_time_from_when_somebody_does_it(monkeypatch):
         return 2
 
     tasks = [task, late, task]
-    found = cross_validation.side_by_side(tasks, 1, math.inf, "cells", patience)
+    found = cross_validation.run_concurrently(tasks, 1, math.inf, "cells", patience)
     assert list(found) == [1, 1]
     assert max(seen) == 3.0
