@@ -1,1 +1,1 @@
-"""What prediction needs: models, their text formats, predictions and what is counted over them."""
+"""Models: training results that predict, their text formats, prediction of files, metrics."""

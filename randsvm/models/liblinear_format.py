@@ -17,13 +17,13 @@ from randsvm.models.header import INT_LIMIT, Header, HeaderFormat
 from randsvm.models.metadata import SealedStream
 
 CRAMMER_SINGER = "MCSVM_CS"
-CLASSIFIERS = (
+CLASSIFIER_SOLVERS = (
     "L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL", CRAMMER_SINGER,
     "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL",
 )  # fmt: skip
-REGRESSIONS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
-ONE_CLASS = "ONECLASS_SVM"
-SOLVER_TYPES = (*CLASSIFIERS, *REGRESSIONS, ONE_CLASS)
+REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
+ONE_CLASS_SOLVER = "ONECLASS_SVM"
+SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
 
 # In LIBLINEAR's order: its reader needs nr_class before label. Regression and one-class have
 # nr_class 2. The line of labels is as long as there are classes: 87,000 of them fit.
@@ -147,7 +147,7 @@ def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
 
 def _nr_class(header: Header, solver_type: str) -> int:
     nr_class = header.integers("nr_class", 1)[0]
-    if solver_type not in CLASSIFIERS and nr_class != 2:
+    if solver_type not in CLASSIFIER_SOLVERS and nr_class != 2:
         raise header.error(header.at("nr_class"), f"nr_class 2 of {solver_type}", f"{nr_class}")
     if nr_class < 1:
         raise header.error(header.at("nr_class"), "nr_class of 1 or more", f"{nr_class}")
@@ -156,7 +156,7 @@ def _nr_class(header: Header, solver_type: str) -> int:
 
 def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] | None:
     """Return a number for each class; None for other tasks, or if the own layout lacks it."""
-    if solver_type not in CLASSIFIERS:
+    if solver_type not in CLASSIFIER_SOLVERS:
         header.check_absent("label", solver_type, ["a classifier"])
         return None
     if header.own_layout and "label" not in header:
@@ -169,8 +169,8 @@ def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] |
 
 
 def _rho(header: Header, solver_type: str) -> float | None:
-    if solver_type != ONE_CLASS:
-        header.check_absent("rho", solver_type, [ONE_CLASS])
+    if solver_type != ONE_CLASS_SOLVER:
+        header.check_absent("rho", solver_type, [ONE_CLASS_SOLVER])
         return None
     return header.numbers("rho", 1)[0]
 

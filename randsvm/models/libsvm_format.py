@@ -23,8 +23,8 @@ from randsvm.models.header import Header, HeaderFormat
 from randsvm.models.metadata import SealedStream, are_precise
 from randsvm.parameters.problem import KERNELS
 
-CLASSIFIERS = ("c_svc", "nu_svc")
-SVM_TYPES = (*CLASSIFIERS, "one_class", "epsilon_svr", "nu_svr")
+CLASSIFIER_TYPES = ("c_svc", "nu_svc")
+SVM_TYPE_NAMES = (*CLASSIFIER_TYPES, "one_class", "epsilon_svr", "nu_svr")
 KERNEL_PARAMETERS = {"polynomial" if name == "poly" else name: KERNELS[name] for name in KERNELS}
 # In LIBSVM's order. Two classes, regression and one-class all have nr_class 2; a classifier that
 # saw one class alone has nr_class 1 and nothing else.
@@ -167,7 +167,7 @@ def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None
 
 def _fields(header: Header) -> dict[str, Any]:
     """Return the fields of LibsvmModel without the support vectors."""
-    svm_type = header.choice("svm_type", SVM_TYPES)
+    svm_type = header.choice("svm_type", SVM_TYPE_NAMES)
     kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS)
     nr_class = _nr_class(header, svm_type)
     label, nr_sv = (_of_classes(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
@@ -208,7 +208,7 @@ def _total_sv(header: Header) -> int:
 
 def _nr_class(header: Header, svm_type: str) -> int:
     classes = header.integers("nr_class", 1)[0]
-    if classes < 1 or (classes != 2 and svm_type not in CLASSIFIERS):
+    if classes < 1 or (classes != 2 and svm_type not in CLASSIFIER_TYPES):
         raise header.error(header.at("nr_class"), "nr_class 2", f"{classes}")
     return classes
 
@@ -217,8 +217,8 @@ def _of_classes(
     header: Header, keyword: str, svm_type: str, nr_class: int
 ) -> tuple[int, ...] | None:
     """Return a number for each class; None for other tasks, or if the own layout lacks it."""
-    if svm_type not in CLASSIFIERS:
-        header.check_absent(keyword, svm_type, CLASSIFIERS)
+    if svm_type not in CLASSIFIER_TYPES:
+        header.check_absent(keyword, svm_type, CLASSIFIER_TYPES)
         return None
     if header.own_layout and keyword not in header:
         return None

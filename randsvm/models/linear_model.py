@@ -69,7 +69,7 @@ class LinearModel(Model):
 
     @property
     def finds_novelties(self) -> bool:
-        return self.solver == liblinear_format.ONE_CLASS or "origin" in self.metadata
+        return self.solver == liblinear_format.ONE_CLASS_SOLVER or "origin" in self.metadata
 
     @property
     def _probability_sigmoid(self) -> np.ndarray | None:
@@ -82,7 +82,7 @@ class LinearModel(Model):
         changed = self.mapping is not None or self.scaling is not None
         sparse = largest > ROWS_PER_FEATURE * len(w) + EXTRA_ROWS
         own_layout = self.zero_based or changed or label is None or sparse
-        one_class = self.solver == liblinear_format.ONE_CLASS
+        one_class = self.solver == liblinear_format.ONE_CLASS_SOLVER
         if not own_layout:
             w = np.zeros((largest, w.shape[1]))
             w[self.features - 1] = self.w
@@ -131,9 +131,9 @@ class LinearModel(Model):
 
 
 def _task(solver_type: str) -> str:
-    if solver_type == liblinear_format.ONE_CLASS:
+    if solver_type == liblinear_format.ONE_CLASS_SOLVER:
         return "one-class"
-    return "svr" if solver_type in liblinear_format.REGRESSIONS else "svc"
+    return "svr" if solver_type in liblinear_format.REGRESSION_SOLVERS else "svc"
 
 
 def _sigmoid(metadata: Metadata, columns: int) -> np.ndarray | None:

@@ -17,9 +17,9 @@ from randsvm import files
 from randsvm.errors import ModelError
 from randsvm.models import liblinear_format
 from randsvm.models.liblinear_format import (
-    CLASSIFIERS,
-    ONE_CLASS,
-    REGRESSIONS,
+    CLASSIFIER_SOLVERS,
+    ONE_CLASS_SOLVER,
+    REGRESSION_SOLVERS,
     SOLVER_TYPES,
     LiblinearModel,
     shape_of_w,
@@ -36,10 +36,10 @@ def model_of(w, solver_type="L2R_L1LOSS_SVC_DUAL", nr_class=2, bias=1.0, **chang
     model = LiblinearModel(
         solver_type,
         nr_class,
-        labels if solver_type in CLASSIFIERS else None,
+        labels if solver_type in CLASSIFIER_SOLVERS else None,
         nr_feature=len(w) - (bias >= 0),
         bias=bias,
-        rho=0.1 + 0.2 if solver_type == ONE_CLASS else None,
+        rho=0.1 + 0.2 if solver_type == ONE_CLASS_SOLVER else None,
         w=w,
     )
     return dataclasses.replace(model, **changes)
@@ -56,8 +56,8 @@ def rng():
 
 # (solver type, classes): what LIBLINEAR trains
 TRAINED = [
-    *[(solver_type, classes) for solver_type in CLASSIFIERS for classes in (1, 2, 3, 5)],
-    *[(solver_type, 2) for solver_type in (*REGRESSIONS, ONE_CLASS)],
+    *[(solver_type, classes) for solver_type in CLASSIFIER_SOLVERS for classes in (1, 2, 3, 5)],
+    *[(solver_type, 2) for solver_type in (*REGRESSION_SOLVERS, ONE_CLASS_SOLVER)],
 ]
 BIASES = [-1.0, 0.0, 1.0, 100.0]
 
@@ -96,9 +96,9 @@ def test_liblinear_predicts_with_our_file_what_the_formula_says(
     rows = np.column_stack([X, np.full(7, bias)]) if bias >= 0 else X
     expected = rows @ model.w - (model.rho or 0)
     assert values == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    if solver_type in REGRESSIONS:
+    if solver_type in REGRESSION_SOLVERS:
         assert labels == pytest.approx(expected[:, 0], rel=1e-12, abs=1e-12)
-    elif solver_type == ONE_CLASS:
+    elif solver_type == ONE_CLASS_SOLVER:
         assert labels.tolist() == np.where(expected[:, 0] > 0, 1, -1).tolist()
     elif classes == 2:
         assert labels.tolist() == np.where(expected[:, 0] > 0, 3, 4).tolist()
@@ -115,7 +115,7 @@ def w_of(loaded) -> np.ndarray:
 
 def test_liblinear_reads_every_number_to_the_last_bit(tmp_path):
     numbers = [1 / 3, 5e-324, -1.7976931348623157e308, 2.2250738585072014e-308, -0.0, 1e16, 1e22]
-    model = model_of(np.transpose([numbers]), ONE_CLASS, bias=0.1 + 0.2, rho=-1e-310)
+    model = model_of(np.transpose([numbers]), ONE_CLASS_SOLVER, bias=0.1 + 0.2, rho=-1e-310)
     liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
     assert w_of(loaded).tobytes() == model.w.tobytes()
@@ -156,14 +156,14 @@ def trained_by_liblinear(path, solver_type: str, classes: int, bias: float, rng)
     y = (np.arange(60) % classes) * 5 - 7
     X[:, 0] += y
     number = int(bindings.solver_names[solver_type])
-    options = f"-s {number} -B {bias} -q" if solver_type != ONE_CLASS else f"-s {number} -q"
+    options = f"-s {number} -B {bias} -q" if solver_type != ONE_CLASS_SOLVER else f"-s {number} -q"
     model = liblinearutil.train(y, X, options)
     liblinearutil.save_model(str(path), model)
     return model
 
 
 def test_a_one_class_model_of_liblinear_can_be_saved_for_it_again(tmp_path, rng):
-    truth = trained_by_liblinear(tmp_path / "m", ONE_CLASS, 2, -1, rng)
+    truth = trained_by_liblinear(tmp_path / "m", ONE_CLASS_SOLVER, 2, -1, rng)
     load(str(tmp_path / "m")).save(str(tmp_path / "n"))
     X = rng.normal(size=(30, 4))
     found = [
@@ -183,9 +183,9 @@ def test_a_model_that_liblinear_saved_is_read_with_equal_numbers(
     assert trailer is None
     assert found.solver_type == solver_type
     assert (found.nr_class, found.nr_feature, found.bias) == (classes, 4, truth.bias)
-    label = tuple(truth.get_labels()) if solver_type in CLASSIFIERS else None
+    label = tuple(truth.get_labels()) if solver_type in CLASSIFIER_SOLVERS else None
     assert found.label == label
-    assert found.rho == (truth.rho if solver_type == ONE_CLASS else None)
+    assert found.rho == (truth.rho if solver_type == ONE_CLASS_SOLVER else None)
     assert found.w.any() or classes == 1
     assert found.w.tobytes() == w_of(truth).tobytes()
     assert found.w.shape == w_of(truth).shape
@@ -221,7 +221,7 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 @st.composite
 def models(draw) -> LiblinearModel:
     solver_type = draw(st.sampled_from(SOLVER_TYPES))
-    classifier = solver_type in CLASSIFIERS
+    classifier = solver_type in CLASSIFIER_SOLVERS
     nr_class = draw(st.integers(1, 5)) if classifier else 2
     own_layout = draw(st.booleans())
     labels = st.lists(int32, min_size=nr_class, max_size=nr_class, unique=True).map(tuple)
@@ -234,7 +234,7 @@ def models(draw) -> LiblinearModel:
         label=None if without_label else draw(labels),
         nr_feature=nr_feature,
         bias=bias,
-        rho=draw(finite) if solver_type == ONE_CLASS else None,
+        rho=draw(finite) if solver_type == ONE_CLASS_SOLVER else None,
         w=draw(hnp.arrays(np.float64, shape, elements=finite)),
         own_layout=own_layout,
     )

@@ -17,7 +17,12 @@ from scipy import sparse
 from randsvm import files
 from randsvm.errors import RandsvmError
 from randsvm.models import libsvm_format
-from randsvm.models.libsvm_format import CLASSIFIERS, KERNEL_PARAMETERS, SVM_TYPES, LibsvmModel
+from randsvm.models.libsvm_format import (
+    CLASSIFIER_TYPES,
+    KERNEL_PARAMETERS,
+    SVM_TYPE_NAMES,
+    LibsvmModel,
+)
 
 BODY = LIBSVM.body
 # Kernels over features.
@@ -30,7 +35,7 @@ def model_of(
     """A model whose support vectors are the rows of a dense array."""
     X = sparse.csr_matrix(np.asarray(rows, np.float32))
     m = X.shape[0]
-    two_classes = svm_type in CLASSIFIERS
+    two_classes = svm_type in CLASSIFIER_TYPES
     parameters = {"degree": 3, "gamma": 0.1, "coef0": 0.5}
     used = KERNEL_PARAMETERS[kernel_type]
     model = LibsvmModel(
@@ -86,7 +91,7 @@ def predicted_by_libsvm(path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array(labels), np.array(values)
 
 
-@pytest.mark.parametrize("svm_type", SVM_TYPES)
+@pytest.mark.parametrize("svm_type", SVM_TYPE_NAMES)
 @pytest.mark.parametrize("kernel_type", KERNEL_TYPES)
 @pytest.mark.parametrize("support_vectors", [0, 7])
 def test_libsvm_predicts_with_our_file_what_the_formula_says(
@@ -99,7 +104,7 @@ def test_libsvm_predicts_with_our_file_what_the_formula_says(
     model = model_of(
         rows, svm_type, kernel_type, coefficients=rng.normal(size=support_vectors), rho=0.1 + 0.2
     )
-    if svm_type in CLASSIFIERS:
+    if svm_type in CLASSIFIER_TYPES:
         model = dataclasses.replace(model, label=(-3, 8))
     libsvm_format.write(str(tmp_path / "m"), model, TRAILER)
     X = rng.normal(size=(5, 4))
@@ -148,13 +153,13 @@ def trained_by_libsvm(path, options: str, y, X: np.ndarray):
 
 def assert_equal_to_libsvm(found: LibsvmModel, truth) -> None:
     count = truth.get_nr_sv()
-    assert found.svm_type == SVM_TYPES[truth.param.svm_type]
+    assert found.svm_type == SVM_TYPE_NAMES[truth.param.svm_type]
     assert found.kernel_type == list(KERNEL_PARAMETERS)[truth.param.kernel_type]
     for parameter in KERNEL_PARAMETERS[found.kernel_type]:
         assert getattr(found, parameter) == getattr(truth.param, parameter)
     assert found.rho == (truth.rho[0],)
     assert list(map(tuple, found.coefficients)) == truth.get_sv_coef()
-    if found.svm_type in CLASSIFIERS:
+    if found.svm_type in CLASSIFIER_TYPES:
         assert list(found.label) == truth.get_labels()
         assert list(found.nr_sv) == [truth.nSV[0], truth.nSV[1]]
     else:
@@ -173,7 +178,7 @@ def assert_equal_to_libsvm(found: LibsvmModel, truth) -> None:
     ]
 
 
-@pytest.mark.parametrize("svm_type", range(5), ids=SVM_TYPES)
+@pytest.mark.parametrize("svm_type", range(5), ids=SVM_TYPE_NAMES)
 @pytest.mark.parametrize("kernel", range(4), ids=KERNEL_TYPES)
 def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(tmp_path, rng, svm_type, kernel):
     X = rng.normal(size=(30, 3)).round(3)
@@ -234,13 +239,13 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 
 @st.composite
 def models(draw) -> LibsvmModel:
-    svm_type = draw(st.sampled_from(SVM_TYPES))
+    svm_type = draw(st.sampled_from(SVM_TYPE_NAMES))
     kernel_type = draw(st.sampled_from(list(KERNEL_PARAMETERS)))
     used = KERNEL_PARAMETERS[kernel_type]
     rows = draw(st.lists(st.sets(st.integers(0, 2**31 - 1), max_size=4), max_size=5))
     indices = [index for row in rows for index in sorted(row)]
     own_layout = draw(st.booleans())
-    two_classes = svm_type in CLASSIFIERS and not (own_layout and draw(st.booleans()))
+    two_classes = svm_type in CLASSIFIER_TYPES and not (own_layout and draw(st.booleans()))
     first = draw(st.integers(0, len(rows)))
     numbers = hnp.from_dtype(np.dtype(np.float32), allow_nan=False, allow_infinity=False)
     return LibsvmModel(
