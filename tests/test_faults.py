@@ -727,7 +727,7 @@ def test_out_of_memory_is_one_line_and_71(folder, monkeypatch, runs, option):
     monkeypatch.chdir(folder)
     parse = svmlight.parse_piece
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         monkeypatch.setattr(svmlight, "parse_piece", parse)
         raise MemoryError
 

@@ -151,6 +151,7 @@ def test_linearsvc_and_svc_one_vs_rest_agree(iris, machine):
     assert np.mean(outer.predict(iris.data) == iris.target) > 0.8
 
 
+@pytest.mark.filterwarnings("ignore:all rows have nearly:UserWarning")
 def test_gamma_scale():
     rows, y = np.array([[0.0, 1.0], [1.0, 1.0]]), [0, 1]
     assert SVC(gamma="auto").fit(rows, y)._gamma == 0.5

@@ -57,6 +57,8 @@ from randsvm.svm.libsvm import (
 # to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
 # float32, and far above all other values.
 HOLD = -1e30
+# Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
+LARGEST_SUM = -1e-6 * HOLD
 # A coefficient this close to its bound, relative to the box, is at it: rounding in LIBSVM's steps.
 NEAR = 1e-13
 # How often a smaller problem is put together anew, see _by_signs and _in_steps.
@@ -234,8 +236,10 @@ def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
 
 def _check_sums(largest: float) -> None:
     """Raise ParameterError where sums of kernel values are too large for the pseudo-rows."""
-    if not largest <= -1e-6 * HOLD:
-        raise ParameterError("sums of kernel values are beyond LIBSVM's float32: use --scale")
+    if not largest <= LARGEST_SUM:
+        raise ParameterError(
+            "sums of kernel values are beyond LIBSVM's float32: scale the features"
+        )
 
 
 def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
@@ -278,6 +282,8 @@ def one_box(task: Boxed, call: Caller) -> Solution:
     C, iterations = float((task.upper - task.lower).max()), 0
     largest = len(task.h) * float(np.abs(task.K.diagonal()).max())
     width = TOLERABLE * task.tolerance / (UNIT * largest) if largest > 0 else C
+    # The linear term is the gradient divided by the width.
+    width = max(width, 2 * float(np.abs(task.gradient(task.start)).max()) / LARGEST_SUM)
     while width < C:
         low = np.clip(task.start - width / 2, task.lower, task.upper - width)
         high = np.minimum(low + width, task.upper)

@@ -441,6 +441,8 @@ def lost_in_float32(K: np.ndarray) -> bool:
 def has_margin(case: Case, K: np.ndarray) -> bool:
     """Whether the margin of nu-svc exceeds rounding errors."""
     spread = float(K.diagonal().mean() - K.mean())
+    if spread <= ROUNDING * float(np.abs(K).max()):
+        return False
     return -2 * optimum(case, K).most > NO_MARGIN * case.size**2 * spread
 
 

@@ -225,5 +225,5 @@ def test_values_beyond_float32_are_one_line(tmp_path, words, size):
     """As milliseconds since 1970, unscaled."""
     y, X = noisy(500)
     path = oracle.write_svmlight(tmp_path / "data", y, size * (1 + np.round(X) / 16))
-    with pytest.raises(ParameterError, match="float32: use --scale"):
+    with pytest.raises(ParameterError, match="float32: scale the features"):
         learn("randsvm", path, tmp_path / "m", "-s", "svr", *words.split())
