@@ -23,7 +23,7 @@ from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import SV, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.subproblem_qp import solve, solve_two_sums
-from randsvm.svm.working_set import Collector, Order, Steepest, WorkingSet
+from randsvm.svm.working_set import Collector, LargestViolation, Order, WorkingSet
 
 
 class Stop(Protocol):
@@ -88,7 +88,7 @@ class Decomposition:
     def collector(self, W: WorkingSet, order: Order, r: int) -> Collector:
         """Return the collector of the next scan; if W holds all rows of D, it keeps no row."""
         draw = self.rng.next()
-        return Steepest(0, draw) if W.whole else order(r, draw)
+        return LargestViolation(0, draw) if W.whole else order(r, draw)
 
 
 def resumed(scan: Scan, r: int) -> tuple[Step, WorkingSet]:

@@ -9,17 +9,24 @@ import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition
 from randsvm.svm.solution import SV
-from randsvm.svm.working_set import KEEP_FROM_ROWS, First, Order, Steepest, WorkingSet, select
+from randsvm.svm.working_set import (
+    KEEP_FROM_ROWS,
+    FileOrder,
+    LargestViolation,
+    Order,
+    WorkingSet,
+    select,
+)
 
 
 def osuna(run: Decomposition, size: int, swap: int | None) -> SV:
     """Run OFG97's decomposition: rows of B make room for the first violators in file order."""
-    return _decompose(run, size, swap, First)
+    return _decompose(run, size, swap, FileOrder)
 
 
 def osuna_closest(run: Decomposition, size: int, swap: int | None) -> SV:
     """Run MZ's variant: rows of B make room for the violators with the smallest y f(x)."""
-    return _decompose(run, size, swap, Steepest)
+    return _decompose(run, size, swap, LargestViolation)
 
 
 # fmt: off

@@ -24,8 +24,8 @@ from randsvm.svm.scan import Violators
 from randsvm.svm.solution import SV, Step
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
+    LargestViolation,
     Order,
-    Steepest,
     UniformSample,
     WorkingSet,
     select,
@@ -90,7 +90,7 @@ def _random_subset(V: Violators, size: int, SV: SV) -> np.ndarray:
 
 
 def _order(W: WorkingSet) -> Order:
-    return Steepest if W.pairs else UniformSample
+    return LargestViolation if W.pairs else UniformSample
 
 
 def _are_many(V: Violators, SV: SV) -> bool:

@@ -24,6 +24,7 @@ from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_block_bytes
+from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.problem import Problem
 from randsvm.svm.kernel_layout import gram_of, kernel_layout_of
 from randsvm.svm.libsvm import check_values
@@ -32,19 +33,19 @@ from randsvm.svm.tasks import Task, task_of
 
 Report = TypeVar("Report", bound=Any)
 
-# Rows whose running decision value is kept in float64 as well, and compared after every scan.
+# Rows whose running decision value is computed in float64 as well, and compared after every scan.
 AUDIT_ROWS = 512
-# What rounding may move P and D by, relatively, before they are computed in float64.
-SHOWS = 1e-6
-# Up to so many kernel values are computed in float64 in any case.
-SMALL = 50_000_000
-# Rounding may move u by a share of the tolerance, or of the steepest violation while that is
-# large: so many tolerances at the most.
-OF_TOLERANCE, OF_STEEPEST, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
-# So few rows have float64 sums from the start, and no audit: their kernel values cost no more.
+# Relative change of P and D by rounding above which they are computed in float64.
+VISIBLE_ERROR = 1e-6
+# An evaluation of at most this many kernel values is in float64 in any case.
+ALWAYS_FLOAT64_VALUES = 50_000_000
+# Rounding may change u by the first share of the tolerance or, if more, by the second share of the
+# largest violation, but then by at most the third number of tolerances.
+MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_ERROR_TOLERANCES = 1 / 4, 1 / 100, 2
+# Up to this many rows all sums are in float64 without an audit: their kernel values are cheap.
 FEW_ROWS = 3000
-# See RunningValues._least.
-NOTHING = 0.01
+# See _least_objective.
+ONE_CLASS_ZERO_SHARE = 0.01
 # Draw number of the audit rows: a number that no scan ever reaches.
 AUDIT_DRAW = 2**63
 
@@ -52,26 +53,26 @@ AUDIT_DRAW = 2**63
 # --- one shard ------------------------------------------------------------------------------
 
 
-class Room:
-    """Bytes for rows that stay laid out, shared by the shards of a process."""
+class MemoryBudget:
+    """Bytes for rows that stay laid out, shared by all shards of a process."""
 
     def __init__(self, size: int) -> None:
         self.left, self.lock = size, Lock()
 
-    def take(self, size: int) -> bool:
-        """Whether there was room for so much."""
+    def reserve(self, size: int) -> bool:
+        """Reserve `size` bytes and return True, or return False if fewer are left."""
         with self.lock:
             fits = size <= self.left
             self.left -= size if fits else 0
             return fits
 
-    def __reduce__(self) -> tuple[type[Room], tuple[int]]:
-        return Room, (self.left,)
+    def __reduce__(self) -> tuple[type[MemoryBudget], tuple[int]]:
+        return MemoryBudget, (self.left,)
 
 
 @dataclass
-class Layout:
-    """Rows as they were laid out in a space."""
+class KeptLayout:
+    """Rows of a shard in the layout of a kernel."""
 
     kernel_layout: KernelLayout
     pieces: list[RowBlock]
@@ -79,13 +80,16 @@ class Layout:
 
 
 class ShardValues:
-    """u and beta of every row of a shard, (m,) float64 each. room: for rows that stay laid out from
-    one pass to the next; which do changes the time and no result."""
+    """u and beta of every row of a shard, (m,) float64 each.
 
-    def __init__(self, D: Dataset, room: Room, shard: Shard) -> None:
-        self.D, self.room, self.shard = D, room, shard
+    budget: for rows that stay laid out from one pass to the next; it changes the time and no
+    result.
+    """
+
+    def __init__(self, D: Dataset, budget: MemoryBudget, shard: Shard) -> None:
+        self.D, self.budget, self.shard = D, budget, shard
         self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
-        self._layout: Layout | None = None
+        self._layout: KeptLayout | None = None
         self._order: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -95,14 +99,14 @@ class ShardValues:
     def y(self) -> np.ndarray:
         return self.D.labels_of(self.shard)
 
-    def near(self, far: Far) -> np.ndarray:
-        """Rows that are support vectors or not `far` beyond the margin: (m,) bool."""
+    def not_beyond(self, beyond: BeyondMargin) -> np.ndarray:
+        """Return which rows are support vectors or not beyond the margin, (m,) bool."""
         y, u = self.y, self.u
-        rise, fall = far.task.slopes(y, u, np.zeros(len(y)))
-        return (np.maximum(rise - far.b, far.b - fall) >= -far.distance) | (self.beta != 0)
+        rise, fall = beyond.task.slopes(y, u, np.zeros(len(y)))
+        return (np.maximum(rise - beyond.b, beyond.b - fall) >= -beyond.distance) | (self.beta != 0)
 
     def add(self, expansion: Expansion, *, keep: bool) -> None:
-        """u += the expansion. keep: over rows that stay laid out if there is room."""
+        """u += the expansion. keep: whether the laid out rows stay if the budget allows."""
         u, D = self.u, self.D
         if expansion.kernel_layout.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
@@ -118,62 +122,68 @@ class ShardValues:
                 self._lay_out(expansion)
 
     def _kept(self, kernel_layout: KernelLayout) -> list[RowBlock] | None:
-        """The rows as they were laid out in this space; those of another one are let go."""
+        """Return the kept rows in this layout, or None; drop rows of another precision."""
         layout = self._layout
         if layout is not None and layout.kernel_layout.dtype is not kernel_layout.dtype:
-            self.room.take(-layout.size)
+            self.budget.reserve(-layout.size)
             layout = self._layout = None
         return None if layout is None else layout.pieces
 
     def _lay_out(self, expansion: Expansion) -> None:
-        """u += the expansion, over rows laid out anew."""
+        """u += the expansion; lay out the rows, and keep them if the budget allows."""
         kernel_layout, X = expansion.kernel_layout, self.D.chunk_matrix(self.shard)
         if self._order is None and kernel_layout.uses_cells(X.shape[1]):
             self._order = kernel_layout.cell_order(X)
         made = kernel_layout.row_blocks(
             X, cells=self._order if kernel_layout.uses_cells(X.shape[1]) else None
         )
-        if self.room.left <= 0:
+        if self.budget.left <= 0:
             expansion.add(self.u, made)
             return
         pieces = list(made)
         expansion.add(self.u, pieces)
         size = sum(row_block_bytes(piece) for piece in pieces)
-        if self.room.take(size):
-            self._layout = Layout(kernel_layout, pieces, size)
+        if self.budget.reserve(size):
+            self._layout = KeptLayout(kernel_layout, pieces, size)
 
 
 # --- changes -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Put:
-    """beta of some rows of D. rows : (m,) int64, ascending; beta : (m,) float64. alone: it is 0 of
-    all others."""
+class SetCoefficients:
+    """Set beta of some rows of D, and leave u as it is.
+
+    rows : (m,) int64, ascending; beta : (m,) float64. others_zero: whether beta of all other rows
+    becomes 0.
+    """
 
     rows: np.ndarray
     beta: np.ndarray
-    alone: bool = False
+    others_zero: bool = False
 
     def __call__(self, values: ShardValues) -> None:
         within = values.shard.within(self.rows)
-        if self.alone:
+        if self.others_zero:
             values.beta.fill(0.0)
         values.beta[self.rows[within] - values.shard.start] = self.beta[within]
 
 
 @dataclass(frozen=True)
-class Far:
-    """Rows that are so far beyond the margin of a task, with the offset b."""
+class BeyondMargin:
+    """Rows that are further than `distance` beyond the margin of a task with the offset b."""
 
     task: Task
     b: float
     distance: float
 
 
-class Pass:
-    """u += sum_j difference_j K(z_j, .). fresh: u = ... instead, but for rows that are `far`. keep:
-    rows may stay laid out in this space."""
+class AddExpansion:
+    """Compute u += sum_j difference_j K(z_j, .).
+
+    fresh: whether u starts at 0; rows `beyond` the margin then keep their u. keep: whether rows may
+    stay laid out.
+    """
 
     def __init__(
         self,
@@ -182,25 +192,32 @@ class Pass:
         difference: np.ndarray,
         *,
         fresh: bool,
-        far: Far | None = None,
+        beyond: BeyondMargin | None = None,
         keep: bool = True,
     ) -> None:
         self.kernel_layout, self.Z, self.difference = kernel_layout, Z, difference
-        self.fresh, self.far, self.keep = fresh, far, keep
+        self.fresh, self.beyond, self.keep = fresh, beyond, keep
         self.expansion = Expansion(kernel_layout, Z, difference)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _pass, (self.kernel_layout, self.Z, self.difference, self.fresh, self.far, self.keep)
+        return _add_expansion, (
+            self.kernel_layout,
+            self.Z,
+            self.difference,
+            self.fresh,
+            self.beyond,
+            self.keep,
+        )
 
     def __call__(self, values: ShardValues) -> None:
-        """Raises ParameterError where a value leaves float64."""
+        """Raises ParameterError if a value exceeds float64."""
         u = values.u
-        if self.far is None:
+        if self.beyond is None:
             if self.fresh:
                 u.fill(0.0)
             values.add(self.expansion, keep=self.keep)
         else:
-            near = values.near(self.far)
+            near = values.not_beyond(self.beyond)
             X = values.D.chunk_matrix(values.shard)
             u[near] = self.expansion.values(X[near])
         if not np.isfinite(u).all():
@@ -210,20 +227,20 @@ class Pass:
             )
 
 
-def _pass(
+def _add_expansion(
     kernel_layout: KernelLayout,
     Z: sparse.csr_matrix,
     difference: np.ndarray,
     fresh: bool,
-    far: Far | None,
+    beyond: BeyondMargin | None,
     keep: bool,
-) -> Pass:
-    return Pass(kernel_layout, Z, difference, fresh=fresh, far=far, keep=keep)
+) -> AddExpansion:
+    return AddExpansion(kernel_layout, Z, difference, fresh=fresh, beyond=beyond, keep=keep)
 
 
 @dataclass(frozen=True)
 class Values:
-    """u of the rows asked for, ascending; None: of all. Reports arrays, (m,) float64."""
+    """Ask for u of some rows, ascending; None: of all. Reports arrays, (m,) float64."""
 
     rows: np.ndarray | None = None
 
@@ -239,20 +256,20 @@ class Values:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """beta of the rows where it is not 0. rows : (m,) int64, ascending; beta : (m,) float64."""
+    """beta of the support vectors. rows : (m,) int64, ascending; beta : (m,) float64."""
 
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     beta: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def of(self, rows: np.ndarray) -> np.ndarray:
-        """beta of any rows, (k,) float64."""
+        """Return beta of any rows, (k,) float64."""
         if not len(self.rows):
             return np.zeros(len(rows))
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         return np.where(self.rows[at] == rows, self.beta[at], 0.0)
 
     def after(self, rows: np.ndarray, beta: np.ndarray) -> Coefficients:
-        """The same with others for these rows, ascending; beta may be 0."""
+        """Return the coefficients with new ones for these rows, ascending; beta may be 0."""
         others = ~np.isin(self.rows, rows, assume_unique=True)
         every = np.concatenate([self.rows[others], rows[beta != 0]])
         values = np.concatenate([self.beta[others], beta[beta != 0]])
@@ -260,18 +277,90 @@ class Coefficients:
         return Coefficients(every[order], values[order])
 
 
-class RunningValues:
-    """u and beta of every row of D under the coefficients so far, and how u is computed.
+@dataclass(frozen=True)
+class AuditedValues:
+    """The comparison of running values with float64 sums on the audit rows.
 
-    values: u and beta of each shard, where it lives; coefficients: beta of the support vectors,
-    here. space: how rows are laid out for kernel values, and their precision; gram_layout: the same
-    for those that LIBSVM is given, which it keeps as float32. audit: random rows, exact: u of them,
-    (m,) float64, from float64 kernel values, off: what the running ones are off by; few: they are
-    all rows, sums are in float64, and nothing is off; fetched: those of them last asked for.
-    b: the offset of the last look; slack: what sum |beta| of nu-SVR is short of `Task.size`.
-    least: see Certificate.
-    layout_bytes: memory for rows that stay laid out from one pass to the next; which rows fit
-    changes the time and no result. precise: float64 from the start.
+    exact : (m,) float64, u from float64 kernel values. errors : (m,) float64, running u less exact.
+    """
+
+    exact: np.ndarray
+    errors: np.ndarray
+
+
+@dataclass(frozen=True)
+class ScanState:
+    """Everything that changes from round to round, but for u.
+
+    task: with the tube last found. coefficients: of the support vectors. b: the offset last found.
+    slack: `Task.size` less sum |beta| of nu-SVR. windows: where the next scan expects the offset of
+    each group of the task. max_violation: rise less fall of the maximal violating pair in the last
+    scan; before the first scan the range of the targets. kernel_layout: how rows are laid out for
+    sums, and the precision of the sums; gram_layout: the same for kernel values for LIBSVM, which
+    become float32. used_float32: whether any sums were float32. audited: their errors.
+    changed_since_restart: coefficients that changed since u was last computed from scratch.
+    """
+
+    task: Task
+    kernel_layout: KernelLayout
+    gram_layout: KernelLayout
+    audited: AuditedValues
+    windows: tuple[Window, ...]
+    max_violation: float
+    used_float32: bool
+    coefficients: Coefficients = field(default_factory=Coefficients)
+    b: float = 0.0
+    slack: float = 0.0
+    changed_since_restart: int = 0
+
+
+class RowReader:
+    """Reads rows of D by number and caches them.
+
+    audit: rows that stay in memory. all_rows: whether they are all rows of D. max_bytes: size above
+    which the cache drops rows.
+    """
+
+    def __init__(self, D: Dataset, audit: Points, all_rows: bool, max_bytes: int) -> None:
+        self.D, self.audit, self.all_rows, self.max_bytes = D, audit, all_rows, max_bytes
+        self.latest, self.cache = audit, RowCache(D.d)
+
+    def read(self, rows: np.ndarray, support: np.ndarray) -> Points:
+        """Return these rows, without u and beta. rows, support : ascending int64; the cache keeps
+        the support vectors longest."""
+        if self.all_rows:
+            if not np.array_equal(rows, self.latest.rows):
+                self.latest = self.audit[rows]
+            return self.latest
+        missing = self.cache.missing(rows)
+        if len(missing) > self.cache.count and len(missing) > len(rows) // 2:
+            # Nearly all are new, as at the start of a nu task: the cache shares their memory.
+            found, self.cache = kernel_centres(self.D, rows), RowCache(self.D.d)
+            self.cache.add(found)
+            return found
+        if len(missing):
+            self._drop_unneeded(np.union1d(support, rows))
+            self.cache.add(kernel_centres(self.D, missing))
+        return self.cache.points(rows)
+
+    def _drop_unneeded(self, needed: np.ndarray) -> None:
+        """Drop all other rows if the cache is too large and most of it is unneeded."""
+        if self.cache.nbytes > self.max_bytes and self.cache.count > 2 * len(needed):
+            self.cache = self.cache.subset(needed)
+
+    def clear(self) -> None:
+        self.cache = RowCache(0)
+
+
+class RunningValues:
+    """u and beta of every row of D, for the coefficients so far.
+
+    values: u and beta of each shard, in the process that holds the shard. audit: random rows whose
+    u is compared with float64 sums; all_audited: they are all rows of D, all sums are float64, and
+    there is no error. least_objective: see Certificate. state: all that changes, but for u.
+
+    layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
+    and no result. precise: whether to use float64 from the start.
     """
 
     def __init__(
@@ -282,101 +371,80 @@ class RunningValues:
         layout_bytes: int = 0,
         precise: bool = False,
     ) -> None:
-        self.D, self.problem, self.layout_bytes = D, problem, layout_bytes
-        self.task = task_of(problem)
-        self.row_cache = RowCache(D.d)
-        self.few = D.n <= FEW_ROWS
-        if self.few:
-            self.audit = kernel_centres(D, np.arange(D.n))
-        else:
-            self.audit = kernel_centres(D, D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS))
-        self.fetched = self.audit
-        self.gram_layout = kernel_layout_of(D, problem, self.audit, precise=precise, few=self.few)
-        self.kernel_layout = (
-            replace(self.gram_layout, dtype=np.float64) if self.few else self.gram_layout
+        self.D, self.problem = D, problem
+        self.all_audited = D.n <= FEW_ROWS
+        numbers = (
+            np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
         )
-        self.exact, self.off = np.zeros(len(self.audit)), np.zeros(len(self.audit))
-        self.values = D.states(partial(ShardValues, D, Room(layout_bytes)))
-        self.coefficients = Coefficients()
-        self.b, self.slack = 0.0, 0.0
-        self.least = self._least()
-        # Where the next look expects the offset of each group of the task.
-        self.windows = [Window.around(0.0, np.inf) for _ in self.task.groups]
-        # By how much the steepest rise exceeded the steepest fall when D was last looked at: of
-        # u = 0, the spread of the targets.
-        self.steepest = float(np.ptp(self.audit.y))
-        # Coefficients brought in since u was last computed from scratch.
-        self.brought = 0
-        # Whether any pass was in float32.
-        self.coarse = self.kernel_layout.dtype is np.float32
+        self.audit = kernel_centres(D, numbers)
+        self.row_reader = RowReader(D, self.audit, self.all_audited, layout_bytes // 2)
+        self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
+        gram_layout = kernel_layout_of(
+            D, problem, self.audit, precise=precise, few=self.all_audited
+        )
+        layout = replace(gram_layout, dtype=np.float64) if self.all_audited else gram_layout
+        task, zeros = task_of(problem), np.zeros(len(self.audit))
+        self.least_objective = _least_objective(D, problem, gram_layout.kernel, self.audit)
+        self.state = ScanState(
+            task,
+            layout,
+            gram_layout,
+            AuditedValues(zeros, zeros),
+            tuple(Window.around(0.0, np.inf) for _ in task.groups),
+            max_violation=float(np.ptp(self.audit.y)),
+            used_float32=layout.dtype is np.float32,
+        )
 
-    def _least(self) -> float:
-        """Size below which an objective counts as 0: for novelty detection, whose optimum is 0
-        where the origin lies among the rows, a share of the optimum of orthogonal rows,
-        1/2 nu^2 n K(x, x). A gap relative to 0 can never be reached."""
-        kernel = self.gram_layout.kernel
-        if self.problem.task != "one-class" or kernel.name == "precomputed":
-            return 0.0
-        norms = squared_norms(self.audit.X)
-        diagonal = [kernel.magnitude(norm) for norm in norms.tolist()]
-        mean = 1.0 if kernel.name == "rbf" else float(np.mean(diagonal))
-        return NOTHING * self.problem.total**2 / self.D.n * mean / 2
+    def _update(self, **changes: Any) -> None:
+        self.state = replace(self.state, **changes)
 
-    # --- what is known of rows -------------------------------------------------------------
+    # --- read ------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> Task:
+        return self.state.task
+
+    @property
+    def coefficients(self) -> Coefficients:
+        return self.state.coefficients
+
+    @property
+    def kernel_layout(self) -> KernelLayout:
+        return self.state.kernel_layout
+
+    @property
+    def slack(self) -> float:
+        return self.state.slack
 
     @property
     def u(self) -> np.ndarray:
-        """Of every row, (n,) float64: for the few who cannot do with less."""
+        """u of every row, (n,) float64: a copy; prefer `Values(rows)`."""
         return np.concatenate(self.ask(Values()))
 
     @property
     def beta(self) -> np.ndarray:
-        """Of every row, (n,) float64."""
+        """beta of every row, (n,) float64."""
         beta = np.zeros(self.D.n)
         beta[self.coefficients.rows] = self.coefficients.beta
         return beta
 
     def points(self, rows: np.ndarray) -> Points:
-        """Rows of D, ascending, with their running u and beta."""
+        """Return rows of D with their running u and beta. rows : (m,) int64, ascending."""
         u = np.concatenate(self.ask(Values(rows))) if len(rows) else np.empty(0)
         return replace(self.rows(rows), u=u, beta=self.coefficients.of(rows))
 
     def rows(self, rows: np.ndarray) -> Points:
-        """The same without u and beta."""
-        if self.few:
-            if not np.array_equal(rows, self.fetched.rows):
-                self.fetched = self.audit[rows]
-            return self.fetched
-        missing = self.row_cache.missing(rows)
-        if len(missing) > self.row_cache.count and len(missing) > len(rows) // 2:
-            # Nearly all are new, as where a nu task begins with a share of all rows: they are
-            # shared with what is kept, not copied from it.
-            found, self.row_cache = kernel_centres(self.D, rows), RowCache(self.D.d)
-            self.row_cache.add(found)
-            return found
-        if len(missing):
-            self._make_room(rows)
-            self.row_cache.add(kernel_centres(self.D, missing))
-        return self.row_cache.points(rows)
-
-    def _make_room(self, rows: np.ndarray) -> None:
-        """Forget what is neither a support vector nor one of these rows, where that is most of what
-        is kept and more than there is memory for."""
-        if self.row_cache.nbytes <= self.layout_bytes // 2:
-            return
-        needed = np.union1d(self.coefficients.rows, rows)
-        if self.row_cache.count > 2 * len(needed):
-            self.row_cache = self.row_cache.subset(needed)
+        """Return rows of D without u and beta. rows : (m,) int64, ascending."""
+        return self.row_reader.read(rows, self.coefficients.rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
-        """K of every pair of some points, (m, m) float32, for steps that leave the sum of their
-        coefficients as it is; not centred: for any. Raises ParameterError where the values may be
-        beyond float32."""
+        """Return K of every pair of some points, (m, m) float32. centred: only valid for steps that
+        leave the sum of beta as it is. Raises ParameterError if values may exceed float32."""
         check_values(points, self.problem)
-        return gram_of(self.D, self.gram_layout, points, centred=centred)
+        return gram_of(self.D, self.state.gram_layout, points, centred=centred)
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
-        """The reports of all shards, added up; stage: what is told to be done to their rows."""
+        """Return the sum of the reports of all shards. stage: name of the progress events."""
         done, total = 0, None
         for rows, report in self.values.query(question):
             done += rows
@@ -386,100 +454,128 @@ class RunningValues:
         assert total is not None
         return total
 
-    # --- how they change -------------------------------------------------------------------
+    # --- change ----------------------------------------------------------------------------
 
-    def put(self, rows: np.ndarray, beta: np.ndarray) -> None:
-        """beta of rows, ascending; u does not know of it."""
-        self.coefficients = self.coefficients.after(rows, beta)
-        self.values.change(Put(rows, beta))
+    def set_coefficients(self, rows: np.ndarray, beta: np.ndarray) -> None:
+        """Set beta of some rows and leave u as it is. rows : (m,) int64, ascending."""
+        self._update(coefficients=self.coefficients.after(rows, beta))
+        self.values.change(SetCoefficients(rows, beta))
 
     def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
         """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
-        self.brought = 0 if fresh else self.brought + len(difference)
-        self.values.change(Pass(self.kernel_layout, Z, difference, fresh=fresh))
-        u = self._scanned()
-        if self.kernel_layout.dtype is np.float32 and not self._precise(Z, difference, fresh, u):
-            # Rounding has shown: from here on everything is computed in float64.
+        changed = 0 if fresh else self.state.changed_since_restart + len(difference)
+        self._update(changed_since_restart=changed)
+        self.values.change(AddExpansion(self.kernel_layout, Z, difference, fresh=fresh))
+        u = self._audit_values()
+        if self.kernel_layout.dtype is np.float32 and not self._passes_audit(
+            Z, difference, fresh, u
+        ):
             self.refine()
 
-    def afresh(self, X: sparse.csr_matrix | None = None) -> None:
-        """Compute u from scratch, of the coefficients as they are. X: of their rows; None: it is
-        fetched."""
+    def restart(self, X: sparse.csr_matrix | None = None) -> None:
+        """Compute u from scratch. X: rows of the support vectors; None: they are read."""
         rows, beta = self.coefficients.rows, self.coefficients.beta
-        self.values.restart(Put(rows, beta, alone=True))
+        self.values.restart(SetCoefficients(rows, beta, others_zero=True))
         self.advance(self.rows(rows).X if X is None else X, beta, fresh=True)
 
     def refine(self) -> bool:
-        """Go on in float64; False where that is so already."""
+        """Continue in float64; return False if all sums are float64 already."""
         if self.kernel_layout.dtype is np.float64:
             return False
-        self.kernel_layout = self.gram_layout = replace(self.kernel_layout, dtype=np.float64)
-        self.afresh()
+        layout = replace(self.kernel_layout, dtype=np.float64)
+        self._update(kernel_layout=layout, gram_layout=layout)
+        self.restart()
         return True
 
-    def start_from(
-        self, points: Points, beta: np.ndarray, far: Far | None, *, known: bool = False
+    def restart_precisely(
+        self,
+        points: Points,
+        beta: np.ndarray,
+        beyond: BeyondMargin | None,
+        *,
+        current: bool = False,
     ) -> None:
-        """u and beta from scratch, of rows alone that have these coefficients, but u of rows that
-        are `far`; in float64 where the rounding of float32 would show. known: u is there already,
-        in this precision."""
+        """Compute u from scratch, in float64 if the rounding of float32 would show in P or D.
+
+        points, beta: all support vectors. beyond: rows whose u stays as it is. current: u is that
+        of these coefficients already, in the current precision.
+        """
         if not self.values.settled:
-            far, known = None, False
-        self.coefficients = Coefficients(points.rows, beta)
-        put, X = Put(points.rows, beta, alone=True), points.X
+            beyond, current = None, False
+        self._update(coefficients=Coefficients(points.rows, beta))
+        coefficients, X = SetCoefficients(points.rows, beta, others_zero=True), points.X
 
         def run(kernel_layout: KernelLayout, *, keep: bool) -> np.ndarray:
-            change = self.values.restart if far is None else self.values.change
-            change(put, Pass(kernel_layout, X, beta, fresh=True, far=far, keep=keep))
-            return self._scanned()
+            change = self.values.restart if beyond is None else self.values.change
+            expansion = AddExpansion(kernel_layout, X, beta, fresh=True, beyond=beyond, keep=keep)
+            change(coefficients, expansion)
+            return self._audit_values()
 
-        u = self._scanned() if known else run(self.kernel_layout, keep=True)
+        u = self._audit_values() if current else run(self.kernel_layout, keep=True)
         if self.kernel_layout.dtype is np.float32:
-            exact = replace(self.kernel_layout, dtype=np.float64)
-            self.exact = Expansion(exact, X, beta).values(self.audit.X)
-            if len(beta) * self.D.n <= SMALL or self.rounding_shows(u):
-                u = run(exact, keep=False)
-            self.off = u - self.exact
+            float64 = replace(self.kernel_layout, dtype=np.float64)
+            exact = Expansion(float64, X, beta).values(self.audit.X)
+            if len(beta) * self.D.n <= ALWAYS_FLOAT64_VALUES or self.rounding_shows(u, exact):
+                u = run(float64, keep=False)
+            self._update(audited=AuditedValues(exact, u - exact))
 
-    def _scanned(self) -> np.ndarray:
-        """u of the audit rows after all changes; tells how far they are."""
+    def _audit_values(self) -> np.ndarray:
+        """Return u of the audit rows after all changes, and report progress."""
         return np.concatenate(self.ask(Values(self.audit.rows), "scanning"))
 
-    def _precise(
+    def _passes_audit(
         self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool, u: np.ndarray
     ) -> bool:
-        """Whether the running values u of the audit rows agree with float64 ones: to a share of the
-        tolerance, or of the steepest violation, as rounding hides nothing of a violation that is a
-        hundred times as large."""
-        exact = replace(self.kernel_layout, dtype=np.float64)
-        values = Expansion(exact, Z, difference).values(self.audit.X)
-        self.exact = values if fresh else self.exact + values
-        self.off = u - self.exact
+        """Return whether the running values u of the audit rows agree with float64 sums.
+
+        They may differ by a share of the tolerance, or of the largest violation: rounding hides
+        nothing of a violation that is a hundred times as large.
+        """
+        float64 = replace(self.kernel_layout, dtype=np.float64)
+        exact = Expansion(float64, Z, difference).values(self.audit.X)
+        exact = exact if fresh else self.state.audited.exact + exact
+        self._update(audited=AuditedValues(exact, u - exact))
         tolerance = self.problem.tolerance
-        allowed = min(OF_STEEPEST * self.steepest, MOST_TOLERANCES * tolerance)
-        return bool(np.abs(self.off).max() <= max(OF_TOLERANCE * tolerance, allowed))
+        allowed = min(
+            MAX_ERROR_OF_VIOLATION * self.state.max_violation, MAX_ERROR_TOLERANCES * tolerance
+        )
+        largest = np.abs(self.state.audited.errors).max()
+        return bool(largest <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed))
 
     def dual_error(self) -> float:
-        """What rounding of float32 may have lifted D by, judged by the audit rows: D has half of
-        sum beta u."""
+        """Return an estimate of what float32 adds to D by rounding, from the audit rows: D holds
+        half of sum beta u."""
         if self.kernel_layout.dtype is np.float64:
             return 0.0
-        off = self.coefficients.of(self.audit.rows) * self.off
-        # Of few rows among many chance makes as much as they add up to.
-        chance = float(np.sqrt(np.square(off).sum())) if len(off) < self.D.n else 0.0
-        return (abs(float(off.sum())) + chance) / 2 * self.D.n / len(off)
+        errors = self.coefficients.of(self.audit.rows) * self.state.audited.errors
+        # The sampling error of a few rows among many may be as large as their sum.
+        chance = float(np.sqrt(np.square(errors).sum())) if len(errors) < self.D.n else 0.0
+        return (abs(float(errors.sum())) + chance) / 2 * self.D.n / len(errors)
 
-    def rounding_shows(self, u: np.ndarray) -> bool:
-        """Whether float32 moves P or D by more than SHOWS of it, judged by what the audit rows, of
-        which u are the running values, add to them with exact decision values, beyond what chance
-        makes of so few rows."""
-        audit, beta = self.audit, self.coefficients.of(self.audit.rows)
-        exact = self.task.loss(audit.y, self.exact + self.b)
-        off = self.task.loss(audit.y, u + self.b) - exact + beta * (u - self.exact) / 2
-        chance = float(np.sqrt(np.square(off).sum()))
-        return abs(float(off.sum())) - chance > SHOWS * float(exact.sum() + abs(beta @ u))
+    def rounding_shows(self, u: np.ndarray, exact: np.ndarray) -> bool:
+        """Return whether float32 changes P or D by more than the share VISIBLE_ERROR, beyond the
+        sampling error. u, exact : (m,) float64, running and float64 values of the audit rows."""
+        audit, beta, b = self.audit, self.coefficients.of(self.audit.rows), self.state.b
+        loss = self.task.loss(audit.y, exact + b)
+        errors = self.task.loss(audit.y, u + b) - loss + beta * (u - exact) / 2
+        chance = float(np.sqrt(np.square(errors).sum()))
+        return abs(float(errors.sum())) - chance > VISIBLE_ERROR * float(loss.sum() + abs(beta @ u))
 
     def forget(self) -> None:
-        """Give back the memory; nothing can be asked any more."""
+        """Free the memory of all shards and of the row cache; nothing can be asked any more."""
         self.values.close()
-        self.row_cache = RowCache(0)
+        self.row_reader.clear()
+
+
+def _least_objective(D: Dataset, problem: Problem, kernel: Kernel, audit: Points) -> float:
+    """Return the size below which an objective counts as 0; a gap relative to 0 is never reached.
+
+    The optimum of one-class is 0 where the origin lies among the rows. The bound is a share of the
+    optimum for orthogonal rows, 1/2 nu^2 n K(x, x).
+    """
+    if problem.task != "one-class" or kernel.name == "precomputed":
+        return 0.0
+    norms = squared_norms(audit.X)
+    diagonal = [kernel.magnitude(norm) for norm in norms.tolist()]
+    mean = 1.0 if kernel.name == "rbf" else float(np.mean(diagonal))
+    return ONE_CLASS_ZERO_SHARE * problem.total**2 / D.n * mean / 2

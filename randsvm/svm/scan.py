@@ -18,41 +18,39 @@ from randsvm.arrays import in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.svm.offset import Breakpoints, Window
-from randsvm.svm.running_values import Far, RunningValues, ShardValues, Values
+from randsvm.svm.running_values import BeyondMargin, RunningValues, ShardValues, Values
 from randsvm.svm.solution import SV, Certificate, Step
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,
     Collector,
-    EveryGroup,
-    Seen,
-    Steepest,
-    collected,
+    GroupCandidates,
+    LargestViolation,
+    ShardViolators,
+    collect,
 )
 
-# A closing evaluation leaves alone what is this many tolerances beyond the margin.
-FAR = 50
-# It takes the running values as they are where less than one in so many of the support vectors
-# came in since they were last computed from scratch.
-FEW_BROUGHT = 4
-# A side with fewer violators than this share of the other's is filled up.
-FEW = 0.25
-# What fewer changes than this take tells nothing of what many would.
-FEW_CHANGES = 256
+# An evaluation keeps u of rows that are this many tolerances beyond the margin.
+BEYOND_MARGIN_TOLERANCES = 50
+# An evaluation keeps all u if fewer than one in this many support vectors changed since the last
+# computation from scratch.
+CHANGED_SHARE = 4
+# A side with fewer violators than this share of the other side's gets its most violating rows too.
+BALANCED_SHARE = 0.25
+# The time of a scan of fewer changes than this does not predict the time of a full scan.
+MEASURABLE_CHANGES = 256
 
 
 @dataclass(frozen=True)
 class Violators:
-    """V: how many rows violate their KKT condition, candidates for the next working set, and the
-    certificate.
+    """V: candidates for the next working set, the number of all violators, and the certificate.
 
-    changed: coefficients that the scan brought in, seconds: that it took;
-    full_scan_seconds: what a scan of all support vectors from scratch would have taken. step: the
-    step that was made; inside: how many support vectors its working set has. lift: what rounding
-    may have added to D.
+    changed: coefficients that the step changed. seconds: duration of the scan; full_scan_seconds:
+    estimated duration of a scan from scratch. step: the step before the scan. inside: number of
+    support vectors in its working set. dual_error: what rounding may have added to D.
     """
 
-    candidates: EveryGroup
+    candidates: GroupCandidates
     certificate: Certificate
     changed: int = 0
     seconds: float = 0.0
@@ -66,35 +64,31 @@ class Violators:
         return self.candidates.count
 
     @property
-    def steepest(self) -> float:
-        return self.candidates.steepest
+    def max_violation(self) -> float:
+        return self.candidates.max_violation
 
 
 class Scan(RunningValues):
-    """Passes over D, and the running values that they advance. One for each problem over D.
-
-    latest: what the newest look found, and to which tolerance.
-    """
+    """Scans of D for one problem. latest: result of the last scan, and its tolerance."""
 
     latest: tuple[SV, Violators, float] | None = None
 
     def after(
         self, step: Step, collector: Collector, tolerance: float | None = None
     ) -> tuple[SV, Violators]:
-        """Make the step, and look at D: the solution with its b, and V.
+        """Make the step, scan D, and return the solution with its b, and V.
 
-        Advances u by the coefficients that changed, unless starting anew is cheaper. b is the one
-        of least P. tolerance: of the KKT conditions, the problem's where it is None.
+        u advances by the coefficients that change, or is computed from scratch if that is cheaper.
+        b minimises P. tolerance: of the KKT conditions; None: that of the problem.
         """
         began = time.perf_counter()
-        changed = self.take(step)
+        changed = self.make_step(step)
         advanced = full = time.perf_counter() - began
-        SV, V = self.look(collector, tolerance)
+        SV, V = self.find_violators(collector, tolerance)
         seconds = time.perf_counter() - began
-        if (
-            not self.kernel_layout.kernel.linear
-        ):  # which is one vector, however many support vectors it has
-            full *= len(SV) / max(changed, FEW_CHANGES)
+        # A linear expansion is one vector, whatever the number of support vectors.
+        if not self.kernel_layout.kernel.linear:
+            full *= len(SV) / max(changed, MEASURABLE_CHANGES)
         full += seconds - advanced
         return SV, replace(
             V,
@@ -105,67 +99,79 @@ class Scan(RunningValues):
             inside=int(np.count_nonzero(step.beta)),
         )
 
-    def take(self, step: Step) -> int:
-        """Make the step: advance u by the coefficients that it changes; how many these are."""
+    def make_step(self, step: Step) -> int:
+        """Make the step: advance u by the coefficients that change, and return their number."""
         points = step.points
         assert points.beta is not None
-        self.put(points.rows, step.beta)
+        self.set_coefficients(points.rows, step.beta)
         at = np.flatnonzero(step.beta != points.beta)
         if len(at) < len(self.coefficients.rows):
             self.advance(points.X[at], step.beta[at] - points.beta[at])
         else:
             same = np.array_equal(points.rows, self.coefficients.rows)
-            self.afresh(points.X if same else None)
+            self.restart(points.X if same else None)
         return len(at)
 
-    def look(self, collector: Collector, tolerance: float | None = None) -> tuple[SV, Violators]:
-        """The solution as it is, and V."""
+    def find_violators(
+        self, collector: Collector, tolerance: float | None = None
+    ) -> tuple[SV, Violators]:
+        """Return the current solution and V, without a step."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
-        primal, before, levels, candidates = 0.0, self.task.levels(self.b), [], []
-        for k, group in enumerate(self.task.groups):
-            sums, level = self._level(group, self.windows[k])
-            self.windows[k] = Window.around(level, 4 * abs(level - before[k]) + tolerance)
-            found = self.ask(Findings(group, level, tolerance, collector))
-            primal += in_order(found.loss) + group.total * level
-            candidates.append(self._filled(group, found.candidates, collector.keep))
-            levels.append(level)
+        state, task = self.state, self.state.task
+        primal, before, offsets, candidates = 0.0, task.group_offsets(state.b), [], []
+        windows: list[Window] = []
+        for k, group in enumerate(task.groups):
+            sums, offset = self._least_loss_offset(group, state.windows[k])
+            windows.append(Window.around(offset, 4 * abs(offset - before[k]) + tolerance))
+            found = self.ask(ViolationQuery(group, offset, tolerance, collector))
+            primal += in_order(found.loss) + group.total * offset
+            candidates.append(self._with_both_sides(group, found.candidates, collector.keep))
+            offsets.append(offset)
         norm, linear = in_order(sums.norm), in_order(sums.linear)
-        self.task, self.b = self.task.at(levels)
-        beta = self.coefficients.beta
-        self.slack = self.task.missing(beta)
-        if self.slack:
-            # P is of the best tube, but the KKT conditions are those of a tube of no width.
-            every = self.task.short_of(self.slack)
-            found = self.ask(Findings(every, self.b, tolerance, collector))
-            candidates = [self._filled(every, found.candidates, collector.keep)]
-        V = EveryGroup.of(candidates)
-        self.steepest = V.steepest
+        task, b = task.at(offsets)
+        beta = state.coefficients.beta
+        slack = task.missing(beta)
+        if slack:
+            # P is that of the best tube, but the KKT conditions are those of a tube of width 0.
+            one_sum = task.short_of(slack)
+            found = self.ask(ViolationQuery(one_sum, b, tolerance, collector))
+            candidates = [self._with_both_sides(one_sum, found.candidates, collector.keep)]
+        V = GroupCandidates.of(candidates)
+        self.state = replace(
+            state,
+            task=task,
+            b=b,
+            slack=slack,
+            windows=tuple(windows),
+            max_violation=V.max_violation,
+        )
         certified = self.problem.positive_semidefinite
-        certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.least)
-        SV_ = SV(self.coefficients.rows, beta, self.b, self.problem, tube=self.task.tube, norm=norm)
+        certificate = Certificate(
+            norm / 2 + primal, linear - norm / 2, certified, self.least_objective
+        )
+        SV_ = SV(state.coefficients.rows, beta, b, self.problem, tube=task.tube, norm=norm)
         violators = Violators(V, certificate, dual_error=self.dual_error())
         self.latest = SV_, violators, tolerance
         return SV_, violators
 
-    def _level(self, group: Task, window: Window) -> tuple[Totals, float]:
-        """Sums of all rows, and the offset of least P of a group."""
+    def _least_loss_offset(self, group: Task, window: Window) -> tuple[Totals, float]:
+        """Return the sums of all rows, and the offset that minimises P, of a group."""
         if window.whole:
             window = self._first_window(group)
         while True:
-            sums = self.ask(Sums(group, window))
+            sums = self.ask(SumsQuery(group, window))
             found = sums.breakpoints.minimum(group.total, self.D.n * max(group.bounds))
             if not isinstance(found, Window):
                 return sums, found
             window = found
 
     def evaluate(self, solution: SV) -> tuple[SV, Violators]:
-        """The solution with the b of least P, V and its certificate from scratch: no rounding of
-        earlier scans is in it, but for that of the last coefficients where they are FEW_BROUGHT.
+        """Return the solution with the b of least P, and V with a certificate from scratch.
 
-        In float64 where the rounding of float32 would show in P or D. Rows that the running values
-        have FAR beyond the margin are left as they are: they have no loss, nor would they with 25
-        times the error that the audit of every scan allows. Of few rows all that was looked at in
-        the last round already.
+        The sums are in float64 if the rounding of float32 would show in P or D. Rows far beyond the
+        margin (BEYOND_MARGIN_TOLERANCES) keep their u: they have no loss, nor would they have with
+        25 times the error that the audit of a scan allows. If few coefficients changed since the
+        last computation from scratch (CHANGED_SHARE), all rows keep their u.
         """
         began = time.perf_counter()
         points = self.completed(solution).points
@@ -173,34 +179,36 @@ class Scan(RunningValues):
         same = np.array_equal(solution.rows, self.coefficients.rows) and np.array_equal(
             solution.beta, self.coefficients.beta
         )
-        if same and (latest := self._looked_at(solution)):
+        if same and (latest := self._evaluated(solution)):
             found, V = latest
         else:
             near = same and solution.unbounded.any()
-            self.task = replace(self.task, tube=solution.tube)
-            far = Far(self.task, solution.b, FAR * self.problem.tolerance) if near else None
-            known = same and self.brought * FEW_BROUGHT <= len(solution)
-            self.b = solution.b
-            self.start_from(points, solution.beta, far, known=known)
-            found, V = self.look(Steepest(0, Draw(0, 0)))
+            self._update(task=replace(self.task, tube=solution.tube), b=solution.b)
+            distance = BEYOND_MARGIN_TOLERANCES * self.problem.tolerance
+            beyond = BeyondMargin(self.task, solution.b, distance) if near else None
+            changed = self.state.changed_since_restart
+            current = same and changed * CHANGED_SHARE <= len(solution)
+            self.restart_precisely(points, solution.beta, beyond, current=current)
+            found, V = self.find_violators(LargestViolation(0, Draw(0, 0)))
         seconds = time.perf_counter() - began
         V = replace(V, changed=len(solution), seconds=seconds, full_scan_seconds=seconds)
         return replace(found, points=points), V
 
-    def _looked_at(self, solution: SV) -> tuple[SV, Violators] | None:
-        """The newest look, if it was at this solution from scratch, to the problem's tolerance."""
-        if not self.few or self.brought or self.latest is None:
+    def _evaluated(self, solution: SV) -> tuple[SV, Violators] | None:
+        """Return the last scan if it is an evaluation of this solution already."""
+        if not self.all_audited or self.state.changed_since_restart or self.latest is None:
             return None
         found, V, tolerance = self.latest
         return (found, V) if found is solution and tolerance == self.problem.tolerance else None
 
     def completed(self, SV: SV) -> SV:
-        """The same with the rows of its support vectors."""
+        """Return the solution with the rows of its support vectors."""
         return replace(SV, points=self.rows(SV.rows)) if SV.points is None else SV
 
     def _first_window(self, group: Task) -> Window:
-        """Around the offset of least P over the audit rows: bends of all rows take memory."""
-        if self.few:
+        """Return a window around the offset of least P over the audit rows, so that the breakpoints
+        of all rows need not be in memory."""
+        if self.all_audited:
             return Window(-np.inf, np.inf)
         audit = self.audit
         m, whole = len(audit), Window(-np.inf, np.inf)
@@ -210,14 +218,14 @@ class Scan(RunningValues):
         assert not isinstance(b, Window)
         return Window.around(b, (some.last - some.first) / 16 if len(some.at) else 1.0)
 
-    def _filled(self, group: Task, found: Candidates, keep: int) -> Candidates:
-        """Where nearly all violators are on one side, the steepest rows of the other besides: what
-        one side rises the other has to fall."""
+    def _with_both_sides(self, group: Task, found: Candidates, keep: int) -> Candidates:
+        """Return the candidates, with the most violating rows of a side that has few violators: if
+        coefficients of one side rise, others of the other side have to fall."""
         rising, falling = len(found.rising.rows), len(found.falling.rows)
         most, least = max(rising, falling), min(rising, falling)
-        if least >= FEW * most:
+        if least >= BALANCED_SHARE * most:
             return found
-        more = self.ask(SteepestRows(group, rising < falling, min(keep, most)))
+        more = self.ask(MostViolatingRows(group, rising < falling, min(keep, most)))
         if rising < falling:
             return replace(found, rising=more)
         return replace(found, falling=more)
@@ -236,7 +244,8 @@ def least_norm(scan: Scan) -> float:
 
 @dataclass(frozen=True)
 class Totals:
-    """What is known before b is. norm: sum beta u, linear: see Task.linear, of each shard."""
+    """Sums that do not depend on b: norm, sum beta u, and linear, see Task.linear, of each
+    shard."""
 
     norm: list[float]
     linear: list[float]
@@ -249,9 +258,8 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Everything that P and D are made of but the losses, and the bends of P inside of a window.
-    task: or a group of it, as of all questions."""
+class SumsQuery:
+    """Ask for all parts of P and D but the losses, and the breakpoints of P in a window."""
 
     task: Task
     window: Window
@@ -261,64 +269,73 @@ class Sums:
 
 
 def totals(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray, window: Window) -> Totals:
-    """Of any rows; y, u, beta : (m,) float64."""
+    """Return the sums over some rows. y, u, beta : (m,) float64."""
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
     norm, linear, slope, count, before, behind = _kkt_scan.sums(
-        y, u, beta, *box(task), window.left, window.right, at, jump
+        y, u, beta, *box_parameters(task), window.left, window.right, at, jump
     )
     inside = at[:count].copy(), jump[:count].copy()
     breakpoints = Breakpoints.of(window, task.bounds, slope, *inside, (before, behind))
     return Totals([norm], [linear], breakpoints)
 
 
-def box(task: Task) -> tuple[float, float, float, bool]:
-    """As the compiled looks have it."""
+def box_parameters(task: Task) -> tuple[float, float, float, bool]:
+    """Return the parameters of a task in the order of the compiled functions."""
     return *task.bounds, task.epsilon, task.one_sided
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is known once b is. loss: of each shard."""
+class ViolationReport:
+    """Losses of each shard for an offset b, and candidates."""
 
     loss: list[float]
     candidates: Candidates
 
-    def __add__(self, other: Found) -> Found:
-        return Found(self.loss + other.loss, self.candidates + other.candidates)
+    def __add__(self, other: ViolationReport) -> ViolationReport:
+        return ViolationReport(self.loss + other.loss, self.candidates + other.candidates)
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The losses with the offset b, and the violators that the collector keeps."""
+class ViolationQuery:
+    """Ask for the losses with the offset b, and the violators that the collector keeps."""
 
     task: Task
     b: float
     tolerance: float
     collector: Collector
 
-    def __call__(self, values: ShardValues) -> Found:
+    def __call__(self, values: ShardValues) -> ViolationReport:
         y, u, beta, shard = values.y, values.u, values.beta, values.shard
         rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
         rising: np.ndarray = np.empty(len(y) + 1, np.int32)
         falling: np.ndarray = np.empty(len(y) + 1, np.int32)
         loss, _, risers, fallers = _kkt_scan.violations(
-            y, u, beta, *box(self.task), self.b, self.tolerance, rising, rise, falling, fall
+            y,
+            u,
+            beta,
+            *box_parameters(self.task),
+            self.b,
+            self.tolerance,
+            rising,
+            rise,
+            falling,
+            fall,
         )
-        rows = _numbers(rising[:risers], shard)
-        up = Seen(shard.start, shard.stop, rows, rise[:risers], self.b)
-        rows = _numbers(falling[:fallers], shard)
-        down = Seen(shard.start, shard.stop, rows, -fall[:fallers], -self.b)
-        return Found([loss], collected(self.collector, up, down))
+        rows = _row_numbers(rising[:risers], shard)
+        up = ShardViolators(shard.start, shard.stop, rows, rise[:risers], self.b)
+        rows = _row_numbers(falling[:fallers], shard)
+        down = ShardViolators(shard.start, shard.stop, rows, -fall[:fallers], -self.b)
+        return ViolationReport([loss], collect(self.collector, up, down))
 
 
-def _numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
-    """Row numbers of places in a shard; -1, for none, stays. (m,) int64."""
+def _row_numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
+    """Return the row numbers in D of places in a shard, (m,) int64; -1 stays -1."""
     return np.where(places < 0, np.int64(-1), places + np.int64(shard.start))
 
 
 @dataclass(frozen=True)
-class SteepestRows:
-    """The rows that may rise, or fall, with the steepest slopes, violators or not."""
+class MostViolatingRows:
+    """Ask for the rows that violate most, or nearly do, of those whose beta may rise or fall."""
 
     task: Task
     rise: bool

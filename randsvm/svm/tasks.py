@@ -65,15 +65,15 @@ class Task:
         left, and the tube has no width."""
         return replace(self, size=0.0, tube=0.0) if slack else self
 
-    def levels(self, b: float) -> list[float]:
+    def group_offsets(self, b: float) -> list[float]:
         """The groups' offsets."""
         return [b + self.tube, b - self.tube] if self.size else [b]
 
-    def at(self, levels: list[float]) -> tuple[Task, float]:
+    def at(self, offsets: list[float]) -> tuple[Task, float]:
         """The task with its tube, and b: of the groups' offsets."""
         if not self.size:
-            return self, levels[0]
-        above, below = levels
+            return self, offsets[0]
+        above, below = offsets
         return replace(self, tube=(above - below) / 2), (above + below) / 2
 
     def box(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

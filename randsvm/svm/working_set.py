@@ -35,7 +35,7 @@ class Candidates:
         )
 
     @property
-    def steepest(self) -> float:
+    def max_violation(self) -> float:
         """By how much the steepest rise exceeds the steepest fall, LIBSVM's measure of optimality;
         0 where nothing may rise or nothing may fall."""
         sides = self.steepest_rise.keys, self.steepest_fall.keys
@@ -50,41 +50,41 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class EveryGroup:
+class GroupCandidates:
     """The candidates of each group of a task (see Task.groups): what a coefficient of one group
     rises by, others of the same group have to fall by."""
 
     groups: tuple[Candidates, ...]
 
     @staticmethod
-    def of(groups: Sequence[Candidates]) -> EveryGroup:
+    def of(groups: Sequence[Candidates]) -> GroupCandidates:
         """The group with the steepest pair first, so that even a working set with room for one
         pair gains."""
-        return EveryGroup(tuple(sorted(groups, key=lambda group: -group.steepest)))
+        return GroupCandidates(tuple(sorted(groups, key=lambda group: -group.max_violation)))
 
     @property
     def count(self) -> int:
         return sum(group.count for group in self.groups)
 
     @property
-    def steepest(self) -> float:
-        return max(group.steepest for group in self.groups)
+    def max_violation(self) -> float:
+        return max(group.max_violation for group in self.groups)
 
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
         """As of one group, one row of each in turn."""
         rising, falling = zip(*(group.sides for group in self.groups), strict=True)
-        return in_turn(*rising), in_turn(*falling)
+        return interleaved(*rising), interleaved(*falling)
 
     @property
     def violators(self) -> tuple[np.ndarray, np.ndarray]:
         """The same without the steepest rows."""
         both = [(group.rising.rows, group.falling.rows) for group in self.groups]
         rising, falling = zip(*both, strict=True)
-        return in_turn(*rising), in_turn(*falling)
+        return interleaved(*rising), interleaved(*falling)
 
 
-def in_turn(*sides: np.ndarray) -> np.ndarray:
+def interleaved(*sides: np.ndarray) -> np.ndarray:
     """One of each in turn as long as they last; each row once."""
     turns = np.concatenate([np.arange(len(rows)) for rows in sides])
     return _once(np.concatenate(sides)[np.argsort(turns, kind="stable")])
@@ -108,7 +108,7 @@ class Collector(Protocol):
 
 
 @dataclass(frozen=True)
-class Steepest:
+class LargestViolation:
     """The largest violation first: with as many rows of either side, pairs as Joachims (1999) and
     ThunderSVM choose them; for MZ the points with the smallest y f(x)."""
 
@@ -131,7 +131,7 @@ class UniformSample:
 
 
 @dataclass(frozen=True)
-class First:
+class FileOrder:
     """The first violators met, in file order (MZ's arbitrary choice for OFG97)."""
 
     keep: int
@@ -142,7 +142,7 @@ class First:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ShardViolators:
     """One side of the rows start .. stop - 1: the steepest row, and the violators after it.
 
     rows : (m,) int64, of D, -1 where there is no steepest row; slope : (m,) float64, larger where
@@ -164,7 +164,7 @@ class Seen:
         return SmallestKeys.of(collector.keep, rows, keys), first
 
 
-def collected(collector: Collector, up: Seen, down: Seen) -> Candidates:
+def collect(collector: Collector, up: ShardViolators, down: ShardViolators) -> Candidates:
     """What a collector keeps of some rows."""
     (rising, rise), (falling, fall) = up.kept(collector), down.kept(collector)
     return Candidates(len(up.rows) + len(down.rows) - 2, rising, falling, rise, fall)
@@ -208,5 +208,5 @@ class WorkingSet:
 
 def select(sides: Sequence[np.ndarray], count: int, excluded: np.ndarray) -> np.ndarray:
     """Return the first `count` rows that are not excluded, taking one of each side in turn."""
-    rows = in_turn(*sides)
+    rows = interleaved(*sides)
     return rows[~np.isin(rows, excluded)][: max(count, 0)]

@@ -251,7 +251,7 @@ class Rounds:
         if not evaluated.certified:
             return evaluated
         scale = max(abs(evaluated.primal), abs(self.best.dual))
-        error = FLOAT32_ERROR if self.scan.coarse else FLOAT64_ERROR
+        error = FLOAT32_ERROR if self.scan.state.used_float32 else FLOAT64_ERROR
         dual = min(max(evaluated.dual, self.best.dual - error * scale), evaluated.primal)
         return replace(evaluated, dual=dual)
 
@@ -347,7 +347,7 @@ class Rounds:
         self.record = self.record.after(
             support_vectors=len(SV),
             violators=V.count,
-            violation=V.steepest,
+            violation=V.max_violation,
             gap=self.best.last_gap,
             seconds_left=self.deadline - time.perf_counter(),
             dual=V.certificate.dual,

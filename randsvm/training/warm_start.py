@@ -76,7 +76,7 @@ def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[St
     beta = clipped(beta, lower, upper)
     if total and beta.sum() < total:
         # Novelty detection with more rows than before: u shows which other rows are outliers.
-        scan.take(Step(scan.points(rows), beta))
+        scan.make_step(Step(scan.points(rows), beta))
         return _outermost(scan, scan.u), rows[:0]
     beta = mended(beta, lower, upper, total)
     return Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]

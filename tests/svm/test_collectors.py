@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
-from randsvm.svm.working_set import First, Seen, Steepest, UniformSample, collected
+from randsvm.svm.working_set import (
+    FileOrder,
+    LargestViolation,
+    ShardViolators,
+    UniformSample,
+    collect,
+)
 
 ROWS = 300
 
@@ -94,7 +100,7 @@ def test_samples_are_uniform():
 # ---- two sides ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [UniformSample, First, Steepest])
+@pytest.mark.parametrize("order", [UniformSample, FileOrder, LargestViolation])
 @given(groupings(), st.integers(1, 40), st.integers(0, 2**32))
 def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed):
     """The kept rows of each side, the steepest rows and the count are those of a single shard."""
@@ -107,8 +113,8 @@ def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed
         for slope, level in ((up, 0.5), (down, 0.5)):
             rows = start + np.flatnonzero(slope[start:stop] > level)
             rows = np.concatenate([[start + np.argmax(slope[start:stop])], rows])
-            sides.append(Seen(start, stop, rows, slope[rows], level))
-        return collected(collector, *sides)
+            sides.append(ShardViolators(start, stop, rows, slope[rows], level))
+        return collect(collector, *sides)
 
     parts, merges = grouping
     found = [of(start, stop) for start, stop in parts]
@@ -118,12 +124,12 @@ def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed
     assert found[0].count == expected.count == int((up > 0.5).sum() + (down > 0.5).sum())
     for one, other in zip(found[0].sides, expected.sides, strict=True):
         assert one.tolist() == other.tolist()
-    assert found[0].steepest == expected.steepest == up.max() + down.max()
+    assert found[0].max_violation == expected.max_violation == up.max() + down.max()
 
 
 def test_a_shard_without_rows_that_may_rise_does_not_matter():
-    empty = Seen(0, 5, np.array([-1]), np.array([-np.inf]), 0.0)
-    some = Seen(0, 5, np.array([3, 3]), np.array([2.0, 2.0]), 0.0)
-    found = collected(Steepest(4, Draw(0, 1)), empty, some)
+    empty = ShardViolators(0, 5, np.array([-1]), np.array([-np.inf]), 0.0)
+    some = ShardViolators(0, 5, np.array([3, 3]), np.array([2.0, 2.0]), 0.0)
+    found = collect(LargestViolation(4, Draw(0, 1)), empty, some)
     assert [side.tolist() for side in found.sides] == [[], [3]]
-    assert (found.count, found.steepest) == (1, 0.0)
+    assert (found.count, found.max_violation) == (1, 0.0)

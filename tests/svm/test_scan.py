@@ -121,7 +121,7 @@ def test_drawn_violators_are_those_with_the_smallest_philox_keys(made):
         beta = one.some(0, m=40)
         _, V = one.scan.after(one.step(beta), UniformSample(10**6, Draw(5, 1)))
         everyone = [V.candidates.groups[0].rising.rows, V.candidates.groups[0].falling.rows]
-        _, few = one.scan.look(UniformSample(7, Draw(5, 1)))
+        _, few = one.scan.find_violators(UniformSample(7, Draw(5, 1)))
         keys = np.random.Philox(key=np.array([5, 1], np.uint64)).random_raw(450)
         sides = [few.candidates.groups[0].rising.rows, few.candidates.groups[0].falling.rows]
         for every, drawn in zip(everyone, sides, strict=True):
@@ -151,7 +151,7 @@ def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(t
     y = np.where(np.arange(450) % 10, -1.0, 1.0)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     with case(path, y, X, problem()) as one:
-        SV, V = one.scan.look(KEEP_ALL)
+        SV, V = one.scan.find_violators(KEEP_ALL)
         assert one.violators(0 * y, SV.b, 1e-3) == set(np.flatnonzero(y > 0).tolist())
         rising, falling = V.candidates.sides
         assert set(np.flatnonzero(y > 0)) <= set(rising)
@@ -247,7 +247,7 @@ def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(made, 
             # This bound holds for the audited rows; others may exceed it slightly.
             allowed = 2 * max(tolerance / 4, min(steepest / 100, 2 * tolerance))
             assert error_of_u(one) <= allowed
-            steepest = V.steepest
+            steepest = V.max_violation
 
 
 def test_easy_data_stays_in_float32(made):
@@ -296,14 +296,14 @@ def test_unused_rows_are_released_when_memory_is_full(tmp_path):
         values = RunningValues(D, problem(), 0, layout_bytes=60_000)
         support_vectors = np.arange(0, 200, 2)
         values.rows(support_vectors)
-        values.put(support_vectors, np.ones(len(support_vectors)))
+        values.set_coefficients(support_vectors, np.ones(len(support_vectors)))
         for begin in range(0, D.n - 200, 200):
             rows = np.arange(begin, begin + 200)
             found, expected = values.rows(rows), D.points(rows)
             assert (found.X != expected.X).nnz == 0
             assert (found.y == expected.y).all()
-            assert values.row_cache.nbytes < 120_000
-        assert len(values.row_cache.missing(support_vectors)) == 0
+            assert values.row_reader.cache.nbytes < 120_000
+        assert len(values.row_reader.cache.missing(support_vectors)) == 0
         values.forget()
 
 
@@ -349,7 +349,7 @@ def test_b_minimises_p_over_all_rows(tmp_path, problem, seed):
 
 def test_a_solution_without_support_vectors_predicts_the_larger_class(made):
     with case(*made("two_gaussians", 450), problem()) as one:
-        SV, V = one.scan.look(KEEP_ALL)
+        SV, V = one.scan.find_violators(KEEP_ALL)
         assert np.sign(SV.b) == np.sign(one.y.sum())
         assert V.certificate.primal == pytest.approx(2 * min((one.y > 0).sum(), (one.y < 0).sum()))
         assert V.certificate.dual == 0

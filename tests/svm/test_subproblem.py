@@ -13,9 +13,9 @@ from scans import TASKS, case, problem, task_file
 from randsvm.data.sampling import Draw
 from randsvm.svm import subproblem
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import Steepest
+from randsvm.svm.working_set import LargestViolation
 
-COLLECTOR = Steepest(50, Draw(0, 1))
+COLLECTOR = LargestViolation(50, Draw(0, 1))
 KERNELS = {
     "rbf": {"kernel": "rbf", "gamma": 1.0},
     "linear": {"kernel": "linear"},

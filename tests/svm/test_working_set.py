@@ -16,9 +16,9 @@ from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.svm.solution import SV
 from randsvm.svm.working_set import (
     Candidates,
-    EveryGroup,
-    First,
-    Steepest,
+    FileOrder,
+    GroupCandidates,
+    LargestViolation,
     UniformSample,
     WorkingSet,
 )
@@ -26,13 +26,13 @@ from randsvm.svm.working_set import (
 N = 200
 
 
-def first_of(found: EveryGroup) -> tuple[np.ndarray, np.ndarray]:
+def first_of(found: GroupCandidates) -> tuple[np.ndarray, np.ndarray]:
     (group,) = found.groups
     return group.steepest_rise.rows[:1], group.steepest_fall.rows[:1]
 
 
-def one_group(*of: object) -> EveryGroup:
-    return EveryGroup((Candidates(*of),))
+def one_group(*of: object) -> GroupCandidates:
+    return GroupCandidates((Candidates(*of),))
 
 
 def smallest(rows: np.ndarray) -> SmallestKeys:
@@ -57,12 +57,16 @@ def rounds(draw):
 
 
 class Script:
-    """A run of an algorithm that scans nothing: each scan finds the same violators. Ends after
-    `rounds`; orders: of the violators, one for each scan."""
+    """A run that scans nothing: each scan finds the same violators.
+
+    It ends after `rounds`. orders: order of the violators in each scan.
+    """
 
     warm_start = None
 
-    def __init__(self, first: WorkingSet, solution: SV, found: EveryGroup, rounds: int = 1) -> None:
+    def __init__(
+        self, first: WorkingSet, solution: SV, found: GroupCandidates, rounds: int = 1
+    ) -> None:
         self.first, self.solution, self.rounds = first, solution, rounds
         self.V = SimpleNamespace(candidates=found, count=found.count)
         self.working_sets: list[WorkingSet] = []
@@ -164,15 +168,15 @@ def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
     assert run.orders == [UniformSample, UniformSample] and not run.working_sets[0].pairs
     run = Script(first, solution, some)
     certified(run, 20)
-    assert run.orders == [UniformSample, Steepest]
+    assert run.orders == [UniformSample, LargestViolation]
     run = Script(run.working_sets[0], solution, many)
     certified(run, 20)
-    assert run.orders == [Steepest, Steepest] and run.working_sets[0].pairs
+    assert run.orders == [LargestViolation, LargestViolation] and run.working_sets[0].pairs
 
 
 @pytest.mark.parametrize(
     "collector, wanted",
-    [(First(2, Draw(0, 1)), [3, 7]), (Steepest(2, Draw(0, 1)), [9, 7])],
+    [(FileOrder(2, Draw(0, 1)), [3, 7]), (LargestViolation(2, Draw(0, 1)), [9, 7])],
 )
 def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(collector, wanted):
     rows, violation = np.array([3, 7, 9]), np.array([0.1, 0.5, 2.0])
