@@ -192,8 +192,9 @@ class WorkerPool:
         our_versions, our_arithmetic = handshake()
         if names := differing_names(versions, our_versions):
             name = names[0]
-            found = f"has {name} {versions.get(name)}, here is {our_versions[name]}"
-            self._excluded[worker] = f"worker {worker} {found}"
+            theirs, ours = versions.get(name), our_versions[name]
+            reason = f"worker {worker} has {name} {theirs}, this process has {ours}"
+            self._excluded[worker] = reason
             return
         if names := differing_names(arithmetic, our_arithmetic):
             self._differing[worker] = ", ".join(names)

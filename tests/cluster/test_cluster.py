@@ -205,7 +205,9 @@ def test_workers_fit_the_folds_with_the_same_results(two, tmp_path, monkeypatch,
 SEARCH = Search(3, None, (("C", (0.5, 1.0, 2.0, 4.0)),))
 
 
-def searched(data: Path, model: Path, resources: Resources, watch: Callable[[object], None]) -> str:
+def search_results(
+    data: Path, model: Path, resources: Resources, watch: Callable[[object], None]
+) -> str:
     """Run a search; return the results of all combinations and the model."""
     every: list[Tried] = []
 
@@ -220,17 +222,17 @@ def searched(data: Path, model: Path, resources: Resources, watch: Callable[[obj
 
 
 def test_another_worker_repeats_the_fits_of_a_killed_worker(two, tmp_path, clouds):
-    expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
+    expected = search_results(clouds, tmp_path / "m", Resources(), lambda event: None)
     watch = Once(lambda event: isinstance(event, Tried), two.kill)
-    assert searched(clouds, tmp_path / "m", there(two), watch) == expected
+    assert search_results(clouds, tmp_path / "m", on_cluster(two), watch) == expected
     assert watch.done
 
 
 def test_a_search_survives_repeated_losses(tmp_path, clouds, monkeypatch):
-    expected = searched(clouds, tmp_path / "m", Resources(), lambda event: None)
+    expected = search_results(clouds, tmp_path / "m", Resources(), lambda event: None)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
     monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(range(4, 400, 3)))
-    found = searched(clouds, tmp_path / "m", Resources(cluster="3"), lambda event: None)
+    found = search_results(clouds, tmp_path / "m", Resources(cluster="3"), lambda event: None)
     assert found == expected
 
 
@@ -263,7 +265,9 @@ def test_a_call_without_a_caller_ends(two, path):
 
     with (
         closing(WorkerPool(str(two.file))) as worker_pool,
-        closing(labelled_data.load_rows(str(path), Params(), api.Job(resources=there(two)))) as D,
+        closing(
+            labelled_data.load_rows(str(path), Params(), api.Job(resources=on_cluster(two)))
+        ) as D,
     ):
         with D.executor.replicated(D) as some:
             for _ in range(some.executor.concurrent_calls + 1):
@@ -282,7 +286,9 @@ def test_a_map_without_a_caller_ends(two, path):
             emit(Waiting())
             time.sleep(0.01)
 
-    with closing(labelled_data.load_rows(str(path), Params(), api.Job(resources=there(two)))) as D:
+    with closing(
+        labelled_data.load_rows(str(path), Params(), api.Job(resources=on_cluster(two)))
+    ) as D:
         with listening(after(0.5)), pytest.raises(GivenUpError):
             list(D.executor.map(endless, D.shards))
         with listening(after(PATIENCE)):
@@ -298,7 +304,7 @@ def test_a_signal_ends_a_search(two, tmp_path, clouds):
     with closing(WorkerPool(str(two.file))) as worker_pool:
         before = cached_keys(worker_pool)
         with pytest.raises(Interrupted):
-            searched(clouds, tmp_path / "m", there(two), interrupted)
+            search_results(clouds, tmp_path / "m", on_cluster(two), interrupted)
         assert not (tmp_path / "m").exists()
         assert are_released(worker_pool, *(cached_keys(worker_pool) - before))
 
@@ -309,7 +315,7 @@ def test_averaged_weights_are_the_same_after_a_worker_is_killed(two, tmp_path, p
     for kill in (False, True):
         watch = Once(lambda event: isinstance(event, Epoch) and event.number == 2, two.kill)
         watch.done = not kill
-        job = api.Job(resources=there(two))
+        job = api.Job(resources=on_cluster(two))
         api.train_sgd(str(path), str(tmp_path / "m"), SgdParams(epochs=4), job, watch)
         assert watch.done
         models.append((tmp_path / "m").read_bytes())
@@ -430,13 +436,15 @@ def test_workers_predict_in_the_order_of_the_rows(two, tmp_path, path, monkeypat
     (tmp_path / "z").write_bytes(path.read_bytes()[3:] + b"\n? 2:0.5 7:1\n")
     (tmp_path / "y").write_bytes(path.read_bytes()[:9000])
     run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", *asked[0], path, tmp_path / "m")
-    said = []
+    results = []
     for words in ([], ["--cluster", two.file]):
         out = tmp_path / f"out{len(words)}"
         run_predict(*asked[1], *words, tmp_path / "[yz]", tmp_path / "m", out)
-        said.append((capsys.readouterr(), np.loadtxt(out, ndmin=2, skiprows=int("-b" in asked[1]))))
-    assert said[0][0].out == said[1][0].out
-    assert np.allclose(said[0][1], said[1][1], rtol=1e-9, atol=1e-12)
+        results.append(
+            (capsys.readouterr(), np.loadtxt(out, ndmin=2, skiprows=int("-b" in asked[1])))
+        )
+    assert results[0][0].out == results[1][0].out
+    assert np.allclose(results[0][1], results[1][1], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("bad", ["+1 1:x\n", "? 0:1\n"])
@@ -444,13 +452,13 @@ def test_bad_text_to_predict_is_found_at_its_place(two, tmp_path, path, monkeypa
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     (tmp_path / "d").write_text("# first\n" + path.read_text("utf-8-sig") + "\n" + bad)
     run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", path, tmp_path / "m")
-    said = []
+    messages = []
     for words in ([], ["--cluster", two.file]):
         with pytest.raises(DataError) as error:
             run_predict("-q", *words, tmp_path / "d", tmp_path / "m", tmp_path / "out")
-        said.append(str(error.value))
+        messages.append(str(error.value))
         assert not (tmp_path / "out").exists()
-    assert said[0] == said[1]
+    assert messages[0] == messages[1]
 
 
 # ---- loss -------------------------------------------------------------------------------------
@@ -473,7 +481,7 @@ def trained(
     return model.read_bytes()
 
 
-def there(cluster: DaskCluster) -> Resources:
+def on_cluster(cluster: DaskCluster) -> Resources:
     return Resources(cluster=str(cluster.file))
 
 
@@ -507,14 +515,14 @@ MOMENTS = {"reading": reading, "scanning": scanning, "between rounds": third_rou
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 def test_another_worker_does_the_work_of_a_killed_worker(two, tmp_path, path, expected, moment):
     watch = Once(moment, two.kill)
-    assert trained(path, tmp_path / "m", there(two), watch) == expected
+    assert trained(path, tmp_path / "m", on_cluster(two), watch) == expected
     assert watch.done
 
 
 def test_a_worker_that_joins_later_takes_part(two, tmp_path, path, expected):
     two.kill()
     watch = Once(third_round, two.add)
-    assert trained(path, tmp_path / "m", there(two), watch) == expected
+    assert trained(path, tmp_path / "m", on_cluster(two), watch) == expected
 
 
 def test_new_workers_replace_killed_workers(two, tmp_path, path, expected):
@@ -523,7 +531,9 @@ def test_new_workers_replace_killed_workers(two, tmp_path, path, expected):
             two.kill()
         two.add()
 
-    assert trained(path, tmp_path / "m", there(two), Once(third_round, replace_all)) == expected
+    assert (
+        trained(path, tmp_path / "m", on_cluster(two), Once(third_round, replace_all)) == expected
+    )
 
 
 @pytest.mark.parametrize("patience", [2.0, 60.0], ids=["replaced", "waited for"])
@@ -536,7 +546,7 @@ def test_a_run_survives_a_stopped_worker(two, tmp_path, path, expected, monkeypa
         stopped.send_signal(signal.SIGSTOP)
         go_on.start()
 
-    assert trained(path, tmp_path / "m", there(two), Once(third_round, stop)) == expected
+    assert trained(path, tmp_path / "m", on_cluster(two), Once(third_round, stop)) == expected
     go_on.join()
 
 
@@ -560,7 +570,7 @@ def test_a_run_that_waits_for_a_worker_can_be_interrupted(two, tmp_path, path, h
 
     watch = Interrupting(third_round, lambda: watch.stop())
     limits = Limits(time_limit=8.0 if how == "limit" else None)
-    job = api.Job(stop=SIX, resources=there(two), limits=limits)
+    job = api.Job(stop=SIX, resources=on_cluster(two), limits=limits)
     try:
         with pytest.raises(Interrupted) if how == "signal" else nullcontext():
             api.train_randsvm(
@@ -582,7 +592,7 @@ def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clou
         while two.workers:
             two.kill()
 
-    job = api.Job(stop=StopParams(gap=1e-3), resources=there(two))
+    job = api.Job(stop=StopParams(gap=1e-3), resources=on_cluster(two))
     with pytest.raises(ClusterError, match="no worker"):
         api.train_randsvm(
             str(clouds), str(tmp_path / "m"), Params(gamma=1.0), RandsvmParams(sample_size=60),
@@ -595,7 +605,7 @@ def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clou
 
 def test_a_worker_of_another_version_is_excluded(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.handshake.__version__", "0.1")
-    with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, here is 0.1"):
+    with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, this process has 0.1"):
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
 
@@ -648,10 +658,10 @@ def test_one_notice_reports_workers_that_compute_other_bits(
     ours = {**arithmetic(), **others}
     monkeypatch.setattr("randsvm.cluster.handshake.arithmetic", lambda: ours)
     emitted: list[object] = []
-    assert trained(path, tmp_path / "m", there(two), emitted.append) == expected
-    said = [event.text for event in emitted if isinstance(event, Notice) and "bytes" in event.text]
-    assert len(said) == len(others)
-    assert all("(functions)" in text for text in said)
+    assert trained(path, tmp_path / "m", on_cluster(two), emitted.append) == expected
+    notices = [one.text for one in emitted if isinstance(one, Notice) and "bytes" in one.text]
+    assert len(notices) == len(others)
+    assert all("(functions)" in text for text in notices)
 
 
 def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
@@ -662,7 +672,7 @@ def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, m
             two.kill()
 
     with pytest.raises(ClusterError, match="no worker of the cluster has answered for 3 s"):
-        trained(path, tmp_path / "m", there(two), Once(third_round, kill_all))
+        trained(path, tmp_path / "m", on_cluster(two), Once(third_round, kill_all))
     assert (
         oracle.trailer(tmp_path / "m")["stopped"] == "no worker of the cluster has answered for 3 s"
     )
@@ -676,7 +686,9 @@ def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, mo
     try:
         began = time.monotonic()
         with pytest.raises(ClusterError, match="scheduler"):
-            trained(path, tmp_path / "m", there(cluster), Once(third_round, cluster.scheduler.kill))
+            trained(
+                path, tmp_path / "m", on_cluster(cluster), Once(third_round, cluster.scheduler.kill)
+            )
         assert time.monotonic() - began < PATIENCE
         assert "scheduler" in oracle.trailer(tmp_path / "m")["stopped"]
     finally:
@@ -763,13 +775,13 @@ def test_bad_text_is_found_at_its_line_and_column(two, tmp_path, path):
     bad = tmp_path / "bad"
     text = path.read_bytes()
     bad.write_bytes(text + b"\n\n+1 1:2 2:x\n")
-    said = []
+    messages = []
     for words in ([], ["--cluster", two.file]):
         with pytest.raises(DataError) as error:
             run_train("randsvm", "-q", *words, bad, tmp_path / "m")
-        said.append(str(error.value))
-    assert said[0] == said[1]
-    assert str(bad) in said[0]
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    assert str(bad) in messages[0]
 
 
 @pytest.fixture

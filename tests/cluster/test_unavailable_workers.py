@@ -268,8 +268,8 @@ def test_a_run_ends_when_no_worker_has_disk_space(two, path, monkeypatch):
 
 
 def cached_keys() -> set[str]:
-    here = worker._cache
-    return {*here.datasets, *(key for key, _ in [*here.ranges, *here.cells])}
+    cache = worker._cache
+    return {*cache.datasets, *(key for key, _ in [*cache.ranges, *cache.cells])}
 
 
 def shorten_lease() -> None:
