@@ -1,6 +1,6 @@
 """Rows of D in random order, batch by batch, for stochastic gradient steps.
 
-Knows nothing of the steps.
+This module does not know the steps.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
 
-# A batch stays in the cache. It is made of pieces of chunks from all over D, so that a file sorted
-# by class is mixed as well.
+# A batch fits the cache. Its ranges of rows come from all over D, which mixes a file sorted by
+# class.
 PIECE_ROWS = 256
 PIECE_NONZEROS = 1 << 14
 LEAST_PIECES = 1024
@@ -71,7 +71,7 @@ def shuffled_batches(D: Dataset, draw: Draw) -> Iterator[Batch]:
         yield from _mapped(D, batches, D.mapping)
         return
     if count == 1:
-        # Nothing to read ahead, and of 100 rows a hand-over takes as long as the rest of an epoch.
+        # There is nothing to read ahead, and for 100 rows a hand-over takes as long as an epoch.
         yield from batches
         return
     yield from D.pool.read_ahead(batches)
@@ -153,7 +153,7 @@ def chunk_groups(D: Dataset, count: int) -> list[Group]:
     for number in range(count):
         chunks = range(number, len(D.shards), count)
         rows = sum(D.shards[chunk].stop - D.shards[chunk].start for chunk in chunks)
-        # Neighbours live together: leaders from all over D are as evenly spread as chunks are.
+        # A worker has neighbouring shards: leaders from all over D spread groups over the workers.
         middle = (number + 0.5) * len(D.shards) / count
         leader = min(chunks, key=lambda chunk: abs(chunk - middle))
         groups.append(Group(chunks, rows, D.shards[leader]))

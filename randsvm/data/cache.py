@@ -27,7 +27,7 @@ KIND = b"randsvm cache "
 MAGIC = KIND + b"5\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
-# Of the source, this much of its head and of its tail is compared.
+# Bytes of the head and of the tail of a source that are compared.
 END = 1 << 16
 
 
@@ -137,7 +137,7 @@ def _written(
             stream.write(len(part).to_bytes(LENGTH, "little"))
         if _identity(paths, options) != identity:
             raise TransferError(f"{name_of(paths)} changed while it was read into {cache}")
-        # Not opened again by its name: another run may put a cache of its own there.
+        # The name may belong to the cache of another run by now.
         written = os.fdopen(os.dup(stream.fileno()), "rb")
     return summary, FileStore(written, cache, table)
 

@@ -38,10 +38,10 @@ NOISE = 2.0**-44
 # Rows that a chunk is judged by: all of a small one, and else a few, as this must cost next to
 # nothing beside parsing.
 ALL_ROWS, FEW_ROWS = 512, 64
-# Of more chunks than that, every one in so many is judged.
+# The first chunks are judged, and then one in FIRST_CHUNKS.
 FIRST_CHUNKS = 8
-# A column is judged by so many pairs of different values at least: fewer may be close to each other
-# by chance. Small data sets are judged by what they have.
+# Pairs of different values by which a column is judged, at least: fewer may be close to each other
+# by chance. Small data sets are judged by fewer.
 PAIRS = 8
 
 
@@ -149,7 +149,7 @@ def join_and_round(parts: Sequence[RawChunk], number: int) -> RawChunk:
         return join_chunks(parts, np.float32)
     chunk = join_chunks(parts)
     some = chunk[rows_checked(len(chunk.y))]
-    # The first chunk may be all that there is, however small.
+    # The first chunk may be the only one, and small.
     needed = PAIRS if number else max(1, min(PAIRS, len(chunk.y) // 2))
     if rounding_is_measurable(some.indices, some.values, needed):
         return chunk
@@ -483,7 +483,7 @@ class SpillingWriter:
         """Append a chunk. If that fails, the chunks before it remain."""
         store = self.store
         if isinstance(store, InMemoryStore) and store.nbytes + chunk.nbytes > self.limit:
-            # Others may read meanwhile: they see the file once it is whole.
+            # Other threads may read: they see the file when it is complete.
             file = self._file()
             try:
                 for each in (*store.chunks, chunk):
@@ -563,6 +563,6 @@ class ComputedStore:
             if number not in self.found:
                 self.kept.append(chunk)
                 self.kept.store.finish()
-                # Not the number of those found: a chunk whose writing failed may have a place.
+                # len(self.found) may be smaller: a chunk whose write failed may be in the store.
                 self.found[number] = len(self.kept.store) - 1
         return chunk

@@ -1,6 +1,7 @@
-"""Views of D by its classes: as class indices, one class against the rest, all rows as one class.
+"""Views of D by class: class indices, one class against the rest, pairs of classes.
 
-Knows nothing of what is learnt from them.
+Rows can be copied into chunks of one class each, so that a pair of classes reads no other rows.
+This module does not know the trainers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def one_class(D: Dataset) -> Dataset:
 
 # ---- chunks of one class ---------------------------------------------------------------------
 
-# A chunk of one class is cut after so many rows, or so many nonzeros: few are read for a pair.
+# Rows and nonzeros after which a chunk of one class ends.
 CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 17
 

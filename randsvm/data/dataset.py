@@ -1,6 +1,6 @@
-"""D: the training set in chunks, and its views.
+"""The training set D in chunks, and its views.
 
-Knows no task, and nothing of what features are computed with.
+This module does not know the tasks or the functions that compute features.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from randsvm.parameters.run import Resources
 Report = TypeVar("Report")
 State = TypeVar("State")
 
-# So many values of computed features at a time: they stay in the L3 cache.
+# Values of computed features at a time: they fit the L3 cache.
 MAPPED_VALUES = 1 << 21
 # Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
 CLASS_ROWS = 10
@@ -64,10 +64,10 @@ class Chunk(NamedTuple):
     y: np.ndarray
 
 
-# The rows of a training: the names of files, or what is in memory.
+# The rows of a training: the names of files, or arrays.
 Source: TypeAlias = "str | tuple[str, ...] | in_memory.Arrays"
 
-# Rows of a stored chunk: its number, the first row and the one after the last, counted in it.
+# Rows of a stored chunk: the number of the chunk, the first row in it, and the end.
 RowRange: TypeAlias = tuple[int, int, int]
 
 
@@ -114,7 +114,7 @@ class Dataset:
         self.jobs = jobs
         self.pool = ThreadPool(jobs)
         self.executor: ShardExecutor = ThreadExecutor(self.pool)
-        # Where chunks begin among the rows stored, and among the rows of this view.
+        # The first row of each chunk among the stored rows; _count_from: among those of this view.
         self.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         self._count_from(self.stored_starts)
         self.bytes_counter = _ByteCounter()
@@ -389,7 +389,7 @@ class Dataset:
         """Return the numbers of m rows drawn uniformly, ascending; (min(m, n),) int64."""
         if m >= self.n:
             return np.arange(self.n)
-        # Keys are uniform: hardly ever are fewer than m rows below this one.
+        # Keys are uniform: almost always at least m rows are below this limit.
         share = min(1.0, (m + 8 * math.sqrt(m) + 8) / self.n)
         limit = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 

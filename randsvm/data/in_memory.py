@@ -54,9 +54,10 @@ class Arrays:
 
 
 class ArrayStore:
-    """Chunks as views of an array or a CSR matrix, made when they are read.
+    """A store of chunks as views of an array or a CSR matrix, made when they are read.
 
-    base: of the features' indices. starts : (chunks + 1,) the first row of each chunk, and n.
+    base: the index of the first feature. starts : (chunks + 1,), the first row of each chunk, and
+    n.
     """
 
     place = "memory"
@@ -67,12 +68,12 @@ class ArrayStore:
         self.base = base
         self.starts = starts
 
-    # What it shows was in memory before.
+    # The arrays were in memory before.
     resident_bytes = 0
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each chunk, (chunks,) int64."""
+        """Return the number of rows of each chunk, (chunks,) int64."""
         return np.diff(self.starts)
 
     @property
@@ -98,7 +99,7 @@ class ArrayStore:
         return int(self.X.indptr[last] - self.X.indptr[first])
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
-        """Rows begin .. end - 1 of a chunk."""
+        """Return rows begin .. end - 1 of a chunk."""
         return self._rows(self.starts[number] + begin, self.starts[number] + end)
 
     def _rows(self, begin: int, end: int) -> RawChunk:
@@ -113,15 +114,14 @@ class ArrayStore:
         return RawChunk(y, indptr - first, indices, self.X.data[first:last])
 
     def close(self) -> None:
-        """The arrays are the caller's."""
+        """Do nothing: the arrays belong to the caller."""
 
 
 def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
-    """What the first pass over a file learns, and the chunks.
+    """Return the summary of arrays, as of the first pass over a file, and their chunks.
 
-    At most one copy of X is made, as float32, and none where it is float32 already; where rounding
-    to float32 shows, as float64 in place of float32. Raises ContentError for what no file could
-    hold.
+    X is copied at most once, to float32, and not at all if it is float32; to float64 instead if
+    rounding is measurable. Raises ContentError for content that no file can hold.
     """
     X, base = to_matrix(arrays.X), 0 if options.zero_based else 1
     n, d = X.shape
@@ -162,8 +162,10 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
 
 
 def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
-    """Whether rounding is measurable in a chunk, judged by the rows that a chunk of a file is
-    judged by. rounded: X as float32."""
+    """Return whether rounding is measurable in the rows by which chunks of a file are judged.
+
+    rounded: X as float32.
+    """
     if _is_float32(X):
         return False
     if sparse.issparse(X):
@@ -185,14 +187,13 @@ def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
 
 
 def _is_float32(X: Any) -> bool:
-    """Whether every value is one, by the type of X."""
+    """Return whether the dtype of X shows that every value is a float32."""
     dtype = getattr(X, "dtype", None)
     return dtype is not None and np.can_cast(dtype, np.float32)
 
 
 def with_row_numbers(X: Matrix) -> Matrix:
-    """Kernel values as files have them: in front of each row its number, from 1 on. X: see
-    rows_of."""
+    """Return kernel values as in files: a row begins with its number, from 1. X: see to_matrix."""
     numbers = np.arange(1, X.shape[0] + 1, dtype=np.float32)[:, None]
     if isinstance(X, np.ndarray):
         return np.hstack([numbers, X])
@@ -200,7 +201,7 @@ def with_row_numbers(X: Matrix) -> Matrix:
 
 
 def chunks_of(X: Any, zero_based: bool, rows: int, *, precise: bool) -> Iterator[RawChunk]:
-    """Chunks of some rows of X each, for prediction; labels are nan. precise: see rows_of."""
+    """Yield chunks of X for prediction; labels are nan. precise: see to_matrix."""
     matrix = to_matrix(X, precise=precise)
     n = matrix.shape[0]
     starts = np.append(np.arange(0, n, rows), n)
@@ -212,9 +213,11 @@ def chunks_of(X: Any, zero_based: bool, rows: int, *, precise: bool) -> Iterator
 
 
 def to_matrix(X: Any, *, precise: bool = False) -> Matrix:
-    """X as float32, or as float64 where that is asked for: a C-contiguous array, or CSR with
-    ascending columns where few values are not 0. Shares the memory of X where that is so
-    already."""
+    """Return X as float32, or as float64 if `precise`.
+
+    The result is a C-contiguous array, or CSR with ascending columns if few values are not 0. It
+    shares the memory of X if X has that form.
+    """
     dtype = np.float64 if precise else np.float32
     if sparse.issparse(X):
         csr = sparse.csr_matrix(X)
@@ -274,7 +277,7 @@ def _infinite(row: int, column: int, value: float) -> ContentError:
 
 
 def _starts(indptr: np.ndarray, options: ParseOptions) -> np.ndarray:
-    """Where chunks begin, and n."""
+    """Return the first row of each chunk, and n."""
     starts, n = [0], len(indptr) - 1
     while starts[-1] < n:
         starts.append(chunk_end(indptr, starts[-1], options.chunk_rows, options.chunk_nonzeros))
@@ -282,7 +285,7 @@ def _starts(indptr: np.ndarray, options: ParseOptions) -> np.ndarray:
 
 
 def _occurring(X: sparse.csr_matrix) -> np.ndarray:
-    """The columns that have a value, ascending."""
+    """Return the columns that have a value, ascending."""
     if X.shape[1] > FEW_COLUMNS:
         return np.unique(X.indices)
     occurs = np.zeros(X.shape[1], bool)
@@ -296,7 +299,7 @@ def _occurring(X: sparse.csr_matrix) -> np.ndarray:
 def _labels(
     arrays: Arrays, n: int, options: ParseOptions
 ) -> tuple[np.ndarray, tuple[str, ...], tuple[int | str, ...]]:
-    """y as chunks have it, and the names and values of the classes; none for a regression."""
+    """Return y of the chunks, and the names and values of the classes, empty for a regression."""
     y = np.zeros(n, int) if arrays.y is None else np.asarray(arrays.y).ravel()
     if arrays.y is None and not options.any_label:
         raise ContentError("y: expected a label or target for each row, found None")
@@ -317,8 +320,10 @@ def _labels(
 
 
 def original_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
-    """Return the labels of y that are spelled as `names`, (names,) of the type of y; None if y
-    does not have them all, as when it has numbers of classes or targets."""
+    """Return the labels in y that are written as `names`, (names,) with the dtype of y.
+
+    Returns None if y does not have them all, for example if y has class numbers or targets.
+    """
     if arrays.y is None or arrays.names is not None or not names:
         return None
     distinct = np.unique(np.asarray(arrays.y).ravel())
@@ -327,7 +332,7 @@ def original_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
 
 
 def label_values(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
-    """What labels stand for. Raises ContentError where two are the same, or numbers and names."""
+    """Return the values of labels. Raises ContentError for equal labels, or numbers and names."""
     try:
         values = LabelTable("y", names=names, any_label=any_label).values
     except DataError as error:
@@ -338,12 +343,12 @@ def label_values(names: Sequence[str], any_label: bool = False) -> tuple[int | s
 
 
 def label_texts(labels: np.ndarray) -> tuple[str, ...]:
-    """Labels as a file has them. Raises ContentError where no file can."""
+    """Return labels as written in a file. Raises ContentError if a file cannot hold one."""
     return tuple(map(_spelled, labels))
 
 
 def _spelled(label: Any) -> str:
-    """A label as a word; whole numbers without a point, and False and True as 0 and 1."""
+    """Return a label as a word: whole numbers without a point, False and True as 0 and 1."""
     text = str(label)
     whole = isinstance(label, (float, np.floating)) and float(label).is_integer()
     if whole or isinstance(label, (bool, np.bool_)):

@@ -12,8 +12,6 @@ from randsvm import files
 from randsvm.data.svmlight import NUMBER, UNLABELLED, Block, Spelling
 from randsvm.errors import DataError, quoted
 
-# ---- classes ----------------------------------------------------------------------------------
-
 
 class LabelTable:
     """The classes of a file or, with `names`, of a model, numbered by first appearance.
@@ -106,6 +104,6 @@ def whole_number(number: re.Match[str]) -> int | None:
     if not digits:
         return 0
     zeros = len(before + behind) - len((before + behind).rstrip("0"))
-    # Ten digits of the power do: no token is long enough to make up for more.
+    # Ten digits of the power suffice: no token is long enough to balance more.
     exponent = int(power_sign + (power.lstrip("0")[:10] or "0")) - len(behind) + zeros
     return None if exponent < 0 else int(sign + digits) * 10**exponent

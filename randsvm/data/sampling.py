@@ -13,10 +13,10 @@ import numpy as np
 
 @dataclass
 class Draws:
-    """The stream of random draws of one run: draw number s gives every row of D a key.
+    """The random draws of one run: draw number s gives every row of D a key.
 
-    A uniform sample of m rows is the m rows with the smallest keys; it does not depend on
-    shards, jobs or order, and raw Philox bits are the same in every numpy version.
+    A uniform sample of m rows is the m rows with the smallest keys; it does not depend on shards,
+    jobs or order, and raw Philox bits are the same in every numpy version.
     """
 
     seed: int
@@ -32,7 +32,7 @@ class Draw(NamedTuple):
     number: int
 
     def keys(self, start: int, stop: int) -> np.ndarray:
-        """Keys of rows start..stop-1; returns (stop - start,) uint64."""
+        """Return the keys of rows start .. stop - 1, (stop - start,) uint64."""
         # One Philox counter step yields four words, so row i is word i % 4 of step i // 4.
         # As uint64: a list with a word above 2^63 would go through float64 and lose bits.
         key = np.array([self.seed, self.number], np.uint64)
@@ -44,14 +44,14 @@ class Draw(NamedTuple):
 
 
 class Permuter:
-    """One permutation after the other, out of the keys of one draw."""
+    """Successive random permutations from the keys of one draw."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.used = 0
 
     def permutation(self, m: int) -> np.ndarray:
-        """0 .. m - 1 in random order, (m,) int64."""
+        """Return 0 .. m - 1 in random order, (m,) int64."""
         keys = self.draw.keys(self.used, self.used + m)
         self.used += m
         return np.argsort(keys, kind="stable")
@@ -59,7 +59,7 @@ class Permuter:
 
 @dataclass(frozen=True)
 class SmallestKeys:
-    """The `keep` candidates of smallest key, ties by row number; count counts all offered.
+    """The `keep` candidates of smallest key, ties by row number; count is of all candidates.
 
     rows : (m,) int64, keys : (m,) of any one dtype; sorted by (key, row).
     """
@@ -73,7 +73,7 @@ class SmallestKeys:
     def of(cls, keep: int, rows: np.ndarray, keys: np.ndarray) -> SmallestKeys:
         count = len(rows)
         if 0 < keep < count // 2:
-            # To sort is dear: first drop what is above the last that may stay.
+            # Sorting is expensive: first drop the keys above the largest that may stay.
             low = keys <= np.partition(keys, keep - 1)[keep - 1]
             rows, keys = rows[low], keys[low]
         order = np.lexsort((rows, keys))[:keep]

@@ -16,13 +16,12 @@ from randsvm.arrays import csr_of_all, squared_norms
 SPARSE = 0.5
 
 
-# --- scaling -------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Statistics:
-    """Of each feature over n rows, those without it counting as 0: least and largest value, mean,
-    sum of squared differences from the mean, each (d,) float64. Those of two parts add up."""
+    """Statistics of each feature over n rows: minimum, maximum, mean, sum of squared deviations.
+
+    Each is (d,) float64; a missing feature counts as 0. The sum of two is of the rows of both.
+    """
 
     n: int
     low: np.ndarray
@@ -46,7 +45,8 @@ class Statistics:
         return Statistics(m, low, high, mean, squares)
 
     def __add__(self, other: Statistics) -> Statistics:
-        """Chan, Golub, LeVeque 1983: nothing is lost where the mean is large."""
+        """Return the statistics of both, without cancellation for large means (Chan, Golub, LeVeque
+        1983)."""
         n = self.n + other.n
         difference = other.mean - self.mean
         return Statistics(
@@ -59,7 +59,7 @@ class Statistics:
 
     @property
     def variance(self) -> float:
-        """Of all values of all features together, zeros among them; 0 where there are none."""
+        """Return the variance of all values of all features, zeros included; 0 without features."""
         if not len(self.mean):
             return 0.0
         return float(np.mean(self.squares / self.n) + np.var(self.mean))
@@ -81,8 +81,11 @@ class Scaling:
 
     @staticmethod
     def fitted(name: str, found: Statistics, centred: bool) -> Scaling:
-        """centred False: minmax divides by the largest absolute value, standard by the deviation
-        alone."""
+        """Return the scaling `name` for these statistics.
+
+        centred False: minmax divides by the largest absolute value, standard by the deviation
+        alone.
+        """
         if name == "minmax":
             middle = (found.high + found.low) / 2 if centred else None
             half = np.maximum(np.abs(found.high), np.abs(found.low))
@@ -96,8 +99,10 @@ class Scaling:
         return Scaling(name, middle, factor)
 
     def apply(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
-        """X : (m, d) CSR; returns the same shape and type, every value stored where there is a
-        shift."""
+        """Return the scaled rows, CSR of the same shape and dtype. X : (m, d) CSR.
+
+        With a shift every value is stored.
+        """
         if self.shift is not None:
             dense = (X.toarray() - self.shift) * self.factor
             m, d = dense.shape
@@ -112,12 +117,12 @@ class Scaling:
         return scaled
 
     def over(self, seen: np.ndarray) -> Scaling:
-        """The same for some of the features. seen : positions, (k,)."""
+        """Return the scaling of some of the features. seen : (k,), their positions."""
         shift, factor = (None if a is None else a[seen] for a in (self.shift, self.factor))
         return Scaling(self.name, shift, factor)
 
 
 def _within_float32(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A row that lies far outside of what training saw would else have infinite features."""
+    """Clip values to float32: a row far from the training data would have infinite features."""
     largest = np.finfo(np.float32).max
     return np.clip(values, -largest, largest).astype(dtype)

@@ -1,6 +1,6 @@
 """The svmlight text format: parse, write, and errors with file:line:column.
 
-The only room that knows the format. Never keeps rows: it hands them on block by block.
+The only module that knows the format. It yields rows block by block and keeps none.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Labels = Literal["class", "number"]
 BLOCK_SIZE = 4 << 20
 # A block holds whole lines, so this bounds the memory that a file without line ends can take.
 LONGEST_LINE = 256 << 20
-# Text is written in pieces of this size, and labels are encoded so many at a time.
+# Bytes of a piece of written text; labels that are encoded at a time.
 PIECE_SIZE = 1 << 20
 LABELS_AT_ONCE = 1 << 14
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNLABELLED = "?"
 LARGEST_INDEX = _svmlight.LARGEST_INDEX
-# What text that is parsed ends in.
+# The end of any text that is parsed.
 PADDING = _svmlight.PADDING
 
 # Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
@@ -44,7 +44,7 @@ NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
 class Spelling(NamedTuple):
-    """A distinct label token and where it first stands: 1-based line and byte column."""
+    """A distinct label token and its first position: 1-based line and byte column."""
 
     text: str
     line: int
@@ -80,9 +80,11 @@ class Block:
 
 
 class Dialect(NamedTuple):
-    """What is legal besides the format itself. precise: values become float64, not float32; near:
-    so that those of many digits, which take longer, are right only when they are rounded to float32
-    (to judge rounding by)."""
+    """The options of the format.
+
+    precise: values become float64, not float32. near: float64 values of many digits need not be
+    exact, but only round to the right float32, which is faster (to judge rounding by).
+    """
 
     labels: Labels
     zero_based: bool
@@ -162,7 +164,7 @@ def parse(
     near: bool = False,
     first_line: int = 1,
 ) -> Block:
-    """The rows of complete lines in memory; `name` and `first_line` are for its DataError."""
+    """Return the rows of complete lines in memory. name, first_line: for DataError."""
     dialect = Dialect(labels, zero_based, unlabelled, precise=precise, near=near)
     piece = parse_piece(text + PADDING, dialect)
     if piece.fault:
@@ -183,7 +185,7 @@ class _LineTooLongError(RandsvmError):
 
 
 def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) -> Iterator[bytes]:
-    """Complete lines and PADDING, about `size` bytes a piece."""
+    """Yield complete lines and PADDING, about `size` bytes at a time."""
     position = _Position(stream)
     rest: list[bytes] = []  # the incomplete line, in parts: a long one is joined only once
     first = True
@@ -219,7 +221,7 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
 
 
 class _Position:
-    """How far a stream has been read: in the bytes of the file if it is one, else as they come."""
+    """The position in a stream: in bytes of the file, compressed or not, or of a pipe."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.read = 0
@@ -234,7 +236,7 @@ class _Position:
             self.written = status.st_mtime_ns
 
     def after(self, size: int) -> tuple[int, int | None]:
-        """(done, total) when `size` more bytes of content have been read."""
+        """Return (done, total) after `size` more bytes of content."""
         self.read += size
         if self.descriptor is None:
             return self.read, None
@@ -243,15 +245,15 @@ class _Position:
 
     @property
     def is_pipe(self) -> bool:
-        """Whether nothing but its content tells where it ends: an archive knows its end."""
+        """Return whether only its content shows the end of the stream: an archive marks its end."""
         return self.plain and self.descriptor is None
 
     def cut_short(self) -> bool:
-        """Whether the end came before the size that a plain file had; an archive knows its end."""
+        """Return whether a plain file ended before its size; an archive marks its end."""
         return self.plain and self.descriptor is not None and self.after(0)[0] < self.total
 
     def has_changed(self) -> bool:
-        """Whether the file was written to since the stream was opened, as size and time show."""
+        """Return whether the size or time of the file changed since the stream was opened."""
         if self.descriptor is None:
             return False
         status = os.fstat(self.descriptor)
@@ -310,7 +312,7 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
 
 
 def _with_row_numbers(piece: ParsedPiece, text: bytes) -> ParsedPiece:
-    """The piece with the numbers of its rows, up to the first row that has none."""
+    """Return the piece with the numbers of its rows, up to the first row without one."""
     block = piece.block
     numbers = RowNumbers.of(text, block.indptr, block.indices, block.values)
     m, missing = len(numbers.rows), numbers.missing
@@ -325,7 +327,7 @@ def _with_row_numbers(piece: ParsedPiece, text: bytes) -> ParsedPiece:
 
 
 def to_block(piece: ParsedPiece, first_line: int) -> Block:
-    """The piece's block, what it tells places of with their lines in the file."""
+    """Return the block of a piece, with positions as lines of the file."""
     piece.block.spellings.extend(
         Spelling(files.decoded(token), first_line + line - 1, column)
         for token, line, column in piece.spellings
@@ -412,8 +414,8 @@ def write(
 ) -> None:
     """Write svmlight rows; each value in the shortest form that reads back to the same number.
 
-    float64 values are written as such, all others as float32. Memory: two pieces, LABELS_AT_ONCE
-    labels, and some 24 bytes a row; of float64 values the text of LABELS_AT_ONCE rows.
+    float64 values are written as float64, all others as float32. Memory: two pieces, LABELS_AT_ONCE
+    labels, and about 24 bytes a row; for float64 values the text of LABELS_AT_ONCE rows.
     """
     if np.asarray(values).dtype == np.float64:
         _write_precise(stream, labels, indptr, indices, values)
@@ -463,20 +465,22 @@ TOKEN = re.compile(rb"[^ \t]+")
 
 
 class TokenPosition(NamedTuple):
-    """Of a row's first feature: 1-based line and byte column, and its text; empty: there is none,
-    and the column is the one behind the row."""
+    """The position of the first feature of a row: 1-based line and byte column, and its text.
+
+    An empty text means that the row has no feature; the column is then the one after the row.
+    """
 
     line: int
     column: int
     text: bytes
 
     def below(self, lines: int) -> TokenPosition:
-        """In a file that has so many lines before."""
+        """Return the position in a file with `lines` lines before the piece."""
         return self._replace(line=self.line + lines)
 
     @property
     def problem(self) -> str:
-        """What is wrong with the first feature of a row without a number."""
+        """Return the error message for a row without a number."""
         found = quoted(self.text) if self.text else "the end of the row"
         return (
             f"expected 0:number (-t precomputed: rows are numbered 1 to {LARGEST_NUMBER}), "
@@ -485,8 +489,11 @@ class TokenPosition(NamedTuple):
 
 
 class RowNumbers(NamedTuple):
-    """rows : (m,) int64, of the rows before the first that has none, which is `missing`; beyond:
-    where the largest stands if no index of these rows is as large."""
+    """The numbers of the rows of a piece.
+
+    rows : (m,) int64, of the rows before the first without a number, whose position is `missing`;
+    beyond: the position of the largest number if it exceeds all indices of these rows.
+    """
 
     rows: np.ndarray
     missing: TokenPosition | None
@@ -494,7 +501,7 @@ class RowNumbers(NamedTuple):
 
     @staticmethod
     def of(text: bytes, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> RowNumbers:
-        """text: lines of svmlight, of which these are the rows."""
+        """Return the numbers. text: lines of svmlight, parsed to these arrays of CSR."""
         rows = numbers_of(indptr, indices, values)
         if not rows.all():
             count = int(np.argmin(rows))
@@ -504,13 +511,15 @@ class RowNumbers(NamedTuple):
         return RowNumbers(rows, None, _place_of(text, int(rows.argmax())))
 
     def below(self, lines: int) -> RowNumbers:
-        """In a file that has so many lines before."""
+        """Return the numbers in a file with `lines` lines before the piece."""
         return self if self.beyond is None else self._replace(beyond=self.beyond.below(lines))
 
 
 def numbers_of(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The number of each row of a CSR matrix, (m,) int64; 0 where a row does not begin with the
-    index 0 and a whole number from 1 to LARGEST_NUMBER."""
+    """Return the number of each row of a CSR matrix, (m,) int64.
+
+    It is 0 if a row does not begin with the index 0 and a whole number from 1 to LARGEST_NUMBER.
+    """
     numbers: np.ndarray = np.zeros(len(indptr) - 1, np.int64)
     filled = np.flatnonzero(indptr[:-1] < indptr[1:])
     at = indptr[filled]
@@ -521,7 +530,7 @@ def numbers_of(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> n
 
 
 def _place_of(text: bytes, row: int) -> TokenPosition:
-    """Where the first feature of a row stands. row: from 0."""
+    """Return the position of the first feature of a row. row: from 0."""
     lines = enumerate(text.split(b"\n"), 1)
     contents = ((line, whole.partition(b"#")[0].removesuffix(b"\r")) for line, whole in lines)
     rows = (each for each in contents if TOKEN.search(each[1]))

@@ -1,8 +1,8 @@
 """Rows and centres for sums of RBF that leave out what is far away.
 
 Rows are sorted by a k-d split into cells of a few dozen. A centre takes part in the sums of a cell
-only if it is nearer to the cell's bounding box than a limit: values left out are below exp(-cut).
-Knows nothing of spaces, tasks or solutions.
+only if it is nearer to the cell's bounding box than a limit: values left out are below
+exp(-cutoff). This module does not know layouts, tasks or solutions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from randsvm.kernels._kernels import (
     sort_into_cells,
 )
 
-# Rows that are sorted together, at the most: a chunk; and values of theirs.
+# Rows and values that are sorted together, at most: a chunk.
 SLICE_ROWS = 8192
 SLICE_VALUES = 1 << 21
-# The compiled code goes over centres in vectors of so many.
+# Centres in a vector of the compiled code.
 LANES = 16
 
 

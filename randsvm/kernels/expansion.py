@@ -9,7 +9,7 @@ augmented rows gives all arguments of a block and one in-place function the kern
 Blocks stay in the second-level cache; values of RBF over dense rows are summed up where they are
 made, by compiled code: in float32 with the arguments above, of which only the features count that
 a row has where it has few, in float64 from differences, which loses no digits where rows are far
-from 0. Knows nothing of files, tasks or solutions.
+from 0. This module does not know files, tasks or solutions.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def to_panels(centres: np.ndarray) -> np.ndarray:
     """Return centres (m, d) as panels (count, d, PANEL_CENTRES), features side by side."""
     m, d = centres.shape
     count = -(-m // PANEL_CENTRES)
-    # Filled up with a centre that is there: 0 times the infinity of a large row would be nan.
+    # Padded with an existing centre: 0 times the infinity of a large row would be nan.
     padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
     panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
     return np.ascontiguousarray(panels)
@@ -214,15 +214,15 @@ def augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> n
 
 # ---- layouts and expansions ------------------------------------------------------------------
 
-# Up to so many features, compiled sums of RBF are faster than matrix product, exp and product:
-# measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. Of sums over the same
-# values PANEL_COLUMNS at once are 1.6 times as fast, 50 would be slower.
+# Up to this number of features, compiled sums of RBF are faster than matrix product, exp and
+# product: measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. PANEL_COLUMNS
+# sums at once over the same values are 1.6 times as fast, 50 would be slower.
 PANEL_FEATURES = 1024
-# Of fewer features all are gone through, however few of them a row has.
+# With fewer features, sums go over all of them, even if rows have few.
 LEAST_FEATURES = 16
-# Rows of one such call at the most; of many features fewer.
+# Rows of one such call, at most; fewer with many features.
 PANEL_ROWS = 4096
-# Share of the kernel values that cells may leave, at the most: measured, the same values take a
+# Share of the kernel values that cells may leave, at most: measured, the same values take a
 # seventh longer in cells.
 PROFITABLE = 0.8
 # Values of rows that are laid out at once (4 MB in float64).
@@ -321,7 +321,7 @@ class KernelLayout:
         size = (
             max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.is_compiled(d) else BLOCK_ROWS
         )
-        # Many pieces are laid out at a time: for a few centres that costs more than their kernel.
+        # Many blocks are laid out at a time: for few centres a call costs more than the kernel.
         for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
             rows, norms = self.lay_out(rows_of(X, part), None if extra is None else extra[part])
             for at in slices(len(norms), size):
@@ -343,7 +343,7 @@ class KernelLayout:
             rows = sparse.csr_matrix(rows_of(X, part))
             norms = squared_norms(rows) + (0.0 if extra is None else extra[part])
             left = self.kernel.left(norms).astype(np.float32)
-            # Copies: a chunk is valid until its thread reads the next one, these are kept.
+            # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
             starts, features, values = (np.array(each) for each in csr_parts(rows))
             kept = SparseRows(starts, features, values.astype(np.float32, copy=False), left)
             yield part, kept, float(norms.max(initial=0.0))
@@ -376,7 +376,7 @@ class KernelLayout:
         return BlockSum(self.kernel, self.right_operand(Z), beta.astype(self.dtype))
 
 
-# Rows laid out for sums: which they are, as `prepared`, and their largest squared norm.
+# Rows in the layout of sums: their positions, the left operand, and their largest squared norm.
 RowBlock: TypeAlias = "tuple[slice, Any, float]"
 
 

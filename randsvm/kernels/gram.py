@@ -12,7 +12,7 @@ from randsvm.kernels.kernel import Kernel
 
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256
-# Values whose mean is so many times their spread are centred: float32 has seven digits.
+# Values whose mean exceeds this multiple of their spread are centred: float32 has seven digits.
 OFFSET = 100.0
 
 

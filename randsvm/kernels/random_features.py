@@ -33,7 +33,7 @@ from randsvm.errors import ParameterError
 
 # ---- random numbers --------------------------------------------------------------------------
 
-# What numbers are for: a part of the Philox counter. Purpose 0 is that of sampling.Draw.
+# Purposes of numbers, a part of the Philox counter. Purpose 0 is that of sampling.Draw.
 PHASES, DEGREES, NORMALS, SIGNS = 1, 2, 3, 4
 
 
@@ -97,7 +97,7 @@ BLOCK = 1 << 18
 # A dense product of fewer rows is slower.
 LEAST_ROWS = 16
 
-# Raw words that become numbers at a time: they and what comes between stay in the cache.
+# Raw words that become numbers at a time: they and intermediate results fit the cache.
 WORDS = 8192
 
 # Share of nonzeros from which dense rows are faster: a dense product costs about d / 55 ns a value,
