@@ -1,6 +1,6 @@
-"""Data of every shape, with working sets of every size, reaches the gap that was asked for.
+"""Test that data of any shape reaches the requested gap with working sets of any size.
 
-Each case once ended far above its gap, in silence or after a thousand rounds.
+Each case once ended far above its gap, without a notice or after a thousand rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from learning import Finished, gaussians, learn
 
 
 def unbalanced(rows: int, positive: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two overlapping clouds, one of few rows."""
+    """Return two overlapping classes, one with few rows."""
     rng = np.random.default_rng(11)
     y = np.full(rows, -1.0)
     y[rng.permutation(rows)[:positive]] = 1.0
@@ -23,7 +23,7 @@ def unbalanced(rows: int, positive: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def separable(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal data of 20 features, divided by a plane without any noise."""
+    """Return normal data of 20 features that a plane separates without noise."""
     rng = np.random.default_rng(7)
     X = oracle.as_float32(rng.normal(size=(rows, 20)))
     return np.sign(X @ rng.normal(size=20)), X
@@ -32,7 +32,7 @@ def separable(rows: int) -> tuple[np.ndarray, np.ndarray]:
 def model_objectives(
     model: Path, y: np.ndarray, X: np.ndarray, C: tuple[float, float]
 ) -> oracle.Objectives:
-    """P and D of a model of two classes as written, C of y = 1 and of y = -1."""
+    """Return P and D of a written model of two classes, with C of y = 1 and of y = -1."""
     found = oracle.read_model(model, X.shape[1])
     Z = oracle.as_float32(found.Z)
     u = oracle.kernel_matrix("rbf", X, Z, found.gamma) @ found.beta
@@ -41,7 +41,7 @@ def model_objectives(
     return oracle.Objectives(norm / 2 + loss, np.abs(found.beta).sum() - norm / 2)
 
 
-def assert_reached(learnt: Finished, gap: float) -> None:
+def assert_gap_reached(learnt: Finished, gap: float) -> None:
     assert learnt.metadata["stopped"] == f"gap <= {gap:g}"
     assert learnt.metadata["certificate"] == "evaluated"
     assert -1e-12 <= float(learnt.metadata["gap"]) <= gap
@@ -72,12 +72,12 @@ TWO_CLASSES = {
 
 
 @pytest.mark.parametrize("name", TWO_CLASSES)
-def test_the_gap_is_reached_and_is_that_of_the_model_as_written(tmp_path, name):
+def test_the_gap_is_reached_and_is_that_of_the_written_model(tmp_path, name):
     make, (algorithm, *words), C = TWO_CLASSES[name]
     y, X = make()
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--gap", GAP)
-    assert_reached(learnt, GAP)
+    assert_gap_reached(learnt, GAP)
     exact = model_objectives(learnt.model, y, X, C)
     P, D = (float(learnt.metadata[name]) for name in ("primal", "dual"))
     assert pytest.approx(exact.primal, rel=1e-6) == P
@@ -88,24 +88,24 @@ def test_the_gap_is_reached_and_is_that_of_the_model_as_written(tmp_path, name):
 @pytest.mark.parametrize("size", [2, 3, 10, 20])
 @pytest.mark.parametrize("words", [("-w", 1, 5), ("-c", 0.1, "-g", 100)], ids=str)
 @pytest.mark.parametrize("algorithm", ["osuna", "osuna-closest"])
-def test_a_working_set_never_has_more_rows_than_were_asked_for(tmp_path, algorithm, words, size):
-    """Nor is there a note that it was raised."""
+def test_a_working_set_never_exceeds_the_requested_size(tmp_path, algorithm, words, size):
+    """No notice says that the size was raised."""
     y, X = unbalanced(300, 60)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--working-set", size, "--gap", 0.01)
-    assert_reached(learnt, 0.01)
+    assert_gap_reached(learnt, 0.01)
     assert max(event["working_set"] for event in learnt.rounds) <= size
     assert learnt.notices == []
 
 
-def test_ten_classes_against_the_rest_reach_the_gap(tmp_path):
+def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path):
     y, X = oracle.clouds(1500, classes=10)
     path = tmp_path / "data"
     path.write_text(oracle.svmlight_text(y.astype(int), X))
     learnt = learn(
         "randsvm", path, tmp_path / "m", "-c", 1e-4, "-g", 0.2, "--gap", GAP, "--multiclass", "ovr"
     )
-    assert_reached(learnt, GAP)
+    assert_gap_reached(learnt, GAP)
     found = oracle.read_several(learnt.model, X.shape[1])
     exact = oracle.several_objectives(found, y, X, 1e-4, 0.2)
     assert float(learnt.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-6)
@@ -114,8 +114,8 @@ def test_ten_classes_against_the_rest_reach_the_gap(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("C", [1e4, 1e6])
-def test_p_and_d_are_those_of_the_model_as_written_at_any_cost(tmp_path, C):
-    """And a gap that is not reached is said."""
+def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path, C):
+    """A gap that is not reached is reported."""
     y, X = separable(300)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     words = ("-c", C, "-g", 0.05, "--gap", 1e-4, "--time-limit", "20s")
@@ -128,8 +128,8 @@ def test_p_and_d_are_those_of_the_model_as_written_at_any_cost(tmp_path, C):
     assert reached or learnt.metadata["stopped"] != "no violators"
 
 
-def test_no_violators_is_said_only_where_the_evaluation_finds_none(tmp_path):
-    """Without a gap: KBH07's own rule, and OFG97's."""
+def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
+    """Without --gap the stopping rules of KBH07 and OFG97 apply."""
     y, X = unbalanced(1500, 157)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     for algorithm, *words in [("randsvm", "--sample-size", 1500), ("osuna", "--working-set", 200)]:
@@ -138,8 +138,8 @@ def test_no_violators_is_said_only_where_the_evaluation_finds_none(tmp_path):
         assert learnt.metadata["violators"] == "0"
 
 
-def test_a_time_limit_is_not_seen_before_its_time(tmp_path):
-    """The time of rounds that change two coefficients says little about the closing evaluation."""
+def test_a_time_limit_does_not_end_a_run_early(tmp_path):
+    """Rounds that change two coefficients say little about the time of the final evaluation."""
     path = gaussians(2000).save(tmp_path / "data")
     words = ("--working-set", 2, "-g", 100, "--gap", 1e-4, "--max-iterations", 200)
     usual = learn("osuna", path, tmp_path / "m", *words).outcome["seconds"]

@@ -1,4 +1,6 @@
-"""A time limit that ends at any moment of a run: a whole model, or the old one and one line."""
+"""Test a time limit that passes at any moment of a run: a whole model remains, or the old one and
+one line.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ROWS = 60
 SECONDS = 1e5  # of the limit; a clock that jumps further has passed it
 
 ROUNDS = ("osuna", "-g", 5, "--working-set", 20, "--swap", 4, "--max-iterations", 5)
-# Kind of run -> its words and its data.
+# Kind of run -> its options and its data.
 RUNS = {
     "two classes": (ROUNDS, "two"),
     "several classes": (ROUNDS, "four"),
@@ -53,7 +55,9 @@ def files(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def limit_at(monkeypatch) -> Callable[[float], list[int]]:
-    """limit_at(k): the limit passes with the k-th event that a clock hears; how many it heard."""
+    """limit_at(k): let the limit pass with the k-th event that a clock observes; return how many
+    events it observed.
+    """
     received, plain, hear = [0], time.perf_counter, Clock.__call__
     last = [float("inf")]
 
@@ -75,7 +79,9 @@ def limit_at(monkeypatch) -> Callable[[float], list[int]]:
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_a_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(files, tmp_path, limit_at, kind):
+def test_a_time_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(
+    files, tmp_path, limit_at, kind
+):
     words, name = RUNS[kind]
     model, data = tmp_path / "m", files / name
     line = (*words, "-q", "--time-limit", f"{SECONDS:g}s", data, model)
@@ -104,7 +110,7 @@ def test_a_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(files, tmp_pa
     assert len(ends) > 1
 
 
-def test_a_search_is_under_the_limit_too(files, tmp_path, limit_at):
+def test_the_time_limit_applies_to_a_grid_search(files, tmp_path, limit_at):
     model, data = tmp_path / "m", files / "two"
     for k in (1, 4, 12):
         model.write_text(OLD_MODEL)

@@ -1,4 +1,6 @@
-"""Cross-validation and grid search: scikit-learn on the same folds, and direct trainings."""
+"""Test cross-validation and grid search against scikit-learn on the same folds, and against direct
+training.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def regression(rows: int) -> Data:
 
 
 def novelties(rows: int) -> Data:
-    """One in ten is far from the others."""
+    """Return rows of which one in ten is far from the others."""
     rng = np.random.default_rng([rows, 21])
     y = np.where(rng.random(rows) < 0.1, -1.0, 1.0)
     return Data(y, oracle.as_float32(rng.normal(size=(rows, 3)) * np.where(y < 0, 3, 1)[:, None]))
@@ -51,7 +53,7 @@ SETS = {
     "svr": regression(ROWS),
     "one-class": novelties(ROWS),
 }
-# Of the command, and what scikit-learn calls it.
+# The options of the command, and scikit-learn's estimators.
 WORDS = {
     "svc": ("-g", GAMMA),
     "several": ("-g", GAMMA),
@@ -67,8 +69,8 @@ PEERS = {
 
 
 @pytest.fixture
-def saved(tmp_path):
-    """saved(kind): a file of one of SETS."""
+def write_set(tmp_path):
+    """saved(kind): write one of SETS to a file and return its path."""
 
     def save(kind: str) -> Path:
         y, X = SETS[kind]
@@ -80,8 +82,8 @@ def saved(tmp_path):
 
 
 @contextmanager
-def opened(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
-    """D as it is cross-validated."""
+def open_dataset(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
+    """Open the data set as cross-validation does."""
     task = kind if kind in ("svr", "one-class") else "svc"
     options = ParseOptions("number" if kind == "svr" else "class", False)
     with closing(dataset.load(str(path), options, Resources(jobs=jobs))) as whole:
@@ -89,11 +91,11 @@ def opened(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
 
 
 def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) -> np.ndarray:
-    with opened(path, kind, jobs) as D:
+    with open_dataset(path, kind, jobs) as D:
         return cross_validation.assign_folds(D, folds, Draw(seed, cross_validation.FOLDS_DRAW))
 
 
-def tried(learnt: Finished) -> list[dict]:
+def scored(learnt: Finished) -> list[dict]:
     return learnt.of("tried")
 
 
@@ -102,8 +104,8 @@ def tried(learnt: Finished) -> list[dict]:
 
 @pytest.mark.parametrize("kind", SETS)
 @pytest.mark.parametrize("folds", [2, 5, 7])
-def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(saved, kind, folds):
-    fold = folds_of(saved(kind), kind, folds)
+def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(write_set, kind, folds):
+    fold = folds_of(write_set(kind), kind, folds)
     y = SETS[kind].y if kind != "svr" else np.zeros(ROWS)
     for some in [np.full(ROWS, True), *(y == label for label in np.unique(y))]:
         assert np.ptp(np.bincount(fold[some], minlength=folds)) <= 1
@@ -111,22 +113,22 @@ def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(saved, kind
     assert set(fold.tolist()) == set(range(folds))
 
 
-def test_folds_follow_from_the_seed_alone(saved):
-    path = saved("svc")
+def test_folds_follow_from_the_seed_alone(write_set):
+    path = write_set("svc")
     fold = folds_of(path, "svc", 5)
     assert (fold == folds_of(path, "svc", 5, jobs=1)).all()
     assert 0.1 < np.mean(fold == folds_of(path, "svc", 5, seed=1)) < 0.4
 
 
-# ---- scores by hand -----------------------------------------------------------------------------
+# ---- scores ------------------------------------------------------------------------------------
 
 
 def score(kind: str, y: np.ndarray, said: np.ndarray) -> float:
     return mean_squared_error(y, said) if kind == "svr" else 100 * float(np.mean(y == said))
 
 
-def by_hand(kind: str, data: Data, fold: np.ndarray) -> tuple[list[float], np.ndarray]:
-    """The score of each fold, and what was said of every row by who had not seen it."""
+def scores_by_hand(kind: str, data: Data, fold: np.ndarray) -> tuple[list[float], np.ndarray]:
+    """Return the score of each fold, and the held-out prediction of each row."""
     said, scores = np.empty(len(data.y)), []
     for part in range(fold.max() + 1):
         held = fold == part
@@ -137,14 +139,14 @@ def by_hand(kind: str, data: Data, fold: np.ndarray) -> tuple[list[float], np.nd
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 @pytest.mark.parametrize("kind", SETS)
-def test_scores_are_scikit_learns_on_the_same_folds(tmp_path, saved, capsys, kind, algorithm):
-    path, data = saved(kind), SETS[kind]
+def test_scores_equal_scikit_learns_on_the_same_folds(tmp_path, write_set, capsys, kind, algorithm):
+    path, data = write_set(kind), SETS[kind]
     learnt = learn(
         algorithm, path, tmp_path / "m", "-v", 4, "-e", 1e-4, "--gap", "none", *WORDS[kind]
     )
-    scores, said = by_hand(kind, data, folds_of(path, kind, 4))
-    (found,) = tried(learnt)
-    # A row of 50 may be too close to the hyperplane to call.
+    scores, said = scores_by_hand(kind, data, folds_of(path, kind, 4))
+    (found,) = scored(learnt)
+    # One row in 50 may be too close to the hyperplane to decide.
     close = {"rel": 1e-3} if kind == "svr" else {"abs": 2.01}
     assert found["scores"] == pytest.approx(scores, **close)
     assert found["score"] == pytest.approx(score(kind, data.y, said), **close)
@@ -166,10 +168,10 @@ def test_scores_are_scikit_learns_on_the_same_folds(tmp_path, saved, capsys, kin
 
 
 @pytest.mark.parametrize("kind", ["svc", "several", "svr"])
-def test_scores_of_sgd_are_those_of_a_file_for_each_fold(tmp_path, saved, predict, kind):
-    path, data = saved(kind), SETS[kind]
+def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, predict, kind):
+    path, data = write_set(kind), SETS[kind]
     words = ("--epochs", 50, *WORDS[kind][:-2])
-    (found,) = tried(learn("sgd", path, tmp_path / "m", "-v", 4, *words))
+    (found,) = scored(learn("sgd", path, tmp_path / "m", "-v", 4, *words))
     fold, lines = folds_of(path, kind, 4), path.read_text().splitlines(keepends=True)
     for part, its_score in enumerate(found["scores"]):
         held = fold == part
@@ -183,40 +185,40 @@ def test_scores_of_sgd_are_those_of_a_file_for_each_fold(tmp_path, saved, predic
         assert its_score == pytest.approx(score(kind, data.y[held], said), **close)
 
 
-def test_the_model_is_that_of_all_rows(tmp_path, saved):
-    path = saved("svc")
+def test_the_final_model_is_trained_on_all_rows(tmp_path, write_set):
+    path = write_set("svc")
     straight = learn("randsvm", path, tmp_path / "straight")
     crossed = learn("randsvm", path, tmp_path / "crossed", "-v", 3)
     assert crossed.body == straight.body
     assert crossed.metadata["configuration"] == straight.metadata["configuration"] + " -v 3"
 
 
-def test_a_model_on_stdout_is_alone_there(command, saved):
-    ended = command("train", "randsvm", "-q", "-v", 3, saved("svc"), "-")
+def test_a_model_on_stdout_is_the_only_output_there(command, write_set):
+    ended = command("train", "randsvm", "-q", "-v", 3, write_set("svc"), "-")
     assert ended.returncode == 0
     assert ended.stdout.startswith("svm_type c_svc\n")
     assert "Cross Validation" not in ended.stdout
     assert re.fullmatch(r"Cross Validation Accuracy = \S+%\n", ended.stderr)
 
 
-def test_a_json_report_is_alone_on_stdout(saved, tmp_path, capsys):
-    learn("randsvm", saved("svc"), tmp_path / "m", "-v", 3, "-c", "1,2", "--report", "json")
+def test_a_json_report_is_the_only_output_on_stdout(write_set, tmp_path, capsys):
+    learn("randsvm", write_set("svc"), tmp_path / "m", "-v", 3, "-c", "1,2", "--report", "json")
     assert json.loads(capsys.readouterr().out)["support_vectors"] > 0
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "sgd"])
 @pytest.mark.parametrize("kind", ["svc", "several"])
-def test_a_class_may_be_missing_outside_of_a_fold(tmp_path, saved, algorithm, kind):
-    """Its one row is held out: whatever is learnt from the others has not heard of it."""
-    with saved(kind).open("a") as stream:
+def test_a_fold_may_hold_all_rows_of_a_class(tmp_path, write_set, algorithm, kind):
+    """The only row of the class is held out, so the model of the other rows does not know it."""
+    with write_set(kind).open("a") as stream:
         stream.write("9 1:20\n" if kind == "several" else "")
-    lines = saved(kind).read_text().splitlines(keepends=True)
+    lines = write_set(kind).read_text().splitlines(keepends=True)
     if kind == "svc":
         lines = [line for line in lines if line.startswith("1 ")] + ["-1 1:-9\n"]
     else:
         lines.append("9 1:20\n")
     (tmp_path / "rare").write_text("".join(lines))
-    (found,) = tried(learn(algorithm, tmp_path / "rare", tmp_path / "m", "-v", 2))
+    (found,) = scored(learn(algorithm, tmp_path / "rare", tmp_path / "m", "-v", 2))
     assert found["score"] <= 100 * (1 - 1 / len(lines))
 
 
@@ -235,13 +237,13 @@ FIELDS = {"-c": "C", "-g": "gamma", "-p": "epsilon", "-n": "nu", "--lambda": "la
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, saved, name, capsys):
+def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, write_set, name, capsys):
     kind, algorithm, grid = GRIDS[name]
-    path, words = saved(kind), WORDS[kind][:2] if kind in ("svr", "one-class") else ()
+    path, words = write_set(kind), WORDS[kind][:2] if kind in ("svr", "one-class") else ()
     words = (*words, *(("--components", 100) if name == "components" else ()))
     lists = [word for flag, values in grid.items() for word in (flag, ",".join(map(str, values)))]
     found = learn(algorithm, path, tmp_path / "m", "-v", 3, *words, *lists)
-    every, (searched,) = tried(found), found.of("searched")
+    every, (searched,) = scored(found), found.of("searched")
     assert len(every) == np.prod([len(values) for values in grid.values()])
     combinations = {tuple(one["values"][FIELDS[flag]] for flag in grid) for one in every}
     assert combinations == set(all_of(list(grid.values())))
@@ -262,8 +264,8 @@ def all_of(values: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     return list(zip(*(grid.ravel().tolist() for grid in grids), strict=True))
 
 
-def test_svmguide1_in_one_command(tmp_path, real, predict):
-    """Unscaled and at its defaults it is below 70%."""
+def test_svmguide1_is_scaled_and_searched_in_one_command(tmp_path, real, predict):
+    """Unscaled and with default parameters the accuracy is below 70%."""
     grid = ("-v", 5, "--scale", "minmax", "-c", "1,2,8,32,128", "-g", "0.125,0.5,2,8")
     learnt = learn("randsvm", real("svmguide1"), tmp_path / "m", *grid)
     said, test = predict(real("svmguide1.t"), learnt.model), real("svmguide1.t").read_text()
@@ -271,16 +273,16 @@ def test_svmguide1_in_one_command(tmp_path, real, predict):
     assert np.mean(said.scores == true) >= 0.965
 
 
-def test_each_combination_has_the_score_of_its_own_cross_validation(tmp_path, saved):
-    found = learn("randsvm", saved("svc"), tmp_path / "m", "-c", "0.01,1", "-g", "0.01,0.5")
-    for one in tried(found):
+def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path, write_set):
+    found = learn("randsvm", write_set("svc"), tmp_path / "m", "-c", "0.01,1", "-g", "0.01,0.5")
+    for one in scored(found):
         values = [word for flag in ("-c", "-g") for word in (flag, one["values"][FIELDS[flag]])]
-        alone = learn("randsvm", saved("svc"), tmp_path / "alone", "-v", 5, *values)
-        assert tried(alone)[-1]["scores"] == one["scores"]
+        alone = learn("randsvm", write_set("svc"), tmp_path / "alone", "-v", 5, *values)
+        assert scored(alone)[-1]["scores"] == one["scores"]
 
 
-def test_the_table_is_best_first(tmp_path, saved, command):
-    ended = command("train", "randsvm", "-v", 3, "-c", "0.001,1,10", saved("svc"), "m")
+def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
+    ended = command("train", "randsvm", "-v", 3, "-c", "0.001,1,10", write_set("svc"), "m")
     _, _, table = ended.stderr.partition("best first:\n")
     rows = re.findall(r"^  C (\S+)  accuracy (\S+)$", table, re.MULTILINE)
     assert len(rows) == 3
@@ -289,12 +291,12 @@ def test_the_table_is_best_first(tmp_path, saved, command):
     assert float(oracle.trailer(tmp_path / "m")["C"]) == float(rows[0][0])
 
 
-def test_of_equals_the_first_in_the_grid_wins(tmp_path):
-    """Rows that are far apart are told from each other in any way."""
+def test_the_first_of_equal_combinations_wins(tmp_path):
+    """Rows that are far apart are separated with any parameters."""
     y, X = SETS["svc"]
     path = Data(y, X + 50 * y[:, None]).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", 0, "-v", 3, "-c", "4,2,8")
-    assert {one["score"] for one in tried(learnt)} == {100}
+    assert {one["score"] for one in scored(learnt)} == {100}
     assert " -c 4 " in learnt.metadata["configuration"]
 
 
@@ -304,44 +306,44 @@ def without_times(events: list[dict]) -> list[dict]:
 
 
 @pytest.mark.parametrize("words", ["randsvm --gap 0.01 --sample-size 50 -g 0.1,1", "sgd"])
-def test_jobs_change_nothing(tmp_path, saved, words):
+def test_the_number_of_jobs_does_not_change_the_search(tmp_path, write_set, words):
     algorithm, *own = *words.split(), "-v", 3, "-c", "0.01,1,3"
     one, three = (
-        learn(algorithm, saved("several"), tmp_path / f"{jobs}", *own, "--jobs", jobs)
+        learn(algorithm, write_set("several"), tmp_path / f"{jobs}", *own, "--jobs", jobs)
         for jobs in (1, 3)
     )
     assert one.model.read_bytes() == three.model.read_bytes()
-    assert without_times(tried(one)) == without_times(tried(three))
+    assert without_times(scored(one)) == without_times(scored(three))
 
 
-def test_a_subset_is_searched_and_all_rows_are_trained_on(tmp_path, saved):
-    path, data = saved("svc"), SETS["svc"]
+def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
+    path, data = write_set("svc"), SETS["svc"]
     learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
-    with opened(path, "svc") as D:
+    with open_dataset(path, "svc") as D:
         rows = D.sample(Draw(0, cross_validation.SUBSET_DRAW), 80)
         some = cross_validation.subset_of(D, 80, 0)
         fold = cross_validation.assign_folds(some, 4, Draw(0, cross_validation.FOLDS_DRAW))
         assert (some.labels() == D.labels()[rows]).all()
-    scores, _ = by_hand("svc", Data(data.y[rows], data.X[rows]), fold)
-    (found,) = tried(learnt)
+    scores, _ = scores_by_hand("svc", Data(data.y[rows], data.X[rows]), fold)
+    (found,) = scored(learnt)
     assert found["scores"] == pytest.approx(scores, abs=5.01)
     assert found["rows"] == 80
     assert learnt.body == learn("randsvm", path, tmp_path / "all", *WORDS["svc"]).body
 
 
-# ---- going on from a log ------------------------------------------------------------------------
+# ---- resuming from a log ------------------------------------------------------------------------
 
 SEARCH = ("-v", 3, "-c", "0.01,0.1,1,10", "-g", 0.5)
 
 
 def logged(text: bytes) -> list[dict]:
-    """The combinations in a part of a log, whatever else is there."""
+    """Return the combinations in a part of a log with other lines."""
     lines = [line for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
     return [json.loads(line) for line in lines if line.startswith(b'{"event": "tried"')]
 
 
-def going_on(path: Path, model: Path, log: bytes, words: tuple[object, ...] = SEARCH) -> list[dict]:
-    """The combinations of a search that finds this log there."""
+def resumed(path: Path, model: Path, log: bytes, words: tuple[object, ...] = SEARCH) -> list[dict]:
+    """Return the combinations of a search that resumes from this log."""
     file = model.with_suffix(".jsonl")
     file.write_bytes(log)
     arguments = ["randsvm", "-q", "--log", file, *words, path, model]
@@ -352,37 +354,37 @@ def going_on(path: Path, model: Path, log: bytes, words: tuple[object, ...] = SE
 
 
 @pytest.fixture
-def search(tmp_path, saved) -> tuple[Path, Finished, bytes]:
-    """A file, a finished search on it, and its log."""
-    learnt = learn("randsvm", saved("svc"), tmp_path / "whole", *SEARCH)
-    return saved("svc"), learnt, (tmp_path / "whole.jsonl").read_bytes()
+def finished_search(tmp_path, write_set) -> tuple[Path, Finished, bytes]:
+    """Return a file, a finished search on it, and its log."""
+    learnt = learn("randsvm", write_set("svc"), tmp_path / "whole", *SEARCH)
+    return write_set("svc"), learnt, (tmp_path / "whole.jsonl").read_bytes()
 
 
-def keep(log: bytes, combinations: int) -> bytes:
-    """The log as it was when so many combinations were done."""
+def log_after(log: bytes, combinations: int) -> bytes:
+    """Return the log after that many finished combinations."""
     lines = log.splitlines(keepends=True)
     ends = [i for i, line in enumerate(lines) if json.loads(line)["event"] == "tried"]
     return b"".join(lines[: ends[combinations - 1] + 1])
 
 
-def test_what_a_log_has_is_taken_over(tmp_path, search):
-    path, whole, log = search
-    events = going_on(path, tmp_path / "m", keep(log, 2))
+def test_a_search_reuses_the_scores_of_its_log(tmp_path, finished_search):
+    path, whole, log = finished_search
+    events = resumed(path, tmp_path / "m", log_after(log, 2))
     assert [one["resumed"] for one in events] == [True, True, False, False]
     assert [one["number"] for one in events] == [1, 2, 3, 4]
     scores = [
-        {one["configuration"]: one["scores"] for one in some} for some in (events, tried(whole))
+        {one["configuration"]: one["scores"] for one in some} for some in (events, scored(whole))
     ]
     assert scores[0] == scores[1]
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
 
 
-def test_it_is_taken_at_its_word(tmp_path, search):
-    """Nothing is computed again: a score that was altered wins."""
-    path, _, log = search
+def test_scores_of_a_log_are_not_computed_again(tmp_path, finished_search):
+    """An altered score wins."""
+    path, _, log = finished_search
     worst = re.sub(rb'("C": 0.01}.*?)"score": [0-9.]+', rb'\g<1>"score": 99.9', log)
     assert worst != log
-    assert all(one["resumed"] for one in going_on(path, tmp_path / "m", worst))
+    assert all(one["resumed"] for one in resumed(path, tmp_path / "m", worst))
     metadata = oracle.trailer(tmp_path / "m")
     assert (metadata["C"], metadata["cross_validation"]) == ("0.01", "accuracy 99.9")
 
@@ -393,7 +395,7 @@ OTHER = {
     "another seed": lambda log: log.replace(b"--seed 0", b"--seed 1"),
     "other folds": lambda log: log.replace(b"-v 3", b"-v 4"),
     "another algorithm": lambda log: log.replace(b'"randsvm -s', b'"osuna -s'),
-    "a line cut short": lambda log: keep(log, 1)[:-9],
+    "a line cut short": lambda log: log_after(log, 1)[:-9],
     "a line without scores": lambda log: re.sub(rb'"scores": .*?], ', b"", log),
     "a line with a word for a score": lambda log: re.sub(rb'"score": [^,]*', b'"score": "x"', log),
     "other things": lambda log: (
@@ -403,27 +405,27 @@ OTHER = {
 
 
 @pytest.mark.parametrize("other", OTHER)
-def test_lines_of_something_else_are_ignored(tmp_path, search, other):
-    path, whole, log = search
+def test_log_lines_of_other_searches_are_ignored(tmp_path, finished_search, other):
+    path, whole, log = finished_search
     altered = OTHER[other](log)
     assert altered != log
-    events = going_on(path, tmp_path / "m", altered)
+    events = resumed(path, tmp_path / "m", altered)
     assert [one["resumed"] for one in events] == [False] * 4
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
 
 
-def test_numbers_that_json_has_not_come_back(tmp_path, capsys):
-    """Targets that are all the same have no correlation with anything."""
+def test_scores_that_are_not_finite_are_read_from_the_log(tmp_path, capsys):
+    """Constant targets have no correlation with anything."""
     X = np.random.default_rng(0).normal(size=(30, 2))
     (tmp_path / "d").write_text(oracle.svmlight_text([1] * 30, X))
     line = "Cross Validation Squared correlation coefficient = nan\n"
     for resumed in (False, True):
         learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "-s", "svr", "-v", 3)
         assert line in capsys.readouterr().out
-        assert [one["resumed"] for one in tried(learnt)] == [resumed]
+        assert [one["resumed"] for one in scored(learnt)] == [resumed]
 
 
-def test_a_killed_search_goes_on_where_it_was(tmp_path):
+def test_a_killed_search_resumes(tmp_path):
     path = gaussians(1500).save(tmp_path / "d")
     search = ("-v", 3, "-c", "0.01,0.1,1,10,100,1000", "-g", 0.5, "--jobs", 1)
     log = tmp_path / "log"
@@ -439,7 +441,7 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path):
     process.kill()
     process.wait()
     done = len(logged(log.read_bytes()))
-    events = going_on(path, tmp_path / "again", log.read_bytes(), search)
+    events = resumed(path, tmp_path / "again", log.read_bytes(), search)
     assert [one["resumed"] for one in events] == [True] * done + [False] * (6 - done)
     whole = learn("randsvm", path, tmp_path / "whole", *search)
     assert (tmp_path / "again").read_bytes() == whole.model.read_bytes()
@@ -466,9 +468,9 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path):
         ("-s one-class -n 0.5,2", "-n must be > 0 and <= 1, got 2.0"),
     ],
 )
-def test_usage_errors(tmp_path, saved, words, expected):
-    # Before anything is read, but where it takes the number of rows.
-    path = saved("svc") if "rows to" in expected else tmp_path / "missing"
+def test_invalid_options_are_usage_errors(tmp_path, write_set, words, expected):
+    # Errors come before any data is read, except if they need the number of rows.
+    path = write_set("svc") if "rows to" in expected else tmp_path / "missing"
     with pytest.raises((ParameterError, click.UsageError)) as refused:
         learn("randsvm", path, tmp_path / "m", *words.split())
     assert refused.value.exit_code == 2

@@ -1,4 +1,4 @@
-"""Several files are one data set, in the order of their names or as they are listed."""
+"""Test several files that form one data set, in the order of their names or as listed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ WORDS = ("randsvm", "-g", 5, "--gap", 0.1, "-q")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole_file(tmp_path_factory) -> Path:
     return board(ROWS).save(tmp_path_factory.mktemp("files") / "whole")
 
 
 @pytest.fixture(scope="module")
-def model(whole, tmp_path_factory) -> bytes:
+def model(whole_file, tmp_path_factory) -> bytes:
     path = tmp_path_factory.mktemp("model") / "m"
-    run_train(*WORDS, whole, path)
+    run_train(*WORDS, whole_file, path)
     return path.read_bytes()
 
 
 @pytest.fixture
-def parts(whole, tmp_path) -> list[Path]:
-    """The same rows: the first part has no end of its last line, the second no rows at all."""
-    lines = whole.read_text().splitlines(keepends=True)
+def parts(whole_file, tmp_path) -> list[Path]:
+    """Return files with the same rows; the first lacks its last newline, the second has no rows."""
+    lines = whole_file.read_text().splitlines(keepends=True)
     texts = ["".join(lines[:100]).rstrip("\n"), "# nothing\n\n", "".join(lines[100:])]
     paths = [tmp_path / f"part-{number}.svm" for number in range(3)]
     for path, text in zip(paths, texts, strict=True):
@@ -40,27 +40,25 @@ def parts(whole, tmp_path) -> list[Path]:
 
 @pytest.mark.parametrize("words", [["part-*.svm"], ["part-0.svm", "part-[12].svm"]])
 @pytest.mark.parametrize("extra", [[], ["--memory", "16M", "--jobs", 1]], ids=str)
-def test_parts_make_the_model_of_the_whole(tmp_path, monkeypatch, parts, model, words, extra):
+def test_parts_train_the_model_of_the_whole_file(tmp_path, monkeypatch, parts, model, words, extra):
     monkeypatch.chdir(tmp_path)
     run_train(*WORDS, *extra, *words, "m")
     assert (tmp_path / "m").read_bytes() == model
 
 
-def test_so_they_do_for_python(tmp_path, parts, model):
+def test_parts_train_the_model_of_the_whole_file_in_python(tmp_path, parts, model):
     api.train_randsvm(parts, tmp_path / "m", gamma=5, gap=0.1)
     assert (tmp_path / "m").read_bytes() == model
 
 
-def test_a_pattern_of_one_file_writes_the_model_of_that_file(tmp_path, monkeypatch, whole):
+def test_a_pattern_that_matches_one_file_trains_on_that_file(tmp_path, monkeypatch, whole_file):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "part-1.svm").write_bytes(whole.read_bytes())
+    (tmp_path / "part-1.svm").write_bytes(whole_file.read_bytes())
     run_train(*WORDS, "part-1*.svm")
     assert {path.name for path in tmp_path.iterdir()} == {"part-1.svm", "part-1.svm.model"}
 
 
-def test_a_cache_of_parts_is_built_anew_when_one_of_them_changes(
-    tmp_path, monkeypatch, parts, model
-):
+def test_a_cache_of_parts_is_rebuilt_if_a_part_changes(tmp_path, monkeypatch, parts, model):
     monkeypatch.chdir(tmp_path)
     seen = []
     for _ in range(2):
@@ -78,16 +76,18 @@ def test_a_cache_of_parts_is_built_anew_when_one_of_them_changes(
     ("line", "problem"),
     [("+1 1:x\n", "found 'x'"), ("spam 1:1\n", "found 'spam'")],
 )
-def test_bad_text_is_named_with_its_own_file_and_line(tmp_path, parts, line, problem):
+def test_an_error_names_the_part_and_its_line(tmp_path, parts, line, problem):
     parts[1].write_text("# nothing\n" + line)
     with pytest.raises(DataError, match=problem) as error:
         run_train(*WORDS, tmp_path / "part-*.svm", tmp_path / "m")
     assert str(error.value).startswith(f"{parts[1]}:2:")
 
 
-def test_predictions_of_parts_are_those_of_the_whole_in_order(tmp_path, whole, parts, model):
+def test_predictions_of_parts_are_those_of_the_whole_file_in_order(
+    tmp_path, whole_file, parts, model
+):
     (tmp_path / "m").write_bytes(model)
-    run_predict("-q", whole, tmp_path / "m", tmp_path / "expected")
+    run_predict("-q", whole_file, tmp_path / "m", tmp_path / "expected")
     run_predict("-q", tmp_path / "part-*.svm", tmp_path / "m", tmp_path / "found")
     assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()
 
@@ -100,14 +100,14 @@ def test_predictions_of_parts_are_those_of_the_whole_in_order(tmp_path, whole, p
         (["sgd", "--update", "old", "part-*.svm", "m"], "one TRAIN_FILE"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(tmp_path, monkeypatch, parts, words, message):
+def test_invalid_combinations_of_files_are_refused(tmp_path, monkeypatch, parts, words, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParameterError, match=message):
         run_train(*words)
 
 
 @pytest.mark.parametrize("name", ["missing", "a" * 300])
-def test_a_name_that_is_no_file_is_said(tmp_path, parts, model, name):
+def test_a_missing_part_is_named(tmp_path, parts, model, name):
     (tmp_path / "m").write_bytes(model)
     said = pytest.raises(InputError, match=f"cannot open {name}: ")
     with said:

@@ -1,4 +1,4 @@
-"""Random features as a view of D: whole runs of sgd, randsvm and osuna with --components."""
+"""Test random features in whole runs of sgd, randsvm and osuna with --components."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def accuracy(predicted) -> float:
 
 
 def quadratic(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Labels by the sign of a random quadratic of 10 normal features, 10% of them wrong."""
+    """Label rows by the sign of a random quadratic of 10 normal features; 10% of the labels are
+    wrong.
+    """
     rng = np.random.default_rng([seed, 14])
     A, b = (np.random.default_rng(15).normal(size=size) for size in ((10, 10), 10))
     X = oracle.as_float32(rng.normal(size=(rows, 10)))
@@ -30,20 +32,20 @@ def quadratic(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture
-def boards(tmp_path) -> tuple[Path, Path]:
+def checkerboards(tmp_path) -> tuple[Path, Path]:
     return board(4000).save(tmp_path / "train"), board(2000, 1).save(tmp_path / "test")
 
 
-def exact(y, X, Z, words: str) -> np.ndarray:
+def exact_labels(y, X, Z, words: str) -> np.ndarray:
     model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q {words}")
     return np.sign(oracle.libsvm_decisions(model, Z))
 
 
-def test_fourier_features_come_near_the_exact_kernel(boards, tmp_path, predict):
-    train, test = boards
+def test_fourier_features_are_nearly_as_accurate_as_the_kernel(checkerboards, tmp_path, predict):
+    train, test = checkerboards
     learnt = learn("sgd", train, tmp_path / "m", *["-t", "rbf", "-g", "5", "--components", "2000"])
     data = board(2000, 1)
-    best = 100 * np.mean(exact(*board(4000), data.X, "-c 1 -g 5") == data.y)
+    best = 100 * np.mean(exact_labels(*board(4000), data.X, "-c 1 -g 5") == data.y)
     assert accuracy(predict(test, learnt.model)) >= best - 1
     straight = learn("sgd", train, tmp_path / "linear")
     assert accuracy(predict(test, straight.model)) < 70
@@ -51,18 +53,18 @@ def test_fourier_features_come_near_the_exact_kernel(boards, tmp_path, predict):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["", "--exact"])
-def test_maclaurin_features_come_near_the_exact_kernel(tmp_path, predict, words):
+def test_maclaurin_features_are_nearly_as_accurate_as_the_kernel(tmp_path, predict, words):
     y, X = quadratic(3000)
     test_y, test_X = quadratic(2000, 1)
     train = oracle.write_svmlight(tmp_path / "train", y, X)
     test = oracle.write_svmlight(tmp_path / "test", test_y, test_X)
     options = ("-t poly -d 2 -r 1 --components 2000 " + words).split()
     learnt = learn("sgd", train, tmp_path / "m", *options)
-    best = 100 * np.mean(exact(y, X, test_X, "-t 1 -d 2 -r 1 -g 1") == test_y)
+    best = 100 * np.mean(exact_labels(y, X, test_X, "-t 1 -d 2 -r 1 -g 1") == test_y)
     assert accuracy(predict(test, learnt.model)) >= best - 2
 
 
-def test_regression_on_random_features(tmp_path, predict):
+def test_a_regression_learns_with_random_features(tmp_path, predict):
     rng = np.random.default_rng(0)
     X = oracle.as_float32(rng.uniform(-3, 3, (2000, 1)))
     y = np.sin(2 * X[:, 0])
@@ -74,10 +76,8 @@ def test_regression_on_random_features(tmp_path, predict):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm --gap 1e-3", "osuna"])
-def test_the_kernel_algorithms_solve_the_linear_machine_of_the_features(
-    tmp_path, predict, algorithm
-):
-    """LIBSVM's -t 0 on the mapped rows has the same objective and the same labels."""
+def test_kernel_algorithms_solve_the_linear_svm_over_the_features(tmp_path, predict, algorithm):
+    """LIBSVM's -t 0 on the mapped rows has the same objective and labels."""
     y, X = board(700)
     path = board(700).save(tmp_path / "data")
     name, *rest = algorithm.split()
@@ -97,23 +97,25 @@ def test_the_kernel_algorithms_solve_the_linear_machine_of_the_features(
     assert (np.sign(mine) == np.sign(f))[sure].all()
 
 
-def test_libsvm_and_liblinear_refuse_the_model(boards, tmp_path, capfd):
-    train, _ = boards
+def test_libsvm_and_liblinear_refuse_the_model(checkerboards, tmp_path, capfd):
+    train, _ = checkerboards
     learnt = learn("sgd", train, tmp_path / "m", "-t", "rbf", "--components", 50)
     assert svmutil.svm_load_model(str(learnt.model)) is None
     assert liblinearutil.load_model(str(learnt.model)) is None
 
 
-def test_another_seed_is_another_map(boards, tmp_path):
-    train, _ = boards
+def test_another_seed_gives_another_map(checkerboards, tmp_path):
+    train, _ = checkerboards
     words = ("-t", "rbf", "-g", 5, "--components", 100, "--epochs", 2)
     one, other = (learn("sgd", train, tmp_path / "m", *words, "--seed", s).body for s in (0, 1))
     assert one != other
 
 
-def test_a_feature_that_training_never_saw_changes_nothing(boards, tmp_path, predict):
-    """The numbers of a feature depend on its index alone, not on how many there are."""
-    train, test = boards
+def test_a_feature_that_training_lacks_does_not_change_a_prediction(
+    checkerboards, tmp_path, predict
+):
+    """The random numbers of a feature depend only on its index."""
+    train, test = checkerboards
     learnt = learn("sgd", train, tmp_path / "m", "-t", "rbf", "-g", 5, "--components", 100)
     more = tmp_path / "more"
     more.write_text("\n".join(f"{line} 7:1" for line in test.read_text().splitlines()) + "\n")
@@ -133,7 +135,7 @@ def test_a_feature_that_training_never_saw_changes_nothing(boards, tmp_path, pre
         ("sgd -t sigmoid", "expected one of linear (0), poly (1), rbf (2), found 'sigmoid'"),
     ],
 )
-def test_refusals(command, tmp_path, words, message):
+def test_options_that_random_features_lack_are_refused(command, tmp_path, words, message):
     board(50).save(tmp_path / "data")
     ended = command("train", *words.split(), "data", "m")
     assert ended.returncode == 2
@@ -141,8 +143,8 @@ def test_refusals(command, tmp_path, words, message):
     assert not (tmp_path / "m").exists()
 
 
-def test_a_model_with_random_features_is_not_taught_further(command, boards, tmp_path):
-    train, _ = boards
+def test_a_model_with_random_features_is_not_updated(command, checkerboards, tmp_path):
+    train, _ = checkerboards
     learn("sgd", train, tmp_path / "m", "-t", "rbf", "--components", 50)
     ended = command("train", "sgd", "--update", "m", "train", "new")
     assert ended.returncode == 65
@@ -160,8 +162,8 @@ def test_a_model_with_random_features_is_not_taught_further(command, boards, tmp
     ],
     ids=str,
 )
-def test_the_line_that_is_printed_repeats_the_run(command, tmp_path, words):
-    """gamma is in it, where it was left open too."""
+def test_the_printed_command_repeats_the_run(command, tmp_path, words):
+    """The command contains gamma even if the user did not set it."""
     board(200).save(tmp_path / "data")
     first = command("train", *words, "data", "m")
     line = first.stderr.splitlines()[0].split()

@@ -1,5 +1,6 @@
-"""Several classes, one against the rest: labels and values are those of scikit-learn's own
-OneVsRestClassifier, and nobody misreads the model."""
+"""Test one against the rest: labels and values are those of scikit-learn's OneVsRestClassifier, and
+LIBSVM refuses the model.
+"""
 
 from __future__ import annotations
 
@@ -44,22 +45,24 @@ ALGORITHMS = {
 
 
 @pytest.fixture(scope="module")
-def data() -> Data:
+def training_set() -> Data:
     return Data(*oracle.clouds(600))
 
 
 @pytest.fixture(scope="module")
-def test_data() -> Data:
+def test_set() -> Data:
     return Data(*oracle.clouds(600, 1))
 
 
 @pytest.fixture(scope="module")
-def path(data, tmp_path_factory) -> Path:
-    return data.save(tmp_path_factory.mktemp("classes") / "data")
+def training_file(training_set, tmp_path_factory) -> Path:
+    return training_set.save(tmp_path_factory.mktemp("classes") / "data")
 
 
 def one_vs_rest(data: Data, X: np.ndarray, C: float, gamma: float, **more: object) -> np.ndarray:
-    """scikit-learn's decision values of rows X, a column for each label as they first appear."""
+    """Return scikit-learn's decision values of rows X, a column for each label in order of
+    appearance.
+    """
     machines = OneVsRestClassifier(SVC(C=C, gamma=gamma, tol=1e-4, **more)).fit(data.X, data.y)
     return machines.decision_function(X)[:, np.searchsorted(machines.classes_, in_order(data.y))]
 
@@ -76,32 +79,38 @@ def matrix(lines: list[str]) -> np.ndarray:
 # ---- against scikit-learn and LIBSVM ------------------------------------------------------------
 
 
-class Truth(NamedTuple):
-    """What scikit-learn and LIBSVM (one class against one) say of test rows, and what is true."""
+class Peers(NamedTuple):
+    """The predictions of scikit-learn and LIBSVM (one against one) for test rows, and the true
+    labels.
+    """
 
     best: np.ndarray
     pairs: np.ndarray
     y: np.ndarray
 
     @staticmethod
-    def of(data: Data, test: Data, C: float, gamma: float) -> Truth:
+    def of(data: Data, test: Data, C: float, gamma: float) -> Peers:
         best = np.array(in_order(data.y))[one_vs_rest(data, test.X, C, gamma).argmax(axis=1)]
-        return Truth(best, oracle.libsvm_labels(*data, test.X, f"-c {C} -g {gamma}"), test.y)
+        return Peers(best, oracle.libsvm_labels(*data, test.X, f"-c {C} -g {gamma}"), test.y)
 
     def agrees(self, said: np.ndarray) -> bool:
-        """With 99.5% of scikit-learn's labels; accuracy at most 0.7 points below LIBSVM's."""
+        """Return whether 99.5% of the labels are scikit-learn's and the accuracy is at most 0.7
+        points below LIBSVM's.
+        """
         accuracy, best = np.mean(said == self.y), np.mean(self.pairs == self.y)
         return bool(np.mean(said == self.best) >= 0.995 and accuracy >= best - 0.007)
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_labels_are_scikit_learns(tmp_path, predict, path, data, test_data, kind):
+def test_labels_agree_with_scikit_learn(
+    tmp_path, predict, training_file, training_set, test_set, kind
+):
     algorithm, *own = ALGORITHMS[kind]
-    learnt = learn(algorithm, path, tmp_path / "m", *own, *WORDS)
+    learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
     assert {event["machine"] for event in learnt.rounds} == {"+1", "+2", "+3", "+4"}
     assert max(event["working_set"] for event in learnt.rounds) < 600
-    said = predict(test_data.save(tmp_path / "test"), learnt.model).scores
-    assert Truth.of(data, test_data, C, GAMMA).agrees(said)
+    said = predict(test_set.save(tmp_path / "test"), learnt.model).scores
+    assert Peers.of(training_set, test_set, C, GAMMA).agrees(said)
 
 
 REAL = {
@@ -112,7 +121,7 @@ REAL = {
 
 
 def first_rows(path: Path, rows: int, to: Path) -> Data:
-    """So many rows as a file, and as others read them."""
+    """Write the first rows to a file; return its path and the rows."""
     to.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
     X, y = load_svmlight_file(to, n_features=12_000, dtype=np.float32)
     X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
@@ -120,32 +129,32 @@ def first_rows(path: Path, rows: int, to: Path) -> Data:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_data(tmp_path, predict, real, name):
+def test_labels_of_real_data_agree_with_scikit_learn(tmp_path, predict, real, name):
     train, test, rows, test_rows, C, gamma = REAL[name]
-    data = first_rows(real(train), rows, tmp_path / "train")
-    test_data = first_rows(real(test), test_rows, tmp_path / "test")
-    truth = Truth.of(data, test_data, C, gamma)
+    training_set = first_rows(real(train), rows, tmp_path / "train")
+    test_set = first_rows(real(test), test_rows, tmp_path / "test")
+    truth = Peers.of(training_set, test_set, C, gamma)
     words = ("-c", C, "-g", gamma, "--multiclass", "ovr")
     for algorithm, *_ in ALGORITHMS.values():
         learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", *words)
         assert truth.agrees(predict(tmp_path / "test", learnt.model).scores)
 
 
-def test_iris_in_five_parts(tmp_path, predict, real):
-    """Its rows are sorted by class."""
+def test_iris_is_cross_validated_in_five_folds(tmp_path, predict, real):
+    """The rows are sorted by class."""
     y, X = first_rows(real("iris.scale"), 150, tmp_path / "iris")
     X = X[:, :4].toarray()
     said, truths = {algorithm: [] for algorithm in ALGORITHMS}, []
     words = ("-c", 10, "-g", 0.25, "--multiclass", "ovr")
     for part in range(5):
         held = np.arange(150) % 5 == part
-        data, test = Data(y[~held], X[~held]), Data(y[held], X[held])
-        truths.append(Truth.of(data, test, 10, 0.25))
-        paths = data.save(tmp_path / "train"), test.save(tmp_path / "test")
+        training_set, test = Data(y[~held], X[~held]), Data(y[held], X[held])
+        truths.append(Peers.of(training_set, test, 10, 0.25))
+        paths = training_set.save(tmp_path / "train"), test.save(tmp_path / "test")
         for algorithm, mine in said.items():
             learnt = learn(algorithm, paths[0], tmp_path / "m", *words)
             mine.append(predict(paths[1], learnt.model).scores)
-    whole = Truth(*map(np.concatenate, zip(*truths, strict=True)))
+    whole = Peers(*map(np.concatenate, zip(*truths, strict=True)))
     assert all(whole.agrees(np.concatenate(mine)) for mine in said.values())
 
 
@@ -154,12 +163,14 @@ def test_iris_in_five_parts(tmp_path, predict, real):
 
 @pytest.mark.parametrize("weights", [{}, {2.0: 5.0, 3.0: 0.2}], ids=["even", "weighted"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_certificate_is_the_sum_over_the_classes(tmp_path, path, data, algorithm, weights):
+def test_the_certificate_is_the_sum_over_the_classes(
+    tmp_path, training_file, training_set, algorithm, weights
+):
     words = [word for label, weight in weights.items() for word in ("-w", label, weight)]
-    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, *words)
+    learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, *words)
     model = oracle.read_several(learnt.model, 5)
-    assert list(map(float, model.labels)) == in_order(data.y)
-    exact = oracle.several_objectives(model, *data, C, GAMMA, weights)
+    assert list(map(float, model.labels)) == in_order(training_set.y)
+    exact = oracle.several_objectives(model, *training_set, C, GAMMA, weights)
     assert float(model.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-6)
     assert float(model.metadata["dual"]) == pytest.approx(exact.dual, rel=1e-6)
     assert 0 <= exact.gap < 0.005
@@ -171,17 +182,19 @@ def test_the_certificate_is_the_sum_over_the_classes(tmp_path, path, data, algor
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_scores_are_a_column_for_each_class(tmp_path, predict, path, data, test_data, algorithm):
-    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, "-e", 1e-4)
-    test = test_data.save(tmp_path / "test")
+def test_scores_are_a_column_for_each_class(
+    tmp_path, predict, training_file, training_set, test_set, algorithm
+):
+    learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "-e", 1e-4)
+    test = test_set.save(tmp_path / "test")
     f = matrix(predict(test, learnt.model, "--scores").lines)
-    assert f == pytest.approx(one_vs_rest(data, test_data.X, C, GAMMA), abs=2e-3)
-    labels = np.array(in_order(data.y))[f.argmax(axis=1)]
+    assert f == pytest.approx(one_vs_rest(training_set, test_set.X, C, GAMMA), abs=2e-3)
+    labels = np.array(in_order(training_set.y))[f.argmax(axis=1)]
     assert (predict(test, learnt.model).scores == labels).all()
 
 
-def test_libsvm_refuses_the_model(tmp_path, path):
-    learnt = learn("randsvm", path, tmp_path / "m", *WORDS)
+def test_libsvm_refuses_the_model(tmp_path, training_file):
+    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
     assert svmutil.svm_load_model(str(learnt.model)) is None
 
 
@@ -193,22 +206,28 @@ NAMES = {
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_labels_of_any_kind_come_back(tmp_path, predict, data, path, names):
-    """As spelled in training; what is learnt does not depend on them."""
-    spelled = [str(NAMES[names][label]) for label in data.y]
-    learnt = learn("randsvm", write(tmp_path / "d", spelled, data.X), tmp_path / "m", *WORDS)
-    plain = learn("randsvm", path, tmp_path / "plain", *WORDS)
+def test_predicted_labels_have_the_spelling_of_the_training_labels(
+    tmp_path, predict, training_set, training_file, names
+):
+    """The spelling does not change the training."""
+    spelled = [str(NAMES[names][label]) for label in training_set.y]
+    learnt = learn(
+        "randsvm", write(tmp_path / "d", spelled, training_set.X), tmp_path / "m", *WORDS
+    )
+    plain = learn("randsvm", training_file, tmp_path / "plain", *WORDS)
     said = predict(tmp_path / "d", learnt.model)
-    assert said.lines == [str(NAMES[names][label]) for label in predict(path, plain.model).scores]
+    assert said.lines == [
+        str(NAMES[names][label]) for label in predict(training_file, plain.model).scores
+    ]
     assert learnt.metadata["primal"] == plain.metadata["primal"]
     right = sum(one == other for one, other in zip(said.lines, spelled, strict=True))
     assert f"({right}/600)" in said.out
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_classes_of_one_row(tmp_path, predict, data, kind):
-    """They are learnt all the same: sole rows far from all others."""
-    y, X = np.append(data.y, [8, 9]), np.vstack([data.X, np.full((2, 5), 9.0)])
+def test_classes_with_a_single_row_are_learned(tmp_path, predict, training_set, kind):
+    """These rows are far from all others."""
+    y, X = np.append(training_set.y, [8, 9]), np.vstack([training_set.X, np.full((2, 5), 9.0)])
     X[-1] *= -1
     rare = Data(y, X)
     algorithm, *own = ALGORITHMS[kind]
@@ -220,7 +239,7 @@ def test_classes_of_one_row(tmp_path, predict, data, kind):
 
 
 def resealed(text: bytes) -> bytes:
-    """As if it had been written so."""
+    """Return the text with a correct sha256 line."""
     before, mark, _ = text.rpartition(b"# randsvm sha256 ")
     return before + mark + hashlib.sha256(before).hexdigest().encode() + b"\n"
 
@@ -239,14 +258,14 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_model_cut_or_altered_is_refused(tmp_path, predict, path, damage):
-    learnt = learn("randsvm", path, tmp_path / "m", *WORDS)
+def test_a_damaged_model_is_refused(tmp_path, predict, training_file, damage):
+    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
     text = learnt.model.read_bytes()
     assert resealed(text) == text
     learnt.model.write_bytes(DAMAGED[damage](text))
     assert learnt.model.read_bytes() != text
     with pytest.raises(RandsvmError) as refused:
-        predict(path, learnt.model)
+        predict(training_file, learnt.model)
     assert refused.value.exit_code == 65
     assert "\n" not in str(refused.value)
 
@@ -255,29 +274,35 @@ def test_a_model_cut_or_altered_is_refused(tmp_path, predict, path, damage):
 
 
 @pytest.mark.parametrize("words", ["-w 2 5 -w 3 0.2", "-w2 5 -w3 0.2", "-w +2.0 5 -w3.0 0.2"])
-def test_a_weight_multiplies_c_of_its_class_alone(tmp_path, predict, path, data, words):
-    """Of its own rows where it is told from the rest; among the rest every row weighs 1."""
+def test_a_weight_multiplies_c_of_its_class_alone(
+    tmp_path, predict, training_file, training_set, words
+):
+    """It applies to the rows of the class in its own machine; rows of the rest have weight 1."""
     given = {2.0: 5.0, 3.0: 0.2}
-    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "-e", 1e-4, *words.split())
-    f = matrix(predict(path, learnt.model, "--scores").lines)
-    for label, column in zip(in_order(data.y), f.T, strict=True):
+    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "-e", 1e-4, *words.split())
+    f = matrix(predict(training_file, learnt.model, "--scores").lines)
+    for label, column in zip(in_order(training_set.y), f.T, strict=True):
         weights = {True: given.get(label, 1.0), False: 1.0}
-        own = SVC(C=C, gamma=GAMMA, tol=1e-4, class_weight=weights).fit(data.X, data.y == label)
-        assert column == pytest.approx(own.decision_function(data.X), abs=5e-3)
+        own = SVC(C=C, gamma=GAMMA, tol=1e-4, class_weight=weights).fit(
+            training_set.X, training_set.y == label
+        )
+        assert column == pytest.approx(own.decision_function(training_set.X), abs=5e-3)
 
 
-def test_weights_are_liblinears(tmp_path, predict, path, data):
-    """LinearSVC is LIBLINEAR; what it does to b is made small by a large constant feature."""
+def test_class_weights_follow_liblinear(tmp_path, predict, training_file, training_set):
+    """LinearSVC is LIBLINEAR; a large constant feature makes its regularisation of b small."""
     given = {2.0: 5.0, 3.0: 0.2}
     words = ("-t", 0, "-c", 0.1, "-e", 1e-4, "-w", 2, 5, "-w", 3, 0.2, "--multiclass", "ovr")
     f = matrix(
-        predict(path, learn("randsvm", path, tmp_path / "m", *words).model, "--scores").lines
+        predict(
+            training_file, learn("randsvm", training_file, tmp_path / "m", *words).model, "--scores"
+        ).lines
     )
     theirs = LinearSVC(
         loss="hinge", C=0.1, class_weight=given, intercept_scaling=30, max_iter=10**6
-    ).fit(data.X, data.y)
-    order = np.searchsorted(theirs.classes_, in_order(data.y))
-    assert f == pytest.approx(theirs.decision_function(data.X)[:, order], abs=0.05)
+    ).fit(training_set.X, training_set.y)
+    order = np.searchsorted(theirs.classes_, in_order(training_set.y))
+    assert f == pytest.approx(theirs.decision_function(training_set.X)[:, order], abs=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -291,10 +316,10 @@ def uneven() -> Data:
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_balanced_is_balanced_in_each_problem(tmp_path, predict, uneven, algorithm):
-    path = uneven.save(tmp_path / "d")
-    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, "-e", 1e-4, "-w", "balanced")
-    f = matrix(predict(path, learnt.model, "--scores").lines)
+def test_balanced_weights_are_computed_for_each_machine(tmp_path, predict, uneven, algorithm):
+    training_file = uneven.save(tmp_path / "d")
+    learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "-e", 1e-4, "-w", "balanced")
+    f = matrix(predict(training_file, learnt.model, "--scores").lines)
     balanced = one_vs_rest(uneven, uneven.X, C, GAMMA, class_weight="balanced")
     assert f == pytest.approx(balanced, abs=5e-3)
     assert f != pytest.approx(one_vs_rest(uneven, uneven.X, C, GAMMA), abs=0.1)
@@ -307,13 +332,13 @@ def uneven_pair(rows: int, rare: int, seed: int) -> Data:
 
 
 @pytest.mark.parametrize("words", [("randsvm", "-g", 0.1), ("sgd",)])
-def test_balanced_finds_the_rare_one_of_two_classes(tmp_path, predict, words):
+def test_balanced_weights_detect_a_rare_class(tmp_path, predict, words):
     algorithm, *own = words
-    path = uneven_pair(100, 10, 6).save(tmp_path / "d")
+    training_file = uneven_pair(100, 10, 6).save(tmp_path / "d")
     test = uneven_pair(1000, 1000, 1)
     found = {}
     for weights in [(), ("-w", "balanced")]:
-        learnt = learn(algorithm, path, tmp_path / "m", *own, *weights)
+        learnt = learn(algorithm, training_file, tmp_path / "m", *own, *weights)
         right = predict(test.save(tmp_path / "t"), learnt.model).scores == test.y
         found[weights] = right[1000:].mean(), right[:1000].mean()
     recall, specificity = found["-w", "balanced"]
@@ -322,23 +347,25 @@ def test_balanced_finds_the_rare_one_of_two_classes(tmp_path, predict, words):
     assert specificity >= 0.75
 
 
-def test_weights_of_a_real_set_are_libsvms(tmp_path, predict, real):
-    path, words = real("german.numer_scale"), "-w1 1 -w-1 3"
-    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
+def test_class_weights_on_real_data_follow_libsvm(tmp_path, predict, real):
+    training_file, words = real("german.numer_scale"), "-w1 1 -w-1 3"
+    y, X = svmutil.svm_read_problem(str(training_file), return_scipy=True)
     model = svmutil.svm_train(y, X, f"-q {words}")
     theirs = np.array(svmutil.svm_predict([], X, model, "-q")[0])
-    said = predict(path, learn("randsvm", path, tmp_path / "m", *words.split()).model).scores
+    said = predict(
+        training_file, learn("randsvm", training_file, tmp_path / "m", *words.split()).model
+    ).scores
     assert np.mean(said == theirs) >= 0.99
-    plain = predict(path, learn("randsvm", path, tmp_path / "plain").model).scores
+    plain = predict(training_file, learn("randsvm", training_file, tmp_path / "plain").model).scores
     assert np.mean(plain == theirs) < 0.95
 
 
-def test_a_weight_of_an_unknown_label_is_refused(tmp_path, path):
+def test_a_weight_of_an_unknown_label_is_refused(tmp_path, training_file):
     with pytest.raises(ParameterError, match="-w 7: no class has this label; the labels are"):
-        learn("randsvm", path, tmp_path / "m", "-w", 7, 2)
+        learn("randsvm", training_file, tmp_path / "m", "-w", 7, 2)
 
 
-# ---- how runs end -------------------------------------------------------------------------------
+# ---- stopping -----------------------------------------------------------------------------------
 
 
 def dual_of(solved: oracle.Solved, y: np.ndarray, X: np.ndarray) -> float:
@@ -347,22 +374,25 @@ def dual_of(solved: oracle.Solved, y: np.ndarray, X: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_gap_holds_for_the_sum(tmp_path, path, data, algorithm):
+def test_the_gap_applies_to_the_sum_over_the_classes(
+    tmp_path, training_file, training_set, algorithm
+):
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
-    learnt = learn(algorithm, path, tmp_path / "m", *WORDS, "--gap", 0.05, size, 150)
-    exact = oracle.several_objectives(oracle.read_several(learnt.model, 5), *data, C, GAMMA)
+    learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "--gap", 0.05, size, 150)
+    exact = oracle.several_objectives(oracle.read_several(learnt.model, 5), *training_set, C, GAMMA)
     assert "gap <= 0.05" in learnt.metadata["stopped"]
     assert float(learnt.metadata["gap"]) <= 0.05
-    sides = [np.where(data.y == label, 1.0, -1.0) for label in range(1, 5)]
+    sides = [np.where(training_set.y == label, 1.0, -1.0) for label in range(1, 5)]
     best = sum(
-        dual_of(oracle.libsvm_train(y, data.X, f"-c {C} -g {GAMMA}"), y, data.X) for y in sides
+        dual_of(oracle.libsvm_train(y, training_set.X, f"-c {C} -g {GAMMA}"), y, training_set.X)
+        for y in sides
     )
     assert best <= exact.primal <= best / (1 - 0.05)
     assert learnt.outcome["violators"] > 0
 
 
-def test_jobs_and_memory_change_no_byte(tmp_path, path, data):
-    wide = oracle.write_svmlight(tmp_path / "d", data.y, np.tile(data.X, (1, 3)))
+def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
+    wide = oracle.write_svmlight(tmp_path / "d", training_set.y, np.tile(training_set.X, (1, 3)))
     models = {
         learn(
             "randsvm", wide, tmp_path / "m", *WORDS, "--sample-size", 200, "-k", 199, *words
@@ -372,8 +402,8 @@ def test_jobs_and_memory_change_no_byte(tmp_path, path, data):
     assert len(models) == 1
 
 
-class Meddler:
-    """A listener that does something at the first round of a class."""
+class AtFirstRound:
+    """A listener that calls a function at the first round of a class."""
 
     def __init__(self, machine: str, deed) -> None:
         self.machine, self.deed, self.done = machine, deed, False
@@ -384,63 +414,71 @@ class Meddler:
             self.deed()
 
 
-def assert_two_of_four(model: Path, data: Data, predict, path: Path, stopped: str) -> None:
-    """Machines of the first two classes; P is P of the model as written."""
+def assert_two_classes_trained(
+    model: Path, training_set: Data, predict, training_file: Path, stopped: str
+) -> None:
+    """Check that the first two machines are trained, and that P is that of the written model."""
     found = oracle.read_several(model, 5)
     assert (found.metadata["stopped"], found.metadata["certificate"]) == (stopped, "running")
     assert found.metadata["violators"] == "unknown"
     assert np.count_nonzero(found.beta, axis=0)[:2].min() > 0
     assert np.count_nonzero(found.beta[:, 2:]) == 0
-    exact = oracle.several_objectives(found, *data, C, GAMMA)
+    exact = oracle.several_objectives(found, *training_set, C, GAMMA)
     assert float(found.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-3)
     assert float(found.metadata["dual"]) <= exact.dual * (1 + 1e-3)
-    # A class that was never begun has f = -1: it is said of what all others deny more strongly.
-    f = matrix(predict(path, model, "--scores").lines)
+    # An untrained class has f = -1, so it is predicted if all other values are lower.
+    f = matrix(predict(training_file, model, "--scores").lines)
     assert (f[:, 2:] == -1).all()
 
 
-def test_time_is_up_in_the_middle_of_the_classes(tmp_path, predict, path, data, monkeypatch):
+def test_a_time_limit_between_classes_keeps_the_trained_ones(
+    tmp_path, predict, training_file, training_set, monkeypatch
+):
     late = 0.0
     clock = time.perf_counter
 
-    def jump() -> None:
+    def jump_ahead() -> None:
         nonlocal late
         late = 10_000.0
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
     job = api.Job(limits=Limits(time_limit=1000.0))
-    second = f"+{in_order(data.y)[1]:g}"
-    meddler, model = Meddler(second, jump), tmp_path / "m"
+    second = f"+{in_order(training_set.y)[1]:g}"
+    meddler, model = AtFirstRound(second, jump_ahead), tmp_path / "m"
     params = Params(C=C, gamma=GAMMA, multiclass="ovr"), OsunaParams(working_set=100)
-    outcome = api.train_osuna(str(path), str(model), *params, job, meddler).outcome
+    outcome = api.train_osuna(str(training_file), str(model), *params, job, meddler).outcome
     assert (outcome.stopped, outcome.violators, outcome.evaluated) == ("time limit", None, False)
-    assert_two_of_four(model, data, predict, path, "time limit")
+    assert_two_classes_trained(model, training_set, predict, training_file, "time limit")
 
 
-def unread(*words: object) -> None:
+def without_reading(*words: object) -> None:
     raise AssertionError("read for nothing")
 
 
-def test_interrupted_in_the_middle_of_the_classes(tmp_path, predict, path, data, monkeypatch):
-    """Of those that have not begun no row is looked at: their rows are counted."""
+def test_a_signal_between_classes_keeps_the_trained_ones(
+    tmp_path, predict, training_file, training_set, monkeypatch
+):
+    """Rows of untrained classes are only counted, not read."""
 
     def strike() -> None:
-        monkeypatch.setattr(Subtasks, "__getitem__", unread)
-        monkeypatch.setattr(Dataset, "labels_of", unread)
+        monkeypatch.setattr(Subtasks, "__getitem__", without_reading)
+        monkeypatch.setattr(Dataset, "labels_of", without_reading)
         raise Interrupted(signal.SIGTERM)
 
-    meddler, model = Meddler(f"+{in_order(data.y)[1]:g}", strike), tmp_path / "m"
+    meddler, model = AtFirstRound(f"+{in_order(training_set.y)[1]:g}", strike), tmp_path / "m"
     params = Params(C=C, gamma=GAMMA, multiclass="ovr"), OsunaParams(working_set=100)
     with pytest.raises(Interrupted):
-        api.train_osuna(str(path), str(model), *params, api.Job(), meddler)
-    assert_two_of_four(model, data, predict, path, "interrupted by signal 15")
+        api.train_osuna(str(training_file), str(model), *params, api.Job(), meddler)
+    assert_two_classes_trained(
+        model, training_set, predict, training_file, "interrupted by signal 15"
+    )
 
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
-def test_rows_are_counted_right_where_some_are_left_out(path, multiclass, part):
-    with closing(labelled_data.load_rows(str(path), Params(), api.Job())) as whole:
-        D, _ = labelled_classes(whole, str(path))
+def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multiclass, part):
+    with closing(labelled_data.load_rows(str(training_file), Params(), api.Job())) as whole:
+        D, _ = labelled_classes(whole, str(training_file))
         D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass=multiclass), Resources())
         for number in range(len(subtasks)):
@@ -448,13 +486,13 @@ def test_rows_are_counted_right_where_some_are_left_out(path, multiclass, part):
             y = task.D.labels()
             assert (rising, falling) == (np.count_nonzero(y > 0), np.count_nonzero(y < 0))
             SV, certificate = subtasks.nothing(number)
-            # f = 1 or f = -1: the loss of each row of the other side is 2.
+            # With f = 1 or f = -1 each row of the other class has loss 2.
             assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
             assert SV.problem == task.problem
         subtasks.close()
 
 
-def test_rows_are_grouped_once_though_threads_ask_at_once(path, monkeypatch):
+def test_concurrent_threads_group_the_rows_once(training_file, monkeypatch):
     grouped, made = RowsByClass.of, []
 
     def of(*words: object) -> RowsByClass:
@@ -463,8 +501,8 @@ def test_rows_are_grouped_once_though_threads_ask_at_once(path, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(RowsByClass, "of", of)
-    with closing(labelled_data.load_rows(str(path), Params(), api.Job())) as whole:
-        D, _ = labelled_classes(whole, str(path))
+    with closing(labelled_data.load_rows(str(training_file), Params(), api.Job())) as whole:
+        D, _ = labelled_classes(whole, str(training_file))
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources())
         with ThreadPoolExecutor(2) as pool:
             pairs = list(pool.map(subtasks.__getitem__, [0, 1]))
@@ -474,12 +512,19 @@ def test_rows_are_grouped_once_though_threads_ask_at_once(path, monkeypatch):
     assert [task.pair for task in pairs] == [(a, b), (a, c)]
 
 
-def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
-    data = Data(*oracle.clouds(20_000))
-    path, second = data.save(tmp_path / "d"), f"{in_order(data.y)[1]:g}"
+def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path, predict):
+    training_set = Data(*oracle.clouds(20_000))
+    training_file, second = training_set.save(tmp_path / "d"), f"{in_order(training_set.y)[1]:g}"
     words = ("osuna", *WORDS, "--swap", 1, "--working-set", 400, "--max-iterations", 30)
     process = subprocess.Popen(
-        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), path, tmp_path / "m"],
+        [
+            sys.executable,
+            "-m",
+            "randsvm.cli.train",
+            *map(str, words),
+            training_file,
+            tmp_path / "m",
+        ],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -494,43 +539,51 @@ def test_sigterm_in_the_middle_of_the_classes(tmp_path, predict):
     assert np.count_nonzero(found.beta, axis=0)[0] > 0 == np.count_nonzero(found.beta[:, 3])
 
 
-# ---- other ways in ------------------------------------------------------------------------------
+# ---- warm starts, features ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_warm_start(tmp_path, path, data, algorithm):
-    """Yesterday's model, with its labels in another order, and a tenth more rows."""
+def test_a_warm_start_accepts_labels_in_another_order(
+    tmp_path, training_file, training_set, algorithm
+):
+    """Today's data has a tenth more rows than the data of the old model."""
     own = (
         ("--gap", 1e-3, "--sample-size", 100) if algorithm == "randsvm" else ("--working-set", 100)
     )
     old_rows = np.arange(540)[::-1]
-    old = Data(data.y[old_rows], data.X[old_rows]).save(tmp_path / "old")
-    assert in_order(data.y[old_rows]) != in_order(data.y)
+    old = Data(training_set.y[old_rows], training_set.X[old_rows]).save(tmp_path / "old")
+    assert in_order(training_set.y[old_rows]) != in_order(training_set.y)
     before = learn(algorithm, old, tmp_path / "old.model", *WORDS, *own)
-    cold = learn(algorithm, path, tmp_path / "cold", *WORDS, *own)
-    warm = learn(algorithm, path, tmp_path / "warm", *WORDS, *own, "--warm-start", before.model)
+    cold = learn(algorithm, training_file, tmp_path / "cold", *WORDS, *own)
+    warm = learn(
+        algorithm, training_file, tmp_path / "warm", *WORDS, *own, "--warm-start", before.model
+    )
     changed = [sum(event["changed"] for event in run.rounds) for run in (warm, cold)]
     assert changed[0] < changed[1]
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
 @pytest.mark.parametrize("labels", [(1, 2, 3), (1, 2, 3, 5), (1, 2)])
-def test_a_start_with_other_labels_is_refused(tmp_path, path, data, labels):
-    some = np.isin(np.clip(data.y, 0, 3) if len(labels) < 4 else data.y, [*labels, 4])
-    y = np.where(data.y == 4, labels[-1], data.y)
-    other = Data(y[some], data.X[some]).save(tmp_path / "other")
+def test_a_warm_start_with_other_labels_is_refused(tmp_path, training_file, training_set, labels):
+    some = np.isin(
+        np.clip(training_set.y, 0, 3) if len(labels) < 4 else training_set.y, [*labels, 4]
+    )
+    y = np.where(training_set.y == 4, labels[-1], training_set.y)
+    other = Data(y[some], training_set.X[some]).save(tmp_path / "other")
     old = learn("randsvm", other, tmp_path / "old", *WORDS)
     with pytest.raises(ModelError, match="the model to start from has the labels"):
-        learn("randsvm", path, tmp_path / "m", *WORDS, "--warm-start", old.model)
+        learn("randsvm", training_file, tmp_path / "m", *WORDS, "--warm-start", old.model)
 
 
-def test_random_features_come_near_the_kernel(tmp_path, predict, path, data, test_data):
+def test_random_features_are_nearly_as_accurate_as_the_kernel(
+    tmp_path, predict, training_file, training_set, test_set
+):
     words = (*WORDS, "--components", 500, "--gap", 0.01)
-    learnt = learn("randsvm", path, tmp_path / "m", *words)
-    test = test_data.save(tmp_path / "test")
-    best = one_vs_rest(data, test_data.X, C, GAMMA)
+    learnt = learn("randsvm", training_file, tmp_path / "m", *words)
+    test = test_set.save(tmp_path / "test")
+    best = one_vs_rest(training_set, test_set.X, C, GAMMA)
     said = predict(test, learnt.model).scores
-    assert np.mean(said == np.array(in_order(data.y))[best.argmax(axis=1)]) >= 0.95
+    assert np.mean(said == np.array(in_order(training_set.y))[best.argmax(axis=1)]) >= 0.95
     f = matrix(predict(test, learnt.model, "--scores").lines)
     assert np.abs((f - best).mean(axis=0)).max() < 0.15
     assert float(learnt.metadata["gap"]) <= 0.01

@@ -1,4 +1,4 @@
-"""-b 1 of regressions and of novelty detection: LIBSVM's own numbers, and its rules."""
+"""Test -b 1 of regressions and of novelty detection against LIBSVM's numbers and rules."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from randsvm.parameters.svm import Params
 from randsvm.training.probabilities import laplace_scale
 
 
-def saved(path, y, X):
+def write_set(path, y, X):
     path.write_text(oracle.svmlight_text([repr(float(t)) for t in y], X))
     return path
 
 
 def curve(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """A parabola with Laplace noise of scale 0.3, and a target in 50 that is far off."""
+    """Return a parabola with Laplace noise of scale 0.3; one target in 50 is an outlier."""
     rng = np.random.default_rng(rows)
     X = oracle.as_float32(rng.normal(size=(rows, 2)))
     far = np.where(np.arange(rows) % 50 == 0, 40.0, 0.0)
@@ -38,7 +38,7 @@ def cloud(rows: int) -> np.ndarray:
     return oracle.as_float32(np.random.default_rng(rows).normal(size=(rows, 2)))
 
 
-def by_libsvm(y, X, words: str):
+def train_with_libsvm(y, X, words: str):
     problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
     return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -b 1 {words}"))
 
@@ -48,19 +48,21 @@ def by_libsvm(y, X, words: str):
 
 @pytest.mark.parametrize("scale", [(), ("--scale", "standard")])
 @pytest.mark.parametrize("task", [3, 4])
-def test_the_noise_is_libsvms(tmp_path, task, scale):
+def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
     y, X = curve(300)
     words = ("-s", task, "-c", 2, "-g", 0.5, "-p", 0.1, "-n", 0.5)
-    learnt = learn("randsvm", saved(tmp_path / "d", y, X), tmp_path / "m", "-b", 1, *words, *scale)
+    learnt = learn(
+        "randsvm", write_set(tmp_path / "d", y, X), tmp_path / "m", "-b", 1, *words, *scale
+    )
     model = load(str(learnt.model))
     Z = (X - X.mean(axis=0)) / X.std(axis=0) if scale else X
-    theirs = by_libsvm(y, Z, " ".join(map(str, words))).get_svr_probability()
+    theirs = train_with_libsvm(y, Z, " ".join(map(str, words))).get_svr_probability()
     assert theirs < 0.5
-    # Folds are drawn at random.
+    # Both draw their folds at random.
     assert model.noise_scale == pytest.approx(theirs, rel=0.1)
 
 
-def test_the_noise_is_the_mean_distance_of_what_is_not_far_off():
+def test_the_noise_is_the_mean_error_without_outliers():
     z = np.array([1.0, -2.0, 3.0, 0.0] * 10)
     assert laplace_scale(z) == 1.5
     # 5 sqrt(2) times the mean of all 41, 1.5 + 13.5 / 41 (once 13.8, once 11.9).
@@ -69,8 +71,8 @@ def test_the_noise_is_the_mean_distance_of_what_is_not_far_off():
     assert laplace_scale(np.zeros(3)) == 0.0
 
 
-def test_one_row_has_no_noise(tmp_path):
-    learnt = learn("randsvm", saved(tmp_path / "d", [2.0], np.ones((1, 1))), tmp_path / "m",
+def test_a_single_row_has_no_noise(tmp_path):
+    learnt = learn("randsvm", write_set(tmp_path / "d", [2.0], np.ones((1, 1))), tmp_path / "m",
                    "-s", 3, "-b", 1)  # fmt: skip
     assert "one row is too few for -b 1: no probabilities" in learnt.notices
     assert not load(str(learnt.model)).has_probabilities
@@ -80,21 +82,21 @@ def test_one_row_has_no_noise(tmp_path):
 
 
 @pytest.mark.parametrize("rows, nu", [(300, 0.3), (301, 0.07), (100, 0.9)])
-def test_the_marks_are_libsvms(tmp_path, rows, nu):
+def test_the_density_marks_are_libsvms(tmp_path, rows, nu):
     X, words = cloud(rows), f"-s 2 -n {nu} -g 0.5"
-    path = saved(tmp_path / "d", np.ones(rows), X)
+    path = write_set(tmp_path / "d", np.ones(rows), X)
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--gap", 1e-7, *words.split())
-    theirs = by_libsvm(np.ones(rows), X, f"{words} -e 1e-7")
+    theirs = train_with_libsvm(np.ones(rows), X, f"{words} -e 1e-7")
     svmutil.svm_save_model(str(tmp_path / "theirs"), theirs)
     expected = load(str(tmp_path / "theirs")).density_marks
     found = load(str(learnt.model)).density_marks
-    # Which side of 0 the rows at 0 are on is up to the last digits.
+    # Rounding decides on which side of 0 the rows at 0 are.
     assert found == pytest.approx(expected, abs=0.02 * np.ptp(expected))
 
 
-def test_rows_are_split_evenly_by_the_marks(tmp_path, predict):
-    """Each bin between marks has a tenth of the probability, and a fifth of a side's rows."""
-    path = saved(tmp_path / "d", np.ones(400), cloud(400))
+def test_the_density_marks_divide_the_rows_evenly(tmp_path, predict):
+    """Each bin between marks has a tenth of the probability and a fifth of the rows of its side."""
+    path = write_set(tmp_path / "d", np.ones(400), cloud(400))
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-n", 0.5, "-g", 0.5)
     lines = predict(path, learnt.model, "-b", 1).lines
     assert lines[0] == "label normal outlier"
@@ -104,11 +106,13 @@ def test_rows_are_split_evenly_by_the_marks(tmp_path, predict):
     assert (counts[[0, -1]] < 40).all() and counts.sum() == 400 and counts[1:-1].max() < 80
 
 
-def test_few_rows_on_a_side_have_no_marks(tmp_path, predict):
-    path = saved(tmp_path / "d", np.ones(8), cloud(8))
+def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path, predict):
+    path = write_set(tmp_path / "d", np.ones(8), cloud(8))
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-g", 0.5)
     assert any("too few rows on one side of f = 0" in text for text in learnt.notices)
-    svmutil.svm_save_model(str(tmp_path / "theirs"), by_libsvm(np.ones(8), cloud(8), "-s 2 -g 0.5"))
+    svmutil.svm_save_model(
+        str(tmp_path / "theirs"), train_with_libsvm(np.ones(8), cloud(8), "-s 2 -g 0.5")
+    )
     assert not load(str(tmp_path / "theirs")).has_probabilities
     with pytest.raises(ModelError, match="expected a model with probabilities"):
         predict(path, learnt.model, "-b", 1)
@@ -120,7 +124,7 @@ def test_few_rows_on_a_side_have_no_marks(tmp_path, predict):
 @pytest.mark.parametrize(
     "task, said", [("svr", "no time for -b 1"), ("one-class", "little time for -b 1")]
 )
-def test_without_time_probabilities_are_near_those_of_all_the_time(
+def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
     tmp_path, monkeypatch, task, said
 ):
     """The limit passes with the first round."""
@@ -133,7 +137,7 @@ def test_without_time_probabilities_are_near_those_of_all_the_time(
         late = 2000.0 if isinstance(event, Iteration) else late
 
     y, X = curve(700)
-    path = saved(tmp_path / "d", y, X)
+    path = write_set(tmp_path / "d", y, X)
     job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
     params = Params(task=task, gamma=0.5, nu=0.3, probability=True)
     api.train_randsvm(str(path), str(tmp_path / "m"), params, RandsvmParams(), job, watch)

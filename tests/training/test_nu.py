@@ -1,4 +1,4 @@
-"""nu-SVC and nu-SVR: LIBSVM on all rows, their formulas, and what they refuse."""
+"""Test nu-SVC and nu-SVR against LIBSVM on all rows, their formulas, and their refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def waves(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sin(2 * X[:, 0]) * X[:, 1] + rng.normal(size=rows) / 10, X
 
 
-def data_of(task: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
+def make_data(task: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
     return waves(rows) if task == "nu-svr" else gaussians(rows) if rows < 300 else board(rows)
 
 
@@ -31,8 +31,8 @@ def save(path, task, y, X):
     return path
 
 
-def dense(model, X):
-    """beta (n,) of a model file, its b, and f (n,)."""
+def dense_model(model, X):
+    """Return beta (n,) of a model file, its b, and f (n,)."""
     found = oracle.read_model(model, X.shape[1])
     places = {tuple(x): i for i, x in enumerate(X)}
     beta = np.zeros(len(X))
@@ -41,7 +41,7 @@ def dense(model, X):
 
 
 CASES = {
-    # Working sets: all rows at once, and a small part of them.
+    # Working sets: all rows, and a small part of them.
     "classes": ("nu-svc", 300, ("-n", 0.4, "-g", 1)),
     "many rows": ("nu-svc", 1200, ("-n", 0.5, "-g", 2, "--working-set", 150)),
     "polynomial": ("nu-svc", 200, ("-n", 0.6, "-t", 1, "-g", 0.1, "-r", 1)),
@@ -51,10 +51,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_model_is_libsvms(tmp_path, case):
-    """Objective, decision values, and the model as LIBSVM reads it."""
+def test_the_model_agrees_with_libsvms(tmp_path, case):
+    """Compare the objective, the decision values, and the model as LIBSVM reads it."""
     task, rows, words = case
-    y, X = data_of(task, rows)
+    y, X = make_data(task, rows)
     path = save(tmp_path / "d", task, y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", task, "--gap", 1e-4, *words)
     S = sparse.csr_matrix(X)
@@ -66,7 +66,7 @@ def test_the_model_is_libsvms(tmp_path, case):
     expected, f = (np.array(svm_predict(y, S, one, "-q")[2])[:, 0] for one in (exact, ours))
     assert f == pytest.approx(expected, abs=2e-2 * np.abs(expected).max())
     assert learnt.outcome["gap"] <= 1e-4
-    # LIBSVM's dual objective, from its coefficients.
+    # LIBSVM's dual objective is computed from its coefficients.
     K = kernel_values(words, X)
     beta = np.zeros(rows)
     beta[np.array(exact.get_sv_indices()) - 1] = np.array(exact.get_sv_coef())[:, 0]
@@ -85,13 +85,13 @@ def kernel_values(words, X):
 
 
 @pytest.mark.parametrize("case", ["many rows", "many targets"])
-def test_sums_bounds_and_objectives_are_those_of_the_formulas(tmp_path, case):
+def test_sums_bounds_and_objectives_follow_the_formulas(tmp_path, case):
     task, rows, words = CASES[case]
-    y, X = data_of(task, rows)
+    y, X = make_data(task, rows)
     path = save(tmp_path / "d", task, y, X)
     learnt = learn("randsvm", path, tmp_path / "m", "-s", task, "--gap", 1e-3, *words[:-2])
     given = dict(zip(words[::2], words[1::2], strict=True))
-    beta, b = dense(learnt.model, X)
+    beta, b = dense_model(learnt.model, X)
     C = given.get("-c", 1)
     rho = given["-n"] * rows / np.abs(beta).sum() if task == "nu-svc" else 1.0
     beta, b = beta * rho, b * rho
@@ -130,8 +130,8 @@ def test_an_infeasible_nu_is_refused_as_libsvm_does(tmp_path):
     learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.33, "-g", 5, "--gap", 1e-3)
 
 
-def test_classes_that_overlap_more_than_nu_end_soon_and_say_so(tmp_path):
-    """LIBSVM divides by a rho next to 0 here, of either sign."""
+def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):
+    """LIBSVM divides by a rho near 0 of either sign here."""
     rng = np.random.default_rng(0)
     X = oracle.as_float32(rng.normal(size=(150, 2)))
     path = save(tmp_path / "d", "nu-svc", rng.choice([-1.0, 1.0], 150), X)
@@ -140,8 +140,8 @@ def test_classes_that_overlap_more_than_nu_end_soon_and_say_so(tmp_path):
 
 
 @pytest.mark.parametrize("nu", [0.9, 1.0])
-def test_a_tube_of_no_width(tmp_path, nu):
-    """Many equal targets: the tube is 0 and sum |beta| need not be C nu n."""
+def test_a_regression_with_a_tube_of_width_zero_is_solved(tmp_path, nu):
+    """With many equal targets the tube is 0, and sum |beta| need not be C nu n."""
     rng = np.random.default_rng(1)
     X = oracle.as_float32(rng.normal(size=(80, 2)))
     y = np.where(rng.random(80) < 0.7, 1.0, rng.normal(size=80))
@@ -159,7 +159,7 @@ def test_a_tube_of_no_width(tmp_path, nu):
     "words", [("osuna", "--working-set"), ("randsvm", "--sample-size")], ids=lambda words: words[0]
 )
 def test_a_working_set_without_room_for_a_step_is_refused(tmp_path, words):
-    """With two rows of either side there is room: from there on LIBSVM's optimum is reached."""
+    """Two rows of each side are enough for LIBSVM's optimum."""
     algorithm, option = words
     path = save(tmp_path / "d", "nu-svc", *gaussians(60))
     run = ("-s", "nu-svc", "-n", 0.5, "-g", 1, option)
@@ -171,15 +171,15 @@ def test_a_working_set_without_room_for_a_step_is_refused(tmp_path, words):
 # ---- many rows at C, and working sets that are a small part of them ------------------------------
 
 
-def noise(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Targets that hardly depend on the rows."""
+def noisy_targets(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return targets that hardly depend on the rows."""
     rng = np.random.default_rng(16)
     X = oracle.as_float32(rng.normal(size=(rows, 5)).round(3))
     return (X[:, 0] + rng.normal(size=rows)).round(3), X
 
 
 def best_dual(task: str, y: np.ndarray, X: np.ndarray, words: str, gamma: float) -> float:
-    """D of LIBSVM's solution on all rows."""
+    """Return D of LIBSVM's solution on all rows."""
     exact = svm_train(y, sparse.csr_matrix(X), f"-q {words} -g {gamma} -e 1e-6")
     beta = np.zeros(len(y))
     beta[np.array(exact.get_sv_indices()) - 1] = np.array(exact.get_sv_coef())[:, 0]
@@ -197,7 +197,7 @@ SMALL_SETS = (
 )
 
 
-def assert_reaches_the_optimum_of_libsvm(learnt, best: float) -> None:
+def assert_reaches_libsvms_optimum(learnt, best: float) -> None:
     assert learnt.outcome["stopped"].startswith("gap")
     P, D = learnt.outcome["primal"], learnt.outcome["dual"]
     assert best + 1e-5 * abs(best) >= D and best - 1e-5 * abs(best) <= P
@@ -206,42 +206,45 @@ def assert_reaches_the_optimum_of_libsvm(learnt, best: float) -> None:
 
 @pytest.mark.parametrize("words", SMALL_SETS, ids=lambda words: f"{words[0]} {words[-2:]}")
 @pytest.mark.parametrize("C, nu, gamma", [(10, 0.3, 10), (1, 0.5, 0.2)], ids=["no tube", "tube"])
-def test_a_regression_that_begins_with_many_rows_at_c(tmp_path, words, C, nu, gamma):
+def test_a_regression_that_starts_with_many_rows_at_c_reaches_the_optimum(
+    tmp_path, words, C, nu, gamma
+):
     """With C = 10 the tube is 0 at the optimum, and sum |beta| falls far below C nu n."""
-    y, X = noise(300 if "--swap" in words else 1000)
+    y, X = noisy_targets(300 if "--swap" in words else 1000)
     path = save(tmp_path / "d", "nu-svr", y, X)
     given = ("-s", "nu-svr", "-c", C, "-n", nu, "-g", gamma, "--gap", 1e-3)
     learnt = learn(words[0], path, tmp_path / "m", *given, *words[1:])
     best = best_dual("nu-svr", y, X, f"-s 4 -c {C} -n {nu}", gamma)
-    assert_reaches_the_optimum_of_libsvm(learnt, best)
+    assert_reaches_libsvms_optimum(learnt, best)
 
 
 @pytest.mark.parametrize("words", SMALL_SETS, ids=lambda words: f"{words[0]} {words[-2:]}")
-def test_classes_of_which_most_rows_are_at_their_bounds(tmp_path, words):
-    targets, X = noise(300)
+def test_a_classification_with_most_rows_at_bounds_reaches_the_optimum(tmp_path, words):
+    targets, X = noisy_targets(300)
     y = np.where(targets > 0, 1.0, -1.0)
     path = save(tmp_path / "d", "nu-svc", y, X)
     given = ("-s", "nu-svc", "-n", 0.6, "-g", 0.2, "--gap", 1e-3)
     learnt = learn(words[0], path, tmp_path / "m", *given, *words[1:])
     best = best_dual("nu-svc", y, X, "-s 1 -n 0.6", 0.2)
-    assert_reaches_the_optimum_of_libsvm(learnt, best)
+    assert_reaches_libsvms_optimum(learnt, best)
 
 
-# ---- runs that are cut short ----------------------------------------------------------------
+# ---- interrupted runs -----------------------------------------------------------------------
 
 
-def test_what_is_unfinished_is_no_verdict_on_the_classes(tmp_path):
-    """After one round rho is below 0, which says nothing of the optimum: the model is written, with
-    a factor above 0 and the gap that it has, and so are the folds of -b 1 used."""
+def test_an_unfinished_run_does_not_report_inseparable_classes(tmp_path):
+    """After one round rho is below 0, which does not hold for the optimum. The model is written
+    with a positive factor and its gap, and the folds of -b 1 are used in the same way.
+    """
     y, X = board(600)
     path = save(tmp_path / "d", "nu-svc", y, X)
     words = ("-s", "nu-svc", "-n", 0.4, "-g", 1, "--sample-size", 20)
     cut = learn("randsvm", path, tmp_path / "m", *words, "--max-iterations", 1, "-b", 1)
     assert cut.outcome["stopped"] == "iteration limit" and cut.outcome["gap"] > 1
     assert "probA" in cut.model.read_text()
-    beta, b = dense(cut.model, X)
+    beta, b = dense_model(cut.model, X)
     assert np.isfinite(b) and (beta * y >= 0).all() and np.abs(beta).max() > 0
-    # P of the best rho, of which sum |beta| = nu n gives the factor back.
+    # P of the best rho; sum |beta| = nu n yields the factor.
     factor = 0.4 * 600 / np.abs(beta).sum()
     u = kernel_values(words[2:6], X) @ (factor * beta)
     margins = y * (u + factor * b)
@@ -253,8 +256,8 @@ def test_what_is_unfinished_is_no_verdict_on_the_classes(tmp_path):
     assert cut.outcome["dual"] <= whole.outcome["primal"] <= cut.outcome["primal"]
 
 
-def test_classes_of_equal_rows_have_no_margin(tmp_path):
-    """P = D = 0 at once: the gap is reached, but rho is 0."""
+def test_classes_with_equal_rows_have_no_margin(tmp_path):
+    """P = D = 0 at the start, so the gap is reached, but rho is 0."""
     X = np.tile(oracle.as_float32(np.arange(1.0, 6.0)[:, None]), (8, 2))
     y = np.where(np.arange(40) < 20, 1.0, -1.0)
     path = save(tmp_path / "d", "nu-svc", y, X)

@@ -1,4 +1,4 @@
-"""-s one-class: novelty detection ends where LIBSVM's -s 2 on all rows does."""
+"""Test -s one-class: novelty detection reaches the optimum of LIBSVM's -s 2 on all rows."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def cloud(rows: int, seed: int = 0) -> np.ndarray:
     return oracle.as_float32(rng.normal(size=(rows, 3)))
 
 
-def saved(path: Path, X: np.ndarray) -> Path:
+def write_set(path: Path, X: np.ndarray) -> Path:
     return oracle.write_svmlight(path, np.ones(len(X)), X)
 
 
-def labels_of(model: Path, X: np.ndarray) -> np.ndarray:
+def predicted_labels(model: Path, X: np.ndarray) -> np.ndarray:
     loaded = svmutil.svm_load_model(str(model))
     return np.sign(oracle.libsvm_decisions(loaded, X))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_labels_and_objective_are_libsvms(tmp_path, predict, algorithm):
+def test_labels_and_objective_agree_with_libsvm(tmp_path, predict, algorithm):
     X = cloud(6000)
-    path = saved(tmp_path / "data", X)
+    path = write_set(tmp_path / "data", X)
     words = ["-s", "one-class", "-n", "0.05", "-g", "0.3", "--gap", "none"]
     learnt = learn(algorithm, path, tmp_path / "m", *words)
     assert len(learnt.rounds) > 1
@@ -51,7 +51,7 @@ def test_labels_and_objective_are_libsvms(tmp_path, predict, algorithm):
 
 
 @pytest.mark.parametrize("name, gamma", [("satimage.scale", 1 / 36)])
-def test_a_real_set_agrees_with_libsvm(real, tmp_path, predict, name, gamma):
+def test_a_model_of_real_data_agrees_with_libsvm(real, tmp_path, predict, name, gamma):
     path = real(name)
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     words = "-s", 2, "-n", 0.05, "-g", gamma, "--gap", 1e-5
@@ -62,19 +62,21 @@ def test_a_real_set_agrees_with_libsvm(real, tmp_path, predict, name, gamma):
     assert np.mean(np.sign(mine) == expected) >= 0.997
 
 
-def test_the_model_is_one_that_libsvm_reads(tmp_path, predict):
+def test_libsvm_reads_the_model(tmp_path, predict):
     X = cloud(1500)
-    path = saved(tmp_path / "data", X)
+    path = write_set(tmp_path / "data", X)
     learnt = learn("osuna", path, tmp_path / "m", *["-s", "one-class", "-n", "0.1", "-g", "0.3"])
     assert learnt.model.read_text().startswith("svm_type one_class\n")
-    assert (np.array(predict(path, learnt.model).lines, int) == labels_of(learnt.model, X)).all()
+    assert (
+        np.array(predict(path, learnt.model).lines, int) == predicted_labels(learnt.model, X)
+    ).all()
 
 
-def test_libsvms_own_model_is_read_and_scored(tmp_path, predict):
+def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path, predict):
     X = cloud(500)
     model = svmutil.svm_train(np.ones(500), sparse.csr_matrix(X), "-q -s 2 -n 0.1 -g 0.3")
     svmutil.svm_save_model(str(tmp_path / "theirs"), model)
-    predicted = predict(saved(tmp_path / "data", X), tmp_path / "theirs")
+    predicted = predict(write_set(tmp_path / "data", X), tmp_path / "theirs")
     f = oracle.libsvm_decisions(model, X)
     assert (np.array(predicted.lines, int) == np.sign(f)).all()
     assert (
@@ -83,9 +85,9 @@ def test_libsvms_own_model_is_read_and_scored(tmp_path, predict):
     )
 
 
-def test_the_labels_of_the_training_rows_say_nothing(tmp_path):
+def test_labels_of_the_training_rows_are_ignored(tmp_path):
     X = cloud(800)
-    one = saved(tmp_path / "one", X)
+    one = write_set(tmp_path / "one", X)
     other = oracle.write_svmlight(tmp_path / "other", np.sign(X[:, 0]), X)
     bodies = [
         learn("osuna", path, tmp_path / f"{path.name}.m", "-s", "one-class", "-n", 0.1).model
@@ -94,8 +96,8 @@ def test_the_labels_of_the_training_rows_say_nothing(tmp_path):
     assert len({model.read_bytes().partition(b"# randsvm")[0] for model in bodies}) == 1
 
 
-def test_a_working_set_far_below_nu_n_rows_ends_at_the_answer(tmp_path):
-    path = saved(tmp_path / "data", cloud(3000))
+def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
+    path = write_set(tmp_path / "data", cloud(3000))
     words = ("-s", "one-class", "-n", 0.2, "--gap", 1e-3, "--working-set")
     small, large = (
         learn("osuna", path, tmp_path / "m", *words, size).outcome for size in (100, 3000)
@@ -105,8 +107,8 @@ def test_a_working_set_far_below_nu_n_rows_ends_at_the_answer(tmp_path):
     assert small["dual"] == pytest.approx(large["dual"], rel=2e-3)
 
 
-def test_a_warm_start_ends_at_the_same_answer(tmp_path):
-    path = saved(tmp_path / "data", cloud(6000))
+def test_a_warm_start_reaches_the_same_optimum(tmp_path):
+    path = write_set(tmp_path / "data", cloud(6000))
     words = ["-s", "one-class", "-n", "0.05", "-g", "0.3"]
     cold = learn("osuna", path, tmp_path / "cold", *words)
     warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
@@ -156,12 +158,14 @@ NOVELTIES = {
 
 @pytest.mark.parametrize("name", NOVELTIES)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_sgd_finds_what_is_new(tmp_path, predict, name, seed):
-    """Trained on 2,000 clean rows, tested on 1,000 new ones and 20 planted outliers."""
+def test_sgd_detects_novelties(tmp_path, predict, name, seed):
+    """Train on 2,000 clean rows; test on 1,000 more and 20 planted outliers."""
     words, clean, planted = NOVELTIES[name]
     rng = np.random.default_rng([seed, 13])
-    train = saved(tmp_path / "train", oracle.as_float32(clean(rng, 2000)))
-    test = saved(tmp_path / "test", oracle.as_float32(np.vstack([clean(rng, 1000), planted(rng)])))
+    train = write_set(tmp_path / "train", oracle.as_float32(clean(rng, 2000)))
+    test = write_set(
+        tmp_path / "test", oracle.as_float32(np.vstack([clean(rng, 1000), planted(rng)]))
+    )
     learnt = learn("sgd", train, tmp_path / "m", "-s", "one-class", "--seed", seed, *words.split())
     f = predict(test, learnt.model, "--scores").scores
     usual, new = f[:1000], f[1000:]
@@ -170,10 +174,10 @@ def test_sgd_finds_what_is_new(tmp_path, predict, name, seed):
     assert np.mean(usual <= 0) <= 0.05
 
 
-def test_sgds_objective_has_the_origin_as_the_one_negative(tmp_path):
+def test_the_objective_of_sgd_has_the_origin_as_the_only_negative_row(tmp_path):
     """P = 1/2 |w|^2 + C (weights of MADlib's balanced classes) over the rows and the origin."""
     X = oracle.as_float32(np.random.default_rng(3).normal(2, 1, (300, 3)))
-    path = saved(tmp_path / "data", X)
+    path = write_set(tmp_path / "data", X)
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-c", 0.5)
     text = learnt.model.read_text().partition("\nw\n")[2].partition("#")[0]
     *w, b = map(float, text.split())
@@ -184,7 +188,7 @@ def test_sgds_objective_has_the_origin_as_the_one_negative(tmp_path):
     assert float(learnt.metadata["primal"]) == pytest.approx(P, rel=1e-6)
 
 
-# ---- sgd with -n: the linear machine that LIBSVM's -s 2 -t 0 is ---------------------------------
+# ---- sgd with -n: the linear model of LIBSVM's -s 2 -t 0 ----------------------------------------
 
 SHARES = {
     "round": lambda rng: rng.normal(size=(600, 5)) + 1.5,
@@ -194,15 +198,15 @@ SHARES = {
 
 
 def schoelkopf(X: np.ndarray, nu: float, w: np.ndarray, b: float) -> float:
-    """nu/2 |w|^2 + nu b + mean max(0, -f)."""
+    """Return nu/2 |w|^2 + nu b + mean max(0, -f)."""
     return float(nu / 2 * w @ w + nu * b + np.maximum(0, -(X @ w + b)).mean())
 
 
 @pytest.mark.parametrize("nu", [0.05, 0.1, 0.5])
 @pytest.mark.parametrize("name, scale", [*((name, 1.0) for name in SHARES), ("round", 1e-6)])
-def test_sgd_leaves_the_share_outside_that_libsvm_would(tmp_path, predict, name, scale, nu):
+def test_sgd_leaves_the_same_share_outside_as_libsvm(tmp_path, predict, name, scale, nu):
     X = oracle.as_float32(SHARES[name](np.random.default_rng(0)))
-    path = saved(tmp_path / "data", oracle.as_float32(X * scale))
+    path = write_set(tmp_path / "data", oracle.as_float32(X * scale))
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
     model = oracle.read_linear(learnt.model, X.shape[1])
     w, b = model.w[:, 0], model.b[0]
@@ -218,8 +222,8 @@ def test_sgd_leaves_the_share_outside_that_libsvm_would(tmp_path, predict, name,
 
 
 @pytest.mark.parametrize("nu, outside", [(1, 50), (0.001, 0), (0.02, 1)])
-def test_the_share_outside_at_its_ends(tmp_path, predict, nu, outside):
-    path = saved(tmp_path / "data", cloud(50))
+def test_the_smallest_and_largest_share_outside_are_accepted(tmp_path, predict, nu, outside):
+    path = write_set(tmp_path / "data", cloud(50))
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
     f = predict(path, learnt.model, "--scores").scores
     assert np.count_nonzero(f <= 0) == outside
@@ -233,15 +237,15 @@ def test_the_share_outside_at_its_ends(tmp_path, predict, nu, outside):
         (("-s", "svc"), "-n has no effect with -s svc"),
     ],
 )
-def test_what_has_no_effect_beside_the_share_is_said(tmp_path, words, message):
+def test_options_without_effect_beside_the_share_are_noted(tmp_path, words, message):
     X = oracle.as_float32(np.random.default_rng(0).normal(size=(20, 2)))
     path = oracle.write_svmlight(tmp_path / "data", np.tile([1.0, -1.0], 10), X)
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, *words)
     assert any(message in text for text in learnt.notices)
 
 
-def test_a_share_outside_takes_no_other_loss_and_no_update(tmp_path):
-    path = saved(tmp_path / "data", np.ones((5, 2), np.float32))
+def test_a_share_outside_is_refused_with_another_loss_or_an_update(tmp_path):
+    path = write_set(tmp_path / "data", np.ones((5, 2), np.float32))
     with pytest.raises(ParameterError, match="-n has a loss of its own"):
         learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, "--loss", "log")
     learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1)

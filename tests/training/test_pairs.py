@@ -1,4 +1,6 @@
-"""Several classes, one against one: what LIBSVM finds, certified, whatever the work is cut into."""
+"""Test one against one: models agree with LIBSVM's, are certified, and do not depend on the
+division of the work.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from randsvm.training import multiclass
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
 LIBSVM = f"-q -c {C} -g {GAMMA} -e 1e-4"
-# Of pairs that are solved at once, and of pairs in rounds.
+# Pairs that are solved in one step, and pairs in rounds.
 ALGORITHMS = {
     "randsvm": ("randsvm", "--gap", 1e-4),
     "in rounds": ("randsvm", "--gap", 1e-4, "--sample-size", 60),
@@ -40,37 +42,39 @@ ALGORITHMS = {
 
 @pytest.fixture(autouse=True)
 def _side_by_side(monkeypatch):
-    """Small pairs as well."""
+    """Let small pairs be solved in parallel."""
     monkeypatch.setattr(multiclass, "SIDE_BY_SIDE_ROWS", 0)
 
 
 @pytest.fixture(scope="module")
-def data() -> Data:
+def training_set() -> Data:
     return Data(*oracle.clouds(600))
 
 
 @pytest.fixture(scope="module")
-def test_data() -> Data:
+def test_set() -> Data:
     return Data(*oracle.clouds(600, 1))
 
 
 @pytest.fixture(scope="module")
-def path(data, tmp_path_factory) -> Path:
-    return data.save(tmp_path_factory.mktemp("pairs") / "data")
+def training_file(training_set, tmp_path_factory) -> Path:
+    return training_set.save(tmp_path_factory.mktemp("pairs") / "data")
 
 
 def libsvm_model(data: Data, words: str = LIBSVM) -> Any:
     return svmutil.svm_train(data.y, sparse.csr_matrix(data.X), words)
 
 
-def by_libsvm(model: Any, X: np.ndarray, words: str = "-q") -> tuple[np.ndarray, np.ndarray]:
-    """Labels, and decision values of all pairs (or probabilities), from LIBSVM's predictor."""
+def predictions_of_libsvm(
+    model: Any, X: np.ndarray, words: str = "-q"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels and decision values of all pairs (or probabilities) from LIBSVM."""
     labels, _, values = svmutil.svm_predict([], sparse.csr_matrix(X), model, words)
     return np.array(labels), np.array(values)
 
 
 class Pair(NamedTuple):
-    """The rows of two classes as y = +1 and -1, and what a model has for them."""
+    """The rows of two classes as y = +1 and -1, and their coefficients in a model."""
 
     y: np.ndarray
     K: np.ndarray
@@ -89,7 +93,7 @@ class Pair(NamedTuple):
 
 
 def pairs_of(path: Path, data: Data) -> list[Pair]:
-    """As LIBSVM's own loader reads the model, in LIBSVM's order of pairs."""
+    """Read a model with LIBSVM's loader; its pairs are in LIBSVM's order."""
     model = svmutil.svm_load_model(str(path))
     Z = np.array([[z.get(k + 1, 0.0) for k in range(data.X.shape[1])] for z in model.get_SV()])
     coefficients, labels = np.array(model.get_sv_coef()), model.get_labels()
@@ -107,7 +111,7 @@ def pairs_of(path: Path, data: Data) -> list[Pair]:
 
 
 def every_pair(data: Data) -> list[Data]:
-    """The rows of two classes as y = +1 and -1."""
+    """Return the rows of each two classes as y = +1 and -1."""
     found = []
     for i, j in itertools.combinations(in_order(data.y), 2):
         rows = np.isin(data.y, [i, j])
@@ -116,7 +120,7 @@ def every_pair(data: Data) -> list[Data]:
 
 
 def optimum(pair: Data) -> float:
-    """D of LIBSVM's solution of the pair alone."""
+    """Return D of LIBSVM's solution of the pair alone."""
     beta = oracle.libsvm_train(*pair, LIBSVM.removeprefix("-q ")).dense(len(pair.y))
     K = oracle.kernel_matrix("rbf", pair.X, pair.X, GAMMA)
     return float(np.abs(beta).sum() - beta @ K @ beta / 2)
@@ -126,27 +130,32 @@ def optimum(pair: Data) -> float:
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_labels_and_values_are_libsvms(tmp_path, predict, path, data, test_data, kind):
-    """From the same file that LIBSVM's own programs read."""
+def test_labels_and_decision_values_are_libsvms(
+    tmp_path, predict, training_file, training_set, test_set, kind
+):
+    """LIBSVM's programs read the same file."""
     algorithm, *own = ALGORITHMS[kind]
-    learnt = learn(algorithm, path, tmp_path / "m", *own, *WORDS)
+    learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
     names = {
-        " / ".join(map("+{:g}".format, p)) for p in itertools.combinations(in_order(data.y), 2)
+        " / ".join(map("+{:g}".format, p))
+        for p in itertools.combinations(in_order(training_set.y), 2)
     }
     assert {event["machine"] for event in learnt.rounds} == names
     assert [event["number"] for event in learnt.rounds] == [*range(1, len(learnt.rounds) + 1)]
-    labels, f = by_libsvm(svmutil.svm_load_model(str(learnt.model)), test_data.X)
-    best, best_f = by_libsvm(libsvm_model(data), test_data.X)
+    labels, f = predictions_of_libsvm(svmutil.svm_load_model(str(learnt.model)), test_set.X)
+    best, best_f = predictions_of_libsvm(libsvm_model(training_set), test_set.X)
     assert f == pytest.approx(best_f, abs=0.02)
     assert np.mean(labels == best) >= 0.995
-    assert (predict(test_data.save(tmp_path / "t"), learnt.model).scores == labels).all()
+    assert (predict(test_set.save(tmp_path / "t"), learnt.model).scores == labels).all()
 
 
 @pytest.mark.parametrize("classes", [3, 12])
-def test_other_numbers_of_classes(tmp_path, predict, classes):
-    data, test = (Data(*oracle.clouds(25 * classes, seed, classes)) for seed in (0, 1))
-    learnt = learn("randsvm", data.save(tmp_path / "d"), tmp_path / "m", *WORDS, "--gap", 1e-4)
-    best, _ = by_libsvm(libsvm_model(data), test.X)
+def test_labels_are_libsvms_for_other_numbers_of_classes(tmp_path, predict, classes):
+    training_set, test = (Data(*oracle.clouds(25 * classes, seed, classes)) for seed in (0, 1))
+    learnt = learn(
+        "randsvm", training_set.save(tmp_path / "d"), tmp_path / "m", *WORDS, "--gap", 1e-4
+    )
+    best, _ = predictions_of_libsvm(libsvm_model(training_set), test.X)
     assert np.mean(predict(test.save(tmp_path / "t"), learnt.model).scores == best) >= 0.99
 
 
@@ -159,7 +168,7 @@ REAL = {
 
 
 def first_rows(path: Path, rows: int, to: Path) -> Data:
-    """So many rows as a file, and as others read them."""
+    """Write the first rows to a file; return its path and the rows."""
     to.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
     X, y = load_svmlight_file(to, n_features=12_000, dtype=np.float32)
     X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
@@ -167,38 +176,44 @@ def first_rows(path: Path, rows: int, to: Path) -> Data:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_data(tmp_path, predict, real, name):
+def test_labels_of_real_data_agree_with_libsvm(tmp_path, predict, real, name):
     train, test, rows, test_rows, words = REAL[name]
-    data = first_rows(real(train), rows, tmp_path / "train")
-    test_data = first_rows(real(test), test_rows, tmp_path / "test")
-    best, _ = by_libsvm(libsvm_model(data, f"-q {words}"), test_data.X)
+    training_set = first_rows(real(train), rows, tmp_path / "train")
+    test_set = first_rows(real(test), test_rows, tmp_path / "test")
+    best, _ = predictions_of_libsvm(libsvm_model(training_set, f"-q {words}"), test_set.X)
     learnt = learn("randsvm", tmp_path / "train", tmp_path / "m", *words.split())
     assert np.mean(predict(tmp_path / "test", learnt.model).scores == best) >= 0.99
 
 
-def test_a_kernel_that_one_against_the_rest_cannot_use(tmp_path, predict):
-    """One against the rest finds 66.7% here: its values are not comparable with each other."""
+def test_pairs_classify_where_one_against_the_rest_fails(tmp_path, predict):
+    """One against the rest reaches 66.7% here, because its decision values are not comparable."""
     X, y = load_iris(return_X_y=True)
     low, high = X.min(axis=0), X.max(axis=0)
-    data = Data(y + 1.0, oracle.as_float32(2 * (X - low) / (high - low) - 1))
+    training_set = Data(y + 1.0, oracle.as_float32(2 * (X - low) / (high - low) - 1))
     words = ("-t", 3, "-g", 0.1, "-r", 1, "-c", 10)
-    path = data.save(tmp_path / "d")
-    said = predict(path, learn("randsvm", path, tmp_path / "m", *words).model).scores
-    best, _ = by_libsvm(libsvm_model(data, "-q -t 3 -g 0.1 -r 1 -c 10"), data.X)
+    training_file = training_set.save(tmp_path / "d")
+    said = predict(
+        training_file, learn("randsvm", training_file, tmp_path / "m", *words).model
+    ).scores
+    best, _ = predictions_of_libsvm(
+        libsvm_model(training_set, "-q -t 3 -g 0.1 -r 1 -c 10"), training_set.X
+    )
     assert np.mean(said == best) >= 0.98
-    assert np.mean(said == data.y) >= 0.95
+    assert np.mean(said == training_set.y) >= 0.95
 
 
 @pytest.mark.parametrize(("kernel", "least"), [("rbf", 0.95), ("linear", 0.98)])
-def test_iris_is_learnt_as_scikit_learn_asks(tmp_path, kernel, least, capsys):
-    """Of its test_svm.py: cross-validation above .95, the training rows above .98."""
+def test_iris_is_as_accurate_as_scikit_learn_requires(tmp_path, kernel, least, capsys):
+    """scikit-learn's test_svm.py requires above .95 in cross-validation and above .98 on the
+    training rows.
+    """
     X, y = load_iris(return_X_y=True)
-    path = Data(y, oracle.as_float32(X)).save(tmp_path / "d")
+    training_file = Data(y, oracle.as_float32(X)).save(tmp_path / "d")
     words = ("-t", kernel, "-c", 1, "-g", 0.1)
-    run_train("randsvm", "-q", *words, "-v", 5, "--report", "json", path, tmp_path / "m")
+    run_train("randsvm", "-q", *words, "-v", 5, "--report", "json", training_file, tmp_path / "m")
     capsys.readouterr()
     score = float(oracle.trailer(tmp_path / "m")["cross_validation"].split()[-1])
-    right = by_libsvm(svmutil.svm_load_model(str(tmp_path / "m")), X)[0] == y
+    right = predictions_of_libsvm(svmutil.svm_load_model(str(tmp_path / "m")), X)[0] == y
     assert (score > 95) if kernel == "rbf" else (right.mean() > least)
 
 
@@ -206,10 +221,10 @@ def test_iris_is_learnt_as_scikit_learn_asks(tmp_path, kernel, least, capsys):
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_every_pair_is_certified(tmp_path, path, data, kind):
+def test_every_pair_is_certified(tmp_path, training_file, training_set, kind):
     algorithm, *own = ALGORITHMS[kind]
-    learnt = learn(algorithm, path, tmp_path / "m", *own, *WORDS)
-    every = [pair.objectives() for pair in pairs_of(learnt.model, data)]
+    learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
+    every = [pair.objectives() for pair in pairs_of(learnt.model, training_set)]
     primal, dual = (sum(getattr(one, name) for one in every) for name in ("primal", "dual"))
     assert float(learnt.metadata["primal"]) == pytest.approx(primal, rel=1e-6)
     assert dual * (1 - 1e-6) <= float(learnt.metadata["dual"]) <= primal
@@ -219,97 +234,107 @@ def test_every_pair_is_certified(tmp_path, path, data, kind):
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
-def test_the_summary_says_the_largest_gap(tmp_path, path, capsys):
+def test_the_summary_reports_the_largest_gap(tmp_path, training_file, capsys):
     model = tmp_path / "m"
-    run_train(*WORDS, path, model)
+    run_train(*WORDS, training_file, model)
     metadata = oracle.trailer(model)
     said = capsys.readouterr().err
     assert f"largest gap of one problem: {float(metadata['largest_gap']):.3%}\n" in said
 
 
-def test_the_objective_of_each_pair_is_libsvms(tmp_path, path, data):
-    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--gap", 1e-3)
-    for alone, pair in zip(every_pair(data), pairs_of(learnt.model, data), strict=True):
+def test_the_objective_of_each_pair_agrees_with_libsvm(tmp_path, training_file, training_set):
+    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-3)
+    for alone, pair in zip(
+        every_pair(training_set), pairs_of(learnt.model, training_set), strict=True
+    ):
         found, best = pair.objectives(), optimum(alone)
         assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
         assert found.gap <= 1e-3
 
 
-def test_weights_are_libsvms(tmp_path, path, data, test_data):
-    """C of a class is its weight times C in every pair."""
+def test_class_weights_follow_libsvm(tmp_path, training_file, training_set, test_set):
+    """C of a class is multiplied by its weight in every pair."""
     words = "-w2 5 -w3 0.2"
-    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--gap", 1e-4, *words.split())
-    _, f = by_libsvm(svmutil.svm_load_model(str(learnt.model)), test_data.X)
-    _, best = by_libsvm(libsvm_model(data, f"{LIBSVM} {words}"), test_data.X)
-    _, plain = by_libsvm(libsvm_model(data), test_data.X)
+    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-4, *words.split())
+    _, f = predictions_of_libsvm(svmutil.svm_load_model(str(learnt.model)), test_set.X)
+    _, best = predictions_of_libsvm(libsvm_model(training_set, f"{LIBSVM} {words}"), test_set.X)
+    _, plain = predictions_of_libsvm(libsvm_model(training_set), test_set.X)
     assert f == pytest.approx(best, abs=0.02)
     assert f != pytest.approx(plain, abs=0.2)
 
 
-def test_jobs_and_memory_change_no_byte(tmp_path, path, data):
+def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
     words = ("--gap", 1e-3, "--sample-size", 100, *WORDS)
     spills = ("--jobs", 2, "--memory", "16M", "--tmpdir", tmp_path)
     models = {
-        learn("randsvm", path, tmp_path / "m", *words, *more).model.read_bytes()
+        learn("randsvm", training_file, tmp_path / "m", *words, *more).model.read_bytes()
         for more in [("--jobs", 1), ("--jobs", 3), spills]
     }
     assert len(models) == 1
 
 
-# ---- classes as they come -----------------------------------------------------------------------
+# ---- unusual classes ----------------------------------------------------------------------------
 
 
-def test_classes_of_one_row_and_words_as_labels(tmp_path, predict, data):
-    y, X = np.append(data.y, [8, 9]), np.vstack([data.X, np.full((2, 5), 9.0)])
+def test_classes_may_have_one_row_and_words_as_labels(tmp_path, predict, training_set):
+    y, X = np.append(training_set.y, [8, 9]), np.vstack([training_set.X, np.full((2, 5), 9.0)])
     X[-1] *= -1
     names = [f"class-{label:g}" for label in y]
     (tmp_path / "d").write_text(oracle.svmlight_text(names, X))
     learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", *WORDS)
     said = predict(tmp_path / "d", learnt.model).lines
-    best, _ = by_libsvm(libsvm_model(Data(y, X)), X)
+    best, _ = predictions_of_libsvm(libsvm_model(Data(y, X)), X)
     assert said[-2:] == ["class-8", "class-9"]
     assert np.mean([a == f"class-{b:g}" for a, b in zip(said, best, strict=True)]) >= 0.995
 
 
-def test_a_class_that_a_part_lacks(tmp_path, capsys):
-    """Cross-validation where one class has a single row: some parts are learnt without it."""
+def test_a_fold_may_hold_all_rows_of_a_class(tmp_path, capsys):
+    """One class has a single row, so the training of some folds lacks it."""
     y, X = oracle.clouds(150, 3, 3)
     rare = Data(np.append(y, 7.0), np.vstack([X, np.full((1, 5), 9.0)]))
-    path = rare.save(tmp_path / "d")
-    run_train("randsvm", "-q", *WORDS, "-v", 3, "-b", 1, path, tmp_path / "m")
+    training_file = rare.save(tmp_path / "d")
+    run_train("randsvm", "-q", *WORDS, "-v", 3, "-b", 1, training_file, tmp_path / "m")
     capsys.readouterr()
     score = float(oracle.trailer(tmp_path / "m")["cross_validation"].split()[-1])
     theirs = svmutil.svm_train(rare.y, sparse.csr_matrix(rare.X), f"{LIBSVM} -v 3")
     assert score == pytest.approx(theirs, abs=5)
 
 
-def test_random_features_stay_one_against_the_rest(tmp_path, path):
-    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "--components", 50, "--gap", 0.05)
+def test_random_features_use_one_against_the_rest(tmp_path, training_file):
+    learnt = learn(
+        "randsvm", training_file, tmp_path / "m", *WORDS, "--components", 50, "--gap", 0.05
+    )
     assert "--multiclass ovr" in learnt.metadata["configuration"]
     with pytest.raises(ParameterError, match="--multiclass ovo"):
-        learn("randsvm", path, tmp_path / "m", "--components", 50, "--multiclass", "ovo")
+        learn("randsvm", training_file, tmp_path / "m", "--components", 50, "--multiclass", "ovo")
 
 
 # ---- probabilities ------------------------------------------------------------------------------
 
 
-def test_probabilities_are_near_libsvms(tmp_path, predict, path, data, test_data):
-    """Both fit sigmoids to held-out decision values of each pair, in parts of their own choice."""
-    learnt = learn("randsvm", path, tmp_path / "m", *WORDS, "-b", 1)
-    labels, p = by_libsvm(svmutil.svm_load_model(str(learnt.model)), test_data.X, "-q -b 1")
-    _, best = by_libsvm(libsvm_model(data, f"{LIBSVM} -b 1"), test_data.X, "-q -b 1")
+def test_probabilities_are_close_to_libsvms(
+    tmp_path, predict, training_file, training_set, test_set
+):
+    """Both fit sigmoids to held-out decision values of each pair, in different folds."""
+    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "-b", 1)
+    labels, p = predictions_of_libsvm(
+        svmutil.svm_load_model(str(learnt.model)), test_set.X, "-q -b 1"
+    )
+    _, best = predictions_of_libsvm(
+        libsvm_model(training_set, f"{LIBSVM} -b 1"), test_set.X, "-q -b 1"
+    )
     assert np.abs(p - best).mean() < 0.02
-    lines = predict(test_data.save(tmp_path / "t"), learnt.model, "-b", 1).lines
+    lines = predict(test_set.save(tmp_path / "t"), learnt.model, "-b", 1).lines
     assert [float(line.split()[0]) for line in lines[1:]] == labels.tolist()
     ours = np.array([line.split()[1:] for line in lines[1:]], float)
     assert ours == pytest.approx(p, abs=1e-4)
 
 
-# ---- how runs end -------------------------------------------------------------------------------
+# ---- stopping -----------------------------------------------------------------------------------
 
 
-class Meddler:
-    """A listener that does something after so many rounds."""
+class AfterRounds:
+    """A listener that calls a function after a number of rounds."""
 
     def __init__(self, rounds: int, deed) -> None:
         self.left, self.deed, self.outcome = rounds, deed, None
@@ -326,71 +351,90 @@ class Meddler:
                 self.deed()
 
 
-def assert_honest(model: Path, data: Data, stopped: str) -> None:
-    """P and D are those of the model as written, pairs that were never begun included."""
+def assert_certificate_holds(model: Path, training_set: Data, stopped: str) -> None:
+    """Check P and D against the written model, including untrained pairs."""
     metadata = oracle.trailer(model)
     assert stopped in metadata["stopped"] and metadata["certificate"] == "running"
-    every = [pair.objectives() for pair in pairs_of(model, data)]
+    every = [pair.objectives() for pair in pairs_of(model, training_set)]
     assert float(metadata["primal"]) == pytest.approx(sum(one.primal for one in every), rel=1e-3)
-    primal, best = float(metadata["primal"]), sum(optimum(pair) for pair in every_pair(data))
+    primal, best = (
+        float(metadata["primal"]),
+        sum(optimum(pair) for pair in every_pair(training_set)),
+    )
     assert 0 <= float(metadata["dual"]) <= best * (1 + 1e-5) <= primal * (1 + 2e-5)
     assert float(metadata["largest_gap"]) == pytest.approx(1.0)
 
 
-def unread(*words: object) -> None:
+def without_reading(*words: object) -> None:
     raise AssertionError("read for nothing")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_interrupted_in_the_middle_of_the_pairs(tmp_path, path, data, monkeypatch, jobs):
-    """Of hundreds of thousands that have not begun no row is looked at: their rows are counted."""
+def test_a_signal_between_pairs_keeps_the_trained_ones(
+    tmp_path, training_file, training_set, monkeypatch, jobs
+):
+    """Rows of untrained pairs are only counted; there may be hundreds of thousands."""
 
     def strike() -> None:
-        monkeypatch.setattr(multiclass.Subtasks, "__getitem__", unread)
-        monkeypatch.setattr(Dataset, "labels_of", unread)
+        monkeypatch.setattr(multiclass.Subtasks, "__getitem__", without_reading)
+        monkeypatch.setattr(Dataset, "labels_of", without_reading)
         raise Interrupted(signal.SIGTERM)
 
     job = api.Job(resources=Resources(jobs=jobs))
     params, model = Params(C=C, gamma=GAMMA), tmp_path / "m"
     with pytest.raises(Interrupted):
         api.train_osuna(
-            str(path), str(model), params, OsunaParams(working_set=20), job, Meddler(2, strike)
+            str(training_file),
+            str(model),
+            params,
+            OsunaParams(working_set=20),
+            job,
+            AfterRounds(2, strike),
         )
-    assert_honest(model, data, "interrupted by signal 15")
+    assert_certificate_holds(model, training_set, "interrupted by signal 15")
 
 
 @pytest.fixture
-def jump(monkeypatch):
-    """Call it, and hours have passed."""
+def jump_ahead(monkeypatch):
+    """Return a function that moves the clock forward by hours."""
     late = 0.0
     clock = time.perf_counter
 
-    def jump() -> None:
+    def jump_ahead() -> None:
         nonlocal late
         late = 10_000.0
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-    return jump
+    return jump_ahead
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_time_is_up_in_the_middle_of_the_pairs(tmp_path, path, data, jump, jobs):
+def test_a_time_limit_between_pairs_keeps_the_trained_ones(
+    tmp_path, training_file, training_set, jump_ahead, jobs
+):
     job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=jobs))
     params, model = Params(C=C, gamma=GAMMA), tmp_path / "m"
     outcome = api.train_osuna(
-        str(path), str(model), params, OsunaParams(working_set=20), job, Meddler(2, jump)
+        str(training_file),
+        str(model),
+        params,
+        OsunaParams(working_set=20),
+        job,
+        AfterRounds(2, jump_ahead),
     ).outcome
     assert "time limit" in outcome.stopped
-    assert_honest(model, data, "time limit")
+    assert_certificate_holds(model, training_set, "time limit")
 
 
 @pytest.mark.parametrize("task", ["svc", "nu-svc"])
-def test_pairs_that_had_no_time_are_reported_and_count_in_the_gap(tmp_path, path, jump, task):
+def test_untrained_pairs_are_reported_and_count_in_the_gap(
+    tmp_path, training_file, jump_ahead, task
+):
     job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
     params, model = Params(task=task, C=C, gamma=GAMMA, nu=0.3), tmp_path / "m"
-    meddler = Meddler(2, jump)
+    meddler = AfterRounds(2, jump_ahead)
     outcome = api.train_osuna(
-        str(path), str(model), params, OsunaParams(working_set=20), job, meddler
+        str(training_file), str(model), params, OsunaParams(working_set=20), job, meddler
     ).outcome
     found = oracle.trailer(model)
     assert outcome.stopped == "time limit"
@@ -404,38 +448,40 @@ def test_pairs_that_had_no_time_are_reported_and_count_in_the_gap(tmp_path, path
 # ---- warm starts --------------------------------------------------------------------------------
 
 
-def changed(learnt: Any) -> int:
+def relabelled(learnt: Any) -> int:
     return sum(event["changed"] for event in learnt.rounds)
 
 
 @pytest.mark.parametrize("from_libsvm", [False, True])
-def test_warm_start(tmp_path, path, data, from_libsvm):
-    """Yesterday's model, with its labels in another order, and a tenth more rows."""
+def test_a_warm_start_accepts_labels_in_another_order(
+    tmp_path, training_file, training_set, from_libsvm
+):
+    """Today's data has a tenth more rows than the data of the old model."""
     own = ("--gap", 1e-3, "--sample-size", 60)
     old_rows = np.arange(540)[::-1]
-    old = Data(data.y[old_rows], data.X[old_rows])
-    assert in_order(old.y) != in_order(data.y)
+    old = Data(training_set.y[old_rows], training_set.X[old_rows])
+    assert in_order(old.y) != in_order(training_set.y)
     before = tmp_path / "old.model"
     if from_libsvm:
         svmutil.svm_save_model(str(before), libsvm_model(old))
     else:
         learn("randsvm", old.save(tmp_path / "old"), before, *WORDS, *own)
-    cold = learn("randsvm", path, tmp_path / "cold", *WORDS, *own)
-    warm = learn("randsvm", path, tmp_path / "warm", *WORDS, *own, "--warm-start", before)
-    assert changed(warm) < changed(cold)
+    cold = learn("randsvm", training_file, tmp_path / "cold", *WORDS, *own)
+    warm = learn("randsvm", training_file, tmp_path / "warm", *WORDS, *own, "--warm-start", before)
+    assert relabelled(warm) < relabelled(cold)
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
-def test_a_start_of_another_kind_is_refused(tmp_path, path):
-    rest = learn("randsvm", path, tmp_path / "rest", *WORDS, "--multiclass", "ovr").model
-    again = learn("randsvm", path, tmp_path / "m", *WORDS, "--warm-start", rest)
+def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_file):
+    rest = learn("randsvm", training_file, tmp_path / "rest", *WORDS, "--multiclass", "ovr").model
+    again = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--warm-start", rest)
     assert "--multiclass ovr" in again.metadata["configuration"]
     with pytest.raises(ModelError, match="expected a model of --multiclass ovo"):
-        learn("randsvm", path, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
+        learn("randsvm", training_file, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
 
 
-def test_an_api_run_has_pairs_by_default(tmp_path, path):
+def test_the_python_api_trains_pairs_by_default(tmp_path, training_file):
     outcome = api.train_randsvm(
-        str(path), str(tmp_path / "m"), Params(C=C, gamma=GAMMA), RandsvmParams()
+        str(training_file), str(tmp_path / "m"), Params(C=C, gamma=GAMMA), RandsvmParams()
     ).outcome
     assert outcome.largest_gap is not None
