@@ -9,8 +9,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
@@ -22,37 +20,12 @@ from learning import Data, Finished, gaussians, learn
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
+from task_sets import GAMMA, ROWS, SETS, open_dataset
 
-from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.parameters.run import Resources
 from randsvm.training import cross_validation
-from randsvm.training.labelled_data import LabelledData
 
-ROWS, GAMMA = 200, 0.5
-
-
-def regression(rows: int) -> Data:
-    rng = np.random.default_rng([rows, 20])
-    X = oracle.as_float32(rng.normal(size=(rows, 3)))
-    return Data(np.round(np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=rows), 3), X)
-
-
-def novelties(rows: int) -> Data:
-    """Return rows of which one in ten is far from the others."""
-    rng = np.random.default_rng([rows, 21])
-    y = np.where(rng.random(rows) < 0.1, -1.0, 1.0)
-    return Data(y, oracle.as_float32(rng.normal(size=(rows, 3)) * np.where(y < 0, 3, 1)[:, None]))
-
-
-SETS = {
-    "svc": gaussians(ROWS),
-    "several": Data(*oracle.clouds(ROWS)),
-    "svr": regression(ROWS),
-    "one-class": novelties(ROWS),
-}
 # The options of the command, and scikit-learn's estimators.
 WORDS = {
     "svc": ("-g", GAMMA),
@@ -70,7 +43,7 @@ PEERS = {
 
 @pytest.fixture
 def write_set(tmp_path):
-    """saved(kind): write one of SETS to a file and return its path."""
+    """write_set(kind): write one of SETS to a file and return its path."""
 
     def save(kind: str) -> Path:
         y, X = SETS[kind]
@@ -79,15 +52,6 @@ def write_set(tmp_path):
         return tmp_path / kind
 
     return save
-
-
-@contextmanager
-def open_dataset(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
-    """Open the data set as cross-validation does."""
-    task = kind if kind in ("svr", "one-class") else "svc"
-    options = ParseOptions("number" if kind == "svr" else "class", False)
-    with closing(dataset.load(str(path), options, Resources(jobs=jobs))) as whole:
-        yield LabelledData.of(whole, str(path), task).D
 
 
 def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) -> np.ndarray:

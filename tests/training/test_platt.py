@@ -1,4 +1,4 @@
-"""-b 1: Platt's sigmoid, against an optimiser, LIBSVM's and LIBLINEAR's own predictions."""
+"""Test -b 1: Platt's sigmoid against an optimiser and the predictions of LIBSVM and LIBLINEAR."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from randsvm.training import probabilities
 
 
 def platts_loss(AB: np.ndarray, f: np.ndarray, positive: np.ndarray) -> float:
-    """Of the targets (N+ + 1)/(N+ + 2) and 1/(N- + 2)."""
+    """Return the log loss with the targets (N+ + 1)/(N+ + 2) and 1/(N- + 2)."""
     count, rest = positive.sum(), (~positive).sum()
     target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
     z = AB[0] * f + AB[1]
@@ -50,7 +50,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_sigmoid_is_the_best_there_is(case):
+def test_the_sigmoid_minimises_platts_loss(case):
     f, positive = CASES[case]
     found = np.array(probabilities.fit_sigmoid(f, positive))
     size = np.abs(f).max() or 1.0
@@ -64,21 +64,23 @@ def test_the_sigmoid_is_the_best_there_is(case):
 # ---- models of two classes ----------------------------------------------------------------------
 
 
-def shares_of(lines: list[str]) -> tuple[list[str], list[str], np.ndarray]:
-    """The labels of the first line, what was said of each row, the probabilities (m, K)."""
+def probabilities_of(lines: list[str]) -> tuple[list[str], list[str], np.ndarray]:
+    """Return the labels of the first line, the predicted label of each row, and the probabilities
+    (m, K).
+    """
     header, *rows = [line.split() for line in lines]
     assert header[0] == "labels"
     return header[1:], [row[0] for row in rows], np.array([row[1:] for row in rows], float)
 
 
 def loss_of(y: np.ndarray, labels: list[str], shares: np.ndarray) -> float:
-    """The log loss of probabilities of six digits, whose columns are these labels."""
+    """Return the log loss of probabilities of six digits, whose columns are these labels."""
     order = np.argsort(np.array(labels, float))
     return log_loss(y, (shares / shares.sum(axis=1, keepdims=True))[:, order])
 
 
-def bindings_say(path: Path, X: np.ndarray) -> tuple[list[float], np.ndarray]:
-    """svm-predict -b 1's labels and probabilities."""
+def predictions_of_libsvm(path: Path, X: np.ndarray) -> tuple[list[float], np.ndarray]:
+    """Return the labels and probabilities of svm-predict -b 1."""
     model = svmutil.svm_load_model(str(path))
     labels, _, shares = svmutil.svm_predict([], sparse.csr_matrix(X), model, "-b 1 -q")
     return labels, np.array(shares)
@@ -88,7 +90,7 @@ WORDS = ("-c", 2, "-g", 0.3)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_sigmoids_of_pairs_need_the_columns_of_each_rows_own_class(classes):
+def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes):
     random = np.random.default_rng(classes)
     f = random.normal(size=(400, classes * (classes - 1) // 2))
     y = random.integers(0, classes, 400).astype(float)
@@ -104,39 +106,39 @@ def test_sigmoids_of_pairs_need_the_columns_of_each_rows_own_class(classes):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-def test_libsvm_reads_them(tmp_path, predict, algorithm):
+def test_libsvm_reads_the_sigmoids(tmp_path, predict, algorithm):
     data, test = gaussians(400), gaussians(300, 1)
     learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
-    labels, said, shares = shares_of(
+    labels, said, shares = probabilities_of(
         predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines
     )
-    theirs, their_shares = bindings_say(learnt.model, test.X)
+    theirs, their_shares = predictions_of_libsvm(learnt.model, test.X)
     assert labels == ["+1", "-1"]
     assert shares == pytest.approx(their_shares, abs=1e-6)
     assert [float(label) for label in said] == theirs
 
 
-def test_what_libsvm_fitted_is_read_here(tmp_path, predict):
+def test_sigmoids_of_libsvm_are_read(tmp_path, predict):
     data, test = gaussians(300), gaussians(200, 1)
     model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -g 0.3")
     svmutil.svm_save_model(str(tmp_path / "m"), model)
-    labels, said, shares = shares_of(
+    labels, said, shares = probabilities_of(
         predict(test.save(tmp_path / "t"), tmp_path / "m", "-b", 1).lines
     )
-    theirs, their_shares = bindings_say(tmp_path / "m", test.X)
+    theirs, their_shares = predictions_of_libsvm(tmp_path / "m", test.X)
     assert list(map(int, labels)) == model.get_labels()
     assert shares == pytest.approx(their_shares, abs=1e-6)
     assert [float(label) for label in said] == theirs
 
 
-def test_the_label_is_the_one_of_the_larger_probability(tmp_path, predict):
-    """Also where f says the other: the sigmoid need not be 1/2 at f = 0."""
+def test_the_predicted_label_has_the_larger_probability(tmp_path, predict):
+    """f may have the other sign, because the sigmoid need not be 1/2 at f = 0."""
     data = gaussians(600)
     some = np.flatnonzero((data.y > 0) | (np.arange(600) % 8 == 0))
     path = Data(data.y[some], data.X[some]).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-c", 0.05, "-g", 0.3)
     predicted = predict(path, learnt.model, "-b", 1)
-    labels, said, shares = shares_of(predicted.lines)
+    labels, said, shares = probabilities_of(predicted.lines)
     assert said == [labels[place] for place in shares.argmax(axis=1)]
     plain = predict(path, learnt.model).lines
     assert said != plain
@@ -144,7 +146,7 @@ def test_the_label_is_the_one_of_the_larger_probability(tmp_path, predict):
     assert f"({round(right * len(some))}/{len(some)})" in predicted.out
 
 
-def test_labels_and_scores_without_b_1_are_as_ever(tmp_path, predict):
+def test_probabilities_do_not_change_labels_and_scores(tmp_path, predict):
     path = gaussians(200).save(tmp_path / "d")
     without = learn("randsvm", path, tmp_path / "without", *WORDS)
     learnt = learn("randsvm", path, tmp_path / "with", "-b", 1, *WORDS)
@@ -157,12 +159,12 @@ def test_labels_and_scores_without_b_1_are_as_ever(tmp_path, predict):
     assert kept == without.body.decode().splitlines()
 
 
-# ---- how good they are --------------------------------------------------------------------------
+# ---- quality ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def german(real, tmp_path) -> tuple[Data, Data]:
-    """700 rows to train on, 300 to test on, saved as train and test."""
+    """Return 700 rows for training and 300 for testing, saved as train and test."""
     X, y = load_svmlight_file(real("german.numer_scale"))
     data = Data(y, oracle.as_float32(X.toarray()))
     lines = real("german.numer_scale").read_text().splitlines(keepends=True)
@@ -175,18 +177,18 @@ GERMAN = ("-c", 10, "-g", 0.0417)
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_held_out_log_loss_is_libsvms(tmp_path, predict, german, algorithm):
+def test_the_held_out_log_loss_is_close_to_libsvms(tmp_path, predict, german, algorithm):
     (y, X), (test_y, test_X) = german
     learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", "-b", 1, *GERMAN)
-    labels, _, shares = shares_of(predict(tmp_path / "test", learnt.model, "-b", 1).lines)
+    labels, _, shares = probabilities_of(predict(tmp_path / "test", learnt.model, "-b", 1).lines)
     positive = list(map(float, labels)).index(1)
     mine = log_loss(test_y > 0, shares[:, positive])
     words = " ".join(map(str, GERMAN))
     model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -b 1 {words}")
     svmutil.svm_save_model(str(tmp_path / "theirs"), model)
-    theirs = bindings_say(tmp_path / "theirs", test_X)[1][:, model.get_labels().index(1)]
+    theirs = predictions_of_libsvm(tmp_path / "theirs", test_X)[1][:, model.get_labels().index(1)]
     assert mine <= 1.05 * log_loss(test_y > 0, theirs)
-    # The usual mistake: a sigmoid fitted to the rows that were learnt.
+    # A sigmoid fitted to the training rows would be worse.
     sign = 1 if positive == 0 else -1
     f, test_f = (
         sign * predict(tmp_path / name, learnt.model, "--scores").scores
@@ -196,26 +198,26 @@ def test_held_out_log_loss_is_libsvms(tmp_path, predict, german, algorithm):
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 
-def test_several_classes(tmp_path, predict):
+def test_probabilities_of_several_classes_are_as_good_as_libsvms(tmp_path, predict):
     data, test = Data(*oracle.clouds(500)), Data(*oracle.clouds(500, 1))
     learnt = learn("randsvm", data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
-    labels, said, shares = shares_of(
+    labels, said, shares = probabilities_of(
         predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines
     )
     assert shares.sum(axis=1) == pytest.approx(np.ones(500), abs=1e-5)
     assert said == [labels[place] for place in shares.argmax(axis=1)]
     model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -c 2 -g 0.3")
     svmutil.svm_save_model(str(tmp_path / "theirs"), model)
-    theirs, their_shares = bindings_say(tmp_path / "theirs", test.X)
-    # One against the rest and one against one are not the same, but as good.
+    theirs, their_shares = predictions_of_libsvm(tmp_path / "theirs", test.X)
+    # One against the rest and one against one differ but are equally good.
     best = loss_of(test.y, model.get_labels(), their_shares)
     assert loss_of(test.y, labels, shares) <= 1.1 * best
     assert np.mean(np.array(said, float) == test.y) >= np.mean(theirs == test.y) - 0.01
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_sigmoids_of_each_column(tmp_path, predict, classes):
-    """A and B in the model are what follows from --scores to the probabilities."""
+def test_probabilities_follow_from_the_sigmoids_of_the_model(tmp_path, predict, classes):
+    """A and B of the model map --scores to the probabilities."""
     data = Data(*oracle.clouds(300, 0, classes))
     path = data.save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--multiclass", "ovr", *WORDS)
@@ -225,7 +227,7 @@ def test_sigmoids_of_each_column(tmp_path, predict, classes):
     A, B = (np.array(heads[name].split(), float) for name in ("probA", "probB"))
     p = 1 / (1 + np.exp(A * f + B))
     expected = np.hstack([p, 1 - p]) if classes == 2 else p / p.sum(axis=1, keepdims=True)
-    _, _, shares = shares_of(predict(path, learnt.model, "-b", 1).lines)
+    _, _, shares = probabilities_of(predict(path, learnt.model, "-b", 1).lines)
     assert shares == pytest.approx(expected, abs=1e-5)
 
 
@@ -233,11 +235,13 @@ def test_sigmoids_of_each_column(tmp_path, predict, classes):
     "words", [("randsvm", "--components", 100), ("sgd",), ("sgd", "-t", "rbf")]
 )
 @pytest.mark.parametrize("classes", [2, 4])
-def test_linear_machines_have_them_too(tmp_path, predict, words, classes):
+def test_linear_models_have_probabilities(tmp_path, predict, words, classes):
     data, test = (Data(*oracle.clouds(400, seed, classes)) for seed in (0, 1))
     algorithm, *own = words
     learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *own)
-    labels, _, shares = shares_of(predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines)
+    labels, _, shares = probabilities_of(
+        predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines
+    )
     assert shares.sum(axis=1) == pytest.approx(np.ones(400), abs=1e-5)
     prior = [np.mean(data.y == float(label)) for label in labels]
     guess = loss_of(test.y, labels, np.tile(prior, (400, 1)))
@@ -249,11 +253,11 @@ def test_linear_machines_have_them_too(tmp_path, predict, words, classes):
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("words", [(), ("-b", 1)])
-def test_a_logistic_regression_is_its_own_sigmoid(tmp_path, predict, classes, words):
+def test_a_logistic_regression_needs_no_fitted_sigmoid(tmp_path, predict, classes, words):
     data = Data(*oracle.clouds(400, 0, classes))
     path = data.save(tmp_path / "d")
     learnt = learn("sgd", path, tmp_path / "m", "--loss", "log", *words)
-    labels, said, shares = shares_of(predict(path, learnt.model, "-b", 1).lines)
+    labels, said, shares = probabilities_of(predict(path, learnt.model, "-b", 1).lines)
     model = liblinearutil.load_model(str(learnt.model))
     theirs, _, their_shares = liblinearutil.predict([], sparse.csr_matrix(data.X), model, "-b 1 -q")
     assert [int(label) for label in labels] == model.get_labels()
@@ -275,7 +279,7 @@ def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_jobs_change_no_byte(tmp_path, algorithm):
+def test_the_number_of_jobs_does_not_change_the_model(tmp_path, algorithm):
     path = Data(*oracle.clouds(300)).save(tmp_path / "d")
     models = [
         learn(algorithm, path, tmp_path / "m", "-b", 1, "--jobs", jobs).model.read_bytes()
@@ -287,10 +291,10 @@ def test_jobs_change_no_byte(tmp_path, algorithm):
 
 
 @pytest.mark.parametrize("last, said", [(0, "no time for -b 1"), (1, "little time for -b 1")])
-def test_with_little_time_probabilities_are_near_those_of_all_the_time(
+def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
     tmp_path, monkeypatch, predict, last, said
 ):
-    """The limit passes with the first round, or with the first fold that is done."""
+    """The limit passes with the first round or the first finished fold."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
 
@@ -326,7 +330,7 @@ def test_with_little_time_probabilities_are_near_those_of_all_the_time(
         ("randsvm", "-b 2", "expected 0 or 1, found '2'"),
     ],
 )
-def test_training_refuses(tmp_path, algorithm, words, expected):
+def test_invalid_options_of_training_are_refused(tmp_path, algorithm, words, expected):
     path = gaussians(60).save(tmp_path / "d")
     with pytest.raises((ParameterError, click.UsageError)) as refused:
         learn(algorithm, path, tmp_path / "m", *words.split())
@@ -355,7 +359,7 @@ def test_scores_and_probabilities_are_not_both_written(tmp_path, predict):
 
 
 def test_a_model_with_a_sigmoid_is_not_updated(tmp_path):
-    """Its sigmoid would no longer be about what is learnt."""
+    """The sigmoid would not fit the updated weights."""
     path = gaussians(60).save(tmp_path / "d")
     old = learn("sgd", path, tmp_path / "old", "-b", 1)
     with pytest.raises(ModelError, match="without -b 1 to go on from"):

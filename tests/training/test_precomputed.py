@@ -1,5 +1,6 @@
-"""Training with a precomputed kernel: LIBSVM's -t 4, exact optima, the same kernel from features,
-and what is refused."""
+"""Test training with a precomputed kernel: LIBSVM's -t 4, exact optima, the same kernel from
+features, and refusals.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ from randsvm.training import labelled_data
 GAMMA = 0.5
 
 
-class Rows(NamedTuple):
-    """Rows of kernel values, some of more and in any order; numbers: their own, from 1."""
+class KernelRows(NamedTuple):
+    """Rows of kernel values, in any order and possibly repeated; numbers: their own, from 1."""
 
     y: np.ndarray
     X: np.ndarray
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
 
     @property
     def square(self) -> np.ndarray:
-        """K of these rows alone."""
+        """Return K of these rows alone."""
         return self.K[:, self.numbers - 1]
 
     def save(self, path):
@@ -57,7 +58,7 @@ class Rows(NamedTuple):
         return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -t 4 -e 1e-6 {words}"))
 
 
-def some_rows(targets: str = "classes", seed: int = 0, rows: int = 90, of: int = 120) -> Rows:
+def some_rows(targets: str = "classes", seed: int = 0, rows: int = 90, of: int = 120) -> KernelRows:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(of, 2))
     noisy = X[:, 0] + X[:, 1] ** 2 - 1 + rng.normal(size=of) / 2
@@ -68,12 +69,12 @@ def some_rows(targets: str = "classes", seed: int = 0, rows: int = 90, of: int =
     }[targets]
     K = oracle.as_float32(oracle.kernel_matrix("rbf", X, X, GAMMA))
     order = rng.permutation(of)[:rows]
-    return Rows(y[order], X[order], K[order], order + 1)
+    return KernelRows(y[order], X[order], K[order], order + 1)
 
 
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch):
-    """Small as these sets are, they are several shards."""
+    """Make these small sets have several shards."""
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=20))
 
 
@@ -94,8 +95,8 @@ KINDS = {
 
 @pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_model_is_libsvms(tmp_path, monkeypatch, kind, few):
-    """As LIBSVM reads it, and as we do."""
+def test_the_model_agrees_with_libsvms(tmp_path, monkeypatch, kind, few):
+    """Both LIBSVM and randsvm read the model."""
     if not few:
         monkeypatch.setattr(running_values, "FEW_ROWS", 0)
     targets, words, own = kind
@@ -115,7 +116,7 @@ def test_the_model_is_libsvms(tmp_path, monkeypatch, kind, few):
 
 
 @pytest.mark.parametrize("targets", ["classes", "three"])
-def test_predictions_of_a_file_are_libsvms_probabilities_too(tmp_path, targets):
+def test_predictions_and_probabilities_of_a_file_are_libsvms(tmp_path, targets):
     D = some_rows(targets)
     path = D.save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", "precomputed", "-b", 1)
@@ -130,7 +131,7 @@ def test_predictions_of_a_file_are_libsvms_probabilities_too(tmp_path, targets):
 # ---- optima -----------------------------------------------------------------------------------
 
 
-def optimum(D: Rows, task: str, C: float = 1.0, epsilon: float = 0.0, share: float = 0.5):
+def optimum(D: KernelRows, task: str, C: float = 1.0, epsilon: float = 0.0, share: float = 0.5):
     case = random_problems.Case(
         D.y, D.X, "randsvm", task, "precomputed", GAMMA, 0.0, 3, (C, C), epsilon, share, 0, 0, ()
     )
@@ -161,7 +162,7 @@ def test_the_optimum_lies_between_d_and_p(tmp_path, algorithm, task, targets, ow
     assert learnt.outcome["gap"] <= 1e-3
 
 
-def test_kbh07s_own_rule_bounds_the_support_vectors(tmp_path):
+def test_the_rule_of_kbh07_bounds_the_support_vectors(tmp_path):
     D = some_rows()
     words = "-t", 4, "-k", 20, "--sample-size", 40
     learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", *words)
@@ -173,8 +174,10 @@ def test_kbh07s_own_rule_bounds_the_support_vectors(tmp_path):
 
 
 @pytest.mark.parametrize("targets", ["classes", "three", "numbers"])
-def test_cross_validation_and_probabilities_are_those_of_the_same_kernel(tmp_path, targets):
-    """Folds are drawn by the place of a row, of which a file of features has the same."""
+def test_cross_validation_and_probabilities_equal_those_of_the_same_kernel_from_features(
+    tmp_path, targets
+):
+    """Folds are drawn by the position of a row, which is the same in the file of features."""
     D = some_rows(targets)
     words = ["-v", 4, "-e", 1e-6, "--gap", 1e-7]
     words += ["-s", "svr"] if targets == "numbers" else ["-b", 1]
@@ -191,7 +194,7 @@ def test_cross_validation_and_probabilities_are_those_of_the_same_kernel(tmp_pat
         assert found == pytest.approx(expected, rel=1e-2, abs=1e-2)
 
 
-def test_costs_are_searched(tmp_path):
+def test_a_grid_of_costs_is_searched(tmp_path):
     D = some_rows()
     learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-c", "0.1,1,10")
     assert {float(one["values"]["C"]) for one in learnt.of("tried")} == {0.1, 1.0, 10.0}
@@ -200,17 +203,17 @@ def test_costs_are_searched(tmp_path):
 # ---- rows -------------------------------------------------------------------------------------
 
 
-def all_rows(seed: int = 2) -> Rows:
+def all_rows(seed: int = 2) -> KernelRows:
     D = some_rows(seed=seed, rows=60, of=60)
     order = np.argsort(D.numbers)
-    return Rows(D.y[order], D.X[order], D.K[order], D.numbers[order])
+    return KernelRows(D.y[order], D.X[order], D.K[order], D.numbers[order])
 
 
 def body(path) -> list[str]:
     return path.read_text().partition("# randsvm")[0].splitlines()
 
 
-def test_arrays_make_the_model_of_a_file(tmp_path):
+def test_arrays_give_the_model_of_a_file(tmp_path):
     D = all_rows()
     learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4)
     for X in (D.K, D.K.astype(np.float32), oracle.sparse.csr_matrix(D.K)):
@@ -218,8 +221,8 @@ def test_arrays_make_the_model_of_a_file(tmp_path):
         assert body(tmp_path / "n") == body(tmp_path / "m")
 
 
-def test_zeros_need_not_be_written(tmp_path):
-    """Even of a whole column: a row of zeros in the features has none else."""
+def test_zeros_may_be_omitted(tmp_path):
+    """A whole column may be zero: a row of zeros in the features has only zero kernel values."""
     D = all_rows()
     X = D.X.copy()
     X[::7] = 0
@@ -245,9 +248,9 @@ def test_zeros_need_not_be_written(tmp_path):
     assert f == pytest.approx(expected, abs=2e-2 * np.abs(expected).max())
 
 
-def test_rows_may_be_there_more_than_once(tmp_path):
+def test_rows_may_be_repeated(tmp_path):
     D = some_rows(rows=60)
-    twice = Rows(*(np.concatenate([each, each[:30]]) for each in D))
+    twice = KernelRows(*(np.concatenate([each, each[:30]]) for each in D))
     learnt = learn("randsvm", twice.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "--gap", 1e-6)
     best = optimum(twice, "svc")
     assert learnt.outcome["dual"] <= best.most * (1 + 1e-6)
@@ -255,7 +258,7 @@ def test_rows_may_be_there_more_than_once(tmp_path):
     assert learnt.outcome["gap"] <= 1e-6
 
 
-def test_a_cache_holds_them_and_stands_for_no_other_reading(tmp_path):
+def test_a_cache_of_kernel_values_is_not_used_for_features(tmp_path):
     D = some_rows()
     path, cache = D.save(tmp_path / "d"), tmp_path / "c"
     plain = learn("randsvm", path, tmp_path / "m", "-t", 4)
@@ -265,7 +268,7 @@ def test_a_cache_holds_them_and_stands_for_no_other_reading(tmp_path):
         assert cached.model.read_bytes() == plain.model.read_bytes()
 
 
-def test_a_model_says_its_kernel(tmp_path, capsys):
+def test_a_model_names_its_kernel(tmp_path, capsys):
     learnt = learn("randsvm", some_rows().save(tmp_path / "d"), tmp_path / "m", "-t", 4)
     run_predict("--info", learnt.model, "--report", "json")
     found = json.loads(capsys.readouterr().out)
@@ -273,16 +276,16 @@ def test_a_model_says_its_kernel(tmp_path, capsys):
     assert "gamma" not in found and " -t precomputed " in found["configuration"]
 
 
-# ---- kernels that are none --------------------------------------------------------------------
+# ---- invalid kernels --------------------------------------------------------------------------
 
 
-def in_seven_digits(K: np.ndarray) -> np.ndarray:
+def rounded_to_seven_digits(K: np.ndarray) -> np.ndarray:
     return oracle.as_float32(np.char.mod("%.7g", K).astype(float))
 
 
-@pytest.mark.parametrize("rounded", [oracle.as_float32, in_seven_digits])
+@pytest.mark.parametrize("rounded", [oracle.as_float32, rounded_to_seven_digits])
 def test_a_singular_kernel_is_certified(tmp_path, rounded):
-    """Of rank 2, but for rounding; the optimum is that of the kernel without."""
+    """The kernel has rank 2 except for rounding; the optimum is that of the exact kernel."""
     D = all_rows()
     linear = D._replace(K=rounded(D.X @ D.X.T))
     assert np.linalg.eigvalsh(linear.K)[0] < 0
@@ -293,7 +296,7 @@ def test_a_singular_kernel_is_certified(tmp_path, rounded):
     assert learnt.outcome["primal"] >= best.least * (1 - 1e-5)
 
 
-def test_nothing_is_certified_of_an_indefinite_kernel(tmp_path):
+def test_an_indefinite_kernel_has_no_certificate(tmp_path):
     D = all_rows()
     K = oracle.as_float32(oracle.kernel_matrix("sigmoid", D.X, D.X, 0.5, -1.0))
     assert np.linalg.eigvalsh(K)[0] < -0.1
@@ -308,7 +311,7 @@ def test_nothing_is_certified_of_an_indefinite_kernel(tmp_path):
     assert not (tmp_path / "n").exists()
 
 
-def test_a_matrix_that_is_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkeypatch):
+def test_a_kernel_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_layout, "PSD_CHECK_MOST_ROWS", 80)
     D = some_rows()
     path = D.save(tmp_path / "d")
@@ -320,7 +323,7 @@ def test_a_matrix_that_is_too_large_to_check_is_solved_to_the_tolerance(tmp_path
     assert learnt.outcome["dual"] == pytest.approx(optimum(D, "svc").most, rel=1e-3)
 
 
-def test_memory_and_jobs_change_no_byte(tmp_path):
+def test_memory_and_jobs_do_not_change_the_model(tmp_path):
     D = some_rows("three")
     path = D.save(tmp_path / "d")
     found = [
@@ -342,7 +345,7 @@ def test_asymmetric_values_are_refused(tmp_path):
         learn("randsvm", path, tmp_path / "m", "-t", 4)
 
 
-# ---- what is refused --------------------------------------------------------------------------
+# ---- refusals ---------------------------------------------------------------------------------
 
 GOOD = b"1 0:1 1:1 2:0.5\n-1 0:2 1:0.5 2:1\n"
 
@@ -363,7 +366,7 @@ GOOD = b"1 0:1 1:1 2:0.5\n-1 0:2 1:0.5 2:1\n"
     ],
 )
 @pytest.mark.parametrize("block_size", [svmlight.BLOCK_SIZE, 20])
-def test_rows_without_a_number_are_refused_where_they_stand(
+def test_rows_without_a_number_are_refused_with_their_place(
     tmp_path, monkeypatch, block_size, text, message
 ):
     monkeypatch.setattr(
@@ -401,6 +404,6 @@ def test_a_warm_start_is_refused(tmp_path):
         learn("randsvm", path, tmp_path / "n", "--warm-start", old)
 
 
-def test_arrays_are_square():
+def test_arrays_must_be_square():
     with pytest.raises(ContentError, match="each row with each, found 3 rows and 4 columns"):
         api.train_randsvm(Arrays(np.ones((3, 4)), [1, 2, 1]), kernel="precomputed")

@@ -1,4 +1,4 @@
-"""--scale: what is fitted is scikit-learn's, and a model brings it along to raw rows."""
+"""Test --scale: the fitted scaling is scikit-learn's, and the model applies it to raw rows."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ SPARSE = {
     "unit": Normalizer,
 }
 
-# ---- what is fitted -----------------------------------------------------------------------------
+# ---- fitting a scaling --------------------------------------------------------------------------
 
 
 def some_rows(density: float, seed: int = 0) -> np.ndarray:
-    """100 rows of 6 features of all sizes, some of them 0."""
+    """Return 100 rows of 6 features of very different scales, some of them 0."""
     rng = np.random.default_rng([seed, 40])
     X = rng.normal(size=(100, 6)) * [1, 1e-3, 1e3, 1, 5, 1] + [0, 0, 0, 3, -7, 0]
     return oracle.as_float32(X * (rng.random((100, 6)) < density))
 
 
 def huge_means() -> np.ndarray:
-    """A million and noise; its square has no digits left for the noise."""
+    """Return a million plus noise; the squares have no digits left for the noise."""
     X = some_rows(1.0)
     X[:, 0] = 1e6 + np.random.default_rng(41).normal(size=100)
     return oracle.as_float32(X)
 
 
 def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
-    """From several parts of the rows."""
+    """Fit a scaling to several parts of the rows."""
     parts = [sparse.csr_matrix(part.astype(np.float32)) for part in np.array_split(X, pieces)]
     return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), centred)
 
@@ -64,8 +64,8 @@ def test_dense_rows_are_scaled_as_scikit_learn_does(name, X, pieces):
     assert scaled.toarray() == pytest.approx(DENSE[name]().fit_transform(X), rel=1e-5, abs=1e-6)
 
 
-def test_sparse_rows_with_a_constant_and_a_huge_mean():
-    """They stay what they are where most other features are zero."""
+def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean():
+    """These columns are not shifted if most other features are zero."""
     X = some_rows(0.1)
     X[:, 0], X[:, 1] = 0.1, huge_means()[:, 0]
     X = oracle.as_float32(X)
@@ -88,20 +88,22 @@ def test_sparse_rows_keep_their_zeros(name):
 
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
 def test_unit_rows_have_length_1(size):
-    """Also where their squares are beyond float32; a row of nothing, or of zeros, stays so."""
+    """This includes rows whose squares exceed float32; a row of zeros, or without features, stays
+    as it is.
+    """
     X = oracle.as_float32(some_rows(0.5) * size)
     X[3] = X[4] = 0
     X[3, 2] = 1
     rows = sparse.csr_matrix(X.astype(np.float32))
     X[3, 2] = rows.data[rows.indptr[3]] = 0
     scaled = Scaling("unit").apply(rows).toarray()
-    # scikit-learn's Normalizer leaves rows alone that are shorter than 2e-15.
+    # scikit-learn's Normalizer does not change rows shorter than 2e-15.
     length = np.linalg.norm(X, axis=1, keepdims=True)
     assert scaled == pytest.approx(X / np.where(length > 0, length, 1), rel=1e-6)
     assert (scaled[3:5] == 0).all()
 
 
-def test_values_beyond_float32_become_its_largest():
+def test_scaled_values_beyond_float32_are_clipped():
     largest = np.finfo(np.float32).max
     X = sparse.csr_matrix(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
     for shift in (np.zeros(2), None):
@@ -111,7 +113,7 @@ def test_values_beyond_float32_become_its_largest():
 
 @pytest.mark.parametrize("name", ["minmax", "standard", "unit"])
 @pytest.mark.parametrize("words", [("randsvm", "-g", 1), ("randsvm", "-t", "linear"), ("sgd",)])
-def test_rows_far_outside_of_what_training_saw_have_finite_scores(tmp_path, predict, words, name):
+def test_rows_far_from_the_training_rows_have_finite_scores(tmp_path, predict, words, name):
     y, X = oracle.two_gaussians(60)
     oracle.write_svmlight(tmp_path / "d", y, X * 1e-6)
     learnt = learn(words[0], tmp_path / "d", tmp_path / "m", *words[1:], "--scale", name)
@@ -121,7 +123,7 @@ def test_rows_far_outside_of_what_training_saw_have_finite_scores(tmp_path, pred
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_a_feature_that_never_changes_is_nothing(name, centred):
+def test_a_constant_feature_does_not_matter(name, centred):
     X = some_rows(1.0 if centred else 0.2)
     X[:, 2], X[:, 3], X[:, 4] = 0, 0.1, -1e6
     X = oracle.as_float32(X)
@@ -136,7 +138,7 @@ def test_a_feature_that_never_changes_is_nothing(name, centred):
 
 
 def raw(rows: int, seed: int = 0) -> Data:
-    """Classes 1 to 3 in features of very different sizes and places."""
+    """Return classes 1 to 3 in features with very different scales and offsets."""
     y, X = oracle.clouds(rows, seed, 3, 4)
     return Data(y, oracle.as_float32(X * [1, 100, 1e-3, 20] + [0, 500, 0, -3]))
 
@@ -149,7 +151,7 @@ def targets(data: Data) -> Data:
     return Data(data.y + data.X[:, 0], data.X)
 
 
-# What LIBSVM is given, and of which rows; the scaling is always fitted here.
+# The options and rows that LIBSVM is given; randsvm fits the scaling.
 KINDS = {
     "svc": (two, ("-g", 0.3, "-c", 2), "-g 0.3 -c 2"),
     "one-class": (two, ("-s", 2, "-n", 0.3, "-g", 0.3), "-s 2 -n 0.3 -g 0.3"),
@@ -157,17 +159,17 @@ KINDS = {
 }
 
 
-def saved(path: Path, data: Data) -> Path:
+def write_set(path: Path, data: Data) -> Path:
     path.write_text(oracle.svmlight_text([f"{label:g}" for label in data.y], data.X))
     return path
 
 
 @pytest.mark.parametrize("name", DENSE)
 @pytest.mark.parametrize("kind", KINDS)
-def test_raw_rows_are_predicted_as_libsvm_predicts_scaled_rows(tmp_path, predict, kind, name):
+def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(tmp_path, predict, kind, name):
     of, words, theirs = KINDS[kind]
     data, test = of(raw(300)), of(raw(200, 1))
-    path, test_path = saved(tmp_path / "d", data), saved(tmp_path / "t", test)
+    path, test_path = write_set(tmp_path / "d", data), write_set(tmp_path / "t", test)
     learnt = learn(
         "randsvm", path, tmp_path / "m", "--scale", name, "-e", 1e-4, "--gap", 1e-6, *words
     )
@@ -195,8 +197,8 @@ def test_raw_rows_are_predicted_as_libsvm_predicts_scaled_rows(tmp_path, predict
         "sgd --loss log -b 1",
     ],
 )
-def test_a_scaled_model_is_one_of_scaled_rows(tmp_path, predict, words, name):
-    """The same command on rows that scikit-learn has scaled: three classes."""
+def test_a_scaled_model_equals_the_model_of_scaled_rows(tmp_path, predict, words, name):
+    """scikit-learn scales the rows of three classes for the comparison."""
     algorithm, *own = words.split()
     data, test = raw(300), raw(200, 1)
     scaler = DENSE[name]().fit(data.X)
@@ -222,7 +224,7 @@ def thin(rows: int, seed: int = 0) -> Data:
 
 @pytest.mark.parametrize("name", SPARSE)
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_sparse_data_stays_sparse_and_the_run_says_so(tmp_path, predict, algorithm, name):
+def test_sparse_data_stays_sparse_with_a_notice(tmp_path, predict, algorithm, name):
     data, test = thin(300), thin(200, 1)
     path = data.save(tmp_path / "d")
     learnt = learn(algorithm, path, tmp_path / "m", "--scale", name)
@@ -242,12 +244,12 @@ def test_sparse_data_stays_sparse_and_the_run_says_so(tmp_path, predict, algorit
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_zeros_that_are_written_and_features_that_are_new(tmp_path, predict, name):
-    """A zero may be written or left out; what training never saw counts nothing."""
+def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, predict, name):
+    """A zero may be written or omitted; features that training lacks are ignored."""
     data = two(raw(200))
     X = data.X.copy()
     X[::3, 1] = 0
-    path = saved(tmp_path / "d", Data(data.y, X))
+    path = write_set(tmp_path / "d", Data(data.y, X))
     learnt = learn("randsvm", path, tmp_path / "m", "--scale", name, "-g", 0.3)
     written = re.sub(r"( 1:\S+) 3:", r"\1 2:0 3:", path.read_text())
     assert written.count(" 2:0 ") == np.count_nonzero(X[:, 1] == 0)
@@ -266,7 +268,7 @@ def test_zeros_that_are_written_and_features_that_are_new(tmp_path, predict, nam
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_ram_spill_cache_and_jobs_give_the_same_bytes(tmp_path, name):
+def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path, name):
     y, X = oracle.clouds(3000, 0, 3, 60)
     path = Data(y, 100 * X).save(tmp_path / "d")
     cache = ("--cache", tmp_path / "cache")
@@ -281,8 +283,8 @@ def test_ram_spill_cache_and_jobs_give_the_same_bytes(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_every_row_of_a_large_file_counts(tmp_path, name):
-    """Chunks of very different rows."""
+def test_the_scaling_is_fitted_to_every_chunk(tmp_path, name):
+    """The chunks have very different rows."""
     rng = np.random.default_rng(42)
     X = oracle.as_float32(rng.normal(size=(13_000, 2)) * np.linspace(1, 9, 13_000)[:, None] ** 2)
     path = Data(np.where(X[:, 0] > 0, 1, -1), X).save(tmp_path / "d")
@@ -293,9 +295,9 @@ def test_every_row_of_a_large_file_counts(tmp_path, name):
     assert (rows - found[0]) * found[1] == pytest.approx(scaler.transform(rows))
 
 
-def test_the_trailer_is_about_the_rows_as_they_are(tmp_path):
+def test_the_trailer_describes_the_raw_rows(tmp_path):
     data = two(raw(200))
-    path = saved(tmp_path / "d", data)
+    path = write_set(tmp_path / "d", data)
     plain, scaled = (
         learn("randsvm", path, tmp_path / "m", "-g", 0.3, *words).metadata
         for words in [(), ("--scale", "standard")]
@@ -309,12 +311,12 @@ def test_the_trailer_is_about_the_rows_as_they_are(tmp_path):
     assert " --scale standard" in scaled["configuration"]
 
 
-# ---- going on from scaled models ----------------------------------------------------------------
+# ---- starting from scaled models ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("before, after", [("", "minmax"), ("minmax", ""), ("minmax", "standard")])
-def test_warm_start_from_and_to_scaled_models(tmp_path, before, after):
-    """The old model scales its rows by itself: its f is a good start for nearly the same f."""
+def test_a_warm_start_accepts_scaled_and_unscaled_models(tmp_path, before, after):
+    """The old model scales its rows itself, so its f is a good start for a similar f."""
     y, X = oracle.two_gaussians(1500)
     path = Data(y, X).save(tmp_path / "d")
     words = ("--gap", 1e-3, "--sample-size", 100)
@@ -354,7 +356,7 @@ def test_a_scaled_model_is_not_updated(tmp_path):
         learn("sgd", path, tmp_path / "m", "--update", old.model)
 
 
-# ---- damage -------------------------------------------------------------------------------------
+# ---- damaged models -----------------------------------------------------------------------------
 
 DAMAGE = {
     "another name": ("randsvm scale standard", "randsvm scale sideways"),

@@ -1,6 +1,7 @@
-"""A search under a time limit, and one of a range: few rows show what is worth more rows.
+"""Test a search under a time limit, and one of a range: scores on few rows choose what is scored on
+more rows.
 
-What is fitted here knows how many rows in a hundred it gets right, so that the best is known.
+Each fake fit has a known accuracy, so the best combination is known.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import oracle
 import pytest
 from learning import Finished, gaussians, learn
 from scipy import sparse
-from test_grid_search import SETS, opened
+from task_sets import SETS, open_dataset
 
 from randsvm import api
 from randsvm.data.dataset import Dataset
@@ -34,16 +35,16 @@ ROWS = 1200
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
-    """The label as the first feature, a number below 1 as the second."""
+def labelled_file(tmp_path_factory) -> Path:
+    """Write rows with the label as the first feature and a number below 1 as the second."""
     rng = np.random.default_rng(7)
     y = rng.choice([-1.0, 1.0], ROWS)
     X = np.column_stack([y, rng.random(ROWS)])
     return oracle.write_svmlight(tmp_path_factory.mktemp("stages") / "d", y, X)
 
 
-class Time:
-    """The seconds of a clock that only fits move: one for each row that they learn from."""
+class FakeClock:
+    """A clock that only fits advance: by one second for each training row."""
 
     now = 0.0
 
@@ -52,14 +53,14 @@ class Time:
 
 
 @pytest.fixture
-def clock(monkeypatch) -> Time:
-    made = Time()
+def clock(monkeypatch) -> FakeClock:
+    made = FakeClock()
     monkeypatch.setattr(time, "perf_counter", made)
     return made
 
 
-def right(share: float) -> Decision:
-    """Right for that share of the rows."""
+def predict_share(share: float) -> Decision:
+    """Return a decision function that is right for this share of the rows."""
 
     def decision(X: sparse.csr_matrix) -> np.ndarray:
         rows = X.toarray()
@@ -69,14 +70,16 @@ def right(share: float) -> Decision:
 
 
 def by_log_distance(D: Dataset, params: Params) -> Decision:
-    """Best at C = 2^2.5, gamma = 2^-3.5, and the worse the farther from there."""
+    """Return an accuracy that is highest at C = 2^2.5, gamma = 2^-3.5 and decreases with the
+    distance.
+    """
     assert isinstance(params.gamma, float)
     distance = math.hypot(math.log2(params.C) - 2.5, math.log2(params.gamma) + 3.5)
-    return right(0.95 - distance / 40)
+    return predict_share(0.95 - distance / 40)
 
 
-class Found:
-    """What a search told."""
+class SearchEvents:
+    """The events of a search."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -86,7 +89,7 @@ class Found:
 
     @property
     def by_rows(self) -> dict[int, int]:
-        """How many combinations were tried on how many rows."""
+        """Return how many combinations were scored on each number of rows."""
         return dict(Counter(one.rows for one in self.of(Tried)))
 
     @property
@@ -98,11 +101,11 @@ def search(
     path: Path,
     fit: Callable[[Dataset, Any], Decision],
     search: Search,
-    clock: Time,
+    clock: FakeClock,
     until: float = math.inf,
     task: str = "svc",
-) -> tuple[Searched | None, Params, Found]:
-    found = Found()
+) -> tuple[Searched | None, Params, SearchEvents]:
+    found = SearchEvents()
     job = Job(resources=Resources(jobs=1), search=search.resolved())
 
     def timed(D: Dataset, params: Params) -> Decision:
@@ -112,15 +115,15 @@ def search(
     def configuration(params: Params, job: Job) -> list[str]:
         return command_line(params, job.search)
 
-    with opened(path, task) as D, listening(found.events.append):
+    with open_dataset(path, task) as D, listening(found.events.append):
         searched, params = grid_search.search(
             D, Params(task, gamma=0.5), timed, job, configuration, until
         )
     return searched, params, found
 
 
-def endless(clock: Time) -> None:
-    """A fit that would never come to an end."""
+def endless(clock: FakeClock) -> None:
+    """A fit that never ends."""
     while True:
         clock.now += 10
         emit(Progress("solving", 0))
@@ -132,50 +135,52 @@ C_GRID = (("C", tuple(2.0**power for power in range(12))),)
 # ---- under a time limit -------------------------------------------------------------------------
 
 
-def test_all_are_compared_on_few_rows_and_the_best_on_more(path, clock):
+def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_file, clock):
     def fit(D: Dataset, params: Params) -> Decision:
-        return right(0.9 - abs(math.log2(params.C) - 7) / 20)
+        return predict_share(0.9 - abs(math.log2(params.C) - 7) / 20)
 
-    searched, params, found = search(path, fit, Search(3, None, C_GRID), clock, 30_000)
+    searched, params, found = search(labelled_file, fit, Search(3, None, C_GRID), clock, 30_000)
     assert found.by_rows == {200: 12, 800: 3, 1200: 2}
     assert params.C == 2**7
     assert [one.rows for one in searched.tried] == [1200, 1200, 800, *[200] * 9]
     assert searched.of == 12
-    # Each line can be run alone.
+    # Each configuration can be run alone.
     assert {one.rows for one in found.of(Tried) if "--subset 200" in one.configuration} == {200}
 
 
-def test_what_is_best_on_few_rows_need_not_be_in_the_end(path, clock):
-    """More rows decide: a score on few rows is not compared with one on more."""
+def test_scores_on_more_rows_decide(labelled_file, clock):
+    """A score on few rows is not compared with one on more rows."""
 
     def fit(D: Dataset, params: Params) -> Decision:
         few = D.n < 300
-        return right({1: 0.99 if few else 0.6, 2: 0.95 if few else 0.7}.get(params.C, 0.65))
+        return predict_share({1: 0.99 if few else 0.6, 2: 0.95 if few else 0.7}.get(params.C, 0.65))
 
-    searched, params, _ = search(path, fit, Search(3, None, C_GRID), clock, 50_000)
+    searched, params, _ = search(labelled_file, fit, Search(3, None, C_GRID), clock, 50_000)
     assert params.C == 2
     assert searched.tried[0].score < 80
 
 
-def test_equals_are_kept(path, clock):
-    """What few rows cannot tell apart is told apart by more, and not by its place in the grid."""
+def test_combinations_with_equal_scores_are_kept(labelled_file, clock):
+    """More rows decide between them, not the position in the grid."""
 
     def fit(D: Dataset, params: Params) -> Decision:
-        return right(0.9 if params.C in (8, 16, 32, 64) and (D.n < 300 or params.C == 64) else 0.6)
+        return predict_share(
+            0.9 if params.C in (8, 16, 32, 64) and (D.n < 300 or params.C == 64) else 0.6
+        )
 
-    _, params, found = search(path, fit, Search(3, None, C_GRID), clock, 50_000)
+    _, params, found = search(labelled_file, fit, Search(3, None, C_GRID), clock, 50_000)
     assert found.by_rows[200] == 12
     assert found.by_rows[800] == 4
     assert params.C == 64
 
 
-def test_none_is_dropped_where_there_is_plenty_of_time(path, clock):
-    _, _, found = search(path, by_log_distance, Search(3, None, C_GRID), clock, 1e6)
+def test_no_combination_is_dropped_with_enough_time(labelled_file, clock):
+    _, _, found = search(labelled_file, by_log_distance, Search(3, None, C_GRID), clock, 1e6)
     assert found.by_rows == {200: 12, 1200: 12}
 
 
-def test_a_slow_fit_is_broken_off(path, clock):
-    """The others are compared, on all rows."""
+def test_a_slow_fit_is_cancelled(labelled_file, clock):
+    """The other combinations are scored on all rows."""
 
     def fit(D: Dataset, params: Params) -> Decision:
         if params.C == 4:
@@ -183,63 +188,65 @@ def test_a_slow_fit_is_broken_off(path, clock):
         return by_log_distance(D, params)
 
     grid = (("C", (4.0, 1.0, 2.0)),)
-    searched, params, found = search(path, fit, Search(2, None, grid), clock, 100_000)
+    searched, params, found = search(labelled_file, fit, Search(2, None, grid), clock, 100_000)
     assert {one.values["C"] for one in searched.tried} == {1, 2}
     assert searched.tried[0].rows == ROWS
     assert params.C == 2
     assert found.notices == ["no time for 1 of 3 combinations on 200 rows"]
 
 
-def test_a_stage_that_hardly_begins_decides_nothing(path, clock):
-    """One of three is done on all rows: the best of the stage before is taken."""
+def test_a_stage_with_few_scores_does_not_decide(labelled_file, clock):
+    """One combination in three is scored on all rows, so the best of the previous stage wins."""
 
     def fit(D: Dataset, params: Params) -> Decision:
         if D.n > 300 and params.C != 1:
             endless(clock)
-        return right(0.5 + params.C / 10)
+        return predict_share(0.5 + params.C / 10)
 
     grid = (("C", (1.0, 2.0, 4.0)),)
-    searched, params, found = search(path, fit, Search(2, None, grid), clock, 40_000)
+    searched, params, found = search(labelled_file, fit, Search(2, None, grid), clock, 40_000)
     assert params.C == 4
     assert searched.tried[0].rows == 200
     assert found.notices == ["no time for 2 of 3 combinations"]
 
 
-def test_without_any_time_the_first_is_taken(path, clock):
-    searched, params, found = search(path, by_log_distance, Search(3, None, C_GRID), clock, -1)
+def test_without_time_the_first_combination_wins(labelled_file, clock):
+    searched, params, found = search(
+        labelled_file, by_log_distance, Search(3, None, C_GRID), clock, -1
+    )
     assert searched is None
     assert params.C == 1
     assert found.notices[-1] == "no time for cross-validation: the first combination is taken"
 
 
-def test_cross_validation_alone_takes_the_rows_that_there_is_time_for(path, clock):
-    searched, _, found = search(path, by_log_distance, Search(5), clock, 4000)
+def test_cross_validation_alone_uses_the_rows_that_the_time_allows(labelled_file, clock):
+    searched, _, found = search(labelled_file, by_log_distance, Search(5), clock, 4000)
     assert found.by_rows == {200: 1, 400: 1}
     assert searched.tried[0].rows == 400
     assert found.notices == ["no time to cross-validate on more than 400 of 1,200 rows"]
 
 
-def test_a_limit_of_an_hour_changes_nothing(tmp_path):
-    path = gaussians(300).save(tmp_path / "d")
+def test_a_distant_time_limit_changes_nothing(tmp_path):
+    labelled_file = gaussians(300).save(tmp_path / "d")
     words = ("-v", 3, "-c", "0.01,1", "-g", 0.5)
-    one = learn("randsvm", path, tmp_path / "one", *words)
-    other = learn("randsvm", path, tmp_path / "other", *words, "--time-limit", "1h")
+    one = learn("randsvm", labelled_file, tmp_path / "one", *words)
+    other = learn("randsvm", labelled_file, tmp_path / "other", *words, "--time-limit", "1h")
     assert one.model.read_bytes() == other.model.read_bytes()
 
 
 @pytest.mark.parametrize("words", [(), ("-c", "1,0.001,10")])
-def test_a_model_is_written_without_time_for_a_search(tmp_path, words, capsys, monkeypatch):
+def test_a_model_is_written_even_without_time_for_a_search(tmp_path, words, capsys, monkeypatch):
     monkeypatch.setattr(run, "SEARCH_TIME", 0.0)
-    path = gaussians(300).save(tmp_path / "d")
-    learnt = learn("sgd", path, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
+    labelled_file = gaussians(300).save(tmp_path / "d")
+    learnt = learn("sgd", labelled_file, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
     assert any(text.startswith("no time for cross-validation") for text in learnt.notices)
     assert "cross_validation" not in learnt.metadata
     assert learnt.metadata["C"] == "1.0"
     assert capsys.readouterr().out == ""
 
 
-def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, monkeypatch):
-    """Half of the time is for the search; the other half still trains."""
+def test_a_search_out_of_time_uses_the_finished_scores(tmp_path, monkeypatch):
+    """Half of the time is for the search, the other half for the final training."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
 
@@ -248,22 +255,22 @@ def test_a_search_that_is_out_of_time_does_with_what_is_done(tmp_path, monkeypat
         events.append(event)
         late = 600.0 if isinstance(event, Tried) else late
 
-    path = SETS["svc"].save(tmp_path / "d")
+    labelled_file = SETS["svc"].save(tmp_path / "d")
     grid = (("C", (1.0, 0.001, 10.0)),)
     job = api.Job(
         limits=Limits(time_limit=1000.0), resources=Resources(jobs=1), search=Search(3, None, grid)
     )
-    files = str(path), str(tmp_path / "m")
+    files = str(labelled_file), str(tmp_path / "m")
     outcome = api.train_randsvm(*files, Params(gamma=0.5), RandsvmParams(), job, watch).outcome
     assert "no time for 2 of 3 combinations" in [getattr(one, "text", "") for one in events]
     assert outcome.evaluated
     assert oracle.trailer(tmp_path / "m")["C"] == "1.0"
-    straight = learn("randsvm", path, tmp_path / "straight", "-g", 0.5)
+    straight = learn("randsvm", labelled_file, tmp_path / "straight", "-g", 0.5)
     assert Finished(tmp_path / "m", []).body == straight.body
 
 
-def test_a_score_that_is_no_number_is_the_worst(tmp_path, clock):
-    """Nor the first to be taken, however it stands in the grid."""
+def test_a_score_of_nan_is_the_worst(tmp_path, clock):
+    """It never wins, whatever its position in the grid."""
     y, X = SETS["svr"]
     oracle.write_svmlight(tmp_path / "d", y, X)
 
@@ -287,48 +294,54 @@ def small_stages(monkeypatch):
 AUTO = (("C", "auto"), ("gamma", "auto"))
 
 
-def test_a_range_is_searched_coarse_and_then_fine(path, small_stages, clock):
-    """Of LIBSVM's grid (5 powers of 2 from the best at the least) to the best power of sqrt(2)."""
-    searched, params, found = search(path, by_log_distance, Search(3, None, AUTO), clock)
+def test_a_range_is_searched_coarsely_and_then_finely(labelled_file, small_stages, clock):
+    """The search starts with LIBSVM's grid, at least 5 powers of 2 around the best, and ends at the
+    best power of sqrt(2).
+    """
+    searched, params, found = search(labelled_file, by_log_distance, Search(3, None, AUTO), clock)
     assert set(found.by_rows) == {60, 240, 960}
     assert found.by_rows[60] == 11 * 10
-    # A quarter of them, and all around the best of it but itself.
+    # A quarter of the grid, and all neighbours of its best combination.
     assert 28 + 3 <= found.by_rows[240] <= 55 + 8
     assert found.by_rows[960] == 9
     assert abs(math.log2(params.C) - 2.5) <= 1
     assert abs(math.log2(params.gamma) + 3.5) <= 1
     assert searched.tried[0].rows == 960
-    # The table of grid.py: each is there once.
+    # Each combination of grid.py's table occurs once.
     assert len({tuple(one.values.values()) for one in searched.tried}) == len(searched.tried)
     assert searched.of == len(searched.tried)
 
 
-def test_a_range_beside_a_list(path, small_stages, clock):
+def test_a_range_and_a_list_are_searched_together(labelled_file, small_stages, clock):
     grid = (("C", "auto"), ("gamma", (2**-3.5, 8.0)))
-    _, params, found = search(path, by_log_distance, Search(3, None, grid), clock)
+    _, params, found = search(labelled_file, by_log_distance, Search(3, None, grid), clock)
     assert found.by_rows[60] == 22
     assert found.by_rows[960] == 3
     assert params.gamma == 2**-3.5
 
 
-def test_subset_bounds_a_range(path, small_stages, clock):
-    _, _, found = search(path, by_log_distance, Search(3, 200, AUTO), clock)
+def test_subset_limits_the_rows_of_a_range_search(labelled_file, small_stages, clock):
+    _, _, found = search(labelled_file, by_log_distance, Search(3, 200, AUTO), clock)
     assert set(found.by_rows) == {60, 200}
 
 
 @pytest.mark.parametrize("until", [1000, 10_000])
-def test_a_range_under_a_limit_ends_with_what_it_has(path, small_stages, clock, until):
-    searched, params, found = search(path, by_log_distance, Search(2, None, AUTO), clock, until)
+def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
+    labelled_file, small_stages, clock, until
+):
+    searched, params, found = search(
+        labelled_file, by_log_distance, Search(2, None, AUTO), clock, until
+    )
     assert {**found.by_rows, 60: 0} == {60: 0}
     assert found.by_rows[60] == (110 if until == 10_000 else len(searched.tried))
     assert searched.tried[0].values["C"] == params.C
     assert found.notices[-1] == "no time to search finer, on 240 rows"
 
 
-def test_the_line_that_repeats_a_run_says_auto(tmp_path, capsys):
-    path = gaussians(80).save(tmp_path / "d")
+def test_the_printed_command_contains_auto(tmp_path, capsys):
+    labelled_file = gaussians(80).save(tmp_path / "d")
     words = ("-v", 2, "-c", "auto", "--epochs", 1)
-    learnt = learn("sgd", path, tmp_path / "m", *words)
+    learnt = learn("sgd", labelled_file, tmp_path / "m", *words)
     (started,) = learnt.of("started")
     assert " -c auto " in started["parameters"]
     costs = {one["values"]["C"] for one in learnt.of("tried")}
@@ -339,8 +352,8 @@ def test_the_line_that_repeats_a_run_says_auto(tmp_path, capsys):
 # ---- a subset -----------------------------------------------------------------------------------
 
 
-def test_gathered_rows_are_those_of_the_view(path):
-    with opened(path, "svc") as D:
+def test_gathered_rows_equal_those_of_the_view(labelled_file):
+    with open_dataset(labelled_file, "svc") as D:
         view = D.subset(np.random.default_rng(0).random(D.n) < 0.3)
         own = view.materialized()
         rows = np.arange(view.n)
@@ -354,9 +367,11 @@ def test_gathered_rows_are_those_of_the_view(path):
         assert own.store is not view.store
 
 
-def test_a_task_has_its_time_from_when_somebody_does_it(monkeypatch):
-    """Ten seconds: two of these wait longer for a worker, and again after that one was lost."""
-    clock, seen = Time(), []
+def test_the_time_of_a_task_starts_when_a_worker_begins_it(monkeypatch):
+    """A task has ten seconds; two of these tasks wait longer for a worker, and again after its
+    loss.
+    """
+    clock, seen = FakeClock(), []
     monkeypatch.setattr(cross_validation, "time", SimpleNamespace(perf_counter=clock))
 
     def patience(left: int, taken: Sequence[float]) -> float:

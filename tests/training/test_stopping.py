@@ -1,4 +1,4 @@
-"""What ends a run besides its solution, and that the best solution so far is what is kept."""
+"""Test what ends a run besides its solution, and that the best solution so far is kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORDS = "-t 2 -g 5"
 
 
 class Solution:
-    """As much of an SV as `BestSolution` asks for."""
+    """The parts of an SV that `BestSolution` uses."""
 
 
 def scanned(primal: float, dual: float, certified: bool = True, dual_error: float = 0.0):
@@ -66,15 +66,15 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
     assert best.certificate.gap == pytest.approx((5 - 4) / 5)
 
 
-def test_what_rounding_may_have_added_to_the_dual_is_not_believed():
+def test_the_dual_is_lowered_by_its_possible_rounding_error():
     best = BestSolution()
     best.update(Solution(), scanned(5.0, 4.0))
     best.update(Solution(), scanned(5.0, 4.5, dual_error=0.25))
     assert best.certificate.dual == 4.25
 
 
-def test_a_certificate_is_of_the_solution_beside_it():
-    """Where time ends before the evaluation: of the best, or of the last."""
+def test_a_certificate_describes_its_solution():
+    """If time ends before the evaluation, it describes the best or the last solution."""
     best, low, last = BestSolution(), Solution(), Solution()
     best.update(low, scanned(5.0, 1.0))
     best.update(last, scanned(7.0, 4.0))
@@ -84,7 +84,7 @@ def test_a_certificate_is_of_the_solution_beside_it():
         assert found.certificate == Certificate(primal, 4.0, True)
 
 
-def test_without_a_certificate_the_newest_solution_is_the_best():
+def test_without_a_certificate_the_latest_solution_is_the_best():
     best = BestSolution()
     solutions = [Solution() for _ in range(3)]
     for solution, primal in zip(solutions, (9.0, 5.0, 7.0), strict=True):
@@ -93,14 +93,14 @@ def test_without_a_certificate_the_newest_solution_is_the_best():
     assert np.isnan(best.certificate.gap)
 
 
-# ---- the rules, one by one ------------------------------------------------------------------
+# ---- single rules ---------------------------------------------------------------------------
 
 
-def test_the_gap_is_reached_where_it_is_certified():
+def test_only_a_certified_gap_is_reached():
     rule = gap_reached(0.1, 0.1)
     answers = [reason(rule(record(gap=gap))) for gap in (0.2, 0.1, math.nan)]
     assert answers == ["", "gap <= 0.1", ""]
-    # Running values have shown too small a gap: the aim is lower, the gap asked for is the same.
+    # Running values had underestimated the gap: the target is lower, the requested gap is the same.
     assert reason(gap_reached(0.1, 0.05)(record(gap=0.06))) == ""
     assert reason(gap_reached(0.1, 0.05)(record(gap=0.05))) == "gap <= 0.1"
 
@@ -112,19 +112,19 @@ def test_the_support_bound_is_reached_at_k():
     assert "7" in answers[2]
 
 
-def test_iterations_are_counted():
+def test_the_iteration_limit_counts_rounds():
     answers = [iterations(3)(record(rounds=number)) for number in (1, 2, 3, 4)]
     assert list(map(bool, answers)) == [0, 0, 1, 1]
 
 
-def test_the_time_limit_is_reached_when_no_second_is_left():
+def test_the_time_limit_is_reached_when_no_time_is_left():
     assert time_limit(record(seconds_left=1)) is None
     assert time_limit(record()) is None
     assert reason(time_limit(record(seconds_left=0))) == "time limit"
 
 
 def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) -> list[str]:
-    """What the rule answers to rounds of (D, steepest violation)."""
+    """Return the answers of the rule to rounds of (D, steepest violation)."""
     found, answers = record(), []
     for dual, steepest in rounds:
         found = found.after(
@@ -141,7 +141,7 @@ def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) 
     return answers
 
 
-def test_idle_rounds_in_a_row_end_the_run():
+def test_successive_rounds_without_progress_end_the_run():
     answers = progress(*[(1.0, 0.5)] * (MAX_IDLE_ROUNDS + 2))
     assert answers == [""] * MAX_IDLE_ROUNDS + ["no progress: scale the features"] * 2
 
@@ -170,7 +170,7 @@ def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take():
 
 
 def test_a_falling_gap_is_progress():
-    """Of a dual that gains nothing and a violation that stands still."""
+    """The dual and the violation may both stand still."""
 
     def idle(factor: float) -> int:
         found = record()
@@ -185,8 +185,8 @@ def test_a_falling_gap_is_progress():
     assert idle(1 - 1e-6) > MAX_IDLE_ROUNDS
 
 
-def test_without_progress_the_tolerance_tightens_before_the_run_ends():
-    """A few rows that violate it in turn leave a gap above the one asked for."""
+def test_the_tolerance_tightens_before_a_run_without_progress_ends():
+    """A few rows that violate the tolerance in turn may leave too large a gap."""
     found = record(tolerance=1e-3, violators=3, idle=MAX_IDLE_ROUNDS)
     assert isinstance(no_progress(True)(found), Tighten)
     assert no_progress(True)(found.tightened()) is None
@@ -195,8 +195,8 @@ def test_without_progress_the_tolerance_tightens_before_the_run_ends():
     )
 
 
-def test_the_tolerance_tightens_until_the_gap_is_reached_or_float64_ends():
-    """Where a gap was asked for, no violators are the end only when nothing tighter is carried."""
+def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap():
+    """With --gap a run without violators ends only if no smaller tolerance is possible."""
     rule, found, tolerances = no_violators(True), record(tolerance=1e-3), []
     while isinstance(rule(found), Tighten):
         found = found.tightened()
@@ -206,12 +206,12 @@ def test_the_tolerance_tightens_until_the_gap_is_reached_or_float64_ends():
     assert rule(record(violators=1)) is None
 
 
-def test_without_a_gap_no_violators_are_the_end():
+def test_without_a_requested_gap_a_run_without_violators_ends():
     assert reason(no_violators(False)(record())) == "no violators"
     assert no_violators(False)(record(violators=1)) is None
 
 
-def test_the_first_rule_that_answers_counts():
+def test_the_first_rule_that_applies_gives_the_reason():
     first, other = Stopped(StopReason.NO_PROGRESS), Stopped(StopReason.TIME_LIMIT)
     rules = [lambda record: None, lambda record: first, lambda record: other]
     assert first_answer(rules, record()) is first
@@ -224,7 +224,7 @@ ENDLESS = ("osuna", *WORDS.split(), "--working-set", 300, "--swap", 1)
 
 
 def assert_certificate(model, metadata: dict[str, str], data, words: str) -> None:
-    """P and D of the trailer against dense float64; D may come from any round."""
+    """Check P and D of the trailer in dense float64; D may come from any round."""
     found, whole = answer_of(model, data, words), optimum("board", len(data.y), words)
     assert float(metadata["primal"]) == pytest.approx(found.primal, rel=1e-4)
     assert found.dual * (1 - 1e-4) <= float(metadata["dual"]) <= whole.primal * (1 + 1e-4)
@@ -235,7 +235,7 @@ def assert_certificate(model, metadata: dict[str, str], data, words: str) -> Non
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
 @pytest.mark.parametrize("most", [1, 4])
-def test_max_iterations_are_rounds(tmp_path, algorithm, most):
+def test_max_iterations_limits_the_rounds(tmp_path, algorithm, most):
     data = board(2000)
     path = data.save(tmp_path / "data")
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
@@ -251,7 +251,7 @@ def test_max_iterations_are_rounds(tmp_path, algorithm, most):
     assert_certificate(learnt.model, learnt.metadata, data, WORDS)
 
 
-def test_so_are_those_after_an_evaluation_that_finds_too_large_a_gap(tmp_path, monkeypatch):
+def test_max_iterations_includes_rounds_after_an_evaluation(tmp_path, monkeypatch):
     path = board(600).save(tmp_path / "data")
     words = (*WORDS.split(), "--sample-size", 60, "--gap", 0.2)
     first = len(learn("randsvm", path, tmp_path / "m", *words).rounds)
@@ -262,7 +262,7 @@ def test_so_are_those_after_an_evaluation_that_finds_too_large_a_gap(tmp_path, m
 
 @pytest.mark.parametrize("gap", [0.1, 0.001])
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_a_gap_is_a_promise_about_the_model_that_is_saved(tmp_path, algorithm, gap):
+def test_the_requested_gap_holds_for_the_saved_model(tmp_path, algorithm, gap):
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
@@ -277,7 +277,7 @@ def test_a_gap_is_a_promise_about_the_model_that_is_saved(tmp_path, algorithm, g
 
 
 @pytest.mark.parametrize("limit, seconds", [("2s", 2.0), ("0.03m", 1.8)])
-def test_a_time_limit_is_a_success_that_says_so_everywhere(command, tmp_path, limit, seconds):
+def test_a_time_limit_exits_with_0_and_is_reported_everywhere(command, tmp_path, limit, seconds):
     data = board(5000)
     path = data.save(tmp_path / "data")
     words = ("--time-limit", limit, "--log", "log", "--report", "json")
@@ -297,7 +297,7 @@ def test_a_time_limit_is_a_success_that_says_so_everywhere(command, tmp_path, li
     assert_certificate(tmp_path / "m", metadata, data, WORDS)
 
 
-def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
+def test_a_time_limit_cancels_a_solve(tmp_path, monkeypatch):
     """The third subproblem would take a minute."""
     ended, calls, plain = threading.Event(), [], libsvm._Library.train
 
@@ -325,7 +325,7 @@ def test_a_time_limit_breaks_off_a_solve(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
 @pytest.mark.parametrize("words", ["-t sigmoid", "-t 3", "-t poly -r -1"])
-def test_a_gap_that_nothing_can_certify_is_refused_in_one_line(command, tmp_path, algorithm, words):
+def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(command, tmp_path, algorithm, words):
     path = gaussians(50).save(tmp_path / "data")
     ended = command("train", algorithm, *words.split(), "--gap", "0.01", path, "m")
     assert (ended.returncode, ended.stdout) == (2, "")

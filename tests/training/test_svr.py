@@ -1,4 +1,6 @@
-"""-s svr: epsilon-regression by every algorithm ends where LIBSVM's -s 3 on all rows does."""
+"""Test -s svr: epsilon-regression by every algorithm reaches the optimum of LIBSVM's -s 3 on all
+rows.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,20 @@ def noisy(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.round(np.sin(X[:, 0]) + X[:, 1] + rng.normal(size=rows) * 0.3, 6), X
 
 
-def saved(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
+def write_set(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
     path.write_text(oracle.svmlight_text([repr(float(target)) for target in y], X))
     return path
 
 
-def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_with_libsvm(path: Path) -> tuple[np.ndarray, np.ndarray]:
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     return y, oracle.as_float32(X.toarray())
 
 
-def solved(y: np.ndarray, X: np.ndarray, words: str) -> tuple[np.ndarray, float, float, float]:
-    """LIBSVM on all rows: f (m,) of the rows, P, D and how many support vectors."""
+def libsvm_solution(
+    y: np.ndarray, X: np.ndarray, words: str
+) -> tuple[np.ndarray, float, float, float]:
+    """Return LIBSVM's f (m,) of the rows, P, D and the number of support vectors."""
     model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -s 3 -e 0.0005 {words}")
     letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
     rows = np.array(model.get_sv_indices()) - 1
@@ -63,11 +67,11 @@ def solved(y: np.ndarray, X: np.ndarray, words: str) -> tuple[np.ndarray, float,
         ("abalone_scale", "-c 10 -g 0.5 -p 1", 1000),
     ],
 )
-def test_real_sets_end_at_libsvms_optimum(real, tmp_path, predict, words, name, letters, B):
-    """With a working set smaller than the number of support vectors."""
+def test_real_sets_reach_libsvms_optimum(real, tmp_path, predict, words, name, letters, B):
+    """The working set is smaller than the number of support vectors."""
     path = real(name)
-    y, X = read(path)
-    f, _, dual, count = solved(y, X, letters)
+    y, X = read_with_libsvm(path)
+    f, _, dual, count = libsvm_solution(y, X, letters)
     assert count > B
     algorithm, *rest = words.split()
     learnt = learn(
@@ -83,7 +87,7 @@ def test_real_sets_end_at_libsvms_optimum(real, tmp_path, predict, words, name, 
 @pytest.mark.parametrize("kernel", ["-t linear", "-t rbf -g 0.5", "-t poly -g 0.3 -r 1 -d 2"])
 def test_every_kernel_gives_libsvms_decision_values(tmp_path, predict, kernel):
     y, X = noisy(600)
-    path = saved(tmp_path / "data", y, X)
+    path = write_set(tmp_path / "data", y, X)
     learnt = learn(
         "osuna",
         path,
@@ -104,9 +108,9 @@ def test_every_kernel_gives_libsvms_decision_values(tmp_path, predict, kernel):
     assert predict(path, learnt.model).scores == pytest.approx(expected, abs=2e-3)
 
 
-def test_the_certificate_is_that_of_the_written_model(tmp_path):
+def test_the_certificate_describes_the_written_model(tmp_path):
     y, X = noisy(800)
-    path = saved(tmp_path / "data", y, X)
+    path = write_set(tmp_path / "data", y, X)
     words = ("-s", "svr", "-g", 0.5, "-c", 3, "-p", 0.1, "--working-set", 200)
     learnt = learn("osuna", path, tmp_path / "m", *words)
     found = oracle.read_model(learnt.model, 2)
@@ -125,7 +129,7 @@ def test_the_certificate_is_that_of_the_written_model(tmp_path):
 
 def test_the_dual_objective_never_falls(tmp_path):
     y, X = noisy(1500)
-    path = saved(tmp_path / "data", y, X)
+    path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", *["-s", "svr", "-g", "0.5", "-p", "0.1"],
                    "--working-set", 250)  # fmt: skip
     duals = np.array([event["dual"] for event in learnt.rounds])
@@ -135,7 +139,7 @@ def test_the_dual_objective_never_falls(tmp_path):
 
 def test_a_warm_start_takes_fewer_rounds(tmp_path):
     y, X = noisy(2000)
-    path = saved(tmp_path / "data", y, X)
+    path = write_set(tmp_path / "data", y, X)
     words = (*["-s", "svr", "-g", "0.5", "-p", "0.1"], "--working-set", 400)
     cold = learn("osuna", path, tmp_path / "cold", *words)
     warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
@@ -145,7 +149,7 @@ def test_a_warm_start_takes_fewer_rounds(tmp_path):
 
 def test_scores_are_svm_predicts_lines(tmp_path, predict):
     y, X = noisy(400)
-    path = saved(tmp_path / "data", y, X)
+    path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
     predicted = predict(path, learnt.model)
     _, (_, error, correlation), _ = svmutil.svm_predict(
@@ -160,9 +164,9 @@ def test_scores_are_svm_predicts_lines(tmp_path, predict):
     assert float(found[2]) == pytest.approx(correlation, rel=1e-4)
 
 
-def test_libsvms_own_regression_model_is_read(tmp_path, predict):
+def test_a_regression_model_of_libsvm_is_read(tmp_path, predict):
     y, X = noisy(300)
-    path = saved(tmp_path / "data", y, X)
+    path = write_set(tmp_path / "data", y, X)
     for form in ("-s 3", "-s 4"):
         model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q {form} -g 0.5")
         svmutil.svm_save_model(str(tmp_path / "theirs"), model)
@@ -173,7 +177,7 @@ def test_libsvms_own_regression_model_is_read(tmp_path, predict):
 
 def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
     y, X = noisy(200)
-    path = saved(tmp_path / "data", y, X)
+    path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
     blank = tmp_path / "blank"
     blank.write_text(re.sub(r"(?m)^\S+", "?", path.read_text()))
@@ -193,7 +197,7 @@ def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
         ("-s 0", "1.5 1:1\n", 65, "(or -s svr for regression), found '1.5'"),
     ],
 )
-def test_refusals(command, tmp_path, words, text, code, message):
+def test_invalid_options_of_a_regression_are_refused(command, tmp_path, words, text, code, message):
     (tmp_path / "data").write_text(text)
     ended = command("train", "osuna", *words.split(), "data", "m")
     assert ended.returncode == code
@@ -201,9 +205,10 @@ def test_refusals(command, tmp_path, words, text, code, message):
     assert not (tmp_path / "m").exists()
 
 
-def test_the_row_of_the_table_is_the_kkt_condition_of_an_optimum():
-    """At the optimum that scikit-learn finds nothing may rise or fall past b, and the loss is that
-    of a tube."""
+def test_slopes_and_loss_of_the_task_hold_at_an_optimum():
+    """At scikit-learn's optimum no row violates a KKT condition, and the loss is
+    epsilon-insensitive.
+    """
     y, X = noisy(300)
     peer = SVR(C=1.0, gamma=0.5, epsilon=0.2, tol=1e-6).fit(X, y)
     beta, b = np.zeros(300), float(peer.intercept_[0])
@@ -221,8 +226,8 @@ def test_the_row_of_the_table_is_the_kkt_condition_of_an_optimum():
 
 
 @pytest.mark.parametrize(("words", "size"), [("-t linear", 1.7e12), ("-t poly -g 1", 1e5)], ids=str)
-def test_values_beyond_float32_are_one_line(tmp_path, words, size):
-    """As milliseconds since 1970, unscaled."""
+def test_kernel_values_beyond_float32_are_an_error_of_one_line(tmp_path, words, size):
+    """Unscaled milliseconds since 1970 are such features."""
     y, X = noisy(500)
     path = oracle.write_svmlight(tmp_path / "data", y, size * (1 + np.round(X) / 16))
     with pytest.raises(ParameterError, match="float32: scale the features"):

@@ -1,4 +1,4 @@
-"""The note that a model is useless, however small its gap: where it comes and where it does not."""
+"""Test the note that a model is useless in spite of a small gap, and where it does not appear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from randsvm.training.usefulness import CONSTANT, MEMORISED, TEXTS
 N, D = 1200, 12
 
 
-def rows(n: int = N) -> np.ndarray:
+def make_rows(n: int = N) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(n, D)).round(3)
 
 
@@ -27,7 +27,7 @@ def noise(n: int = N) -> np.ndarray:
 
 
 def one_large(X: np.ndarray) -> np.ndarray:
-    """One feature that was not scaled."""
+    """Return rows with one unscaled feature."""
     X = X.copy()
     X[:, 3] *= 1e5
     return X
@@ -80,8 +80,8 @@ def notes(X, y, **options) -> tuple[randsvm.models.fitted.FittedModel, list[str]
     ],
 )
 @pytest.mark.parametrize("n", [N, 2 * N])
-def test_a_model_that_fails_on_other_rows_is_noted(change, labels, options, text, n):
-    X, test = change(rows(n + 500)[:n]), change(rows(n + 500)[n:])
+def test_a_model_that_fails_on_held_out_rows_is_noted(change, labels, options, text, n):
+    X, test = change(make_rows(n + 500)[:n]), change(make_rows(n + 500)[n:])
     y, truth = labels(X), labels(test)
     fitted, emitted = notes(X, y, sample_size=500 if n > N else None, **options)
     assert emitted == [text]
@@ -114,24 +114,24 @@ def test_a_model_that_fails_on_other_rows_is_noted(change, labels, options, text
         (curved, {"task": "one-class", "nu": 0.05}),
     ],
 )
-def test_noisy_data_and_many_support_vectors_are_no_reason(labels, options):
-    assert notes(rows(), labels(rows()), **options)[1] == []
+def test_noise_and_many_support_vectors_are_not_noted(labels, options):
+    assert notes(make_rows(), labels(make_rows()), **options)[1] == []
 
 
 @pytest.mark.parametrize("load", [load_digits, load_breast_cancer, load_wine])
-def test_real_data_is_noted_where_its_features_are_not_scaled(load):
+def test_real_data_is_noted_only_if_its_features_are_unscaled(load):
     X, y = load(return_X_y=True)
     assert notes(X, y)[1] == [MEMORISED]
     assert notes(X, y, scale="standard")[1] == []
     assert notes(X, y, gamma="scale")[1] == []
 
 
-def test_few_rows_may_all_be_support_vectors():
-    assert notes(rows(40), curved(rows(40)))[1] == []
+def test_few_rows_are_not_noted_if_all_are_support_vectors():
+    assert notes(make_rows(40), curved(make_rows(40)))[1] == []
 
 
 def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
-    X = one_large(rows(400))
+    X = one_large(make_rows(400))
     lines = (
         f"{label} " + " ".join(f"{j + 1}:{value:g}" for j, value in enumerate(x)) + "\n"
         for label, x in zip(curved(X), X, strict=True)
@@ -146,8 +146,8 @@ def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
     assert MEMORISED not in (tmp_path / "m").read_text()
 
 
-def test_fit_warns():
-    X = one_large(rows(400))
+def test_fit_warns_of_a_useless_model():
+    X = one_large(make_rows(400))
     with pytest.warns(UserWarning, match="try --scale standard"):
         randsvm.SVC(gamma="auto").fit(X, curved(X))
     with pytest.warns(UserWarning, match="try --scale standard"):
@@ -155,4 +155,4 @@ def test_fit_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("error", ConvergenceWarning)
-        randsvm.SVC(gamma="auto").fit(rows(400), curved(rows(400)))
+        randsvm.SVC(gamma="auto").fit(make_rows(400), curved(make_rows(400)))

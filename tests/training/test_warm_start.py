@@ -1,4 +1,4 @@
-"""--warm-start: yesterday's model, today's rows, the same optimum in far fewer rounds."""
+"""Test --warm-start: an old model and today's rows give the same optimum in far fewer rounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def today() -> Data:
 
 @pytest.fixture(scope="module")
 def yesterday(today) -> Data:
-    """Today's rows but the last 2%."""
+    """Return today's rows without the last 2%."""
     return Data(today.y[:OLD], today.X[:OLD])
 
 
@@ -43,12 +43,12 @@ def optimal(today) -> float:
 
 
 def changes(learnt) -> int:
-    """Coefficients changed in all: what a run pays for."""
+    """Return the number of changed coefficients in all rounds, a measure of the work."""
     return sum(event["changed"] for event in learnt.rounds)
 
 
 def assert_much_faster(warm, cold, data: Data, optimal: float) -> None:
-    """The model is the one of least P of any round, D the highest of any."""
+    """Check that the model has the least P and highest D of any round, with far fewer changes."""
     found = answer_of(warm.model, data, WORDS)
     assert abs(found.primal - optimal) <= 1e-3 * optimal
     assert optimal * (1 - 1e-3) <= float(warm.metadata["dual"]) <= optimal * (1 + 1e-6)
@@ -56,7 +56,7 @@ def assert_much_faster(warm, cold, data: Data, optimal: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_percent_of_new_rows_take_half_the_rounds_at_most(
+def test_two_percent_of_new_rows_take_at_most_half_the_rounds(
     tmp_path, yesterday, today, optimal, kind
 ):
     algorithm, *words = (*KINDS[kind], *WORDS.split())
@@ -68,7 +68,7 @@ def test_two_percent_of_new_rows_take_half_the_rounds_at_most(
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_same_rows_are_done_in_a_round_or_two(tmp_path, today, algorithm):
+def test_the_same_rows_take_one_or_two_rounds(tmp_path, today, algorithm):
     words = (*KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:], *WORDS.split())
     path = today.save(tmp_path / "data")
     old = learn(algorithm, path, tmp_path / "old.model", *words)
@@ -83,7 +83,7 @@ def libsvm_model(data: Data, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_of_libsvms_own_is_a_start(tmp_path, yesterday, today, optimal, kind):
+def test_a_run_starts_from_a_model_of_libsvm(tmp_path, yesterday, today, optimal, kind):
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     old = libsvm_model(yesterday, tmp_path / "libsvm.model")
     path = today.save(tmp_path / "new")
@@ -100,7 +100,7 @@ def write(path: Path, data: Data, names: dict[float, str]) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("names", [{1.0: "7", -1.0: "3"}, {1.0: "spam", -1.0: "ham"}], ids=str)
 def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, kind):
-    """The first label of a file is the positive class; a start with f upside down is no help."""
+    """The first label of a file is the positive class, so f may have to change its sign."""
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     order = [np.argsort(sign * today.y, kind="stable")[:1] for sign in (1, -1)]
     one, other = (np.concatenate([first, np.arange(NEW)]) for first in order)
@@ -119,8 +119,8 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_a_start_from_another_problem_still_ends_at_the_optimum(tmp_path, algorithm):
-    """f of a checkerboard is wrong about two gaussians; the start is bad, the answer is not."""
+def test_a_start_from_another_problem_reaches_the_optimum(tmp_path, algorithm):
+    """f of a checkerboard is a poor start for two Gaussians."""
     data = gaussians(1000)
     words = KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:]
     other = libsvm_model(board(500), tmp_path / "other.model")
@@ -146,7 +146,7 @@ def test_other_labels_are_refused(command, tmp_path, algorithm):
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-def test_a_start_that_is_no_model_is_refused(tmp_path):
+def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path):
     path = gaussians(60).save(tmp_path / "data")
     with pytest.raises(ModelError):
         learn("osuna", path, tmp_path / "m", "--warm-start", path)
@@ -154,9 +154,7 @@ def test_a_start_that_is_no_model_is_refused(tmp_path):
         learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "missing")
 
 
-def test_as_many_support_vectors_as_k_are_not_the_end_before_anything_is_solved(
-    tmp_path, today, yesterday
-):
+def test_a_start_with_k_support_vectors_is_solved_at_least_once(tmp_path, today, yesterday):
     words = (*WORDS.split(), "--gap", 1e-4)
     old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     words = ("-k", 500, "--sample-size", 1000)
@@ -166,7 +164,7 @@ def test_as_many_support_vectors_as_k_are_not_the_end_before_anything_is_solved(
     assert new.outcome["dual"] > 1.005 * old.outcome["dual"]
 
 
-# ---- the start itself: what stands in the model after the first step -----------------------------
+# ---- the first step ------------------------------------------------------------------------------
 
 
 class Start(NamedTuple):
@@ -181,7 +179,7 @@ def start(
     folder: Path, old: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray],
     before: str, after: str,
 ) -> Start:  # fmt: skip
-    """Distinct rows; both sets are of the same rows in the beginning."""
+    """Return distinct rows; both sets begin with the same rows."""
     paths, betas = [], []
     for name, (y, X) in (("old", old), ("new", new)):
         (folder / name).write_text(oracle.svmlight_text([f"{label:.9g}" for label in y], X))
@@ -200,7 +198,7 @@ def start(
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (1, 0.3), (0.7, 0.7), (3, 1000)])
-def test_coefficients_grow_with_the_cost_and_those_at_it_stay_there(tmp_path, before, after):
+def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(tmp_path, before, after):
     data = gaussians(400)
     begun = start(tmp_path, data, data, f"{WORDS} -c {before}", f"-c {after}")
     bounded = np.abs(begun.old) == before
@@ -211,7 +209,7 @@ def test_coefficients_grow_with_the_cost_and_those_at_it_stay_there(tmp_path, be
 
 
 @pytest.mark.parametrize("weights", ["-w 1 0.5", "-w 1 3 -w -1 0.2", "-w 1 20"])
-def test_class_weights_clip_and_the_sum_is_mended(tmp_path, weights):
+def test_class_weights_clip_coefficients_and_the_sum_is_restored(tmp_path, weights):
     y, X = gaussians(400)
     begun = start(tmp_path, (y, X), (y, X), WORDS, weights)
     letters = weights.split()
@@ -231,7 +229,7 @@ def targets(X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("C", [0.5, 1, 6])
-def test_a_regression_begins_with_its_old_coefficients(tmp_path, C):
+def test_a_regression_starts_with_its_old_coefficients(tmp_path, C):
     X = gaussians(300).X
     begun = start(tmp_path, (targets(X), X), (targets(X), X), "-s svr -g 1", f"-c {C}")
     assert begun.new == pytest.approx(begun.old * C, rel=1e-9)
@@ -241,8 +239,8 @@ def test_a_regression_begins_with_its_old_coefficients(tmp_path, C):
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.2, 0.4])
-def test_novelty_detection_fills_up_or_takes_away(tmp_path, nu):
-    """From 600 rows with nu = 0.2 to 660 rows."""
+def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
+    """The rows grow from 600 with nu = 0.2 to 660."""
     X = gaussians(660).X
     y = np.ones(660)
     begun = start(tmp_path, (y[:600], X[:600]), (y, X), "-s one-class -n 0.2 -g 1", f"-n {nu}")
@@ -258,8 +256,8 @@ def test_novelty_detection_fills_up_or_takes_away(tmp_path, nu):
         assert u[added].max() <= u[begun.new < 1].min() + 1e-5
 
 
-def test_rows_that_are_gone_are_made_up_for(tmp_path):
-    """Today's file has lost a third of the rows of one class."""
+def test_missing_rows_are_compensated(tmp_path):
+    """Today's file lacks a third of the rows of one class."""
     y, X = gaussians(400)
     kept = (y > 0) | (np.arange(400) % 3 > 0)
     old = start(tmp_path, (y, X), (y, X), WORDS, "")
@@ -270,13 +268,13 @@ def test_rows_that_are_gone_are_made_up_for(tmp_path):
     beta = oracle.read_model(learnt.model, 2).beta
     assert abs(math.fsum(beta)) <= 1e-12 * np.abs(beta).sum()
     assert (np.abs(beta) <= 1).all()
-    # There is too much of the positive class: what was bounded of the other one still is.
+    # The positive class has too large a sum; bounded coefficients of the other class stay bounded.
     was, remained = old.old[kept & (y < 0)], np.count_nonzero(beta == -1)
     assert np.count_nonzero(was == -1) <= remained < np.count_nonzero(old.old[y < 0] == -1)
 
 
 @pytest.mark.parametrize("scale", ["minmax", "standard", "unit"])
-def test_rows_of_a_scaled_model_are_found(tmp_path, today, yesterday, scale):
+def test_rows_of_a_scaled_model_are_matched(tmp_path, today, yesterday, scale):
     words = (*WORDS.split(), "--scale", scale, "--gap", 1e-3)
     old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     path = today.save(tmp_path / "new")
@@ -286,7 +284,7 @@ def test_rows_of_a_scaled_model_are_found(tmp_path, today, yesterday, scale):
     assert new.rounds[0]["bounded"] == old.outcome["bounded"]
 
 
-def test_each_class_begins_with_its_own_column(tmp_path):
+def test_each_class_starts_with_its_own_column(tmp_path):
     y, X = oracle.clouds(500)
     path = Data(y, X).save(tmp_path / "data")
     words = ("-g", 0.5, "--gap", 1e-3, "--multiclass", "ovr")
@@ -299,8 +297,8 @@ def test_each_class_begins_with_its_own_column(tmp_path):
     assert len(again.rounds) == 4
 
 
-def test_rows_that_are_written_another_way_begin_with_their_decision_values(tmp_path, today):
-    """In another precision no row is found; D of the start is near the optimum all the same."""
+def test_rows_in_another_notation_start_from_their_decision_values(tmp_path, today):
+    """With another precision no row is matched, but D of the start is near the optimum."""
     y, X = today
     old = learn(
         "randsvm",
@@ -326,7 +324,7 @@ def test_rows_that_are_written_another_way_begin_with_their_decision_values(tmp_
 # ---- parameters -------------------------------------------------------------------------------
 
 
-def test_what_is_not_given_is_as_in_the_model(tmp_path):
+def test_options_default_to_those_of_the_model(tmp_path):
     X = gaussians(200).X
     path = tmp_path / "data"
     path.write_text(oracle.svmlight_text([f"{label:.9g}" for label in targets(X)], X))
@@ -340,7 +338,7 @@ def test_what_is_not_given_is_as_in_the_model(tmp_path):
     assert own.notices == []
 
 
-def test_another_kernel_keeps_its_own_numbers(tmp_path):
+def test_another_kernel_uses_its_own_parameters(tmp_path):
     data = gaussians(200)
     path = data.save(tmp_path / "data")
     old = learn("osuna", path, tmp_path / "old.model", "-g", 3, "-c", 2)
@@ -349,7 +347,7 @@ def test_another_kernel_keeps_its_own_numbers(tmp_path):
     assert "-t poly -d 2 -g 0.5 -r 0 -c 2" in new.metadata["configuration"]
 
 
-def test_the_cost_of_a_model_of_libsvms_own_is_that_of_its_bounded_coefficients(tmp_path):
+def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path):
     data = gaussians(200)
     model = oracle.libsvm_train(*data, "-t 2 -g 1 -c 0.75").model
     svmutil.svm_save_model(str(tmp_path / "old.model"), model)
