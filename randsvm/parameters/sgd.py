@@ -208,7 +208,7 @@ class SgdParams:
         for name in (*begun, "early_stopping"):
             require(
                 self.update is None or getattr(self, name) is None,
-                f"--update goes on as the model was begun: it takes no --{words[name]}",
+                f"--update keeps the options of the model: it takes no --{words[name]}",
             )
         require(
             self.update is None or BALANCED not in [label for label, _ in self.weights],

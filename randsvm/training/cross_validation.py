@@ -59,7 +59,7 @@ class CrossValidation(Generic[P]):
         return range(int(self.fold.max()) + 1)
 
     def run_fold(self, work: Callable[[Fold[P]], Result], params: P, number: int) -> Result:
-        """Return work(fold), from where the executor of D runs it."""
+        """Run work(fold) on the executor of D; return its result."""
         held_out, rest = self.D.subset(self.fold == number), self.D.subset(self.fold != number)
         return self.D.executor.call(partial(work, Fold(held_out, rest, self.fit, params)))
 
@@ -74,10 +74,10 @@ class CrossValidation(Generic[P]):
         folds: the numbers of the folds; None: all
         """
 
-        def of(fold: int) -> tuple[int, np.ndarray | None]:
+        def numbered_values(fold: int) -> tuple[int, np.ndarray | None]:
             return fold, self.run_fold(partial(held_out_values, keep), params, fold)
 
-        tasks = [partial(of, fold) for fold in folds or self.folds]
+        tasks = [partial(numbered_values, fold) for fold in folds or self.folds]
         done = run_concurrently(tasks, self.at_once, until, "probabilities")
         found = {fold: f for fold, f in done if f is not None}
         if not found:
@@ -172,7 +172,7 @@ def run_concurrently(
     stage: str,
     patience: Callable[[int, Sequence[float]], float] = lambda left, taken: inf,
 ) -> Iterator[Result]:
-    """Yield the results of the tasks as they complete; no task goes on after the time `until`.
+    """Yield the results of the tasks as they complete; no task runs after the moment `until`.
 
     patience: the seconds that a task may take, from the number of tasks that have not ended and the
     seconds that each of the others took. A task that takes longer ends by the exception Cancelled

@@ -112,7 +112,7 @@ def next_stage(
     left = candidate_scores.setup.until - time.perf_counter()
     best = best_part(candidate_scores, best_first)
     # If the results of the stage come from a log, the time that fits take is unknown.
-    ample = AMPLE_TIME * left if candidate_scores.row_seconds else -1.0
+    ample = AMPLE_TIME * left if candidate_scores.candidate_seconds else -1.0
     stages = [
         (best_first, most, ample),
         (best_first, min(ROW_GROWTH * rows, most), ample),
@@ -227,7 +227,7 @@ class CandidateScores(Generic[P]):
     logged: results of earlier searches, by configuration and digest of the data
     candidates: all combinations so far, in the order of the grid
     results: rows and result of each combination that was tried
-    row_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
+    candidate_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
     timed_rows: the rows of that stage
     """
 
@@ -240,7 +240,7 @@ class CandidateScores(Generic[P]):
         }
         self.candidates: dict[Key, Candidate[P]] = {}
         self.results: dict[Key, tuple[int, Tried]] = {}
-        self.row_seconds, self.timed_rows = 0.0, 1
+        self.candidate_seconds, self.timed_rows = 0.0, 1
 
     def stage(self, candidates: Sequence[Candidate[P]], rows: int) -> list[Candidate[P]]:
         """Cross-validate on a random subset of this number of rows.
@@ -258,7 +258,7 @@ class CandidateScores(Generic[P]):
             of = f"{len(missing) - len(done)} of {len(candidates)} combinations"
             emit(Notice(f"no time for {of}{where}"))
         if done and self.setup.until < inf:
-            self.row_seconds = (time.perf_counter() - began) / len(done)
+            self.candidate_seconds = (time.perf_counter() - began) / len(done)
             self.timed_rows = rows
         if self.results and 2 * (len(known) + len(done)) <= len(candidates):
             return []
@@ -272,7 +272,7 @@ class CandidateScores(Generic[P]):
 
     def expected_seconds(self, count: int, rows: int) -> float:
         """Return the seconds that a stage of `count` candidates on `rows` rows takes."""
-        return self.row_seconds * count * (rows / self.timed_rows) ** COST_POWER
+        return self.candidate_seconds * count * (rows / self.timed_rows) ** COST_POWER
 
     @property
     def ranked(self) -> list[Tried]:

@@ -402,7 +402,7 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     if D.n - count < MIN_TRAINING_ROWS:
         raise ParameterError(
             f"--early-stopping {share:g} holds out {count} of {D.n} rows: at least "
-            f"{MIN_TRAINING_ROWS} must be left to learn from"
+            f"{MIN_TRAINING_ROWS} must be left to train on"
         )
     held = D.mask(D.sample(rng.next(), count))
     return D.subset(~held), D.subset(held)

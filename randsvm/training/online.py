@@ -51,9 +51,9 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
     check_paths(path, model, job)
     check_gap(job, params)
     if job.search.wanted or job.run.scale:
-        raise ParameterError("--update goes on as the model was begun: no -v, lists or --scale")
+        raise ParameterError("--update keeps the options of the model: no -v, lists or --scale")
     if job.resources.cluster is not None:
-        raise ParameterError("--update learns rows in order, as they arrive: no --cluster")
+        raise ParameterError("--update trains on rows in order, as they arrive: no --cluster")
     with listening(clock):
         assert params.update is not None
         old = _load_updatable(params.update)
@@ -73,7 +73,7 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
                 seconds=clock.seconds,
             )
         )
-        # The name of a file is not in a model.
+        # A model does not store the name of the file that it came from.
         nameless = command_line(replace(params, update="MODEL"), names=params.OF_UPDATES)
         running = _running_of(old, params.update)
         return UpdateRun(
@@ -85,18 +85,18 @@ def _load_updatable(path: str) -> LinearModel:
     """Return the model in `path`. Raises ModelError if an update cannot continue from it."""
     old = load(path)
     if not isinstance(old, LinearModel):
-        raise ModelError(f"{path}: expected a linear model to go on from, found another")
+        raise ModelError(f"{path}: expected a linear model to update, found another")
     if old.mapping is not None:
         raise ModelError(
-            f"{path}: expected a model without random features to go on from: they would change "
+            f"{path}: expected a model without random features to update: they would change "
             f"with each feature that is new"
         )
     if "nu" in old.metadata:
         # Its b was set by all rows at once.
-        raise ModelError(f"{path}: expected a model without -n to go on from")
+        raise ModelError(f"{path}: expected a model without -n to update")
     if old.scaling is not None or old.sigmoid is not None:
         what = "--scale" if old.scaling is not None else "-b 1"
-        raise ModelError(f"{path}: expected a model without {what} to go on from")
+        raise ModelError(f"{path}: expected a model without {what} to update")
     return old
 
 
@@ -123,7 +123,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
         weights = [float(word) for word in metadata["weights"].split()]
     except (KeyError, ValueError):
         raise ModelError(
-            f"{path}: expected a model of randsvm-train sgd to go on from, found one without its "
+            f"{path}: expected a model of randsvm-train sgd to update, found one without its "
             f"step size"
         ) from None
     if params.weights:

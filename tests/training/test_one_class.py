@@ -249,5 +249,5 @@ def test_a_share_outside_is_refused_with_another_loss_or_an_update(tmp_path):
     with pytest.raises(ParameterError, match="-n has a loss of its own"):
         learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, "--loss", "log")
     learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1)
-    with pytest.raises(ModelError, match="expected a model without -n to go on from"):
+    with pytest.raises(ModelError, match="expected a model without -n to update"):
         learn("sgd", path, tmp_path / "new", "--update", tmp_path / "m")

@@ -413,8 +413,8 @@ def text(folder: Path) -> Path:
 @pytest.mark.parametrize(
     "make, message",
     [
-        (foreign, "old: expected a model of randsvm-train sgd to go on from, found one without"),
-        (kernel, "old: expected a linear model to go on from, found another"),
+        (foreign, "old: expected a model of randsvm-train sgd to update, found one without"),
+        (kernel, "old: expected a linear model to update, found another"),
         (text, "old:1: expected"),
     ],
 )
@@ -478,7 +478,7 @@ def test_one_process_refuses_in_one_line_and_exit_2(command, tmp_path):
     ended = command("train", "sgd", "-q", "--update", "old", "-c", 1, "B", "new")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "randsvm-train: --update goes on as the model was begun: it takes no --cost\n"
+        "randsvm-train: --update keeps the options of the model: it takes no --cost\n"
     )
 
 

@@ -362,5 +362,5 @@ def test_a_model_with_a_sigmoid_is_not_updated(tmp_path):
     """The sigmoid would not fit the updated weights."""
     path = gaussians(60).save(tmp_path / "d")
     old = learn("sgd", path, tmp_path / "old", "-b", 1)
-    with pytest.raises(ModelError, match="without -b 1 to go on from"):
+    with pytest.raises(ModelError, match="without -b 1 to update"):
         learn("sgd", path, tmp_path / "m", "--update", old.model)

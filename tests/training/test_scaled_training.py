@@ -352,7 +352,7 @@ def test_a_warm_start_accepts_scaled_and_unscaled_models(tmp_path, before, after
 def test_a_scaled_model_is_not_updated(tmp_path):
     path = two(raw(60)).save(tmp_path / "d")
     old = learn("sgd", path, tmp_path / "old", "--scale", "minmax")
-    with pytest.raises(ModelError, match="without --scale to go on from"):
+    with pytest.raises(ModelError, match="without --scale to update"):
         learn("sgd", path, tmp_path / "m", "--update", old.model)
 
 
