@@ -63,7 +63,7 @@ def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkey
     averaging = script("averaging")
     for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
         monkeypatch.setattr(averaging.sgd, constant, 1)
-    monkeypatch.setattr(averaging.source, "ParseOptions", None)
+    monkeypatch.setattr(averaging.labelled_data, "ParseOptions", None)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
     path = str(oracle.write_svmlight(tmp_path / "rows", *oracle.sparse_rows(500)))
     words = [path, path, "--groups", "3", "--epochs", "4", "--cluster", "1"]

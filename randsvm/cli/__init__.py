@@ -1,22 +1,21 @@
-"""The commands. The only rooms with click, tqdm, stdout, stderr, signals and exit codes."""
+"""The commands: options, output on a terminal, signals and exit codes."""
 
 import gc
 import os
 import signal
 import sys
 
-# The scan runs one worker per core; a BLAS that starts threads of its own would fight them. Read
-# by the libraries when numpy is imported, which no module does before this one.
+# Scans run a thread per core; threads of BLAS would compete with them. The libraries read these
+# variables when numpy is imported, which no module does before this one.
 for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_variable] = "1"
 
-# A process that is no command (python -m has this name for now) keeps what it has.
+# Other processes keep their settings; argv[0] is "-m" while python -m imports the package.
 if sys.argv[0].endswith(("randsvm-train", "randsvm-predict")) or sys.argv[0] == "-m":
-    # The collector looks for garbage after so many new objects. With its default, 700, it goes
-    # through all modules 30 times while they are imported, a tenth of the time of --help, and again
-    # while a model's numbers are written, which takes longer than to write them.
+    # New objects between two garbage collections. The default of 700 makes 30 collections while
+    # modules are imported, a tenth of the time of --help, and more than doubles the time of writing
+    # a model.
     gc.set_threshold(100_000)
-    # Ctrl-C while a command imports its libraries ends it without a traceback of theirs; process.py
-    # listens later.
+    # Ctrl-C during imports ends the process without a traceback; process.py sets handlers later.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

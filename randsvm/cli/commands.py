@@ -1,7 +1,4 @@
-"""How a command reads its words and shows its help: LIBSVM's spellings, slips, groups, examples.
-
-Knows no option by its meaning, only where in the help it stands.
-"""
+"""Commands with LIBSVM's spellings of options, corrections of mistyped ones, and grouped help."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ if TYPE_CHECKING:
 
 # Fits a terminal of 80 columns.
 SETTINGS = {"max_content_width": 80}
-# Of click's Context.meta: the words of the command line.
-WORDS = "randsvm.words"
+# Key of click's Context.meta: the words of the command line.
+WORDS_KEY = "randsvm.words"
 
-# Groups of options in the help, and the names of the options in them. Others that parameters have
-# are of the first group, others of the last.
-WHAT, FAR, SEARCH, RESOURCES, OUTPUT = (
+# Groups of options in the help. Options of parameter classes are in the first group and other ones
+# in the last, unless GROUPS names another one.
+MODEL, STOP, SEARCH, RESOURCES, OUTPUT = (
     "What to train",
     "How far to go",
     "Search and cross-validation",
@@ -34,11 +31,11 @@ WHAT, FAR, SEARCH, RESOURCES, OUTPUT = (
     "Output and the rest",
 )
 GROUPS = {
-    **dict.fromkeys(("gap", "tolerance", "max_iterations", "time_limit", "require_gap"), FAR),
-    **dict.fromkeys(("support_bound", "distortion", "delta", "separable", "sample_size"), FAR),
-    **dict.fromkeys(("working_set", "swap", "shrinking", "warm_start", "seed"), FAR),
-    **dict.fromkeys(("epochs", "average", "early_stopping"), FAR),
-    **dict.fromkeys(("update", "update_rate", "checkpoint"), FAR),
+    **dict.fromkeys(("gap", "tolerance", "max_iterations", "time_limit", "require_gap"), STOP),
+    **dict.fromkeys(("support_bound", "distortion", "delta", "separable", "sample_size"), STOP),
+    **dict.fromkeys(("working_set", "swap", "shrinking", "warm_start", "seed"), STOP),
+    **dict.fromkeys(("epochs", "average", "early_stopping"), STOP),
+    **dict.fromkeys(("update", "update_rate", "checkpoint"), STOP),
     **dict.fromkeys(("folds", "subset"), SEARCH),
     "overwrite": OUTPUT,
     **dict.fromkeys(("jobs", "memory", "libsvm_cache", "tmpdir", "cache", "cluster"), RESOURCES),
@@ -49,13 +46,13 @@ EXIT_CODES = {
     2: "usage: a mistaken option or value",
     65: "bad data or model (file:line:column)",
     66: "an input cannot be opened",
-    69: "the cluster cannot be reached or does not go on; the best model so far is written",
+    69: "the cluster cannot be reached or stops working; the best model so far is written",
     70: "a bug, with its traceback",
     71: "out of memory",
     73: "an output cannot be created",
     74: "reading or writing failed, as on a full disk",
-    75: "--require-gap was not met, or a better model than that of --time-limit is there: the old "
-    "model stays",
+    75: "the gap is above --require-gap, or the old model is better than that of --time-limit: the "
+    "old model stays",
     128: "+ signal: interrupted; the best model so far is written",
 }
 ENVIRONMENT = {
@@ -66,31 +63,31 @@ ENVIRONMENT = {
 
 
 class Typed(click.Option):
-    """An option whose errors name it and its value as they were typed."""
+    """An option with bounds, whose errors repeat its name and value as the user typed them."""
 
     def __init__(self, *arguments: Any, spec: Option, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.spec = spec
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Raises ParameterError for a value beyond the bounds."""
+        """Raise ParameterError for a value out of its bounds."""
         found = super().process_value(ctx, value)
         if found is None or ctx.resilient_parsing:
             return found
-        flag = self._spelled(ctx.meta.get(WORDS, []))
+        flag = self._spelled(ctx.meta.get(WORDS_KEY, []))
         if self.spec.kind == "weights":
             for label, weight in found:
                 self.spec.check(f"the weight in {flag} {label}", weight)
             return found
         several = isinstance(found, tuple)
         for one in found if several else [found]:
-            # A word stands for a value that is within the bounds.
+            # A word is a valid value.
             if not isinstance(one, str):
                 self.spec.check(flag, one, None if several else value)
         return found
 
     def _spelled(self, words: list[str]) -> str:
-        """As it stands on the command line, the last time."""
+        """Return the spelling of this option that is last on the command line."""
         for word in reversed(words):
             for flag in self.opts:
                 if word.startswith(flag) and (
@@ -101,8 +98,10 @@ class Typed(click.Option):
 
 
 class Command(click.Command):
-    """A command in LIBSVM's style: it also takes -wLABEL WEIGHT for -w LABEL WEIGHT, and
-    -w balanced. examples: command lines with what they do."""
+    """A command that also takes -wLABEL WEIGHT, as LIBSVM's programs do, and -w balanced.
+
+    examples: command line -> what it does.
+    """
 
     def __init__(
         self, *arguments: Any, examples: dict[str, str] | None = None, **attributes: Any
@@ -116,24 +115,26 @@ class Command(click.Command):
             words += ["-w", word[2:]] if re.fullmatch(r"-w[^=].*", word) else [word]
             if words[-2:-1] in (["-w"], ["--weight"]):
                 words += self._weight_of_all(ctx, words[-1], following)
-        ctx.meta[WORDS] = list(words)
+        ctx.meta[WORDS_KEY] = list(words)
         try:
             return super().parse_args(ctx, words)
         except click.NoSuchOption as error:
             word = error.option_name
             near = word.swapcase()
-            # click knows what is near a long name; -C is near -c.
+            # click suggests long names; -C suggests -c.
             if error.possibilities or not any(near in one.opts for one in self.params):
                 raise
             message = f"No such option {word!r}. Did you mean {near!r}?"
             raise click.NoSuchOption(word, message, ctx=ctx) from None
 
     def _weight_of_all(self, ctx: click.Context, label: str, following: str) -> list[str]:
-        """The weight that `balanced` has as if it were a label. A word near it that no weight
-        follows is a slip."""
+        """Return the weight of `balanced`, which click reads as a label.
+
+        Raises UsageError for a similar word without a weight.
+        """
         if label == BALANCED:
             return ["1"]
-        if _near(label, [BALANCED]) and not _is_number(following):
+        if _similar(label, [BALANCED]) and not _is_number(following):
             raise click.UsageError(f"-w {label}: did you mean -w {BALANCED}?", ctx)
         return []
 
@@ -144,7 +145,7 @@ class Command(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                title = WHAT if isinstance(parameter, Typed) else OUTPUT
+                title = MODEL if isinstance(parameter, Typed) else OUTPUT
                 records[GROUPS.get(parameter.name or "", title)].append(record)
         for title, own in records.items():
             if own:
@@ -161,7 +162,7 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """Several commands; words that begin with none of them are for the command `plain`."""
+    """A group of commands; without the name of one, the command `plain` takes the words."""
 
     def __init__(
         self,
@@ -185,22 +186,22 @@ class Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def _is_command(self, ctx: click.Context, word: str) -> bool:
-        """Raises UsageError for a word that is neither a command nor a file, but near a command."""
+        """Return whether a word is a command. Raises UsageError for a word similar to a command."""
         if word in self.commands or word in ("--help", "--version"):
             return True
         if re.search("^-|[./]", word) or ctx.resilient_parsing or is_there(word):
             return False
-        near = _near(word, self.commands)
-        if near:
-            listed = " or ".join(near)
+        similar = _similar(word, self.commands)
+        if similar:
+            listed = " or ".join(similar)
             raise click.UsageError(f"no command or file {word!r}: did you mean {listed}?", ctx)
         return False
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands, and the options and files of the plain one.
 
-        Shells complete files themselves, but bash then ignores commands: where both match, the
-        names of files are listed here.
+        Shells complete files themselves, but bash then ignores commands: where both match, this
+        lists the names of files.
         """
         from click.shell_completion import CompletionItem
 
@@ -234,14 +235,14 @@ class Commands(click.Group):
         write_surroundings(formatter, ctx.info_name or "")
 
 
-def _near(word: str, words: Iterable[str]) -> list[str]:
+def _similar(word: str, words: Iterable[str]) -> list[str]:
     from difflib import get_close_matches
 
     return get_close_matches(word, list(words))
 
 
 def _titles() -> list[str]:
-    return [WHAT, FAR, SEARCH, RESOURCES, OUTPUT]
+    return [MODEL, STOP, SEARCH, RESOURCES, OUTPUT]
 
 
 def _is_number(word: str) -> bool:
@@ -259,7 +260,7 @@ def write_examples(formatter: click.HelpFormatter, examples: dict[str, str]) -> 
 
 
 def write_surroundings(formatter: click.HelpFormatter, name: str) -> None:
-    """Exit codes, environment and shell completion."""
+    """Write exit codes, environment variables and shell completion."""
     with formatter.section("Exit codes"):
         formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
     with formatter.section("Environment"):

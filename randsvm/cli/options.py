@@ -1,7 +1,4 @@
-"""Options of the commands, made from the parameter classes that own defaults and help.
-
-Declares nothing that a parameter class declares already.
-"""
+"""Options of the commands, generated from the parameter classes, and their types of values."""
 
 from __future__ import annotations
 
@@ -26,12 +23,12 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-# Unreadable inputs are reported where they are opened, with 66; click would report them with 2.
+# Inputs are checked when they are opened, with exit code 66; click would use 2.
 PATH = click.Path(readable=False)
 
 
 class Word(click.ParamType):
-    """A word of a list, or its number in the list: `-t rbf` or `-t 2`."""
+    """A word of a list, or the number of its position: `-t rbf` or `-t 2`."""
 
     name = "word"
 
@@ -102,8 +99,8 @@ class Duration(click.ParamType):
 
 
 class Numbers(click.ParamType):
-    """A number or a power as 2^-5; several with commas between them; a range as first:last:step,
-    whose step multiplies; or a word that stands for numbers."""
+    """A number or a power as 2^-5, several of these separated by commas, a range as
+    first:last:step, whose step multiplies, or a word for such values."""
 
     name = "float[,float...]"
     MOST = 1000
@@ -126,12 +123,12 @@ class Numbers(click.ParamType):
         return distinct if len(distinct) > 1 else distinct[0]
 
     def _range(self, text: str) -> list[float]:
-        """Raises ValueError, also where the step does not lead from the first to the last."""
+        """Return the numbers of a range. Raises ValueError if the step does not reach the last."""
         first, *rest = map(_number, text.split(":"))
         if not rest:
             return [first]
         last, step = rest
-        # A last value that rounding leaves a little beyond the end is in the range.
+        # The last value is in the range if only rounding puts it beyond the end.
         count = math.log(last / first) / math.log(step) + 1e-9
         if not 0 <= count < self.MOST:
             raise ValueError
@@ -139,7 +136,7 @@ class Numbers(click.ParamType):
 
 
 def _number(text: str) -> float:
-    """A number, or a power as 2^-5."""
+    """Return a number, or a power as 2^-5."""
     base, *exponent = map(float, text.split("^"))
     power = base ** exponent.pop() if exponent else base
     if exponent or isinstance(power, complex):
@@ -190,7 +187,7 @@ class Checkpoint(Duration):
         return super().convert(value, param, ctx)
 
 
-# Kind of an option -> what click is told.
+# Kind of an option -> arguments of click.option.
 KINDS: dict[str, dict[str, Any]] = {
     "int": {"type": int},
     "float": {"type": float},
@@ -207,12 +204,12 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def _shows_default(spec: Option, default: Any) -> bool:
-    """Whether click's own words for the default are right; else the help text says it."""
+    """Return whether click shows the default; else the help text has it."""
     return default is not None and spec.kind not in ("flag", "size", "switch", "weights")
 
 
 def _help(spec: Option, default: Any) -> str:
-    """The help text with the bounds, but for those that any number is expected to have."""
+    """Return the help text with the bounds and the default; finite alone is no bound to show."""
     bounds = spec.bounds.removesuffix(" and finite").removeprefix("finite")
     text, mark, own = spec.help.partition("  [default: ")
     text = f"{text}  [{bounds}]" if bounds else text
@@ -220,7 +217,7 @@ def _help(spec: Option, default: Any) -> str:
 
 
 def _kind(spec: Option) -> dict[str, Any]:
-    """What click is told of the values."""
+    """Return the arguments of click.option for the kind of values."""
     if isinstance(spec.kind, tuple):
         return {"type": Word(spec.kind)}
     return {"type": Numbers(spec)} if spec.kind == "floats" else KINDS[spec.kind]
@@ -229,8 +226,10 @@ def _kind(spec: Option) -> dict[str, Any]:
 def parameters(
     *groups: type, only: Container[str] | None = None, hidden: Container[str] = ()
 ) -> Callable[[Decorated], Decorated]:
-    """Decorator: an option for each field of each parameter class, in order; only: for these;
-    hidden: those that help and completion leave out."""
+    """Decorate a command with an option for each field of the parameter classes, in order.
+
+    only: names of fields to include; None: all. hidden: names that help and completion omit.
+    """
 
     def decorate(command: Decorated) -> Decorated:
         for group in reversed(groups):
@@ -257,8 +256,8 @@ def of(algorithm: str) -> Callable[[Decorated], Decorated]:
     """Decorate a command with the arguments and options of an algorithm of randsvm-train."""
     groups = ALGORITHMS[algorithm]
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
-    # sgd has neither a gap nor LIBSVM: it takes the options all the same, so that scripts go on and
-    # errors give the reason, but help does not show them.
+    # sgd has no gap and does not use LIBSVM. It takes these options too, so that scripts work and
+    # errors give the reason, but help omits them.
     rounds = StopParams in groups
     hidden = () if rounds else ("require_gap", "libsvm_cache")
 
@@ -270,8 +269,8 @@ def of(algorithm: str) -> Callable[[Decorated], Decorated]:
     return decorate
 
 
-# What a command takes for itself, and not for the library.
-OWN = ("train_file", "more_files", "log", "report", "quiet")
+# Arguments and options of the commands, not of the library.
+NOT_OF_THE_LIBRARY = ("train_file", "more_files", "log", "report", "quiet")
 
 
 def explicit(given: dict[str, Any]) -> dict[str, Any]:
@@ -280,12 +279,12 @@ def explicit(given: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in given.items()
-        if name not in OWN and source(name) is not default
+        if name not in NOT_OF_THE_LIBRARY and source(name) is not default
     }
 
 
 def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
-    """TRAIN_FILE, or several, and MODEL_FILE, the last of two names and more, or its default."""
+    """Return TRAIN_FILE, or several, and MODEL_FILE: the last of several names, or its default."""
     names: list[str] = [given["train_file"], *given["more_files"]]
     *data, last = names
     if data:
@@ -294,7 +293,7 @@ def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
         raise ParameterError("training from standard input needs a MODEL_FILE")
     first, *others = inputs(last)
     if others:
-        raise ParameterError(f"{last} stands for several files: say a MODEL_FILE as well")
+        raise ParameterError(f"{last} matches several files: give a MODEL_FILE too")
     return last, Path(first).name + ".model"
 
 
@@ -302,8 +301,8 @@ warm_start = click.option(
     "--warm-start",
     metavar="MODEL",
     type=PATH,
-    help="Start from this model, e.g. yesterday's on fewer rows; task, kernel and C are as in it "
-    "where they are not given.  [default: none]",
+    help="Start from this model, e.g. yesterday's on fewer rows; it gives task, kernel and C "
+    "if the command line does not.  [default: none]",
 )
 log = click.option(
     "--log",
@@ -318,4 +317,4 @@ report = click.option(
     show_default=True,
     help="The final summary: text, or one JSON object on standard output.",
 )
-quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and results.")
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print errors and results only.")

@@ -1,4 +1,4 @@
-"""randsvm-predict: labels or decision values of an svmlight file by a model file."""
+"""randsvm-predict: labels, decision values or probabilities of svmlight files by a model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ COMMAND = "randsvm-predict"
 
 
 class OfFilesOrInfo(Command):
-    """A command whose --info MODEL stands in place of its files."""
+    """A command that takes --info MODEL in place of its files."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             rest = super().parse_args(ctx, args)
         except click.MissingParameter:
-            # What the command line names is read by now, and no file is among it.
+            # click has read the options by now; a missing TEST_FILE is right with --info.
             if ctx.params.get("info") is None or ctx.params.get("test_file") is not None:
                 raise
             for parameter in self.params:
@@ -77,8 +77,8 @@ class OfFilesOrInfo(Command):
 @click.option(
     "--info",
     metavar="MODEL",
-    help="Print what this model is and how it was made, and predict nothing; --report json: as one "
-    "JSON object.",
+    help="Print a description of this model and of its training, and predict nothing; --report "
+    "json: as one JSON object.",
 )
 @options.parameters(Resources, only=["jobs"])
 @click.option(

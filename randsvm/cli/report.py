@@ -1,6 +1,6 @@
-"""What a command says: lines, bars and the log for each event of a run.
+"""The listener of a command: lines, bars and log records for the events of a run.
 
-Lines go to stderr, but for results: the accuracy line and what --report json prints.
+Lines go to standard error; results (the accuracy, --report json) go to standard output.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from randsvm.files import STANDARD_OUTPUTS, display_output
 class Report:
     """The listener of a command, as a context.
 
-    words, files: options and arguments that complete the line that repeats the run; files: what
-    each is -> its name. given: the options, of which quiet, report (text or json) and log (a path
-    or None) are needed.
+    words, files: options, and role -> name of files, that complete the command line of the run.
+    given: options of the command, with quiet, report (text or json) and, for a training, log (a
+    path or None).
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Report:
         self.files: list[str] = []
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names
-        # What is written there, a model or labels, has it for itself.
+        # A model or predictions on standard output must not be mixed with other lines.
         self.to_stdout = any(name in STANDARD_OUTPUTS for name in self.files[-1:])
         self.records = Records(command, files, words)
         self.quiet = given["quiet"]
@@ -67,14 +67,13 @@ class Report:
             raise ParameterError("standard output is both MODEL_FILE and --log")
         self.log = None if path is None else Log(path)
         self.bar = bars.Bar() if bars.can_draw() and not self.quiet else None
-        self.epoch: str | None = None  # the line of the last one, while a bar shows it
-        # What an error that comes of too little memory says: the work under way, and the option.
+        self.epoch: str | None = None  # the line of the last epoch, while a bar shows it
+        # For OutOfMemoryError: the current stage, and the options that take memory.
         self.stage = ""
-        self.appetite = "--memory or --jobs" if "memory" in given else "--jobs"
-        # Outputs besides the model that could not be written: each with its reason, and those of
-        # the standard streams that are not written any more.
+        self.memory_options = "--memory or --jobs" if "memory" in given else "--jobs"
+        # Problems of outputs other than the model, and the standard streams that failed.
         self.unwritten: list[str] = []
-        self.lost: set[str] = set()
+        self.failed_streams: set[str] = set()
 
     def __enter__(self) -> Report:
         if self.log is not None:
@@ -82,14 +81,14 @@ class Report:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        """Raise TransferError at the end of a run that went on without one of its outputs, and
-        OutOfMemoryError in the place of MemoryError."""
+        """Raise TransferError if an output other than the model failed, and OutOfMemoryError in
+        place of MemoryError."""
         if self.bar is not None:
             self.bar.close()
         if self.log is not None:
             self.log.close()
         if kind is not None and issubclass(kind, MemoryError):
-            raise OutOfMemoryError(f"out of memory{self.stage}: lower {self.appetite}")
+            raise OutOfMemoryError(f"out of memory{self.stage}: lower {self.memory_options}")
         if kind is None and self.unwritten:
             raise TransferError(f"{self.unwritten[0]}: all else is done")
 
@@ -105,7 +104,7 @@ class Report:
         line = self.records.line(event) if self.json or self.log is not None else ""
         self._write_log(line)
         if self.bar is not None:
-            # Short epochs leave no other moment at which their bar can be seen.
+            # The bar of a short epoch stays visible during the next one.
             if not isinstance(event, Epoch):
                 self.bar.close()
             self.bar.update(event)
@@ -124,35 +123,35 @@ class Report:
             self(Unwritten(f"writing {display_output(log.path)}: {error.strerror}"))
 
     def _print(self, line: str, event: object) -> None:
-        """Print a result. A reader of predictions that goes away ends the command; the results of
-        a training come besides the model."""
+        """Print a result. A failing standard output ends a prediction, and not a training."""
         if self.to_stdout:
             self._say(line)
         elif sys.stdout is None and self.json:
             self._lose("<stdout>", "it is closed")
         elif isinstance(event, Predicted):
             click.echo(line)
-        elif "<stdout>" not in self.lost:
+        elif "<stdout>" not in self.failed_streams:
             try:
                 click.echo(line)
             except OSError as error:
                 self._lose("<stdout>", error.strerror)
 
     def _lose(self, stream: str, reason: str | None) -> None:
-        self.lost.add(stream)
+        self.failed_streams.add(stream)
         self(Unwritten(f"writing {stream}: {reason}"))
 
     @singledispatchmethod
     def _show(self, event: object) -> None:
-        raise TypeError(f"nobody shows a {type(event).__name__}")
+        raise TypeError(f"no line for the event {type(event).__name__}")
 
     def say(self, line: str) -> None:
+        """Print a line on standard error unless --quiet is given."""
         if not self.quiet:
             self._say(line)
 
     def _say(self, line: str) -> None:
-        """Print a line on stderr, also where --quiet is given."""
-        if "<stderr>" in self.lost:
+        """Print a line on standard error, also with --quiet."""
+        if "<stderr>" in self.failed_streams:
             return
         try:
             click.echo(line, err=True)
@@ -170,7 +169,7 @@ class Report:
 
     @_show.register
     def _(self, event: Started) -> None:
-        # What begins with a dash would be taken for an option.
+        # A name that begins with a dash would be read as an option.
         dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
         words = [*event.configuration, *self.words, *dashes, *self.files]
         self.say(shlex.join([self.command, event.algorithm, *words]))
@@ -205,7 +204,7 @@ class Report:
         )
         self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
         if not outcome.evaluated:
-            self.say("P, D and gap are from running values: not computed anew at the end")
+            self.say("P, D and gap are running values: not computed from scratch at the end")
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
         self._show_moved(outcome.bytes_moved)
@@ -214,7 +213,7 @@ class Report:
                 f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "
                 f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
             )
-            # click takes the colour away where stderr is no terminal.
+            # click removes the colour if standard error is no terminal.
             self.say(line if os.environ.get("NO_COLOR") else click.style(line, "red", bold=True))
 
     @_show.register
@@ -238,7 +237,7 @@ class Report:
                 self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}{fewer}")
         if self.json:
             return
-        # LIBSVM's own lines, so that scripts keep working.
+        # svm-train's lines, which scripts read.
         for line in _cross_validated(best):
             self._print(line, event)
 
@@ -254,7 +253,7 @@ class Report:
 
     def _show_moved(self, size: int) -> None:
         if size:
-            self.say(f"{_size(size)} went to the workers and came from them")
+            self.say(f"{_size(size)} moved to and from the workers")
 
     def _show_last_epoch(self) -> None:
         if self.epoch is not None:
@@ -289,7 +288,7 @@ class Report:
 
     @_show.register
     def _(self, outcome: Predicted) -> None:
-        """LIBSVM's accuracy line is a result: on stdout, unless the labels themselves are there."""
+        """Print svm-predict's accuracy line as a result."""
         self.say(f"predicted {outcome.rows:,} rows in {outcome.seconds:.2f} s")
         if outcome.labelled == 0:
             self.say("no labelled rows: no score")
@@ -299,7 +298,7 @@ class Report:
 
 
 def _round(event: Iteration) -> str:
-    """Of a round, within 80 columns."""
+    """Return the line of a round, within 80 columns."""
     gap = "-" if math.isnan(event.gap) else f"{event.gap:.3%}"
     head = f"{event.number:4d} {event.seconds:8.2f} s"
     counts = f"|V| {_count(event.violators):>6}  |SV| {_count(event.support_vectors):>6}"
@@ -311,7 +310,7 @@ def _round(event: Iteration) -> str:
 
 
 def _count(number: int) -> str:
-    """In at most six columns."""
+    """Return a number with at most six characters."""
     if number < 100_000:
         return f"{number:,}"
     power = 0
@@ -321,18 +320,18 @@ def _count(number: int) -> str:
 
 
 def _stopped(reason: str, work: str, seconds: float) -> str:
-    """An interruption is the last thing that the command says: here it goes without saying."""
+    """Return the line of the end, without an interruption, which the last line reports."""
     named = "" if reason.startswith("interrupted") else f": {reason}"
     return f"stopped{named} after {work}, {seconds:.2f} s"
 
 
 def _values(values: Mapping[str, float]) -> str:
-    """The parameters of a grid, by their names."""
+    """Return names and values of the parameters of a grid."""
     return "".join([f"{name.rstrip('_')} {value:g}  " for name, value in values.items()])
 
 
 def _cross_validated(found: Tried) -> list[str]:
-    """svm-train's own lines."""
+    """Return svm-train's lines of a cross-validation."""
     if found.score_name == "accuracy":
         return [f"Cross Validation Accuracy = {found.score:g}%"]
     return [
@@ -343,7 +342,7 @@ def _cross_validated(found: Tried) -> list[str]:
 
 
 def _metrics(found: Any) -> list[str]:
-    """Tables of --metrics: ClassificationMetrics, RegressionMetrics or None."""
+    """Return the lines of --metrics. found: ClassificationMetrics, RegressionMetrics or None."""
     if found is None:
         return []
     if not hasattr(found, "confusion"):
@@ -365,7 +364,7 @@ def _metrics(found: Any) -> list[str]:
 
 
 def _table(rows: list[list[Any]]) -> list[str]:
-    """Columns aligned to the right, the first to the left."""
+    """Return lines with aligned columns, the first to the left, the others to the right."""
     words = [[str(word) for word in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
     return [
@@ -374,7 +373,7 @@ def _table(rows: list[list[Any]]) -> list[str]:
 
 
 def _size(count: float) -> str:
-    """Bytes with a unit."""
+    """Return a number of bytes with a unit."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -383,12 +382,12 @@ def _size(count: float) -> str:
 
 
 def _progressive(loss: float, errors: float | None) -> str:
-    """Of rows before they were learnt."""
+    """Return the progressive loss and error."""
     return f"progressive loss {loss:.6f}" + ("" if errors is None else f"  error {errors:.3%}")
 
 
 def _noise(outcome: Predicted) -> list[str]:
-    """svm-predict's lines on a regression with -b 1."""
+    """Return svm-predict's lines on a regression with -b 1."""
     if outcome.noise_scale is None:
         return []
     return [
@@ -398,7 +397,7 @@ def _noise(outcome: Predicted) -> list[str]:
 
 
 def _score(outcome: Predicted) -> list[str]:
-    """svm-predict's own lines, so that scripts keep working, and those of --metrics."""
+    """Return svm-predict's lines, which scripts read, and those of --metrics."""
     if outcome.labelled == 0:
         return []
     if outcome.accuracy is not None:

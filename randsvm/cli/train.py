@@ -1,4 +1,4 @@
-"""randsvm-train: one subcommand per algorithm; each body parses, calls once, reports."""
+"""randsvm-train: one command for each algorithm."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def train() -> None:
             "coarser, and after 10 minutes the best model so far"
         ),
         "randsvm-train randsvm -k 1000 --sample-size 5000 data.svm": (
-            "the paper's own rule: until there are 1,000 support vectors"
+            "the rule of the paper: until there are 1,000 support vectors"
         ),
     },
 )
@@ -58,9 +58,9 @@ def randsvm(**given: Any) -> None:
 
     Solves a random subset of TRAIN_FILE with LIBSVM, scans the whole file for rows that violate
     the KKT conditions, and solves again with random violators among them, over working sets of
-    one size with all other coefficients frozen wherever they stand, until the --gap is certified.
-    With -k, or --gap none, it is the paper's rule: support vectors + violators, until no
-    violator is left or there are k support vectors.
+    one size with all other coefficients frozen, until the --gap is certified. With -k, or --gap
+    none, it follows the rule of the paper: it solves support vectors + violators until no violator
+    is left or there are k support vectors.
 
     TRAIN_FILE may be gzip, bzip2 or xz; - is standard input; several files, or a quoted pattern as
     'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model in
@@ -87,8 +87,8 @@ def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
     Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, swaps the first violators
-    met for rows of the working set, until the --gap is reached or no violator is left. All
-    other coefficients are frozen wherever they stand.
+    found for rows of the working set, until the --gap is reached or no violator is left. All
+    other coefficients are frozen.
     """
     _train("osuna", given)
 
@@ -96,7 +96,7 @@ def osuna(**given: Any) -> None:
 @train.command(
     "osuna-closest",
     cls=Command,
-    short_help="The same by the worst violators, for clean data.",
+    short_help="Any kernel: osuna by the worst violators, for clean data.",
     examples={
         "randsvm-train osuna-closest -c 1 -g 0.5 data.svm": (
             "within 0.1% of the optimum, certified; writes data.svm.model"
@@ -113,7 +113,7 @@ def osuna(**given: Any) -> None:
 def osuna_closest(**given: Any) -> None:
     """As osuna, but swap in the violators with the smallest y f(x) (Mostefaoui, Zaou).
 
-    On noisy data these are the outliers: expect it to be far slower than osuna there.
+    On noisy data these are the outliers, and it is far slower than osuna.
     """
     _train("osuna-closest", given)
 
@@ -141,11 +141,10 @@ def sgd(**given: Any) -> None:
     LIBLINEAR's text format: liblinear-predict reads it. With -t rbf or -t poly it is linear in
     random features that stand for that kernel, and only randsvm-predict reads it.
 
-    -s one-class learns what is usual from rows that are all usual: outliers among them are learnt
-    as usual, too.
+    -s one-class expects rows without outliers: it learns outliers among them as usual rows.
 
-    With --update MODEL that model is taught the rows of TRAIN_FILE as they arrive (- is standard
-    input) and written to MODEL_FILE at the end and at every --checkpoint.
+    With --update MODEL the training of that model continues with the rows of TRAIN_FILE as they
+    arrive (- is standard input). MODEL_FILE is written at the end and at every --checkpoint.
     """
     _train("sgd", given)
 
