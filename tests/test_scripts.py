@@ -274,6 +274,6 @@ def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypat
         assert f"{after:.3g} s | {exponent:.2f} | " in text
     worth = training[0]["quality"]
     assert worth["gap"] == pytest.approx(worth["said"], rel=1e-2)
-    for picture in ("results-gap.png", "RESULTS-growth.png"):
+    for picture in ("results-gap.png", "results-growth.png"):
         assert picture in text
         assert 0 < (tmp_path / picture).stat().st_size < 100_000
