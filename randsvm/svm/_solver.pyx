@@ -15,9 +15,11 @@ cdef extern from *:
     #include <unistd.h>
 
     #ifdef __GLIBC__
-    /* LIBSVM says in one write to C's stderr, whatever its settings, that it gave up: a thing that
-     * `solver_iterations` tells as well. Here stderr is a variable: while solves are under way it
-     * stands for a stream that leaves out this line and passes on all that others write. */
+    /* At its limit of iterations LIBSVM prints a warning with fprintf(stderr), which
+     * svm_set_print_string_function does not redirect. A training has up to thousands of solves, so
+     * the warning would be repeated in the middle of progress bars and on a quiet run, whereas the
+     * package reports it once, with a remedy. In glibc, stderr is a variable: during solves it is a
+     * stream that drops this line and writes everything else to file descriptor 2 at once. */
     static FILE *without_warning = NULL, *real_stderr = NULL;
     static int solves = 0;
 

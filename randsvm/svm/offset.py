@@ -18,13 +18,13 @@ import numpy as np
 from randsvm.arrays import in_order
 
 # How many times wider what is beside a window is asked for.
-WIDER = 16.0
+WIDENING = 16.0
 # Some shards report so many bends one by one (half a megabyte), or else counts of so many cells of
 # the window. Measured at a million rows: 18 passes for 16 scans; 32 if it were 4,096.
-MOST, CELLS = 32768, 1024
+MAX_BREAKPOINTS, CELLS = 32768, 1024
 # Of the largest sum of bounds that there could be: what is smaller is rounding. A shard adds up to
 # some thousand rows one by one, which is off by 2e-13 of their own largest sum at the most.
-NOTHING = 1e-13
+SLOPE_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Window:
 
     def before(self, bend: float) -> Window:
         """What is left of it, to the bend and further."""
-        left = min(bend, self.left - WIDER * (self.right - self.left))
+        left = min(bend, self.left - WIDENING * (self.right - self.left))
         return Window(float(np.nextafter(left, -np.inf)), self.left)
 
     def behind(self, bend: float) -> Window:
         """What is right of it, to the bend and further."""
-        return Window(self.right, max(bend, self.right + WIDER * (self.right - self.left)))
+        return Window(self.right, max(bend, self.right + WIDENING * (self.right - self.left)))
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Breakpoints:
 
     bounds: the two sizes that a jump may have. slope: what the rows of each shard add to the slope
     of P at the left end. at, jump : (m,) float64, where the bends are and by how much the slope
-    grows there; of more than MOST counts : (2, CELLS) int64 instead, how many jumps of each size
-    each cell has. left, right: the nearest bends outside; first, last: of those inside; infinite
-    where there is none.
+    grows there; of more than MAX_BREAKPOINTS counts : (2, CELLS) int64 instead, how many jumps of
+    each size each cell has. left, right: the nearest bends outside; first, last: of those inside;
+    infinite where there is none.
     """
 
     window: Window
@@ -102,7 +102,7 @@ class Breakpoints:
         """Of one shard."""
         first, last = at.min(initial=np.inf), at.max(initial=-np.inf)
         found = Breakpoints(window, bounds, [slope], at, jump, *outside, float(first), float(last))
-        return found._small()
+        return found._compressed()
 
     def __add__(self, other: Breakpoints) -> Breakpoints:
         counts = [each.counts for each in (self, other) if each.counts is not None]
@@ -118,12 +118,12 @@ class Breakpoints:
             max(self.last, other.last),
             np.sum(counts, axis=0) if counts else None,
         )
-        return both._small()
+        return both._compressed()
 
-    def _small(self) -> Breakpoints:
+    def _compressed(self) -> Breakpoints:
         """The same with counts where there are too many bends. Counts add up to the same numbers in
         any order, so what is found does not depend on which shards were added where."""
-        if self.window.whole or (self.counts is None and len(self.at) <= MOST):
+        if self.window.whole or (self.counts is None and len(self.at) <= MAX_BREAKPOINTS):
             return self
         counts = np.zeros((2, CELLS), np.int64) if self.counts is None else self.counts
         cells, larger = self.window.cells_of(self.at), self.jump == self.bounds[0]
@@ -141,27 +141,27 @@ class Breakpoints:
         else:
             order = np.argsort(at, kind="stable")
             at, rise = at[order], rise[order]
-        slope, nothing = in_order(self.slope) + total, NOTHING * most
+        slope, nothing = in_order(self.slope) + total, SLOPE_ROUNDING * most
         slopes = slope + np.cumsum(rise)
         reached = slopes >= -nothing
         if slope > nothing and self.left > -np.inf:
             return self.window.before(self.left)
         if slope >= -nothing:
             # Flat from the bend before the window to the first one in it, or all the way from -inf.
-            return _middle(self.left, self.first if len(rise) else self.right)
+            return _midpoint(self.left, self.first if len(rise) else self.right)
         if not reached.any():
             if self.right < np.inf:
                 return self.window.behind(self.right)
-            return _middle(self.last if len(rise) else self.left, np.inf)
+            return _midpoint(self.last if len(rise) else self.left, np.inf)
         k = int(np.argmax(reached))
         if not len(at):
             return self.window.cell(k)
         if slopes[k] > nothing:
             return float(at[k])
-        return _middle(float(at[k]), float(at[k + 1]) if k + 1 < len(at) else self.right)
+        return _midpoint(float(at[k]), float(at[k + 1]) if k + 1 < len(at) else self.right)
 
 
-def _middle(left: float, right: float) -> float:
+def _midpoint(left: float, right: float) -> float:
     """Of where P is flat, as LIBSVM takes it where nothing is free; of half a line its end."""
     ends = [end for end in (left, right) if math.isfinite(end)]
     return sum(ends) / len(ends) if ends else 0.0

@@ -12,13 +12,13 @@ import numpy as np
 from randsvm.svm.tasks import Task
 
 # A coefficient as near to its bound, relatively, is at it; a sum as near to its total is right.
-NEAR = 1e-12
+BOUND_ROUNDING = 1e-12
 
 
 def clipped(beta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """beta within its box, and at a bound bit for bit where it is there but for rounding."""
-    beta = np.where(beta >= upper * (1 - NEAR * np.sign(upper)), upper, beta)
-    return np.where(beta <= lower * (1 + NEAR * np.sign(lower)), lower, beta)
+    beta = np.where(beta >= upper * (1 - BOUND_ROUNDING * np.sign(upper)), upper, beta)
+    return np.where(beta <= lower * (1 + BOUND_ROUNDING * np.sign(lower)), lower, beta)
 
 
 def mended(
@@ -37,7 +37,7 @@ def mended(
     excess = math.fsum(beta) - total
     if excess < 0:
         return -mended(-beta, -upper, -lower, -total, order)
-    if excess <= NEAR * max(abs(total), float(np.abs(beta).sum())):
+    if excess <= BOUND_ROUNDING * max(abs(total), float(np.abs(beta).sum())):
         return beta
     beta, floor = beta.copy(), np.where(beta > 0, np.maximum(lower, 0.0), lower)
     unbounded = np.flatnonzero((beta > lower) & (beta < upper) & (beta != 0))

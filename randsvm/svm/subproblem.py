@@ -29,22 +29,22 @@ GRAM_MOST = 4096
 # A solve ends at this share of what the rows violate the KKT conditions by: what would be gained
 # further is lost again in the next round. Measured: covtype, twonorm and checkerboard change as
 # many coefficients with 0.03 as with 0.1, and a quarter more with 0.3. So tolerances become tighter
-# by themselves as a run goes on. TIGHT: where there is no next round. Measured: of the 325 pairs of
-# 26 classes (C = 4) 47 miss a gap of 0.1% with 2e-4 and none with 1e-4.
-LOOSE, TIGHT = 0.1, 1e-4
+# by themselves as a run goes on. FINAL_SOLVE_SHARE: where there is no next round. Measured: of the
+# 325 pairs of 26 classes (C = 4) 47 miss a gap of 0.1% with 2e-4 and none with 1e-4.
+SOLVE_SHARE, FINAL_SOLVE_SHARE = 0.1, 1e-4
 # Rounding of gradients in LIBSVM, relative to what they are sums of.
-ROUNDING = 1e-12
+GRADIENT_ROUNDING = 1e-12
 # How far the dual objective may fall behind in one solve, relative to its parts, and how often
 # a solve that loses more is repeated, each time to a tenth of the tolerance.
-SLACK = 1e-12
-TRIES = 3
+MAX_DUAL_LOSS = 1e-12
+MAX_SOLVES = 3
 
-# Where rounding of float32 kernel values moves u by more than LOOSE of the violation, the values
-# are centred, and the diagonal is this much larger: without it the rounded kernel is indefinite,
-# and LIBSVM makes millions of steps for nothing; what such a step gains D gains at the least.
-# Measured: 16 units of float32 reach a gap of 0.1%
-# in as many steps as 32, with 8 or 64 it takes half as many again.
-FLOAT32_UNIT, RIDGE = 2.0**-24, 2.0**-20
+# Where rounding of float32 kernel values moves u by more than SOLVE_SHARE of the violation, the
+# values are centred, and the diagonal is this much larger: without it the rounded kernel is
+# indefinite, and LIBSVM makes millions of steps for nothing; what such a step gains D gains at the
+# least. Measured: 16 units of float32 reach a gap of 0.1% in as many steps as 32, with 8 or 64 it
+# takes half as many again.
+FLOAT32_UNIT, DIAGONAL_INCREASE = 2.0**-24, 2.0**-20
 
 # K of every pair of some points, (m, m) float32.
 Gram = Callable[[Points], np.ndarray]
@@ -72,7 +72,9 @@ def svmlearn(
     """
     began = time.perf_counter()
     if laid_out(len(points), problem, beside):
-        found = _improved(points, problem, gram, TIGHT if whole else LOOSE, slack, b)
+        found = _solve_gram(
+            points, problem, gram, FINAL_SOLVE_SHARE if whole else SOLVE_SHARE, slack, b
+        )
     else:
         libsvm.check_values(points, problem)
         own = libsvm.whole(points, problem, problem.tolerance / 2)
@@ -82,7 +84,7 @@ def svmlearn(
     return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)
 
 
-def _improved(
+def _solve_gram(
     points: Points,
     problem: Problem,
     gram: Gram,
@@ -107,26 +109,27 @@ def _improved(
         K = _centred(K, points, problem)
     # The values of more rows than features, rounded, are those of no kernel at all.
     singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
-    largest = (share if singular else LOOSE) * violation
-    rough = not task.size and _rounding(K, beta) > largest
-    if rough:
-        K, share = _centred(K, points, problem), LOOSE
-        K.flat[:: len(K) + 1] *= np.float32(1 + RIDGE)
+    largest = (share if singular else SOLVE_SHARE) * violation
+    rounding_shows = not task.size and _rounding(K, beta) > largest
+    if rounding_shows:
+        K, share = _centred(K, points, problem), SOLVE_SHARE
+        K.flat[:: len(K) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
     products = product(K, beta)
     h = y - (u - products)
     # Below this LIBSVM's own sums do not tell one gradient from another.
-    floor = ROUNDING * float(np.abs(h).max() + np.abs(products).max())
+    floor = GRADIENT_ROUNDING * float(np.abs(h).max() + np.abs(products).max())
     if violation <= floor:
         return Solution(beta, True, 0)
     tolerance = max(share * violation, floor)
-    before, iterations = _dual(task, h, beta, products), 0
-    for _ in range(TRIES):
-        found = _solved(task, task.box(y), K, h, beta, slack, tolerance, b, rough)
-        after = _dual(task, h, found.beta, product(K, found.beta))
-        # So much D may lose in a solve to this tolerance; of rough values it bounds no more.
-        lost = tolerance * float(np.abs(found.beta - beta).sum()) if rough else 0.0
+    before, iterations = _dual_part(task, h, beta, products), 0
+    for _ in range(MAX_SOLVES):
+        found = _solve_task(task, task.box(y), K, h, beta, slack, tolerance, b, rounding_shows)
+        after = _dual_part(task, h, found.beta, product(K, found.beta))
+        # So much D may lose in a solve to this tolerance; with rounded values D has no tighter
+        # bound.
+        lost = tolerance * float(np.abs(found.beta - beta).sum()) if rounding_shows else 0.0
         iterations += found.iterations
-        if after >= before - SLACK * (abs(before) + abs(after)) - lost:
+        if after >= before - MAX_DUAL_LOSS * (abs(before) + abs(after)) - lost:
             return found._replace(iterations=iterations)
         if not found.ended:
             break
@@ -155,7 +158,7 @@ def _centred(K: np.ndarray, points: Points, problem: Problem) -> np.ndarray:
     return np.ascontiguousarray(exact, np.float32)
 
 
-def _solved(
+def _solve_task(
     task: Task,
     box: tuple[np.ndarray, np.ndarray],
     K: np.ndarray,
@@ -164,13 +167,13 @@ def _solved(
     slack: float,
     tolerance: float,
     b: float | None,
-    rough: bool,
+    rounding_shows: bool,
 ) -> Solution:
     lower, upper = box
     call = libsvm.in_daemon_thread
     if not task.size:
         s = float(beta.sum())
-        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b, rough)
+        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b, rounding_shows)
     own = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
     sums = own
     if slack:
@@ -181,7 +184,7 @@ def _solved(
     return solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
 
 
-def _dual(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
+def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
     """The part of D that the working set can change."""
     return task.linear(h, beta) - float(products @ beta) / 2
 

@@ -56,22 +56,23 @@ from randsvm.svm.libsvm import (
 # Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
 # to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
 # float32, and far above all other values.
-HOLD = -1e30
+PINNING_VALUE = -1e30
 # Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
-LARGEST_SUM = -1e-6 * HOLD
+LARGEST_SUM = -1e-6 * PINNING_VALUE
 # A coefficient this close to its bound, relative to the box, is at it: rounding in LIBSVM's steps.
-NEAR = 1e-13
-# How often a smaller problem is put together anew, see _by_signs and _in_steps.
-TURNS = 3
+BOUND_ROUNDING = 1e-13
+# Most smaller problems that are solved one after the other, see _by_signs and _by_windows.
+MAX_RESTARTS = 3
 # Steps are tried where the slopes differ by no more than so many steps of one row would change.
-REACH = 2
+MAX_WINDOW_STEPS = 2
 # So many coefficients class weights try as the one that makes the sum.
-TRIES = 30
+MAX_SUM_ROWS = 30
 # Relative rounding of a sum in float64. It moves the gradient of a one-class problem by this share
-# of what all variables at their bounds would make; TOLERABLE: the share of the tolerance that this
-# may be. Wider boxes are narrowed first, and widened by WIDER where that binds, see one_box.
-UNIT = 2.0**-52
-TOLERABLE, WIDER = 0.1, 256.0
+# of what all variables at their bounds would make; ROUNDING_SHARE: the share of the tolerance that
+# this may be. Wider boxes are narrowed first, and widened by WIDENING where that binds, see
+# one_box.
+FLOAT64_ROUNDING = 2.0**-52
+ROUNDING_SHARE, WIDENING = 0.1, 256.0
 
 
 class Solution(NamedTuple):
@@ -109,7 +110,7 @@ def solve(
 ) -> Solution:
     """Solve the subproblem above to `tolerance`, the largest difference of two gradients; where b
     is given, to twice that at the most. With class weights that differ by a lot it may end at a
-    better point than start on the way there, see _in_steps.
+    better point than start on the way there, see _by_windows.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
     h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for
@@ -134,13 +135,13 @@ def solve(
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
         if b is None:
-            b = sum(_steepest(task, task.start, -task.gradient(task.start))) / 2
+            b = sum(_max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
         return _by_signs(task, epsilon, b, call)
     if wide == narrow:
         return one_box(task, call)
-    if b is None and not _is_crowded(task):
+    if b is None and not _needs_many_copies(task):
         return _two_boxes(task, call)
-    return _in_steps(task, b, call, partly)
+    return _by_windows(task, b, call, partly)
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -184,7 +185,7 @@ class Boxed:
         return Layout.of(self.K, self.rows[order])
 
     @property
-    def height(self) -> np.ndarray:
+    def position_in_box(self) -> np.ndarray:
         """Where start is in its box, from 0 to 1."""
         return (self.start - self.lower) / (self.upper - self.lower)
 
@@ -195,27 +196,27 @@ class Boxed:
         are LIBSVM's own numbers.
         """
         beta = self._in_box(beta, solved)
-        _give_back(beta, self)
+        _restore_sum(beta, self)
         return self._in_box(beta, solved)
 
     def _in_box(self, beta: np.ndarray, solved: float | None) -> np.ndarray:
         width = self.upper - self.lower
         # Coefficients may be tiny beside their box: then only rounding takes them to a bound.
-        rounding = NEAR * np.abs(beta).max(initial=0.0)
-        rounding = rounding + 8 * UNIT * (width if solved is None else solved)
-        near = np.minimum(NEAR * width, rounding)
+        rounding = BOUND_ROUNDING * np.abs(beta).max(initial=0.0)
+        rounding = rounding + 8 * FLOAT64_ROUNDING * (width if solved is None else solved)
+        near = np.minimum(BOUND_ROUNDING * width, rounding)
         beta = np.where(beta <= self.lower + near, self.lower, beta)
         return np.where(beta >= self.upper - near, self.upper, beta)
 
 
-def _give_back(beta: np.ndarray, task: Boxed) -> None:
+def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
     """Add what is left of s to coefficients that have room, in place."""
     rest = task.s - math.fsum(beta)
     room = np.minimum(beta - task.lower, task.upper - beta)
     i = int(np.argmax(room))
     if abs(rest) <= room[i] / 2:
         beta[i] += rest
-    elif abs(rest) > NEAR * (task.upper - task.lower).sum():
+    elif abs(rest) > BOUND_ROUNDING * (task.upper - task.lower).sum():
         # More than rounding: in the order in which it costs the objective least.
         side = math.copysign(1.0, rest)
         room = (task.upper if rest > 0 else -task.lower) - side * beta
@@ -226,12 +227,13 @@ def _give_back(beta: np.ndarray, task: Boxed) -> None:
 
 def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
     """The two pseudo-rows whose values with the variables are w, (variables,), in all: as the
-    float32 that LIBSVM keeps, and what is left of it. pinned: the same for pseudo-row PIN."""
+    float32 that LIBSVM keeps, and what is left of it. pinned: the same for pseudo-row
+    PINNED_ROW."""
     w = np.append(w, pinned)
     _check_sums(float(np.abs(w).max()))
     first = w.astype(np.float32).astype(np.float64)
     for number, values in enumerate((first, w - first)):
-        layout.set_extra(number, values[:-1], [HOLD, HOLD, 0.0, values[-1]])
+        layout.set_extra(number, values[:-1], [PINNING_VALUE, PINNING_VALUE, 0.0, values[-1]])
 
 
 def _check_sums(largest: float) -> None:
@@ -281,7 +283,7 @@ def one_box(task: Boxed, call: Caller) -> Solution:
     """
     C, iterations = float((task.upper - task.lower).max()), 0
     largest = len(task.h) * float(np.abs(task.K.diagonal()).max())
-    width = TOLERABLE * task.tolerance / (UNIT * largest) if largest > 0 else C
+    width = ROUNDING_SHARE * task.tolerance / (FLOAT64_ROUNDING * largest) if largest > 0 else C
     # The linear term is the gradient divided by the width.
     width = max(width, 2 * float(np.abs(task.gradient(task.start)).max()) / LARGEST_SUM)
     while width < C:
@@ -297,7 +299,7 @@ def one_box(task: Boxed, call: Caller) -> Solution:
             ).any()
         ):
             return Solution(task.finished(beta, width), found.ended, iterations)
-        task, width = replace(task, start=beta), width * WIDER
+        task, width = replace(task, start=beta), width * WIDENING
     found = _one_class(task, call)
     return found._replace(iterations=iterations + found.iterations)
 
@@ -305,7 +307,7 @@ def one_box(task: Boxed, call: Caller) -> Solution:
 def _one_class(task: Boxed, call: Caller) -> Solution:
     """LIBSVM's one-class problem with a linear term."""
     C = float(task.upper[0] - task.lower[0])
-    order = np.argsort(-task.height, kind="stable")
+    order = np.argsort(-task.position_in_box, kind="stable")
     q = task.gradient(task.lower)[order] / C
     layout = task.layout(order)
     set_linear_term(layout, q)
@@ -322,7 +324,8 @@ def _one_class(task: Boxed, call: Caller) -> Solution:
 def _by_signs(task: Boxed, epsilon: float, b: float, call: Caller) -> Solution:
     """A regression with one variable a row, for the sign that its coefficient has or, from 0 on,
     would take at the offset b. Rows that would then turn to the other sign turn, and the problem is
-    solved again from there; after TURNS they have a variable for either sign, until none turns.
+    solved again from there; after MAX_RESTARTS they have a variable for either sign, until none
+    turns.
 
     With half as many variables there are a quarter as many values to lay out.
     """
@@ -331,17 +334,17 @@ def _by_signs(task: Boxed, epsilon: float, b: float, call: Caller) -> Solution:
     both, iterations, turns = np.zeros(m, bool), 0, 0
     while True:
         part = _signed(task, epsilon, up, np.flatnonzero(both))
-        found = _in_part(part, call)
+        found = _within(part, call)
         iterations += found.iterations
         slope = -part.gradient(found.beta)
-        b = sum(_steepest(part, found.beta, slope)) / 2
+        b = sum(_max_rise_and_min_fall(part, found.beta, slope)) / 2
         beta = np.bincount(part.rows, found.beta, m)
         across = np.where(up, b - slope[:m], slope[:m] - b) > 2 * epsilon + task.tolerance
         turned = across & (beta == 0) & ~both
         if not found.ended or not turned.any():
             return Solution(beta, found.ended, iterations)
         task, turns = replace(task, start=beta), turns + 1
-        if turns < TURNS:
+        if turns < MAX_RESTARTS:
             up = up != turned
         else:
             both |= turned
@@ -364,27 +367,27 @@ def _signed(task: Boxed, epsilon: float, up: np.ndarray, both: np.ndarray) -> Bo
     )
 
 
-def _in_part(part: Boxed, call: Caller) -> Solution:
+def _within(part: Boxed, call: Caller) -> Solution:
     """The solution within a part of the boxes, in which start is."""
     bounded = only_point(part.lower, part.upper, part.s)
     return one_box(part, call) if bounded is None else Solution(bounded, True, 0)
 
 
-def _steepest(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
+def _max_rise_and_min_fall(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
     """The steepest rise and the steepest fall; b of a solution is in the middle."""
     rise = slope[beta < task.upper].max(initial=-np.inf)
     fall = slope[beta > task.lower].min(initial=np.inf)
     return float(rise), float(fall)
 
 
-def _is_crowded(task: Boxed) -> bool:
+def _needs_many_copies(task: Boxed) -> bool:
     """Whether _TwoBoxes would need more copies of one row than there are rows, to solve at once."""
     width = task.upper - task.lower
     s = task.s if task.upper[np.argmax(width)] > 0 else -task.s
     return s > len(task.h) * float(width.min())
 
 
-def _in_steps(task: Boxed, b: float | None, call: Caller, partly: bool) -> Solution:
+def _by_windows(task: Boxed, b: float | None, call: Caller, partly: bool) -> Solution:
     """Two boxes as one: of a wide box a part as wide as the narrow ones, from where its row is
     towards where it wants to go at the offset b (None: in the middle of the slopes); as long as
     some end where only their part does, again from there, and at last _two_boxes: at once where
@@ -393,20 +396,20 @@ def _in_steps(task: Boxed, b: float | None, call: Caller, partly: bool) -> Solut
     """
     width, slope = task.upper - task.lower, -task.gradient(task.start)
     narrow, iterations = float(width.min()), 0
-    wide, partly = width > narrow, partly or _is_crowded(task)
-    rise, fall = _steepest(task, task.start, slope)
+    wide, partly = width > narrow, partly or _needs_many_copies(task)
+    rise, fall = _max_rise_and_min_fall(task, task.start, slope)
     b = (rise + fall) / 2 if b is None else b
-    far = rise - fall > REACH * narrow * float(task.K.diagonal().max())
-    for _ in range(0 if far and not partly else TURNS):
+    far = rise - fall > MAX_WINDOW_STEPS * narrow * float(task.K.diagonal().max())
+    for _ in range(0 if far and not partly else MAX_RESTARTS):
         rises = slope > b
         low = np.maximum(np.where(rises, task.start, task.start - narrow), task.lower)
         low = np.where(wide, np.minimum(low, task.upper - narrow), task.lower)
         high = np.where(wide, low + narrow, task.upper)
-        found = _in_part(replace(task, lower=low, upper=high), call)
+        found = _within(replace(task, lower=low, upper=high), call)
         iterations += found.iterations
         beta = task.finished(found.beta)
         slope = -task.gradient(beta)
-        b = sum(_steepest(task, beta, slope)) / 2
+        b = sum(_max_rise_and_min_fall(task, beta, slope)) / 2
         below = (found.beta <= low) & (beta > task.lower) & (slope < b - task.tolerance)
         above = (found.beta >= high) & (beta < task.upper) & (slope > b + task.tolerance)
         if not found.ended or not (below | above).any():
@@ -461,9 +464,9 @@ class _TwoBoxes:
 
     def solve(self, call: Caller) -> Solution:
         task, iterations = self.task, 0
-        lower, upper, near = task.lower, task.upper, NEAR * self.A
+        lower, upper, near = task.lower, task.upper, BOUND_ROUNDING * self.A
         beta, fixed = task.start, np.full(len(self.wide), np.nan)
-        for _ in range(min(TRIES, len(fixed))):
+        for _ in range(min(MAX_SUM_ROWS, len(fixed))):
             room = np.minimum(beta - lower, upper - beta) / (upper - lower)
             k = int(np.argmax(np.where(np.isnan(fixed), room, -1.0)))
             beta, found = self._attempt(k, fixed, call)
@@ -525,13 +528,13 @@ class _TwoBoxes:
 #         free rows of its group are expected to have. It ends where theirs is, next to r, and the
 #         difference is given back.
 #
-# Without a linear term and with equal sums it is LIBSVM's nu-SVC as it is, see _plain.
+# Without a linear term and with equal sums it is LIBSVM's nu-SVC as it is, see _without_pins.
 
 # Pseudo-rows behind the two of the linear term.
-HELD, PIN = 2, 3
+HELD_ROW, PINNED_ROW = 2, 3
 # H beside the largest kernel value. LIBSVM tightens the other rows by its root before it looks at
 # the pinned row again; what the sum is off by, relative to C, is the violation over H.
-STIFF = 2.0**15
+PIN_STIFFNESS = 2.0**15
 
 
 def solve_two_sums(
@@ -601,7 +604,7 @@ def _both_groups(
     """See the head of this file."""
     plain = None
     if sums[0] == sums[1] and not task.h.any():
-        plain = _plain(task, positive, sums, call)
+        plain = _without_pins(task, positive, sums, call)
     if plain is not None:
         return plain
     C = float((task.upper - task.lower)[0])
@@ -610,22 +613,26 @@ def _both_groups(
     # Of each group bounded ones first, so that LIBSVM begins near the start.
     order = np.lexsort((-t, ~positive))
     slope = task.gradient(task.start) / C
-    levels = [_level(sign[g] * slope[g], t[g]) for g in (positive, ~positive)]
+    gradients = [_free_gradient(sign[g] * slope[g], t[g]) for g in (positive, ~positive)]
     # Moves LIBSVM's rho, the mean of both, away from 0, and nothing else.
-    shift = 8 * float(np.abs(slope).max()) + 1 - sum(levels)
+    shift = 8 * float(np.abs(slope).max()) + 1 - sum(gradients)
     whole, rest = divmod((sums[0] - sums[1]) / C + 2, 1)
-    pinned, level = (-1.0, levels[1]) if whole >= 0 else (1.0, levels[0] + shift)
+    pinned, pinned_gradient = (-1.0, gradients[1]) if whole >= 0 else (1.0, gradients[0] + shift)
     if whole < 0:
         whole, rest = (-whole - 1, 1 - rest) if rest else (-whole, 0.0)
-    H = 2.0 ** math.ceil(math.log2(STIFF * max(float(np.abs(np.diag(task.K)).max()), 1e-300)))
+    H = 2.0 ** math.ceil(
+        math.log2(PIN_STIFFNESS * max(float(np.abs(np.diag(task.K)).max()), 1e-300))
+    )
     layout = task.layout(order)
     w = (-task.h / C + np.where(positive, shift, 0.0))[order]
-    set_linear_term(layout, w, pinned * (level - H * rest))
+    set_linear_term(layout, w, pinned * (pinned_gradient - H * rest))
     zero = np.zeros(len(order))
-    layout.set_extra(HELD, zero, [0.0, 0.0, HOLD, 0.0])
-    layout.set_extra(PIN, zero, [0.0, 0.0, 0.0, H])
+    layout.set_extra(HELD_ROW, zero, [0.0, 0.0, PINNING_VALUE, 0.0])
+    layout.set_extra(PINNED_ROW, zero, [0.0, 0.0, 0.0, H])
     m, whole = len(order), int(whole)
-    rows = np.concatenate([[m, m + 1], np.full(whole, m + HELD), [m + PIN], np.arange(m)])
+    rows = np.concatenate(
+        [[m, m + 1], np.full(whole, m + HELD_ROW), [m + PINNED_ROW], np.arange(m)]
+    )
     labels = np.concatenate([[1.0, 1.0], np.full(whole + 1, pinned), sign[order]])
     total = sums[0] / C + 2 if pinned < 0 else sums[1] / C
     found = nu_svc(layout, rows, labels, total, task.tolerance / C, call)
@@ -638,7 +645,7 @@ def _both_groups(
     return Solution(_with_sums(task, positive, sums, beta), found.ended, found.iterations)
 
 
-def _plain(
+def _without_pins(
     task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller
 ) -> Solution | None:
     """LIBSVM's own nu-SVC, from its own start. None: its rho is 0, by which it divides."""
@@ -667,7 +674,7 @@ def _with_sums(
     return beta
 
 
-def _level(slope: np.ndarray, t: np.ndarray) -> float:
+def _free_gradient(slope: np.ndarray, t: np.ndarray) -> float:
     """The gradient that free variables of a group have, or will have: between that of those that
     may rise and of those that may fall."""
     falls, rises = slope[t > 0].max(initial=-np.inf), slope[t < 1].min(initial=np.inf)

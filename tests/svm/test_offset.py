@@ -54,14 +54,14 @@ def b_and_reports(
     raise AssertionError("asked again and again")
 
 
-@pytest.mark.parametrize("most, cells", [(offset.MOST, offset.CELLS), (3, 7)])
+@pytest.mark.parametrize("most, cells", [(offset.MAX_BREAKPOINTS, offset.CELLS), (3, 7)])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
 def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeypatch):
     """b is a breakpoint with the least P, or the midpoint of a flat interval.
 
     The number of reported breakpoints and of shards does not matter.
     """
-    monkeypatch.setattr(offset, "MOST", most)
+    monkeypatch.setattr(offset, "MAX_BREAKPOINTS", most)
     monkeypatch.setattr(offset, "CELLS", cells)
 
     @settings(max_examples=80)
@@ -88,7 +88,7 @@ def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeyp
 @pytest.mark.parametrize("width", [0.1, 1e-6])
 def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(width, monkeypatch):
     """No cell of the search separates these breakpoints."""
-    monkeypatch.setattr(offset, "MOST", 3)
+    monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 3)
     task, u = Task((2.0, 2.0)), np.zeros(12)
     y = np.repeat([0.6, np.nextafter(0.6, 1), np.nextafter(0.6, 0)], 4)
     b, _ = b_and_reports(task, y, u, 0.0, Window.around(0.6, width), 1)
@@ -110,11 +110,11 @@ def test_without_rows_b_is_0():
 @pytest.mark.parametrize("alike", [False, True])
 def test_a_report_is_small_with_many_rows_at_the_margin(alike, monkeypatch):
     """Equal rows have equal breakpoints, so no cell around them has few."""
-    monkeypatch.setattr(offset, "MOST", 1000)
+    monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 1000)
     task = Task((0.1, 0.1), one_sided=True)
     y = np.repeat([1.0, -1.0], 5000)
     u = np.zeros(len(y)) if alike else np.random.default_rng(0).normal(size=len(y)) / 4
     b, reports = b_and_reports(task, y, u, 0.0, Window(-2.0, 3.0), 5)
     assert b == pytest.approx(b_and_reports(task, y, u, 0.0, WHOLE, 1)[0], abs=1e-12)
-    assert all(len(each.at) <= offset.MOST for each in reports)
+    assert all(len(each.at) <= offset.MAX_BREAKPOINTS for each in reports)
     assert 1 < len(reports) < 5

@@ -124,7 +124,7 @@ def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(made, monk
         points = one.scan.points(np.arange(40))
         step = svmlearn(points, one.problem, one.scan.gram, False)
         assert not step.beta.any()
-        assert len(tolerances) == subproblem.TRIES
+        assert len(tolerances) == subproblem.MAX_SOLVES
         assert (np.diff(tolerances) < 0).all()
 
 

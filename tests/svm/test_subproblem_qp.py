@@ -18,7 +18,7 @@ from random_subproblems import (
 
 from randsvm.svm import subproblem_qp
 from randsvm.svm.libsvm import Layout
-from randsvm.svm.subproblem_qp import Boxed, Solution, _is_crowded, product, solve
+from randsvm.svm.subproblem_qp import Boxed, Solution, _needs_many_copies, product, solve
 
 SEEDS = range(12)
 MOST_CALLS = 200
@@ -28,7 +28,7 @@ def solve_repeatedly(K, h, lower, upper, s, start, *more, **others) -> Solution:
     """Solve repeatedly: with very different class weights one call may end early."""
     for _ in range(MOST_CALLS):
         found = solve(K, h, lower, upper, s, start, *more, **others)
-        crowded = _is_crowded(Boxed(K, h, lower, upper, s, found.beta, 0.0))
+        crowded = _needs_many_copies(Boxed(K, h, lower, upper, s, found.beta, 0.0))
         if not crowded or np.array_equal(found.beta, start):
             break
         start = found.beta
