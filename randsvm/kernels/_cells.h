@@ -223,8 +223,6 @@ INLINED long add_sums_of_cells(const int vectors, const int columns, const cells
     return values;
 }
 
-typedef long add_cells_function(int, const cells *, const float *, double *, float *);
-
 #define FOR_CELLS(name, vectors, target)                                                         \
     target static long name(int columns, const cells *it, const float *beta, double *u,          \
                             float *room)                                                         \
@@ -234,22 +232,11 @@ typedef long add_cells_function(int, const cells *, const float *, double *, flo
         return add_sums_of_cells(vectors, columns, it, beta, u, room);                           \
     }
 
-FOR_CELLS(add_cells_anywhere, 1, )
-#ifdef __x86_64__
-FOR_CELLS(add_cells_avx2, 1, __attribute__((target("avx2,fma"))))
-FOR_CELLS(add_cells_avx512, 2, __attribute__((target("avx512f"))))
-#endif
+FOR_EACH_WIDTH(FOR_CELLS, add_cells)
 
 /* See add_rbf_sums for `widest`. */
 static long add_cells(int columns, const cells *it, const float *beta, double *u, float *room,
                       int widest)
 {
-    add_cells_function *best = add_cells_anywhere;
-#ifdef __x86_64__
-    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
-        best = add_cells_avx512;
-    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        best = add_cells_avx2;
-#endif
-    return best(columns, it, beta, u, room);
+    return BEST_WIDTH(add_cells, widest)(columns, it, beta, u, room);
 }

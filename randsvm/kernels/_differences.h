@@ -89,9 +89,6 @@ INLINED void add_sums64(const int vectors, const int columns, const double *x, l
     }
 }
 
-typedef void add_sums64_function(int, const double *, long, long, double, const double *, long,
-                                 const double *, double *);
-
 #define FOR64(name, vectors, target)                                                             \
     target static void name(int columns, const double *x, long m, long w, double gamma,          \
                             const double *panels, long count, const double *beta, double *u)     \
@@ -102,11 +99,7 @@ typedef void add_sums64_function(int, const double *, long, long, double, const 
             add_sums64(vectors, columns, x, m, w, gamma, panels, count, beta, u);                \
     }
 
-FOR64(add_sums64_anywhere, 1, )
-#ifdef __x86_64__
-FOR64(add_sums64_avx2, 1, __attribute__((target("avx2,fma"))))
-FOR64(add_sums64_avx512, 2, __attribute__((target("avx512f"))))
-#endif
+FOR_EACH_WIDTH(FOR64, add_sums64)
 
 /* u_ic += sum_j beta_cj exp(-gamma (|x_i - z_j|^2 + e_i)). x : (m, w + 1), rows [x_i, e_i];
    panels : (count, w, PANEL); beta : (columns, count PANEL); u : (m, columns). See add_rbf_sums
@@ -115,12 +108,5 @@ static void add_difference_sums(int columns, const double *x, long m, long w, do
                                 const double *panels, long count, const double *beta, double *u,
                                 int widest)
 {
-    add_sums64_function *best = add_sums64_anywhere;
-#ifdef __x86_64__
-    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
-        best = add_sums64_avx512;
-    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        best = add_sums64_avx2;
-#endif
-    best(columns, x, m, w, gamma, panels, count, beta, u);
+    BEST_WIDTH(add_sums64, widest)(columns, x, m, w, gamma, panels, count, beta, u);
 }

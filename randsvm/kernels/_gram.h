@@ -88,9 +88,11 @@ INLINED void mirror(float *K, long m, long begin)
             upper_gram(vectors, x, m, d, panels, K, i);                                          \
             mirror(K, m, i);                                                                     \
         }                                                                                        \
-    }                                                                                            \
-    target static void name##_differences(const double *x, long m, long w, double gamma,         \
-                                          const double *panels, float *K)                        \
+    }
+
+#define FOR_DIFFERENCE_GRAM(name, vectors, target)                                               \
+    target static void name(const double *x, long m, long w, double gamma, const double *panels, \
+                            float *K)                                                            \
     {                                                                                            \
         for (long i = 0; i < m; i += PANEL) {                                                    \
             upper_gram64(vectors, x, m, w, gamma, panels, K, i);                                 \
@@ -98,34 +100,17 @@ INLINED void mirror(float *K, long m, long begin)
         }                                                                                        \
     }
 
-FOR_GRAM(gram_anywhere, 1, )
-#ifdef __x86_64__
-FOR_GRAM(gram_avx2, 1, __attribute__((target("avx2,fma"))))
-FOR_GRAM(gram_avx512, 2, __attribute__((target("avx512f"))))
-#endif
+FOR_EACH_WIDTH(FOR_GRAM, gram)
+FOR_EACH_WIDTH(FOR_DIFFERENCE_GRAM, gram64)
 
 /* K : (m, m). See add_rbf_sums for `widest`. */
 static void rbf_gram(const float *x, long m, long d, const float *panels, float *K, int widest)
 {
-#ifdef __x86_64__
-    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
-        gram_avx512(x, m, d, panels, K);
-    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        gram_avx2(x, m, d, panels, K);
-    else
-#endif
-        gram_anywhere(x, m, d, panels, K);
+    BEST_WIDTH(gram, widest)(x, m, d, panels, K);
 }
 
 static void difference_gram(const double *x, long m, long w, double gamma, const double *panels,
                             float *K, int widest)
 {
-#ifdef __x86_64__
-    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
-        gram_avx512_differences(x, m, w, gamma, panels, K);
-    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        gram_avx2_differences(x, m, w, gamma, panels, K);
-    else
-#endif
-        gram_anywhere_differences(x, m, w, gamma, panels, K);
+    BEST_WIDTH(gram64, widest)(x, m, w, gamma, panels, K);
 }

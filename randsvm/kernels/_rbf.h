@@ -83,8 +83,24 @@ INLINED void add_sums(const int vectors, const int columns, const float *x, long
     }
 }
 
-typedef void add_rbf_sums_function(int, const float *, long, long, const float *, long,
-                                   const float *, double *);
+/* A loop is compiled once for each width of vectors; `define`(name, vectors, target) is a macro that
+   makes the function of one width. Each loop needs its own such macro, as its arguments differ.
+   The target_clones of GCC choose by the processor alone and ignore `widest`. */
+#ifdef __x86_64__
+#define FOR_EACH_WIDTH(define, name)                                                            \
+    define(name##_anywhere, 1, )                                                                \
+    define(name##_avx2, 1, __attribute__((target("avx2,fma"))))                                 \
+    define(name##_avx512, 2, __attribute__((target("avx512f"))))
+/* The function of the widest vectors that the processor has and `widest` allows, in bits. */
+#define BEST_WIDTH(name, widest)                                                                \
+    ((widest) >= 512 && __builtin_cpu_supports("avx512f") ? name##_avx512                       \
+     : (widest) >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")       \
+         ? name##_avx2                                                                          \
+         : name##_anywhere)
+#else
+#define FOR_EACH_WIDTH(define, name) define(name##_anywhere, 1, )
+#define BEST_WIDTH(name, widest) ((void)(widest), name##_anywhere)
+#endif
 
 /* One column is a case of its own: its sums stay in registers, too. */
 #define FOR(name, vectors, target)                                                              \
@@ -97,11 +113,7 @@ typedef void add_rbf_sums_function(int, const float *, long, long, const float *
             add_sums(vectors, columns, x, m, d, panels, count, beta, u);                        \
     }
 
-FOR(add_rbf_sums_anywhere, 1, )
-#ifdef __x86_64__
-FOR(add_rbf_sums_avx2, 1, __attribute__((target("avx2,fma"))))
-FOR(add_rbf_sums_avx512, 2, __attribute__((target("avx512f"))))
-#endif
+FOR_EACH_WIDTH(FOR, add_rbf_sums)
 
 /* u_ic += sum_j beta_cj exp(<x_i, z_j>), by the widest vectors that the processor has and `widest`
    allows: 512 (AVX-512), 256 (AVX2) or less, in bits.
@@ -110,12 +122,5 @@ FOR(add_rbf_sums_avx512, 2, __attribute__((target("avx512f"))))
 static void add_rbf_sums(int columns, const float *x, long m, long d, const float *panels,
                          long count, const float *beta, double *u, int widest)
 {
-    add_rbf_sums_function *best = add_rbf_sums_anywhere;
-#ifdef __x86_64__
-    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
-        best = add_rbf_sums_avx512;
-    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        best = add_rbf_sums_avx2;
-#endif
-    best(columns, x, m, d, panels, count, beta, u);
+    BEST_WIDTH(add_rbf_sums, widest)(columns, x, m, d, panels, count, beta, u);
 }

@@ -63,10 +63,7 @@ INLINED void add_sparse(const int columns, const int *starts, const int *feature
     }
 }
 
-typedef void add_sparse_sums_function(int, const int *, const int *, const float *, const float *,
-                                      long, long, const float *, long, const float *, double *);
-
-#define FOR_SPARSE(name, target)                                                                 \
+#define FOR_SPARSE(name, vectors, target)                                                         \
     target static void name(int columns, const int *starts, const int *features, const float *x, \
                             const float *left, long m, long d, const float *panels, long count,  \
                             const float *beta, double *u)                                        \
@@ -77,11 +74,7 @@ typedef void add_sparse_sums_function(int, const int *, const int *, const float
             add_sparse(columns, starts, features, x, left, m, d, panels, count, beta, u);        \
     }
 
-FOR_SPARSE(add_sparse_sums_anywhere, )
-#ifdef __x86_64__
-FOR_SPARSE(add_sparse_sums_avx2, __attribute__((target("avx2,fma"))))
-FOR_SPARSE(add_sparse_sums_avx512, __attribute__((target("avx512f"))))
-#endif
+FOR_EACH_WIDTH(FOR_SPARSE, add_sparse_sums)
 
 /* starts : (m + 1,), features and x in CSR; left : (m,); panels : (count, d + 1, PANEL); beta :
    (columns, count PANEL), 0 where there is no centre; u : (m, columns). See add_rbf_sums for
@@ -90,12 +83,5 @@ static void add_sparse_sums(int columns, const int *starts, const int *features,
                             const float *left, long m, long d, const float *panels, long count,
                             const float *beta, double *u, int widest)
 {
-    add_sparse_sums_function *best = add_sparse_sums_anywhere;
-#ifdef __x86_64__
-    if (widest >= 512 && __builtin_cpu_supports("avx512f"))
-        best = add_sparse_sums_avx512;
-    else if (widest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        best = add_sparse_sums_avx2;
-#endif
-    best(columns, starts, features, x, left, m, d, panels, count, beta, u);
+    BEST_WIDTH(add_sparse_sums, widest)(columns, starts, features, x, left, m, d, panels, count, beta, u);
 }
