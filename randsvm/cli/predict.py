@@ -129,8 +129,10 @@ def _print_description(model: str, in_json: bool) -> None:
     from randsvm.cli.log import as_json
     from randsvm.models import description
 
-    found = description.describe(model)
-    click.echo(json.dumps(as_json(found)) if in_json else "\n".join(description.lines(found)))
+    found = description.describe_file(model)
+    click.echo(
+        json.dumps(as_json(found)) if in_json else "\n".join(description.format_lines(found))
+    )
 
 
 def main() -> None:

@@ -12,10 +12,10 @@ from typing import TypeVar
 import numpy as np
 
 # The smallest probability of a class, as in LIBSVM; the largest is 1 minus it.
-LEAST_PROBABILITY = 1e-7
+MIN_PROBABILITY = 1e-7
 # Wu, Lin and Weng's iteration, as in LIBSVM: tolerance times the number of classes, and steps.
 COUPLING_TOLERANCE = 0.005
-MOST_COUPLINGS = 100
+MAX_COUPLING_STEPS = 100
 
 
 def predicted_classes(f: np.ndarray) -> np.ndarray:
@@ -38,12 +38,12 @@ def class_pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
 AnyInt = TypeVar("AnyInt", int, np.ndarray)
 
 
-def pair_number(first: AnyInt, second: AnyInt, classes: int) -> AnyInt:
+def pair_index(first: AnyInt, second: AnyInt, classes: int) -> AnyInt:
     """Return the position of the pair (first, second), first < second, in `class_pairs`."""
     return first * classes - first * (first + 1) // 2 + second - first - 1
 
 
-def classes_of_pairs(pairs: int) -> int:
+def class_count(pairs: int) -> int:
     """Return the number of classes that have this number of pairs."""
     return round((1 + sqrt(1 + 8 * pairs)) / 2)
 
@@ -54,8 +54,8 @@ def votes(first_wins: np.ndarray, second_wins: np.ndarray, classes: int) -> np.n
     first_wins, second_wins : (m, pairs) bool.
     """
     i, j = class_pairs(classes)
-    each = np.eye(classes, dtype=np.float32)
-    return first_wins.astype(np.float32) @ each[i] + second_wins.astype(np.float32) @ each[j]
+    one_hot = np.eye(classes, dtype=np.float32)
+    return first_wins.astype(np.float32) @ one_hot[i] + second_wins.astype(np.float32) @ one_hot[j]
 
 
 def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
@@ -85,7 +85,7 @@ def _sigmoids(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
     A, B = sigmoid
     # This form does not overflow.
     p = 0.5 - 0.5 * np.tanh(0.5 * (A * f + B))
-    return np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    return np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
 
 def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> np.ndarray:
@@ -105,15 +105,15 @@ def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> n
     diagonal = np.arange(classes)
     Q[:, diagonal, diagonal] = np.square(r).sum(axis=1)
     p = np.full((len(f), classes), 1 / classes)
-    left = np.arange(len(f))
-    for _ in range(max(MOST_COUPLINGS, classes)):
-        Qp = np.einsum("mij,mj->mi", Q[left], p[left])
-        pQp = (p[left] * Qp).sum(axis=1)
-        off = np.abs(Qp - pQp[:, None]).max(axis=1) >= COUPLING_TOLERANCE / classes
-        left = left[off]
-        if not len(left):
+    unconverged = np.arange(len(f))
+    for _ in range(max(MAX_COUPLING_STEPS, classes)):
+        Qp = np.einsum("mij,mj->mi", Q[unconverged], p[unconverged])
+        pQp = (p[unconverged] * Qp).sum(axis=1)
+        is_far = np.abs(Qp - pQp[:, None]).max(axis=1) >= COUPLING_TOLERANCE / classes
+        unconverged = unconverged[is_far]
+        if not len(unconverged):
             break
-        p[left] = _coupling_step(Q[left], p[left], Qp[off], pQp[off])
+        p[unconverged] = _coupling_step(Q[unconverged], p[unconverged], Qp[is_far], pQp[is_far])
     return p
 
 

@@ -13,27 +13,27 @@ from randsvm.models.load import load
 from randsvm.models.model import Model
 
 # Metadata that a description contains, by type.
-WHOLE_NUMBERS = ("n", "d", "nnz", "violators", "seed")
-REAL_NUMBERS = ("C", "lambda", "primal", "dual", "gap")
-TEXTS = ("stopped", "digest")
+INTEGER_KEYS = ("n", "d", "nnz", "violators", "seed")
+FLOAT_KEYS = ("C", "lambda", "primal", "dual", "gap")
+TEXT_KEYS = ("stopped", "digest")
 # Labels on a line; more are counted.
-SHOWN_LABELS = 20
+MAX_SHOWN_LABELS = 20
 
 
-def describe(path: str) -> dict[str, Any]:
+def describe_file(path: str) -> dict[str, Any]:
     """Describe the model in a file, with the time of its last change. Raise errors of `load`."""
     model, made = load(path), None
     if path != files.STANDARD:
         changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
         made = changed.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {"model": files.display_name(path), "made": made, **described(model)}
+    return {"model": files.display_name(path), "made": made, **describe(model)}
 
 
-def described(model: Model) -> dict[str, Any]:
+def describe(model: Model) -> dict[str, Any]:
     """Describe a model. Names and units are those of the log; unknown values are None."""
     metadata = model.metadata
     return {
-        **model.described(),
+        **model.properties(),
         "labels": list(model.labels),
         "probabilities": model.has_probabilities,
         "index_base": 0 if model.zero_based else 1,
@@ -41,34 +41,34 @@ def described(model: Model) -> dict[str, Any]:
         "scaling": None if model.scaling is None else model.scaling.name,
         "version": metadata.get("version"),
         "configuration": metadata.get("configuration"),
-        **{name: _number(metadata, name, int) for name in WHOLE_NUMBERS},
-        **{name: _number(metadata, name, float) for name in REAL_NUMBERS},
+        **{name: _number(metadata, name, int) for name in INTEGER_KEYS},
+        **{name: _number(metadata, name, float) for name in FLOAT_KEYS},
         # SGD certifies nothing. Nothing is known of other programs' models.
         "certificate": metadata.get("certificate", "none" if "version" in metadata else None),
-        **{name: metadata.get(name) for name in TEXTS},
+        **{name: metadata.get(name) for name in TEXT_KEYS},
     }
 
 
-def _number(metadata: Mapping[str, str], name: str, kind: type) -> Any:
+def _number(metadata: Mapping[str, str], name: str, convert: type) -> Any:
     try:
-        return kind(metadata[name])
+        return convert(metadata[name])
     except (KeyError, ValueError):
         return None
 
 
-def lines(info: Mapping[str, Any]) -> list[str]:
+def format_lines(info: Mapping[str, Any]) -> list[str]:
     """Return a line for each name and its value, without unknown values."""
-    shown = {name: _shown(value) for name, value in info.items() if value not in (None, [])}
+    shown = {name: _format_value(value) for name, value in info.items() if value not in (None, [])}
     width = max(map(len, shown))
     return [f"{name.ljust(width)}  {text}" for name, text in shown.items()]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        rest = f" ... ({len(value)})" if len(value) > SHOWN_LABELS else ""
-        return shlex.join(map(str, value[:SHOWN_LABELS])) + rest
+        rest = f" ... ({len(value)})" if len(value) > MAX_SHOWN_LABELS else ""
+        return shlex.join(map(str, value[:MAX_SHOWN_LABELS])) + rest
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)

@@ -13,8 +13,8 @@ from randsvm.data.chunks import RawChunk
 from randsvm.data.in_memory import chunks_of, to_matrix, with_row_numbers
 from randsvm.errors import ModelError
 from randsvm.events import Learnt, Trained
-from randsvm.models import load as loading
-from randsvm.models.description import described, lines
+from randsvm.models.description import describe, format_lines
+from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -141,17 +141,17 @@ class FittedModel:
         dict
             Names of properties, and plain words and numbers.
         """
-        return described(self.model)
+        return describe(self.model)
 
     def __repr__(self) -> str:
-        return "\n".join(lines(self.info()))
+        return "\n".join(format_lines(self.info()))
 
     def _repr_html_(self) -> str:
         import html
 
         rows = [
             "".join(f"<td>{html.escape(word)}</td>" for word in line.split(maxsplit=1))
-            for line in lines(self.info())
+            for line in format_lines(self.info())
         ]
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
 
@@ -176,7 +176,7 @@ def load(path: str) -> FittedModel:
     InputError
         If the file cannot be opened.
     """
-    return FittedModel(loading.load(path), jobs=Resources().workers)
+    return FittedModel(load_model(path), jobs=Resources().workers)
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
@@ -204,7 +204,7 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         If a value is not finite.
     """
 
-    def decided(chunk: RawChunk) -> np.ndarray:
+    def decide(chunk: RawChunk) -> np.ndarray:
         rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
         return model.decision(rows, labels_only)
 
@@ -212,10 +212,10 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         X = with_row_numbers(to_matrix(X))
     chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, precise=model.precise))
     if len(chunks) == 1:
-        return decided(chunks[0])
+        return decide(chunks[0])
     if not chunks:
         indices, values = np.empty(0, np.int32), np.empty(0, np.float32)
         empty = RawChunk(np.empty(0), np.zeros(1, np.int64), indices, values)
-        return decided(empty)
+        return decide(empty)
     with ThreadPool(jobs) as pool:
-        return np.concatenate(list(pool.map_in_order(decided, chunks)))
+        return np.concatenate(list(pool.map_in_order(decide, chunks)))

@@ -26,9 +26,9 @@ OWN_VERSION = 1
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
-MOST_LINES = 16  # of a header in either format, with the first line of the own layout
+MAX_HEADER_LINES = 16  # of a header in either format, with the first line of the own layout
 
-N = TypeVar("N", int, float)
+Number = TypeVar("Number", int, float)
 
 
 class HeaderFormat(NamedTuple):
@@ -49,7 +49,7 @@ def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
 
     The programs accept header lines in any order, so all lines of a header are searched.
     """
-    for line in itertools.islice(io.BytesIO(content), MOST_LINES):
+    for line in itertools.islice(io.BytesIO(content), MAX_HEADER_LINES):
         match line.split(None, 1)[:1]:
             case [b"svm_type"]:
                 return "libsvm"
@@ -95,7 +95,7 @@ class Header:
     """The header lines of content[:end].
 
     own_layout : whether the model is in the package's own layout; size : bytes of the header;
-    rows_at : line number of the first line after it
+    first_row_line : line number of the first line after it
     """
 
     def __init__(self, content: bytes, end: int, name: str, header_format: HeaderFormat) -> None:
@@ -114,7 +114,7 @@ class Header:
                 self._check_version(rest)
                 self.own_layout = True
             elif line.rstrip() == header_format.end.encode():
-                self.rows_at = number + 1
+                self.first_row_line = number + 1
                 break
             else:
                 self._add(number, word, rest, line)
@@ -207,7 +207,7 @@ class Header:
     def optional_numbers(self, keyword: str, count: int) -> tuple[float, ...] | None:
         return self.numbers(keyword, count) if keyword in self else None
 
-    def not_negative(self, keyword: str, read: Callable[[str, int], tuple[N, ...]]) -> N:
+    def non_negative(self, keyword: str, read: Callable[[str, int], tuple[Number, ...]]) -> Number:
         """Return the only number after `keyword`. read : the method integers or numbers."""
         number = read(keyword, 1)[0]
         if number < 0:
@@ -233,13 +233,13 @@ class Header:
         tail = self.content[self.content.rfind(b"\n", 0, self.end) + 1 : self.end]
         if found < promised:
             raise self.error(
-                self.rows_at + found,
+                self.first_row_line + found,
                 f"{promised} {what}",
                 f"{found} whole lines of them (truncated?)",
             )
         if found > promised or tail:
             raise self.error(
-                self.rows_at + promised,
+                self.first_row_line + promised,
                 f"the end of the model after {promised} {what}",
                 self.content[self.size : self.end].split(b"\n", promised)[promised],
             )

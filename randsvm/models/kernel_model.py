@@ -26,7 +26,7 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.metadata import Metadata
-from randsvm.models.model import Model, ModelRows, fields_of_any_model
+from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.parameters.problem import KERNELS
 
 # Kernels of this package and their names in LIBSVM's models, and the inverse.
@@ -39,13 +39,13 @@ TASKS_OF_LIBSVM = {
     name: task for types in (LIBSVM_TYPES, LIBSVM_NU_TYPES) for task, name in types.items()
 }
 # Rounding errors of a sum of 1,024 float32 products, in units of 2^-24.
-SUM_ERRORS = 140
+SUM_ROUNDING_ERRORS = 140
 # float32 is not used for rows whose relative error bound is above this.
-LARGEST_ERROR = 0.05
+MAX_RELATIVE_ERROR = 0.05
 # Bound on the sum of the RBF terms that float32 sums leave out.
-LARGEST_OMISSION = 1e-4
+MAX_OMITTED_SUM = 1e-4
 # Rows that are sorted into cells together; more rows make smaller cells.
-CELL_ROWS_AT_ONCE = 4096
+CELL_ROWS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class KernelModel(Model):
     support: np.ndarray | None = None
     nu: bool = False
 
-    def described(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, Any]:
         kernel = self.kernel
         parameters = {"gamma": kernel.gamma, "coef0": kernel.coef0, "degree": kernel.degree}
         used = KERNELS[kernel.name]
@@ -137,10 +137,10 @@ class KernelModel(Model):
 
     @property
     def rows_at_once(self) -> int:
-        in_cells = self._labels_in_float32 and self._float32_layout.cutoff is not None
-        return CELL_ROWS_AT_ONCE if in_cells else super().rows_at_once
+        in_cells = self._prefers_float32 and self._float32_layout.cutoff is not None
+        return CELL_ROWS if in_cells else super().rows_at_once
 
-    def over_used_features(self) -> KernelModel:
+    def without_unused_features(self) -> KernelModel:
         """Return the same model without the features that no support vector has."""
         Z = self.Z
         used, columns = np.unique(Z.indices, return_inverse=True)
@@ -151,31 +151,31 @@ class KernelModel(Model):
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         """Compute f with m kernel values for each row, block by block."""
-        if labels_only and self._labels_in_float32:
+        if labels_only and self._prefers_float32:
             error = self._float32_error(rows)
-            if error.min(initial=np.inf) < LARGEST_ERROR:
-                return self._mostly_float32(rows, error)
-        return self._in_float64(rows.X, rows.extra)
+            if error.min(initial=np.inf) < MAX_RELATIVE_ERROR:
+                return self._decision_mostly_in_float32(rows, error)
+        return self._decision_in_float64(rows.X, rows.extra)
 
     @property
-    def _labels_in_float32(self) -> bool:
+    def _prefers_float32(self) -> bool:
         """Whether float32, which is several times as fast, determines most labels."""
         return self.task != "svr" and self.kernel.name == "rbf"
 
-    def _in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:
+    def _decision_in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:
         return self._f(evaluate_expansions(self._float64, X, extra))
 
-    def _mostly_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
+    def _decision_mostly_in_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
         """Return f in float32, and in float64 for rows whose label the error could change.
 
         error : (m,), see `_float32_error`.
         """
         sums = evaluate_expansions(self._float32, rows.X, rows.extra)
         f = self._f(sums[..., :-1])
-        bound = 1.1 * error[:, None] * self._sizes(sums[..., -1]) + LARGEST_OMISSION
-        uncertain = ~(self._is_certain(f, bound) & (error < LARGEST_ERROR))
+        bound = 1.1 * error[:, None] * self._absolute_sums(sums[..., -1]) + MAX_OMITTED_SUM
+        uncertain = ~(self._is_certain(f, bound) & (error < MAX_RELATIVE_ERROR))
         near = np.flatnonzero(uncertain)
-        f[near] = self._in_float64(rows.X[near], rows.extra[near])
+        f[near] = self._decision_in_float64(rows.X[near], rows.extra[near])
         return f
 
     def _float32_error(self, rows: ModelRows) -> np.ndarray:
@@ -189,18 +189,18 @@ class KernelModel(Model):
         norms = squared_norms(rows.X) + rows.extra
         if centre is not None:
             norms += centre @ centre - 2 * (rows.X @ centre)
-        exponents = 2 * self.kernel.gamma * (norms + self._largest_norm)
-        return 2.0**-24 * (SUM_ERRORS + (6 + self.Z.shape[1]) * exponents)
+        exponents = 2 * self.kernel.gamma * (norms + self._max_squared_norm)
+        return 2.0**-24 * (SUM_ROUNDING_ERRORS + (6 + self.Z.shape[1]) * exponents)
 
     @cached_property
-    def _largest_norm(self) -> float:
+    def _max_squared_norm(self) -> float:
         """The largest |z|^2 in the layout for float32."""
         return float(self._float32_layout.convert(self.Z).norms.max(initial=0.0))
 
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
         """The expansions in float64; labels near the hyperplane agree with svm-predict's."""
-        return self._expansions(_float64_layout(self.kernel, self.Z), self.beta)
+        return self._expansions(_fastest_float64_layout(self.kernel, self.Z), self.beta)
 
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
@@ -211,8 +211,8 @@ class KernelModel(Model):
     @cached_property
     def _float32_layout(self) -> KernelLayout:
         total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
-        cut = max(log(total / LARGEST_OMISSION), 0.0) if total > 0 else None
-        return _float32_layout_of(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
+        cut = max(log(total / MAX_OMITTED_SUM), 0.0) if total > 0 else None
+        return _fastest_float32_layout(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
 
     def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
         """Return the kernel sums that f consists of."""
@@ -222,7 +222,7 @@ class KernelModel(Model):
         """Return f, (m, columns). sums : (expansions, m, columns of beta)."""
         return sums[0] + self.b
 
-    def _sizes(self, sums: np.ndarray) -> np.ndarray:
+    def _absolute_sums(self, sums: np.ndarray) -> np.ndarray:
         """Return a bound on sum |beta| K for each column of f, (m, columns or 1).
 
         sums : (expansions, m), kernel sums with the largest |beta| of each support vector.
@@ -242,9 +242,9 @@ class KernelModel(Model):
     # --- the model file --------------------------------------------------------------------
 
     def save(self, path: str) -> None:
-        libsvm_format.write(path, self._as_libsvm_model(), self._trailer)
+        libsvm_format.write(path, self._to_libsvm_model(), self._trailer)
 
-    def _as_libsvm_model(self) -> LibsvmModel:
+    def _to_libsvm_model(self) -> LibsvmModel:
         kernel, Z, beta = self.kernel, self.Z, self.beta
         label = self._c_labels if self.task == "svc" else None
         nr_sv = self._class_sizes
@@ -339,7 +339,7 @@ class PairwiseModel(KernelModel):
         i, j = decisions.class_pairs(len(self.nr_sv))
         return (sums[i, :, j - 1] + sums[j, :, i]).T + self.b
 
-    def _sizes(self, sums: np.ndarray) -> np.ndarray:
+    def _absolute_sums(self, sums: np.ndarray) -> np.ndarray:
         i, j = decisions.class_pairs(len(self.nr_sv))
         return (sums[i] + sums[j]).T
 
@@ -348,10 +348,10 @@ class PairwiseModel(KernelModel):
         doubtful = np.abs(f) <= bound
         certain = ~doubtful.any(axis=1)
         some = np.flatnonzero(~certain)
-        certain[some] = self._wins_anyway(f[some], doubtful[some])
+        certain[some] = self._winner_is_fixed(f[some], doubtful[some])
         return certain
 
-    def _wins_anyway(self, f: np.ndarray, doubtful: np.ndarray) -> np.ndarray:
+    def _winner_is_fixed(self, f: np.ndarray, doubtful: np.ndarray) -> np.ndarray:
         """Return whether no votes of doubtful pairs change the winner, (m,) bool.
 
         f, doubtful : (m, pairs).
@@ -369,7 +369,7 @@ class PairwiseModel(KernelModel):
     def _class_sizes(self) -> tuple[int, ...]:
         return self.nr_sv
 
-    def of_pair(self, first: int, second: int) -> KernelModel:
+    def pair_model(self, first: int, second: int) -> KernelModel:
         """Return the model of two classes alone, with f > 0 for `first`."""
         i, j = sorted((first, second))
         sign = 1.0 if first == i else -1.0
@@ -378,7 +378,7 @@ class PairwiseModel(KernelModel):
         columns = np.repeat([j - 1, i], [self.nr_sv[i], self.nr_sv[j]])
         beta = sign * self.beta[rows, columns]
         used = beta != 0
-        number = decisions.pair_number(i, j, len(self.nr_sv))
+        number = decisions.pair_index(i, j, len(self.nr_sv))
         return KernelModel(
             task=self.task,
             kernel=self.kernel,
@@ -398,13 +398,13 @@ class PairwiseModel(KernelModel):
 # --- layouts of support vectors ------------------------------------------------------------
 
 
-def _float64_layout(kernel: Kernel, Z: sparse.csr_matrix) -> KernelLayout:
+def _fastest_float64_layout(kernel: Kernel, Z: sparse.csr_matrix) -> KernelLayout:
     """Return the fastest float64 layout for the centres Z, (m, d)."""
     m, d = Z.shape
     return KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, np.float64)
 
 
-def _float32_layout_of(
+def _fastest_float32_layout(
     kernel: Kernel, Z: sparse.csr_matrix, cut: float | None, sums: int
 ) -> KernelLayout:
     """Return the fastest float32 layout for the centres Z, (m, d), and rows of the same kind.
@@ -433,7 +433,7 @@ def parse(content: bytes, name: str) -> KernelModel:
     body, trailer = libsvm_format.parse(content, name)
     metadata = Metadata(name, trailer)
     task = TASKS_OF_LIBSVM[body.svm_type]
-    common = fields_of_any_model(metadata, task, body.label, body.nr_class)
+    common = common_fields(metadata, task, body.label, body.nr_class)
     features, Z = _support_vectors(body, metadata)
     fields = {
         "task": task,

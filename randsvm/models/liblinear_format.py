@@ -130,7 +130,7 @@ def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
     """Return the fields of LiblinearModel without w, and the shape of w."""
     solver_type = header.choice("solver_type", SOLVER_TYPES)
     nr_class = _nr_class(header, solver_type)
-    nr_feature = header.not_negative("nr_feature", header.integers)
+    nr_feature = header.non_negative("nr_feature", header.integers)
     bias = header.numbers("bias", 1)[0]
     shape = shape_of_w(solver_type, nr_class, nr_feature, bias)
     _check_size(header, *shape)
@@ -191,11 +191,11 @@ def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
     """
     header.check_rows(rows, "rows of w (nr_feature and the bias)")
     blocks = [np.empty(0)]
-    number = header.rows_at
+    number = header.first_row_line
     for text in _blocks_of_lines(header.content, header.size, header.end):
         block = _numbers(text, columns)
         if block is None:
-            raise _fault(header, number, text, columns)
+            raise _first_error(header, number, text, columns)
         blocks.append(block)
         number += text.count(b"\n")
     return np.concatenate(blocks).reshape(rows, columns)
@@ -214,7 +214,7 @@ def _numbers(text: bytes, columns: int) -> np.ndarray | None:
 
     float() also accepts inf, nan and 1_0, which `is_number` refuses.
     """
-    if not _is_rectangle(text, columns):
+    if not _has_columns(text, columns):
         return None
     try:
         numbers = np.array(list(map(float, text.split())))
@@ -223,18 +223,18 @@ def _numbers(text: bytes, columns: int) -> np.ndarray | None:
     return numbers if np.isfinite(numbers).all() and b"_" not in text else None
 
 
-def _is_rectangle(text: bytes, columns: int) -> bool:
+def _has_columns(text: bytes, columns: int) -> bool:
     """Return whether every line of text has `columns` words."""
     characters = np.frombuffer(text, np.uint8)
     blank = characters <= ord(" ")  # words with other control characters are no numbers
     first = ~blank
     first[1:] &= blank[:-1]
     newlines = np.flatnonzero(characters == ord("\n"))
-    begun = np.searchsorted(np.flatnonzero(first), newlines)  # words before each newline
-    return bool((begun == columns * np.arange(1, len(newlines) + 1)).all())
+    words_before = np.searchsorted(np.flatnonzero(first), newlines)  # words before each newline
+    return bool((words_before == columns * np.arange(1, len(newlines) + 1)).all())
 
 
-def _fault(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:
+def _first_error(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:
     """Return the error of the first bad line of text. There must be one."""
     for number, line in enumerate(text[:-1].split(b"\n"), first_line):
         words = line.split()

@@ -20,7 +20,7 @@ from randsvm.decimals import NUMBER, join_rows
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models.header import Header, HeaderFormat
-from randsvm.models.metadata import SealedStream, are_precise
+from randsvm.models.metadata import SealedStream, has_float64_values
 from randsvm.parameters.problem import KERNELS
 
 CLASSIFIER_TYPES = ("c_svc", "nu_svc")
@@ -44,9 +44,12 @@ class LibsvmModel:
     one against one: support vectors are grouped by class, and those of class i have a coefficient
     for each other class. Only the own layout may lack nr_sv; then the classes are one against the
     rest, and each support vector has a coefficient for each class.
-    coefficients : (m, columns) float64; rho : a number for each decision value, see `_columns`
-    indptr (m + 1,) int64, indices (nnz,) int32 as written, values (nnz,) float32 or float64 : the
-    support vectors' rows; for a precomputed kernel, index 0 with the number of a training row
+    coefficients : (m, columns) float64
+    rho : a number for each decision value
+    indptr : (m + 1,) int64
+    indices : (nnz,) int32, as in the file
+    values : (nnz,) float32 or float64. These three arrays are the rows of the support vectors. With
+    a precomputed kernel each row has one value: the number of a training row, at index 0.
     probA, probB : the length of rho, but one probA for a regression; None if not fitted
     prob_density_marks : 10 numbers for one-class; None if not fitted
     own_layout : whether the layout is the package's own, which LIBSVM refuses
@@ -78,7 +81,7 @@ class ColumnCounts(NamedTuple):
     decisions: int
 
 
-def _columns(nr_class: int, one_against_one: bool) -> ColumnCounts:
+def _column_counts(nr_class: int, one_against_one: bool) -> ColumnCounts:
     """Return the numbers of columns: 1 and 1 for two classes, regression and one-class."""
     if one_against_one or nr_class == 2:
         return ColumnCounts(nr_class - 1, nr_class * (nr_class - 1) // 2)
@@ -114,7 +117,7 @@ def _render_header(model: LibsvmModel) -> bytes:
     entries: dict[str, tuple[object, ...] | None] = {
         "svm_type": (model.svm_type,),
         "kernel_type": (model.kernel_type,),
-        **{key: _one(getattr(model, key)) for key in used},
+        **{key: _optional_entry(getattr(model, key)) for key in used},
         "nr_class": (model.nr_class,),
         "total_sv": (len(model.coefficients),),
         "rho": tuple(map(float, model.rho)),
@@ -127,14 +130,14 @@ def _render_header(model: LibsvmModel) -> bytes:
     return headers.render(HEADER_FORMAT, entries, model.own_layout)
 
 
-def _one(number: float | None) -> tuple[float] | None:
+def _optional_entry(number: float | None) -> tuple[float] | None:
     return None if number is None else (number,)
 
 
 def _check_arrays(model: LibsvmModel, path: str) -> None:
     """Raise an error for rows that `parse` would refuse."""
     indices, indptr = model.indices, model.indptr
-    columns = _columns(model.nr_class, model.nr_sv is not None).coefficients
+    columns = _column_counts(model.nr_class, model.nr_sv is not None).coefficients
     if model.coefficients.shape[1:] != (columns,):
         raise ValueError(f"expected {columns} columns of coefficients")
     if not (
@@ -162,7 +165,9 @@ def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None
     Raise ModelError, or DataError with line and column inside the support vectors.
     """
     header, trailer = headers.read(content, name, HEADER_FORMAT)
-    return LibsvmModel(**_fields(header), **_parse_rows(header, are_precise(trailer))), trailer
+    return LibsvmModel(
+        **_fields(header), **_parse_rows(header, has_float64_values(trailer))
+    ), trailer
 
 
 def _fields(header: Header) -> dict[str, Any]:
@@ -170,8 +175,8 @@ def _fields(header: Header) -> dict[str, Any]:
     svm_type = header.choice("svm_type", SVM_TYPE_NAMES)
     kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS)
     nr_class = _nr_class(header, svm_type)
-    label, nr_sv = (_of_classes(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
-    decisions = _columns(nr_class, nr_sv is not None).decisions
+    label, nr_sv = (_per_class(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
+    decisions = _column_counts(nr_class, nr_sv is not None).decisions
     twice = [one for one, count in Counter(label or ()).items() if count > 1]
     if twice:
         raise header.error(header.at("label"), "different labels", f"{twice[0]} twice")
@@ -188,8 +193,8 @@ def _fields(header: Header) -> dict[str, Any]:
     return {
         "svm_type": svm_type,
         "kernel_type": kernel_type,
-        "degree": header.not_negative("degree", header.integers) if "degree" in used else None,
-        "gamma": header.not_negative("gamma", header.numbers) if "gamma" in used else None,
+        "degree": header.non_negative("degree", header.integers) if "degree" in used else None,
+        "gamma": header.non_negative("gamma", header.numbers) if "gamma" in used else None,
         "coef0": header.numbers("coef0", 1)[0] if "coef0" in used else None,
         "rho": header.numbers("rho", decisions),
         "label": label,
@@ -203,7 +208,7 @@ def _fields(header: Header) -> dict[str, Any]:
 
 
 def _total_sv(header: Header) -> int:
-    return header.not_negative("total_sv", header.integers)
+    return header.non_negative("total_sv", header.integers)
 
 
 def _nr_class(header: Header, svm_type: str) -> int:
@@ -213,7 +218,7 @@ def _nr_class(header: Header, svm_type: str) -> int:
     return classes
 
 
-def _of_classes(
+def _per_class(
     header: Header, keyword: str, svm_type: str, nr_class: int
 ) -> tuple[int, ...] | None:
     """Return a number for each class; None for other tasks, or if the own layout lacks it."""
@@ -234,7 +239,7 @@ def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
     _check_plain_rows(text, header)
-    columns = _columns(header.integers("nr_class", 1)[0], "nr_sv" in header).coefficients
+    columns = _column_counts(header.integers("nr_class", 1)[0], "nr_sv" in header).coefficients
     others, text = _first_coefficients(text, columns - 1, header)
     block = svmlight.parse(
         text,
@@ -242,11 +247,11 @@ def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
         labels="number",
         zero_based=True,
         precise=precise,
-        first_line=header.rows_at,
+        first_line=header.first_row_line,
     )
     if len(block.y) != total_sv:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
-        raise header.error(header.rows_at + blank, "a support vector", "a blank line")
+        raise header.error(header.first_row_line + blank, "a support vector", "a blank line")
     return {
         "coefficients": np.column_stack([*others, np.asarray(block.y, np.float64)])[:, :columns],
         "indptr": np.asarray(block.indptr, np.int64),
@@ -265,7 +270,7 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
     # One pattern for the line: checking each word takes three times as long.
     pattern = re.compile(rb"(?:[ \t]*" + NUMBER.pattern + rb"(?=[ \t])){%d}" % count)
     lines, found = [], []
-    for number, line in enumerate(text.split(b"\n")[:-1], header.rows_at):
+    for number, line in enumerate(text.split(b"\n")[:-1], header.first_row_line):
         match = pattern.match(line)
         numbers = list(map(float, match[0].split())) if match else [inf]
         if not all(map(isfinite, numbers)):
@@ -278,17 +283,17 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
 
 # First bytes of what svmlight allows and LIBSVM does not: comments, qid, unlabelled rows, a byte
 # order mark.
-SVMLIGHT_MARKS = (b"#", b"q", b"?", b"\xef")
+FOREIGN_BYTES = (b"#", b"q", b"?", b"\xef")
 
 
 def _check_plain_rows(text: bytes, header: Header) -> None:
-    for mark in SVMLIGHT_MARKS:
+    for mark in FOREIGN_BYTES:
         at = text.find(mark)
         if at >= 0:
             line, column = text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at)
             raise DataError(
                 header.name,
-                header.rows_at + line,
+                header.first_row_line + line,
                 column,
                 f"expected a support vector, found {quoted(text[at : at + 1])}",
             )

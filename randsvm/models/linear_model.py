@@ -12,8 +12,8 @@ from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models import liblinear_format
 from randsvm.models.liblinear_format import LiblinearModel
-from randsvm.models.metadata import MOST_FEATURES, Metadata, SeenFeatures
-from randsvm.models.model import Model, ModelRows, fields_of_any_model
+from randsvm.models.metadata import MAX_FEATURES, Metadata, SeenFeatures
+from randsvm.models.model import Model, ModelRows, common_fields
 
 # LIBLINEAR's layout has a row of w for every index up to the largest: one index of 2147483647 must
 # not make a file of 8 GB. Above ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS, the model
@@ -50,14 +50,14 @@ class LinearModel(Model):
     mapping: RandomMap | None = None
 
     @cached_property
-    def _prepared(self) -> FeatureTransform | None:
+    def _transform(self) -> FeatureTransform | None:
         return None if self.mapping is None else self.mapping.over(self.features)
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        X = rows.X if self._prepared is None else self._prepared.values(rows.X)
+        X = rows.X if self._transform is None else self._transform.values(rows.X)
         return X @ self.w + self.b
 
-    def described(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, Any]:
         task = "svr" if self.regression else "one-class" if self.finds_novelties else "svc"
         return {
             "format": "liblinear",
@@ -111,14 +111,14 @@ class LinearModel(Model):
         metadata = Metadata(name, trailer)
         if body.nr_class < 2:
             raise metadata.error(f"expected two classes or more, found {body.nr_class}")
-        fields = fields_of_any_model(metadata, _task(body.solver_type), body.label, body.nr_class)
+        fields = common_fields(metadata, _task(body.solver_type), body.label, body.nr_class)
         w = body.w[: body.nr_feature]
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
         if body.rho is not None:
             b = b - body.rho
         mapping = metadata.take("map", RandomMap.parse)
         sigmoid = _sigmoid(metadata, w.shape[1])
-        features, w = _rows_of_w(metadata, fields["seen"], w, mapping, body.own_layout)
+        features, w = _select_rows_of_w(metadata, fields["seen"], w, mapping, body.own_layout)
         return LinearModel(
             w=np.ascontiguousarray(w),
             b=b,
@@ -138,7 +138,7 @@ def _task(solver_type: str) -> str:
 
 def _sigmoid(metadata: Metadata, columns: int) -> np.ndarray | None:
     """Return A and B of each column, (2, columns); None if the trailer has none."""
-    if "probA" not in metadata.rest:
+    if "probA" not in metadata.unparsed:
         return None
     A, B = (metadata.take(key, parse_numbers) for key in ("probA", "probB"))
     if A is None or B is None or not len(A) == len(B) == columns:
@@ -146,7 +146,7 @@ def _sigmoid(metadata: Metadata, columns: int) -> np.ndarray | None:
     return np.array([A, B])
 
 
-def _rows_of_w(
+def _select_rows_of_w(
     metadata: Metadata,
     seen: SeenFeatures | None,
     w: np.ndarray,
@@ -161,9 +161,9 @@ def _rows_of_w(
     if seen is None:
         return np.arange(1, len(w) + 1, dtype=np.int32), w
     if mapping is not None:
-        features = seen.indices(MOST_FEATURES)
-        if len(features) > MOST_FEATURES:
-            raise metadata.error(f"expected a random map of at most {MOST_FEATURES} features")
+        features = seen.indices(MAX_FEATURES)
+        if len(features) > MAX_FEATURES:
+            raise metadata.error(f"expected a random map of at most {MAX_FEATURES} features")
         if mapping.width(len(features)) != len(w):
             raise metadata.error("expected a row of w for each random feature")
         return features, w

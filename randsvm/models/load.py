@@ -12,7 +12,7 @@ from randsvm.models.metadata import split_trailer
 from randsvm.models.model import Model
 
 
-def refuse_as_data(path: str, order: str) -> None:
+def check_is_not_model(path: str, order: str) -> None:
     """Raise ParameterError if the data file `path` is a model. order : the order of the files."""
     head = b""
     with contextlib.suppress(OSError):  # the reader of the data reports it

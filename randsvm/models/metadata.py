@@ -29,7 +29,7 @@ Parsed = TypeVar("Parsed")
 
 # A damaged model can promise billions of features in a few bytes ("1-2147483647"). Arrays of
 # features have at most this length.
-MOST_FEATURES = 1 << 22
+MAX_FEATURES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ class SeenFeatures:
 # --- lines and seal ------------------------------------------------------------------------
 
 # Version of the trailer. Raise it when older readers would misunderstand a model.
-VERSION = 1
+TRAILER_VERSION = 1
 
-PREFIX = b"# randsvm "
-FORMAT = PREFIX + b"format "
-SEAL = PREFIX + b"sha256 "
+LINE_PREFIX = b"# randsvm "
+FORMAT_PREFIX = LINE_PREFIX + b"format "
+SEAL_PREFIX = LINE_PREFIX + b"sha256 "
 
 # A value must stay on its line, and LIBSVM's reader stops at a NUL.
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
@@ -116,17 +116,17 @@ class SealedStream:
 
     def seal(self, items: Mapping[str, str]) -> None:
         """Write the trailer: its format, the items in order, the sha256 of all bytes so far."""
-        self.write(FORMAT + b"%d\n" % VERSION)
+        self.write(FORMAT_PREFIX + b"%d\n" % TRAILER_VERSION)
         for key, value in items.items():
             self.write(_line(key, value))
-        self._stream.write(SEAL + self._digest.hexdigest().encode() + b"\n")
+        self._stream.write(SEAL_PREFIX + self._digest.hexdigest().encode() + b"\n")
 
 
 def _line(key: str, value: str) -> bytes:
     if not re.fullmatch(r"[!-~]+", key) or key in ("format", "sha256"):
         raise ValueError(f"expected one free ASCII word as trailer key, got {key!r}")
     escaped = "".join(ESCAPES.get(character, character) for character in value)
-    return PREFIX + encoded(f"{key} {escaped}\n")
+    return LINE_PREFIX + encoded(f"{key} {escaped}\n")
 
 
 def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, str] | None]:
@@ -136,9 +136,9 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, str] | None
     without a trailer, by LIBSVM or LIBLINEAR. Raise ModelError if the trailer is truncated,
     altered, followed by other bytes, or of a newer format.
     """
-    if content.startswith(PREFIX):
+    if content.startswith(LINE_PREFIX):
         raise ModelError(f"{name}:1: expected a model, found its trailer alone")
-    start = content.find(b"\n" + PREFIX) + 1
+    start = content.find(b"\n" + LINE_PREFIX) + 1
     if start == 0:
         return len(content), None
     first_line = content.count(b"\n", 0, start) + 1
@@ -149,24 +149,28 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, str] | None
 
 
 def _check_format(line: bytes, where: str) -> None:
-    if not line.startswith(FORMAT):
-        raise ModelError(f"{where}: expected '{FORMAT.decode()}{VERSION}', found {quoted(line)}")
-    version = line.removeprefix(FORMAT)
-    if re.fullmatch(rb"[1-9][0-9]{0,8}", version) and int(version) > VERSION:
+    if not line.startswith(FORMAT_PREFIX):
         raise ModelError(
-            f"{where}: expected model format {VERSION}, found {int(version)}: "
+            f"{where}: expected '{FORMAT_PREFIX.decode()}{TRAILER_VERSION}', found {quoted(line)}"
+        )
+    version = line.removeprefix(FORMAT_PREFIX)
+    if re.fullmatch(rb"[1-9][0-9]{0,8}", version) and int(version) > TRAILER_VERSION:
+        raise ModelError(
+            f"{where}: expected model format {TRAILER_VERSION}, found {int(version)}: "
             f"a newer version of randsvm wrote this model"
         )
-    if version != b"%d" % VERSION:
-        raise ModelError(f"{where}: expected model format {VERSION}, found {quoted(version)}")
+    if version != b"%d" % TRAILER_VERSION:
+        raise ModelError(
+            f"{where}: expected model format {TRAILER_VERSION}, found {quoted(version)}"
+        )
 
 
 def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) -> None:
-    sealed = [number for number, line in enumerate(lines) if line.startswith(SEAL)]
+    sealed = [number for number, line in enumerate(lines) if line.startswith(SEAL_PREFIX)]
     if not sealed:
         raise ModelError(
-            f"{name}:{first_line + len(lines) - 1}: expected a line '{SEAL.decode()}...' at the "
-            f"end, found the end of the file (truncated?)"
+            f"{name}:{first_line + len(lines) - 1}: expected a line '{SEAL_PREFIX.decode()}...' at "
+            f"the end, found the end of the file (truncated?)"
         )
     line = lines[sealed[0]]
     where = f"{name}:{first_line + sealed[0]}"
@@ -181,9 +185,9 @@ def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) 
         )
     covered = memoryview(content)[: len(content) - len(line) - 1]
     digest = hashlib.sha256(covered).hexdigest()
-    if line != SEAL + digest.encode():
+    if line != SEAL_PREFIX + digest.encode():
         raise ModelError(
-            f"{where}: expected sha256 {digest}, found {quoted(line.removeprefix(SEAL))}: "
+            f"{where}: expected sha256 {digest}, found {quoted(line.removeprefix(SEAL_PREFIX))}: "
             f"the model was altered or damaged after it was written"
         )
 
@@ -191,8 +195,8 @@ def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) 
 def _items(lines: list[bytes], name: str, first_line: int) -> dict[str, str]:
     items: dict[str, str] = {}
     for number, line in enumerate(lines, first_line):
-        key, _, value = decoded(line.removeprefix(PREFIX)).partition(" ")
-        if not line.startswith(PREFIX) or not key or key in items:
+        key, _, value = decoded(line.removeprefix(LINE_PREFIX)).partition(" ")
+        if not line.startswith(LINE_PREFIX) or not key or key in items:
             raise ModelError(
                 f"{name}:{number}: expected '# randsvm key value' and each key once, "
                 f"found {quoted(line)}"
@@ -229,7 +233,7 @@ def trailer_items(
     return lines
 
 
-def are_precise(lines: Mapping[str, str] | None) -> bool:
+def has_float64_values(lines: Mapping[str, str] | None) -> bool:
     """Return whether the feature values of a model are float64. lines : see Metadata.
 
     Without a trailer they are, because LIBSVM and LIBLINEAR read values as float64.
@@ -246,13 +250,13 @@ class Metadata:
     def __init__(self, file: str, lines: Mapping[str, str] | None) -> None:
         """lines : None for a model that LIBSVM or LIBLINEAR wrote, without a trailer."""
         self.file = file
-        self.foreign = lines is None
-        self.rest = dict(lines or {})
+        self.has_no_trailer = lines is None
+        self.unparsed = dict(lines or {})
 
     def take(self, key: str, parse: Callable[[str], Parsed]) -> Parsed | None:
         """Remove the line `key` and return its parsed value; None if there is no such line."""
         try:
-            return parse(self.rest.pop(key)) if key in self.rest else None
+            return parse(self.unparsed.pop(key)) if key in self.unparsed else None
         except ValueError as error:
             raise self.error(str(error)) from error
 
@@ -267,7 +271,7 @@ class Metadata:
         header : the labels in the model's header, or None. The trailer may spell the same labels
         differently ("+1").
         """
-        text = self.rest.pop("labels", " ".join(map(str, header or ())))
+        text = self.unparsed.pop("labels", " ".join(map(str, header or ())))
         labels = tuple(filter(None, text.split(" ")))
         if len(labels) != classes:
             expected = {2: "two"}.get(classes, str(classes))
@@ -290,15 +294,15 @@ class Metadata:
         return values
 
     def zero_based(self) -> bool:
-        base = self.rest.pop("index_base", "1")
+        base = self.unparsed.pop("index_base", "1")
         if base not in ("0", "1"):
             raise self.error(f"expected index_base 0 or 1 in the trailer, found {base!r}")
         return base == "0"
 
     def precise(self) -> bool:
-        """Return whether feature values are float64; see `are_precise`."""
-        precise = are_precise(None if self.foreign else self.rest)
-        values = self.rest.pop("values", "float64" if precise else "float32")
+        """Return whether feature values are float64; see `has_float64_values`."""
+        precise = has_float64_values(None if self.has_no_trailer else self.unparsed)
+        values = self.unparsed.pop("values", "float64" if precise else "float32")
         if values not in ("float32", "float64"):
             raise self.error(f"expected values float32 or float64 in the trailer, found {values!r}")
         return precise
@@ -309,7 +313,7 @@ class Metadata:
     def scaling(self, seen: SeenFeatures | None) -> Scaling | None:
         """Return the scaling of the seen features; None if rows are not scaled."""
         shift, factor = (self.take(key, parse_numbers) for key in ("scale_shift", "scale_factor"))
-        scale = self.rest.pop("scale", None)
+        scale = self.unparsed.pop("scale", None)
         if scale is None:
             return None
         arrays = [array for array in (shift, factor) if array is not None]
@@ -318,7 +322,7 @@ class Metadata:
             and (scale != "unit" or not arrays)
             and (scale == "unit" or factor is not None)
             and seen is not None
-            and seen.count <= MOST_FEATURES
+            and seen.count <= MAX_FEATURES
             and all(len(array) == seen.count for array in arrays)
         )
         if not fits:

@@ -20,15 +20,18 @@ AnyMetric = TypeVar("AnyMetric", bound="Metric")
 
 
 class Metric:
-    """Counts over rows and the score that follows from them; + adds the counts of two parts.
+    """Counts over rows, and a score that is computed from them.
 
-    score_name : name of the score; sign : 1 if a larger score is better, else -1; summed : names of
-    the attributes that add up, apart from the numbers of rows
+    The sum of two metrics has the counts of both sets of rows.
+
+    score_name : name of the score
+    sign : 1 if a larger score is better, else -1
+    summed_attributes : names of the counts, besides `rows` and `labelled`
     """
 
     score_name: str
     sign: int
-    summed: tuple[str, ...]
+    summed_attributes: tuple[str, ...]
 
     def __init__(self) -> None:
         self.rows = self.labelled = 0
@@ -64,7 +67,7 @@ class Metric:
 
     def __add__(self: AnyMetric, other: AnyMetric) -> AnyMetric:
         both = copy(self)
-        for name in ("rows", "labelled", *self.summed):
+        for name in ("rows", "labelled", *self.summed_attributes):
             setattr(both, name, getattr(self, name) + getattr(other, name))
         return both
 
@@ -74,7 +77,7 @@ class Accuracy(Metric):
 
     score_name = "accuracy"
     sign = 1
-    summed = ("correct",)
+    summed_attributes = ("correct",)
     correct = 0
 
     def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
@@ -122,7 +125,7 @@ class RegressionErrors(Metric):
 
     score_name = "mean squared error"
     sign = -1
-    summed = ("sums", "moments")
+    summed_attributes = ("sums", "moments")
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +164,7 @@ class RegressionErrors(Metric):
         return float(self.sums[1]) / self.labelled if self.labelled else nan
 
     @property
-    def determination(self) -> float:
+    def r_squared(self) -> float:
         """R^2 = 1 - sum e^2 / sum (y - mean y)^2."""
         spread = float(self.moments.products[0, 0])
         return 1 - float(self.sums[0]) / spread if spread > 0 else nan
@@ -187,10 +190,10 @@ class ConfusionMatrix(Accuracy):
         found = np.bincount(true * K + predicted, minlength=size * K).reshape(size, K)
         self.confusion = found + np.pad(self.confusion, ((0, size - len(self.confusion)), (0, 0)))
         if K == 2:
-            of_model = true < K
+            is_known = true < K
             # A model with Crammer and Singer's loss has two decision values.
-            self.values.append(f[of_model] if f.ndim == 1 else f[of_model, 0] - f[of_model, 1])
-            self.is_first.append(true[of_model] == 0)
+            self.values.append(f[is_known] if f.ndim == 1 else f[is_known, 0] - f[is_known, 1])
+            self.is_first.append(true[is_known] == 0)
 
     @property
     def auc(self) -> float | None:

@@ -16,7 +16,7 @@ from scipy import sparse
 from randsvm.arrays import Matrix
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
-from randsvm.models.metadata import MOST_FEATURES, Metadata, SeenFeatures, trailer_items
+from randsvm.models.metadata import MAX_FEATURES, Metadata, SeenFeatures, trailer_items
 
 # The labels of novelty detection: like the training rows, and unlike them.
 ONE_CLASS_LABELS = ("1", "-1")
@@ -134,7 +134,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def described(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, Any]:
         """Return the properties of this class of models: format, task and then others."""
         raise NotImplementedError
 
@@ -188,7 +188,7 @@ class Model:
         if self.scaling is not None:
             indptr, indices, values = self._scaled(self.scaling, indptr, indices, values)
         m, d = len(indptr) - 1, len(self.features)
-        column, used = _columns(self.features, indices)
+        column, used = _find_columns(self.features, indices)
         # A feature that no support vector has still counts in |x|^2, as in LIBSVM.
         other = ~used
         row = np.repeat(np.arange(m), np.diff(indptr))
@@ -202,7 +202,7 @@ class Model:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return indptr, indices and values after scaling, without unseen features."""
         features = self._scaled_features
-        column, used = _columns(features, indices)
+        column, used = _find_columns(features, indices)
         starts = np.concatenate([[0], np.cumsum(used)])[indptr]
         shape = (len(indptr) - 1, len(features))
         X = scaling.apply(sparse.csr_matrix((values[used], column[used], starts), shape=shape))
@@ -212,7 +212,7 @@ class Model:
     def _scaled_features(self) -> np.ndarray:
         """The feature indices of `scaling`, in its order."""
         assert self.seen is not None
-        return self.seen.indices(MOST_FEATURES)
+        return self.seen.indices(MAX_FEATURES)
 
     @property
     def _c_labels(self) -> tuple[int, ...] | None:
@@ -232,7 +232,7 @@ class Model:
         return {**self.metadata, **lines}
 
 
-def _columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the column of each index among ascending features, and whether it exists, (m,)."""
     column = np.searchsorted(features, indices)
     inside = np.flatnonzero(column < len(features))
@@ -241,13 +241,13 @@ def _columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.
     return column, found
 
 
-def fields_of_any_model(
+def common_fields(
     metadata: Metadata, task: str, header_labels: tuple[int, ...] | None, classes: int
 ) -> dict[str, Any]:
     """Return the fields of Model from the trailer and the header.
 
     task : svc, one-class or svr; classes : number of classes of svc. The field `metadata` is
-    `metadata.rest`, from which later calls of `metadata.take` still remove lines.
+    `metadata.unparsed`, from which later calls of `metadata.take` still remove lines.
     """
     labels, values = metadata.labels(header_labels, classes if task == "svc" else 0)
     seen = metadata.seen_features()
@@ -258,5 +258,5 @@ def fields_of_any_model(
         "precise": metadata.precise(),
         "seen": seen,
         "scaling": metadata.scaling(seen),
-        "metadata": metadata.rest,
+        "metadata": metadata.unparsed,
     }

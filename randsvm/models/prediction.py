@@ -35,7 +35,7 @@ from randsvm.events import (
     listening,
     silent,
 )
-from randsvm.models.load import load, refuse_as_data
+from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
 from randsvm.parallel import ThreadPool
@@ -91,16 +91,16 @@ def predict(
     paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
     for path in paths:
         files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
-        refuse_as_data(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
+        check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
-    files.check_kind(output, "a file of predictions", are_predictions)
+    files.check_kind(output, "a file of predictions", holds_predictions)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
-    prediction = _Prediction(paths, model, loaded, resources or Resources(), params)
+    prediction = _FilePrediction(paths, model, loaded, resources or Resources(), params)
     with listening(watch):
         with files.create_output(output) as stream:
-            stream.write(files.encoded(prediction.first_line))
+            stream.write(files.encoded(prediction.header_line))
             for rows in prediction.blocks():
                 stream.write(prediction.lines(rows))
         if prediction.unseen_values:
@@ -114,7 +114,7 @@ def predict(
         return outcome
 
 
-def are_predictions(head: bytes) -> bool:
+def holds_predictions(head: bytes) -> bool:
     """Return whether a file with this beginning holds predictions.
 
     Its lines are a label, numbers, or a label and numbers; with probabilities the first line names
@@ -153,7 +153,7 @@ class _PredictionProgress:
         emit(end._replace(done=int(begin.done + share * (end.done - begin.done))))
 
 
-class _Prediction:
+class _FilePrediction:
     """One prediction of files: predicted rows, output lines, and counts over all rows."""
 
     def __init__(
@@ -176,7 +176,7 @@ class _Prediction:
         elif params.metrics:
             self.metric = ConfusionMatrix(len(model.labels))
         self.progress = _PredictionProgress()
-        self.names = _spelled(model, params.labels)
+        self.names = _written_labels(model, params.labels)
         self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
 
@@ -228,11 +228,11 @@ class _Prediction:
         if isinstance(metric, ConfusionMatrix):
             return metric.metrics(self.table.names)
         if isinstance(metric, RegressionErrors) and self.params.metrics:
-            return RegressionMetrics(metric.mean_absolute_error, metric.determination)
+            return RegressionMetrics(metric.mean_absolute_error, metric.r_squared)
         return None
 
     @property
-    def first_line(self) -> str:
+    def header_line(self) -> str:
         """The line with the names of the probability columns, as in svm-predict; may be empty."""
         if not self.params.probabilities or self.model.regression:
             return ""
@@ -252,7 +252,7 @@ class _Prediction:
         return files.encoded("".join([line + "\n" for line in lines]))
 
 
-def _spelled(model: Model, labels: str) -> tuple[str, ...]:
+def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
     """Return the labels of the model's classes as they are written."""
     if labels == "file":
         return model.labels

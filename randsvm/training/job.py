@@ -17,7 +17,7 @@ from randsvm.data.cache import is_cache
 from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import ParameterError
 from randsvm.models.header import format_of
-from randsvm.models.load import refuse_as_data
+from randsvm.models.load import check_is_not_model
 from randsvm.models.model import Model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
@@ -92,7 +92,7 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
         files.check_apart(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
     for path in paths:
-        refuse_as_data(path, "TRAIN_FILE MODEL_FILE")
+        check_is_not_model(path, "TRAIN_FILE MODEL_FILE")
     if model is not None:
         names = [model]
         if not job.limits.overwrite and is_existing_file(model):

@@ -290,7 +290,7 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
     themselves. common : the fields of Model that the data and the options determine.
     """
     if mapping is None:
-        return replace(machine.over_used_features(), **common)
+        return replace(machine.without_unused_features(), **common)
     return LinearModel(
         w=machine.Z.T.astype(np.float64) @ machine.beta,
         b=machine.b,

@@ -19,7 +19,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
 from randsvm.events import Notice, emit
-from randsvm.models.decisions import class_pairs, classes_of_pairs, pair_number
+from randsvm.models.decisions import class_count, class_pairs, pair_index
 from randsvm.parameters.run import Search
 from randsvm.training.clock import Clock, TimeLimitError
 from randsvm.training.cross_validation import CrossValidation, at_once, decision_values, replicated
@@ -139,9 +139,9 @@ def own_pair_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     f : (n, pairs), see `class_pairs`; y : (n,) class indices.
     """
-    classes = classes_of_pairs(f.shape[1])
+    classes = class_count(f.shape[1])
     own, other = np.nonzero(~np.eye(classes, dtype=bool))
-    columns = pair_number(np.minimum(own, other), np.maximum(own, other), classes)
+    columns = pair_index(np.minimum(own, other), np.maximum(own, other), classes)
     return np.take_along_axis(f, columns.reshape(classes, -1)[y.astype(np.int64)], axis=1)
 
 

@@ -51,7 +51,7 @@ class WarmStart:
     def on(self, task: Subtask, C: float) -> Start:
         """Return the start of a subtask. Raises ModelError if the model has other labels."""
         D = task.D
-        old = self.old if task.pair is None else self.old.of_pair(D, *task.pair)
+        old = self.old if task.pair is None else self.old.pair_model(D, *task.pair)
         column, sign = old.orientation(D, task.pair)
         support = np.count_nonzero(old.model.beta[:, column])
 
@@ -247,13 +247,13 @@ class OldModel:
 
         return sign * np.concatenate(list(D.map(of)))
 
-    def of_pair(self, D: Dataset, first: str, second: str) -> OldModel:
+    def pair_model(self, D: Dataset, first: str, second: str) -> OldModel:
         """Return the part of a one-against-one model that is about these two classes."""
         assert isinstance(self.model, PairwiseModel)
         self._check_labels(D)
         names, values = D.summary.names, list(map(str, self.model.values))
         indices = [values.index(str(D.summary.values[names.index(n)])) for n in (first, second)]
-        return OldModel(self.path, self.model.of_pair(*indices))
+        return OldModel(self.path, self.model.pair_model(*indices))
 
     def _check_labels(self, D: Dataset) -> None:
         if sorted(map(str, D.summary.values)) != sorted(map(str, self.model.values)):
@@ -265,7 +265,7 @@ class OldModel:
     def orientation(self, D: Dataset, pair: object) -> tuple[int, float]:
         """Return the model's column for D's positive class, and the sign of that class in it.
 
-        pair: the pair of classes that this model, from `of_pair`, is about; None: no pair
+        pair: the pair of classes that this model, from `pair_model`, is about; None: no pair
         """
         if pair is not None:
             return 0, 1.0

@@ -79,7 +79,7 @@ def test_all_lines_are_read_as_they_were_written(zero_based, scaling):
     assert str(metadata.seen_features()) == str(FIVE)
     found = metadata.scaling(FIVE)
     assert repr(found) == repr(scaling)
-    assert metadata.rest == {"seed": "7"}
+    assert metadata.unparsed == {"seed": "7"}
 
 
 def test_without_a_trailer_the_header_has_the_labels():
