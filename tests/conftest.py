@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def asks_for_fuzz(config: pytest.Config) -> bool:
-    """Whether -m names the marker fuzz."""
+    """Return whether -m names the marker fuzz."""
     return "fuzz" in config.option.markexpr
 
 

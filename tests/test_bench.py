@@ -1,4 +1,6 @@
-"""The benchmarks: which commands a work runs, what its sets are, what the page makes of records."""
+"""Test the benchmarks: the commands of each benchmark, its data sets, and the page made from
+records.
+"""
 
 import tracemalloc
 from collections import Counter
@@ -10,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def bench(script, tmp_path):
-    """A run of a hundredth of the size, in a folder of its own."""
+    """Run a hundredth of the size in a separate folder."""
     return script("benchmarks.trainings").Bench(1000, tmp_path, tmp_path)
 
 
@@ -21,13 +23,13 @@ ROWS, WIDTH = 3000, 1000
 
 @pytest.fixture
 def large(tmp_path):
-    """A file of 3 MB, each of its rows another one."""
+    """Return a file of 3 MB with distinct rows."""
     path = tmp_path / "rows"
     path.write_text("".join(f"{row:0{WIDTH - 1}}\n" for row in range(ROWS)))
     return path
 
 
-def test_a_part_of_a_set_is_its_first_rows_or_a_random_share_in_order(script, large, tmp_path):
+def test_a_part_of_a_set_has_its_first_rows_or_a_random_share_in_order(script, large, tmp_path):
     sets, rows = script("benchmarks.sets"), large.read_bytes().splitlines()
     assert sets.first(large, ROWS, tmp_path) == large
     assert sets.first(large, ROWS - 1, tmp_path).read_bytes().splitlines() == rows[:-1]
@@ -38,7 +40,7 @@ def test_a_part_of_a_set_is_its_first_rows_or_a_random_share_in_order(script, la
 
 
 @pytest.mark.parametrize(("part", "size"), [("first", ROWS - 1), ("sample", 0.5)])
-def test_no_set_is_held_whole(script, large, tmp_path, part, size):
+def test_sets_are_not_held_in_memory(script, large, tmp_path, part, size):
     take = partial(getattr(script("benchmarks.sets"), part), large, size, tmp_path)
     tracemalloc.start()
     take()
@@ -50,8 +52,8 @@ def test_no_set_is_held_whole(script, large, tmp_path, part, size):
 # ---- works ------------------------------------------------------------------------------------
 
 
-def test_loose_peers_do_the_same_training_at_a_larger_tolerance(script, bench):
-    """And leave the models and logs of the training itself alone."""
+def test_loose_peers_train_with_a_larger_tolerance(script, bench):
+    """The models and logs of the strict training are not changed."""
     trainings, name = script("benchmarks.trainings"), "regression-40000"
     plain, loose = trainings.training(name, bench), trainings.loose(f"loose-{name}", bench)
     ours, svm_train, intelex = loose.commands
@@ -74,7 +76,7 @@ def test_loose_peers_do_the_same_training_at_a_larger_tolerance(script, bench):
     assert not intelex.once
 
 
-def test_works_come_in_the_order_of_what_they_cost_and_loose_ones_late(script):
+def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script):
     works = list(script("benchmarks.__main__").WORKS)
     loose = [place for place, name in enumerate(works) if name.startswith("loose-")]
     assert len(loose) == 9
@@ -83,7 +85,7 @@ def test_works_come_in_the_order_of_what_they_cost_and_loose_ones_late(script):
     assert {name for name, _ in script("benchmarks.trainings").LOOSE.values()} <= set(works)
 
 
-def test_growth_is_measured_more_than_once_but_at_the_most_rows(script, bench, monkeypatch):
+def test_growth_is_measured_repeatedly_except_at_the_largest_size(script, bench, monkeypatch):
     works = script("benchmarks.works")
     monkeypatch.setattr(works, "made", lambda name, rows, seed, into: into / f"{name}.{rows}")
     monkeypatch.setattr(works, "output", lambda *words: "")
@@ -112,7 +114,7 @@ def record(name, seconds, **quality):
 
 
 def comparison(harness, name, *records):
-    """The first of them is ours."""
+    """Compare runs; the first is ours."""
     ours, *peers = records
     ours["peers"] = {peer["name"]: harness.against(ours, peer, ()) for peer in peers}
     return {"name": name, "rows": 1000, "commands": list(records)}
@@ -126,8 +128,8 @@ def comparison(harness, name, *records):
         ((0.0011, float("nan")), "| intelex | 6 | 0.0010% | 3 (3-3) |"),
     ],
 )
-def test_the_fastest_peer_is_one_that_reaches_the_gap(script, gaps, named):
-    """Of which two are at a looser tolerance, and one beside a run of ours that took longer."""
+def test_the_fastest_peer_must_reach_the_gap(script, gaps, named):
+    """Two peers have a looser tolerance, and one ran beside a slower run of ours."""
     harness, page = script("benchmarks.harness"), script("benchmarks.results_page")
     ours = partial(record, page.papers.GAP, gap=0.0009, said=0.0009, SV=7)
     peers = [
@@ -143,7 +145,7 @@ def test_the_fastest_peer_is_one_that_reaches_the_gap(script, gaps, named):
     assert ("| none |" in alone) == (gaps[0] > 0.001)
 
 
-def test_a_gap_that_nobody_else_found_is_marked(script):
+def test_a_gap_that_no_peer_reached_is_marked(script):
     page = script("benchmarks.results_page")
     own, judged = record("randsvm", 1, said=0.0009, SV=7), record("randsvm", 1, gap=1e-4, said=1e-5)
     found = {"comparisons": [{"name": "covtype-all", "rows": 9, "commands": [own, judged]}]}

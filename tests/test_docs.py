@@ -210,7 +210,7 @@ def test_modules_that_the_architecture_names_exist():
 
 def test_the_picture_of_the_packages_has_every_import():
     """Each arrow is an import, and each import is an arrow or follows from several."""
-    from test_house import FILES, inner, room_of
+    from test_house import FILES, imported_modules, package_of
 
     (text,) = [block.text for block in blocks(ARCHITECTURE) if block.language == "mermaid"]
     arrows = set(re.findall(r"^ +(\w+) --> (\w+)", text, re.MULTILINE))
@@ -219,13 +219,13 @@ def test_the_picture_of_the_packages_has_every_import():
         reached |= more
 
     def node(file: str) -> str:
-        return "base" if room_of(file) in BASE else room_of(file)
+        return "base" if package_of(file) in BASE else package_of(file)
 
     imported = {
         (node(file), node(other))
         for file, path in FILES.items()
-        for other in inner(path)
-        if room_of(file) and room_of(other) and node(file) != node(other)
+        for other in imported_modules(path)
+        if package_of(file) and package_of(other) and node(file) != node(other)
     }
     assert imported <= reached
     assert arrows <= imported

@@ -1,4 +1,4 @@
-"""The harness of the benchmarks: what it measures, what it compares and what it refuses to."""
+"""Test the harness of the benchmarks: what it measures, compares and refuses."""
 
 import json
 import sys
@@ -14,20 +14,20 @@ def harness(script):
 
 
 def seconds(own):
-    """A process that says that its work took so long."""
+    """A process that reports this time for its work."""
     return [sys.executable, "-c", f"print('seconds {own}')"]
 
 
-def compared(harness, tmp_path, *works, **effort):
-    """The JSON that comparing these writes."""
+def comparison_of(harness, tmp_path, *works, **effort):
+    """Return the JSON that the comparison writes."""
     named = {str(number): work for number, work in enumerate(works)}
     harness.compare("title", named, harness.Effort(**{"rounds": 2} | effort), tmp_path)
     return json.loads((tmp_path / "title.json").read_text())
 
 
 @pytest.mark.parametrize(("made", "least", "most"), [("None", 0, 40), ("b'x' * 2**26", 64, 104)])
-def test_a_peak_is_the_commands_own_however_large_the_harness(harness, script, made, least, most):
-    """This process is larger than either command."""
+def test_peak_memory_does_not_include_the_harness(harness, script, made, least, most):
+    """The harness process is larger than either command."""
     ballast = b"x" * 2**27
     used, _ = harness.run([sys.executable, "-IS", "-c", f"x = {made}"])
     assert len(ballast) == 2**27
@@ -35,7 +35,7 @@ def test_a_peak_is_the_commands_own_however_large_the_harness(harness, script, m
     assert 0 < used["floor"] < 40
 
 
-def test_a_peak_that_is_not_above_the_least_one_is_a_bound(harness, script):
+def test_a_peak_below_the_measurable_minimum_is_an_upper_bound(harness, script):
     shown = [
         script("benchmarks.tables").peak({"median": harness.run(words)[0], "ended": False})
         for words in (["true"], [sys.executable, "-c", "x = b'x' * 2**26"])
@@ -44,12 +44,12 @@ def test_a_peak_that_is_not_above_the_least_one_is_a_bound(harness, script):
     assert shown[1].isdigit()
 
 
-def test_a_program_that_is_not_there_is_named(harness):
+def test_a_missing_program_is_named(harness):
     with pytest.raises(click.ClickException, match="no-such-program"):
         harness.run(["no-such-program"])
 
 
-def test_a_work_that_is_run_again_takes_the_place_of_the_old_one(harness, tmp_path):
+def test_a_repeated_benchmark_replaces_its_old_result(harness, tmp_path):
     def work(name, took):
         commands = [harness.Command("ours", seconds(took), goal=harness.Goal())]
         return lambda: harness.Comparison(name, 100, commands)
@@ -79,7 +79,7 @@ def test_a_work_that_is_run_again_takes_the_place_of_the_old_one(harness, tmp_pa
 
 
 def comparison(harness, accuracy, goal, **peer):
-    """Ours takes 2 seconds, the peer 6 with an accuracy of 90, 3 of them for its fit."""
+    """Compare our 2 seconds with a peer of 6 seconds, 3 of them in its fit; its accuracy is 90."""
     words = [sys.executable, "-c", "print('seconds 6'); print('fit 3')"]
     commands = [
         harness.Command("ours", seconds(2), lambda: {"accuracy": accuracy}, goal=goal),
@@ -89,60 +89,60 @@ def comparison(harness, accuracy, goal, **peer):
 
 
 @pytest.mark.parametrize(("times", "missed"), [(2.9, []), (3.1, ["times peer"])])
-def test_a_goal_is_held_against_the_measured_ratio(harness, tmp_path, times, missed):
+def test_a_goal_is_compared_with_the_measured_ratio(harness, tmp_path, times, missed):
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": times})
-    found = compared(harness, tmp_path, comparison(harness, 89.95, goal))
+    found = comparison_of(harness, tmp_path, comparison(harness, 89.95, goal))
     ours = found["comparisons"][0]["commands"][0]
     assert ours["peers"]["peer"]["times"]["median"] == 3
     assert ours["missed"] == missed
 
 
 @pytest.mark.parametrize(("times", "missed"), [(1.4, []), (1.6, ["fit peer"])])
-def test_the_fit_alone_of_a_peer_is_a_goal_of_its_own(harness, tmp_path, times, missed):
+def test_a_goal_may_compare_with_the_fit_of_a_peer(harness, tmp_path, times, missed):
     goal = harness.Goal(fit={"peer": times})
-    found = compared(harness, tmp_path, comparison(harness, 90.0, goal))
+    found = comparison_of(harness, tmp_path, comparison(harness, 90.0, goal))
     ours, peer = found["comparisons"][0]["commands"]
     assert peer["median"]["fit"] == 3
     assert ours["missed"] == missed
 
 
 @pytest.mark.parametrize(("most", "missed"), [({"accuracy": 91}, []), ({"gap": 0.001}, ["gap"])])
-def test_a_quality_that_is_not_there_is_missed(harness, tmp_path, most, missed):
+def test_a_missing_quality_is_reported(harness, tmp_path, most, missed):
     goal = harness.Goal(most=most)
-    found = compared(harness, tmp_path, comparison(harness, 90.0, goal))
+    found = comparison_of(harness, tmp_path, comparison(harness, 90.0, goal))
     assert found["comparisons"][0]["commands"][0]["missed"] == missed
 
 
-def test_a_slow_peer_is_run_once_and_stands_against_all_of_ours(harness, tmp_path):
+def test_a_slow_peer_runs_once_and_is_compared_with_all_our_runs(harness, tmp_path):
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
-    found = compared(harness, tmp_path, work, rounds=3, once=5)
+    found = comparison_of(harness, tmp_path, work, rounds=3, once=5)
     ours, peer = found["comparisons"][0]["commands"]
     assert (len(ours["runs"]), len(peer["runs"])) == (3, 1)
     assert ours["peers"]["peer"]["times"]["pairs"] == [3, 3, 3]
 
 
-def test_a_peer_may_be_run_once_however_short_that_is(harness, tmp_path):
+def test_a_short_peer_may_be_run_once(harness, tmp_path):
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}), once=True)
-    found = compared(harness, tmp_path, work)
+    found = comparison_of(harness, tmp_path, work)
     assert [len(each["runs"]) for each in found["comparisons"][0]["commands"]] == [2, 1]
 
 
-def test_ours_is_run_once_where_that_takes_long(harness, tmp_path):
+def test_a_long_run_of_ours_runs_once(harness, tmp_path):
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
-    found = compared(harness, tmp_path, work, own_once=1)
+    found = comparison_of(harness, tmp_path, work, own_once=1)
     assert [len(each["runs"]) for each in found["comparisons"][0]["commands"]] == [1, 2]
 
 
 @pytest.mark.parametrize(("own", "missed"), [(1e-4, []), (1e4, ["times peer, which was ended"])])
-def test_a_peer_that_takes_too_long_is_ended_and_bounds_the_ratio(harness, tmp_path, own, missed):
-    """It would sleep for a minute and is asked for a model that it did not write."""
+def test_a_peer_beyond_the_time_limit_is_ended_and_bounds_the_ratio(harness, tmp_path, own, missed):
+    """The peer would sleep for a minute, and it wrote no model."""
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 4}, {"peer": 4})
     commands = [
         harness.Command("ours", seconds(own), lambda: {"accuracy": 80.0}, goal=goal),
         harness.Command("peer", ["sleep", "60"], partial(pytest.fail, "no model")),
     ]
     work = partial(harness.Comparison, "work", 100, commands)
-    found = compared(harness, tmp_path, work, most=0.05)
+    found = comparison_of(harness, tmp_path, work, most=0.05)
     ours, peer = found["comparisons"][0]["commands"]
     assert peer["ended"]
     assert not ours["ended"]
@@ -155,57 +155,57 @@ def test_a_peer_that_takes_too_long_is_ended_and_bounds_the_ratio(harness, tmp_p
     assert "Ended after 0.05 s: peer (work, 100 rows)" in text
 
 
-def test_a_peer_that_is_in_time_is_not_ended_and_its_own_failure_is_one(harness, tmp_path):
+def test_a_peer_within_the_time_limit_is_not_ended_and_its_failure_is_reported(harness, tmp_path):
     killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     broken = partial(harness.Comparison, "broken", 1, [harness.Command("killed", killed)])
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
-    found = compared(harness, tmp_path, broken, work, most=60)
+    found = comparison_of(harness, tmp_path, broken, work, most=60)
     assert "exit -9" in found["skipped"][0]
     ours, peer = found["comparisons"][0]["commands"]
     assert not peer["ended"]
     assert not ours["peers"]["peer"]["times"]["ended"]
 
 
-def test_works_that_would_begin_late_are_named(harness, tmp_path):
+def test_benchmarks_that_would_start_too_late_are_named(harness, tmp_path):
     works = [comparison(harness, 90.0, harness.Goal(times={"peer": 2}))] * 3
-    found = compared(harness, tmp_path, *works, whole=0)
+    found = comparison_of(harness, tmp_path, *works, whole=0)
     assert len(found["comparisons"]) == 1
     assert found["not_run"] == ["1", "2"]
     assert "Not run: 1, 2" in (tmp_path / "title.md").read_text()
 
 
-def test_a_comparison_may_ask_for_fewer_rounds(harness, tmp_path):
+def test_a_comparison_may_have_fewer_rounds(harness, tmp_path):
     commands = [harness.Command("peer", seconds(20))]
     work = partial(harness.Comparison, "work", 100, commands, rounds=1)
-    found = compared(harness, tmp_path, work, once=60)
+    found = comparison_of(harness, tmp_path, work, once=60)
     assert len(found["comparisons"][0]["commands"][0]["runs"]) == 1
 
 
-def test_time_is_not_compared_where_quality_is_short(harness, tmp_path):
+def test_time_is_not_compared_if_quality_is_too_low(harness, tmp_path):
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 2})
     with pytest.raises(click.ClickException, match=r"accuracy 89.8 against 90 of peer"):
-        compared(harness, tmp_path, comparison(harness, 89.8, goal))
+        comparison_of(harness, tmp_path, comparison(harness, 89.8, goal))
     ours = json.loads((tmp_path / "title.json").read_text())["comparisons"][0]["commands"][0]
     assert ours["peers"]["peer"]["times"] is None
     assert ours["missed"] == ["times peer"]
 
 
-def test_a_peer_of_fewer_rows_may_be_more_accurate_by_chance(harness, tmp_path):
+def test_a_peer_on_fewer_rows_may_be_more_accurate_by_chance(harness, tmp_path):
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 2})
-    found = compared(harness, tmp_path, comparison(harness, 89.8, goal, equal=False))
+    found = comparison_of(harness, tmp_path, comparison(harness, 89.8, goal, equal=False))
     ours = found["comparisons"][0]["commands"][0]
     assert ours["short"] == []
     assert ours["peers"]["peer"]["times"] is not None
 
 
-def test_what_is_missing_or_fails_is_named_and_the_rest_is_measured(harness, tmp_path):
+def test_missing_or_failing_benchmarks_are_named_and_the_others_run(harness, tmp_path):
     goal = harness.Goal(times={"peer": 2})
     broken = harness.Command("broken", [sys.executable, "-c", "raise SystemExit('no such thing')"])
     works = [
         lambda: harness.Comparison("broken", 1, [broken]),
         comparison(harness, 90.0, goal, missing="peer is not installed"),
     ]
-    found = compared(harness, tmp_path, *works)
+    found = comparison_of(harness, tmp_path, *works)
     assert "no such thing" in found["skipped"][0]
     assert found["skipped"][1] == "peer is not installed"
     (ours,) = found["comparisons"][0]["commands"]

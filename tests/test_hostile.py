@@ -1,6 +1,7 @@
-"""Files made to hurt: each ends in one line and a code, in little memory, and opens no other file.
+"""Test malicious files: each ends in one line and an exit code, uses little memory, and opens no
+other file.
 
-Processes are measured by their peak of resident memory, in megabytes; an idle one has about 60.
+Tests measure the peak resident memory of processes, in megabytes; an idle process has about 60.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from randsvm.models.load import load
 MEGABYTE = 1 << 20
 
 
-class Ended(NamedTuple):
+class MeasuredProcess(NamedTuple):
     code: int
     said: str
     megabytes: int
 
 
-# Its parent is small: a process counts as its own what its parent had at its birth.
+# A small parent starts the command: a new process counts its parent's memory as its own.
 MEASURED = """
 import resource, subprocess, sys
 code = subprocess.call([sys.executable, "-m", *sys.argv[1:]], stdout=subprocess.DEVNULL)
@@ -49,8 +50,8 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
-def process(folder: Path, *words: object, stdin: Iterable[bytes] = ()) -> Ended:
-    """A command as a process of its own, fed piece by piece."""
+def process(folder: Path, *words: object, stdin: Iterable[bytes] = ()) -> MeasuredProcess:
+    """Run a command as a process that reads its input piece by piece."""
     with subprocess.Popen(
         [sys.executable, "-c", MEASURED, *map(str, words)],
         cwd=folder,
@@ -59,14 +60,14 @@ def process(folder: Path, *words: object, stdin: Iterable[bytes] = ()) -> Ended:
         stderr=subprocess.PIPE,
     ) as child:
         assert child.stdin and child.stdout and child.stderr
-        with contextlib.suppress(BrokenPipeError):  # it has read enough
+        with contextlib.suppress(BrokenPipeError):  # the process has stopped reading
             for piece in stdin:
                 child.stdin.write(piece)
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()
         said = child.stderr.read().decode()
         code, kilobytes = child.stdout.read().split()
-    return Ended(int(code), said, int(kilobytes) >> 10)
+    return MeasuredProcess(int(code), said, int(kilobytes) >> 10)
 
 
 TRAIN = ("randsvm.cli.train", "randsvm", "-q")
@@ -76,7 +77,9 @@ TRAIN = ("randsvm.cli.train", "randsvm", "-q")
 
 
 @pytest.mark.parametrize("index", [2147483647, 2147483648, 10**30])
-def test_the_largest_index_costs_one_feature_and_the_next_is_refused(train, tmp_path, index):
+def test_the_largest_index_takes_the_memory_of_one_feature_and_the_next_is_refused(
+    train, tmp_path, index
+):
     data = tmp_path / "data"
     data.write_text(f"1 1:1 {index}:1\n-1 1:2\n" * 5)
     tracemalloc.start()
@@ -110,8 +113,8 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("token", TOKENS)
-def test_a_token_of_a_million_characters_is_read_or_refused_at_once(token):
-    """At once: pytest's time limit is what a quadratic search would meet."""
+def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token):
+    """A quadratic search would exceed pytest's time limit."""
     before, filling, behind, problem = TOKENS[token]
     text = before + filling * LONG + behind + b"\n"
     try:
@@ -126,7 +129,7 @@ def test_a_token_of_a_million_characters_is_read_or_refused_at_once(token):
 
 
 def test_a_line_without_end_is_refused_in_bounded_memory(tmp_path):
-    """It would have a gigabyte."""
+    """The line would have a gigabyte."""
     ended = process(tmp_path, *TRAIN, "-", "m", stdin=(b"1" * MEGABYTE for _ in range(1024)))
     assert ended.said == (
         "<stdin>:1:1: expected a line of at most 268435456 bytes, found a longer one\n"
@@ -144,7 +147,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_small_archive_of_half_a_gigabyte_is_refused_in_bounded_memory(tmp_path, bomb):
-    """A member of a gzip file may be repeated."""
+    """A gzip file may repeat a member."""
     piece, problem = BOMBS[bomb]
     (tmp_path / "bomb").write_bytes(gzip.compress(piece * 16) * (8 if bomb == "newlines" else 32))
     ended = process(tmp_path, *TRAIN, "bomb", "m")
@@ -181,7 +184,7 @@ def test_a_cut_archive_is_one_line_and_leaves_no_model(tmp_path, compress, kept)
 def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
     tmp_path, monkeypatch, change, cache
 ):
-    """The change comes after the first block: what was read of the old file is no bad row."""
+    """It changes after the first block; the rows of the old file are not called bad."""
     data = oracle.write_svmlight(tmp_path / "data", *oracle.two_gaussians(500))
     text = data.read_bytes()
     read_block = svmlight.files.read_block
@@ -206,8 +209,8 @@ def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory) -> dict[str, bytes]:
-    """A small model of each kind and layout."""
+def own_models(tmp_path_factory) -> dict[str, bytes]:
+    """Return a small model of each kind and layout."""
     folder = tmp_path_factory.mktemp("ours")
     y, X = oracle.two_gaussians(12)
     oracle.write_svmlight(folder / "numbers", y, X)
@@ -239,17 +242,19 @@ def refused(path: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_flipped_byte_of_a_model_as_trained_is_refused(ours, tmp_path, kind):
-    for place in range(len(ours[kind])):
-        flipped = bytearray(ours[kind])
+def test_every_flipped_byte_of_a_written_model_is_refused(own_models, tmp_path, kind):
+    for place in range(len(own_models[kind])):
+        flipped = bytearray(own_models[kind])
         flipped[place] ^= 1 + place % 255
         refused(tmp_path / "m", bytes(flipped))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_cut_of_a_model_as_trained_is_refused(ours, tmp_path, kind):
-    """But the one that leaves a model of LIBSVM's or LIBLINEAR's own: it has no seal to miss."""
-    content = ours[kind]
+def test_every_truncation_of_a_written_model_is_refused(own_models, tmp_path, kind):
+    """A truncation that leaves exactly a model of LIBSVM or LIBLINEAR is accepted, because those
+    have no checksum.
+    """
+    content = own_models[kind]
     body = content.index(b"# randsvm ")
     plain = not content.startswith(header.OWN_LAYOUT.encode())
     for size in range(len(content)):
@@ -258,8 +263,8 @@ def test_every_cut_of_a_model_as_trained_is_refused(ours, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_of_a_newer_version_is_refused_with_both_versions(ours, tmp_path, kind):
-    content = ours[kind]
+def test_a_model_of_a_newer_version_is_refused_naming_both_versions(own_models, tmp_path, kind):
+    content = own_models[kind]
     newer = content.replace(b"# randsvm format 1\n", b"# randsvm format 3\n# randsvm new 1\n")
     said = refused(tmp_path / "m", newer)
     assert "expected model format 1, found 3: a newer version of randsvm" in said
@@ -294,9 +299,9 @@ HUGE = {
 
 
 @pytest.mark.parametrize("promise", HUGE)
-def test_a_huge_promise_in_a_model_costs_neither_memory_nor_time(ours, tmp_path, promise):
+def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(own_models, tmp_path, promise):
     kind, old, new = HUGE[promise]
-    content, count = re.subn(old, new, ours[kind], count=1)
+    content, count = re.subn(old, new, own_models[kind], count=1)
     assert count == 1
     tracemalloc.start()
     try:
@@ -307,8 +312,8 @@ def test_a_huge_promise_in_a_model_costs_neither_memory_nor_time(ours, tmp_path,
 
 
 @pytest.mark.parametrize("kind", ["kernel", "linear", "foreign linear"])
-def test_a_promise_of_two_billion_features_costs_no_memory(ours, tmp_path, kind):
-    content, count = re.subn(rb"features 1-2\n", b"features 1-2147483647\n", ours[kind])
+def test_two_billion_features_in_a_model_header_take_no_memory(own_models, tmp_path, kind):
+    content, count = re.subn(rb"features 1-2\n", b"features 1-2147483647\n", own_models[kind])
     assert count == 1
     (tmp_path / "m").write_bytes(resealed(content))
     tracemalloc.start()
@@ -322,10 +327,10 @@ def test_a_promise_of_two_billion_features_costs_no_memory(ours, tmp_path, kind)
         tracemalloc.stop()
 
 
-# ---- nothing but data ----------------------------------------------------------------------------
+# ---- no code in data -----------------------------------------------------------------------------
 
 PACKAGE = Path(randsvm.__file__).parent
-# What turns data into code, runs a program, or opens what is named by data.
+# Names that execute data as code, run a program, or open a file named by data.
 FORBIDDEN = {
     "pickle", "marshal", "shelve", "ctypes.util", "eval", "exec", "compile", "__import__",
     "system", "popen", "subprocess", "runpy", "importlib", "load_library", "allow_pickle",
@@ -349,7 +354,7 @@ def names_in(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
-def test_no_room_turns_data_into_code(path):
+def test_no_package_executes_data_as_code(path):
     forbidden = FORBIDDEN - ON_A_CLUSTER if path.parent.name == "cluster" else FORBIDDEN
     found = {(path.name, name) for name in names_in(path) if name in forbidden}
     # re.compile makes a pattern, of a constant.
@@ -357,15 +362,15 @@ def test_no_room_turns_data_into_code(path):
     assert "compile(" not in path.read_text().replace("re.compile(", "")
 
 
-def test_the_walk_sees_names():
+def test_known_names_are_found():
     assert ("files.py", "__import__") in {
         (path.name, name) for path in PACKAGE.rglob("*.py") for name in names_in(path)
     }
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[list[str]]:
-    """Names of files as they are opened; a hook of Python's stays, so that there is only one."""
+def opened_files() -> Iterator[list[str]]:
+    """Record the names of opened files; an audit hook cannot be removed, so there is only one."""
     found: list[str] | None = []
 
     def hear(event: str, arguments: tuple) -> None:
@@ -381,20 +386,22 @@ PATHS = ["/etc/passwd", "../../outside", "file:///etc/passwd", "$(touch outside)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_path_in_data_or_model_is_opened(tmp_path, ours, path, opened, monkeypatch):
-    """Only what the command names is opened, whatever stands in the files."""
+def test_paths_inside_data_or_models_are_not_opened(
+    tmp_path, own_models, path, opened_files, monkeypatch
+):
+    """Only files that the command names are opened."""
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")
     name = path.replace(":", "_").replace(" ", "_")
     Path("data").write_text(f"{name} 1:1 # {path}\nother 1:2\n" * 6)
     seed = b"# randsvm seed "
-    altered = ours["foreign kernel"].replace(seed + b"0", seed + path.encode())
+    altered = own_models["foreign kernel"].replace(seed + b"0", seed + path.encode())
     Path("model").write_bytes(resealed(altered))
-    opened.clear()
+    opened_files.clear()
     run_train("randsvm", "-q", "data", "m")
     run_predict("data", "m", "out")
     load("model")
-    assert "data" in opened
-    assert [name for name in opened if "outside" in name or "passwd" in name] == []
+    assert "data" in opened_files
+    assert [name for name in opened_files if "outside" in name or "passwd" in name] == []
     assert {found.name for found in Path().iterdir()} == {"data", "model", "m", "out"}
     assert [found.name for found in tmp_path.iterdir()] == ["in"]

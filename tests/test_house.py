@@ -1,4 +1,4 @@
-"""The house: who may import whom, held against the table of the design."""
+"""Test that the packages import each other only downwards, as the design's table of layers says."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import randsvm
 
 PACKAGE = Path(randsvm.__file__).parent
 
-# A row imports only rows below it, and files of its own folder.
-ROWS = [
+# A package imports only packages of lower layers, and modules of its own.
+LAYERS = [
     {"cli"},
     {"api", "estimators"},
     {"training"},
@@ -25,9 +25,9 @@ ROWS = [
     {"events", "errors", "files", "streams", "arrays", "decimals"},
     {""},  # the package itself: its version
 ]
-RANK = {room: rank for rank, rooms in enumerate(ROWS) for room in rooms}
-# Rows that stand side by side and do not know each other, and one that is below but stays unseen.
-STRANGERS = {("algorithms", "models"), ("data", "kernels"), ("models", "svm")}
+LAYER_OF = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+# Pairs of packages that do not import each other.
+INDEPENDENT_PACKAGES = {("algorithms", "models"), ("data", "kernels"), ("models", "svm")}
 
 FILES = {
     path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path
@@ -35,8 +35,8 @@ FILES = {
 }
 FILES = {name.removesuffix("__init__").rstrip("."): path for name, path in FILES.items()}
 
-# Libraries that live behind few doors.
-DOORS = {
+# The only modules that may import a library.
+LIBRARY_USERS = {
     "libsvm": {"svm.libsvm"},
     "click": {
         "cli.train",
@@ -53,13 +53,13 @@ DOORS = {
 }
 
 
-def room_of(file: str) -> str:
-    """The folder that a file lies in, or the file where it lies in none."""
+def package_of(file: str) -> str:
+    """Return the package of a module, or the module itself at top level."""
     return file.partition(".")[0]
 
 
 def imports(path: Path) -> set[str]:
-    """Full names of everything that a module imports, inside functions too."""
+    """Return full names of everything that a module imports, inside functions too."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -72,43 +72,43 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def inner(path: Path) -> set[str]:
-    """The files of the package that a file imports."""
+def imported_modules(path: Path) -> set[str]:
+    """Return the modules of the package that a module imports."""
     ours = {name for name in imports(path) if name.partition(".")[0] == "randsvm"}
     return {name.removeprefix("randsvm").lstrip(".") for name in ours} & FILES.keys()
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_file_lies_in_a_room_of_the_table(file):
-    assert room_of(file) in RANK
+def test_every_module_belongs_to_a_layer(file):
+    assert package_of(file) in LAYER_OF
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_file_imports_only_rooms_below_its_own(file):
-    room = room_of(file)
-    others = {room_of(name) for name in inner(FILES[file])} - {room}
-    assert [other for other in others if RANK[other] < RANK[room]] == []
-    assert [other for other in others if tuple(sorted((room, other))) in STRANGERS] == []
+def test_a_module_imports_only_lower_layers(file):
+    room = package_of(file)
+    others = {package_of(name) for name in imported_modules(FILES[file])} - {room}
+    assert [other for other in others if LAYER_OF[other] < LAYER_OF[room]] == []
+    assert [other for other in others if tuple(sorted((room, other))) in INDEPENDENT_PACKAGES] == []
 
 
-def test_no_file_imports_a_file_that_imports_it():
-    arrows = {file: inner(path) - {file} for file, path in FILES.items()}
+def test_imports_have_no_cycles():
+    arrows = {file: imported_modules(path) - {file} for file, path in FILES.items()}
     while leaves := {file for file, targets in arrows.items() if not targets & arrows.keys()}:
         for file in leaves:
             del arrows[file]
     assert sorted(arrows) == []
 
 
-@pytest.mark.parametrize("library", DOORS)
-def test_a_foreign_library_lives_behind_its_door(library):
+@pytest.mark.parametrize("library", LIBRARY_USERS)
+def test_only_the_listed_modules_import_a_library(library):
     users = {
         file
         for file, path in FILES.items()
         if any(name.partition(".")[0] == library for name in imports(path))
     }
-    assert users <= DOORS[library]
+    assert users <= LIBRARY_USERS[library]
 
 
-def test_the_walk_sees_imports():
-    assert "svm.scan" in inner(FILES["algorithms.decomposition"])
-    assert "data.dataset" in inner(FILES["svm.running_values"])
+def test_known_imports_are_found():
+    assert "svm.scan" in imported_modules(FILES["algorithms.decomposition"])
+    assert "data.dataset" in imported_modules(FILES["svm.running_values"])

@@ -1,4 +1,4 @@
-"""Peak memory of processes, as docs/nightly.md promises it, and of the arrays that they grow by."""
+"""Test the peaks of memory that README states: of whole processes, and of growing arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from randsvm.data.points import Points, RowCache
 
 MEGABYTE = 10**6
 
-# Its parent is small: a process counts as its own what its parent had at its birth.
+# A small parent starts the command: a new process counts its parent's memory as its own.
 MEASURED = """
 import resource, subprocess, sys
 code = subprocess.call([sys.executable, "-m", *sys.argv[1:]], stdout=subprocess.DEVNULL)
@@ -23,7 +23,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def peak(folder: Path, *words: object) -> float:
-    """Peak memory of a command, in MB."""
+    """Return the peak memory of a command in MB."""
     ended = subprocess.run(
         [sys.executable, "-c", MEASURED, *map(str, words)],
         cwd=folder,
@@ -37,7 +37,7 @@ def peak(folder: Path, *words: object) -> float:
     return int(kilobytes) * unit / MEGABYTE
 
 
-def test_the_largest_subproblem_of_a_regression_is_within_the_promise(tmp_path):
+def test_the_largest_subproblem_of_a_regression_stays_within_the_stated_memory(tmp_path):
     n, random = 8000, np.random.default_rng(0)
     X = random.normal(size=(n, 5)).round(3)
     y = np.sin(3 * X[:, 0]) + random.normal(size=n)
@@ -63,7 +63,7 @@ def rows(m: int, each: int) -> Points:
     return Points(np.arange(m), X, np.zeros(m))
 
 
-def test_rows_that_were_gathered_are_handed_out_without_larger_arrays():
+def test_gathered_rows_are_returned_without_copies():
     every = rows(40_000, 50)
     row_cache = RowCache(50)
     row_cache.add(every)

@@ -1,4 +1,6 @@
-"""Numbers at the ends of what float32 holds: a finite model, or one line, never nan or inf."""
+"""Test numbers near the limits of float32: a finite model or one line of an error, never nan or
+inf.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from randsvm.svm.subproblem import svmlearn
 NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)
 
 
-# ---- what LIBSVM says of itself ------------------------------------------------------------------
+# ---- messages of LIBSVM --------------------------------------------------------------------------
 
 
 def notices_of_a_solve(rows: int, C: float) -> list[str]:
@@ -48,15 +50,15 @@ def notices_of_a_solve(rows: int, C: float) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_solve_that_ends_at_libsvms_limit_of_iterations_is_told_once(capfd):
+def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(capfd):
     (said,) = notices_of_a_solve(40, C=1e9)
     assert said.startswith("LIBSVM reached its limit of iterations")
     assert said.endswith("scale the features, or lower -c")
-    assert capfd.readouterr() == ("", "")  # nothing of LIBSVM's own words
+    assert capfd.readouterr() == ("", "")  # LIBSVM's own message does not appear
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stderr is no variable elsewhere")
-def test_what_others_write_to_stderr_during_a_solve_is_heard(capfd):
+def test_other_output_on_stderr_during_a_solve_appears(capfd):
     library = ctypes.CDLL(None)
     stderr = ctypes.c_void_p.in_dll(library, "stderr")
     before = stderr.value
@@ -72,7 +74,7 @@ def test_what_others_write_to_stderr_during_a_solve_is_heard(capfd):
 
 
 @pytest.mark.parametrize("task", ["svc", "svr", "one-class"])
-def test_what_is_advised_where_libsvm_fails_suits_the_task(monkeypatch, task):
+def test_the_advice_after_a_failure_of_libsvm_suits_the_task(monkeypatch, task):
     """Novelty detection has no -c that could be lowered."""
     monkeypatch.setattr(libsvm, "_coefficients", lambda _, variables: np.full(variables, np.nan))
     y, X = oracle.two_gaussians(30)
@@ -87,12 +89,12 @@ def test_what_is_advised_where_libsvm_fails_suits_the_task(monkeypatch, task):
     assert "scale the features" in str(raised.value)
 
 
-def test_a_solve_that_ends_before_it_is_not(capfd):
+def test_a_solve_below_the_iteration_limit_is_not_noted(capfd):
     assert notices_of_a_solve(40, C=1.0) == []
     assert capfd.readouterr() == ("", "")
 
 
-# ---- models of odd data --------------------------------------------------------------------------
+# ---- extreme data --------------------------------------------------------------------------------
 
 
 def clouds(rows: int = 240) -> tuple[np.ndarray, np.ndarray]:
@@ -112,13 +114,13 @@ def with_zero_rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 def contradicting() -> tuple[np.ndarray, np.ndarray]:
-    """Every row twice, once with either label."""
+    """Return every row twice, once with each label."""
     X = clouds(120)[1]
     return np.tile([1.0, -1.0], 120), np.repeat(X, 2, axis=0)
 
 
 def rare() -> tuple[np.ndarray, np.ndarray]:
-    """0.01% positives."""
+    """Return data with 0.01% positives."""
     X = oracle.as_float32(np.random.default_rng(3).normal(size=(30_000, 2)))
     y = np.full(30_000, -1.0)
     y[[5, 15_000, 29_999]] = 1.0
@@ -187,9 +189,10 @@ def files(tmp_path_factory) -> Callable[[str], Path]:
 
 
 def assert_finite(learnt: Finished, data: Path) -> None:
-    """No nan or inf in the model; LIBSVM's or LIBLINEAR's layout loads; all rows get a number.
+    """Check that the model has no nan or inf, that LIBSVM or LIBLINEAR loads it, and that all rows
+    get a number.
 
-    A kernel that is not positive semidefinite certifies nothing: its gap is none.
+    A kernel that is not positive semidefinite has no certificate: its gap is none.
     """
     text = learnt.model.read_text()
     if learnt.metadata.get("gap") == "nan":
@@ -206,7 +209,9 @@ def assert_finite(learnt: Finished, data: Path) -> None:
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", DATA)
-def test_odd_data_gives_a_finite_model_or_is_refused_for_its_size(files, tmp_path, name, run):
+def test_extreme_data_gives_a_finite_model_or_is_refused_for_its_magnitude(
+    files, tmp_path, name, run
+):
     data = files(name)
     try:
         learnt = learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:])
@@ -220,7 +225,7 @@ def test_odd_data_gives_a_finite_model_or_is_refused_for_its_size(files, tmp_pat
 
 @pytest.mark.parametrize("run", ["randsvm", "osuna", "one-class", "sgd", "sgd map"])
 @pytest.mark.parametrize("end", ENDS)
-def test_parameters_at_their_ends_give_a_finite_model(files, tmp_path, run, end):
+def test_parameters_at_their_limits_give_a_finite_model(files, tmp_path, run, end):
     if run == "sgd" and "gamma" in end:
         pytest.skip("a linear machine has no gamma")
     data, words = files("zero rows"), [*RUNS[run][1:], "--seed", 1, *ENDS[end]]
@@ -233,8 +238,8 @@ def test_one_positive_in_ten_thousand_gives_a_finite_model(files, tmp_path, run)
     assert_finite(learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:]), data)
 
 
-def test_a_kernel_that_leaves_float64_is_refused_in_prediction_too(files, tmp_path, capsys):
-    """A model of tame rows asked about rows of 1e30 in a kernel of degree 12."""
+def test_a_kernel_value_beyond_float64_is_refused_in_prediction(files, tmp_path, capsys):
+    """A model of moderate rows predicts rows of 1e30 with a kernel of degree 12."""
     learnt = learn(
         "randsvm", files("plain"), tmp_path / "m", "-t", "poly", "-g", 1, "-d", 12, "-c", 1e-9
     )

@@ -1,5 +1,8 @@
-"""What the tests of other LIBSVM packages expect, on scikit-learn's iris: LIBSVM.jl (Julia) and
-numo-libsvm (Ruby). Only their numbers are here."""
+"""Test what the tests of other LIBSVM packages expect on scikit-learn's iris: LIBSVM.jl (Julia) and
+numo-libsvm (Ruby).
+
+Only their numbers are here.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ HALVES = {"train": slice(0, None, 2), "test": slice(1, None, 2), "all": slice(No
 
 @pytest.fixture(scope="module")
 def iris(tmp_path_factory):
-    """Files of every other row, to train on and to test on, and of all; the same as `scaled-..`,
-    each feature in -1 .. 1, which is LIBSVM's iris.scale."""
+    """Write every other row for training and for testing, and all rows; `scaled-..` has each
+    feature in -1 .. 1, as LIBSVM's iris.scale.
+    """
     X, y = load_iris(return_X_y=True)
     folder = tmp_path_factory.mktemp("iris")
     for prefix, values in (("", X), ("scaled-", 2 * (X - X.min(axis=0)) / np.ptp(X, axis=0) - 1)):
@@ -35,13 +39,13 @@ TRUTH = np.repeat([1, 2, 3], 25)  # of test
 
 
 @pytest.mark.parametrize("command", ["randsvm", "osuna", "osuna-closest"])
-def test_iris_has_the_errors_that_julia_has(iris, tmp_path, predict, command):
+def test_iris_has_the_errors_of_libsvm_jl(iris, tmp_path, predict, command):
     run_train(command, "-q", iris / "train", tmp_path / "m")
     said = predict(iris / "test", tmp_path / "m").scores
     assert (np.flatnonzero(said != TRUTH) + 1).tolist() == [42, 60, 62, 64, 67]
 
 
-def test_julias_decision_values(tmp_path, predict):
+def test_decision_values_are_those_of_libsvm_jl(tmp_path, predict):
     X = np.array([[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]], float)
     oracle.write_svmlight(tmp_path / "d", np.array([1, 1, 1, 2, 2, 2]), X)
     run_train("-q", "-t", 0, "--gap", 1e-9, tmp_path / "d", tmp_path / "m")
@@ -55,17 +59,17 @@ SIGMOID = ("-t", 3, "-g", 0.1, "-r", 1, "-c", 10)
 
 
 def accuracy_of(capsys):
-    """By the line that svm-train -v prints, too."""
+    """Return the accuracy of the report and check the line that svm-train -v prints."""
     said = "".join(capsys.readouterr())
     return float(re.search(r"Cross Validation Accuracy = ([0-9.]+)%", said)[1]) / 100
 
 
-def test_cross_validation_is_as_accurate_as_in_ruby(iris, tmp_path, capsys):
+def test_cross_validation_is_as_accurate_as_in_numo_libsvm(iris, tmp_path, capsys):
     run_train("-v", 5, *SIGMOID, iris / "scaled-all", tmp_path / "m")
     assert accuracy_of(capsys) == pytest.approx(0.95, abs=0.05)
 
 
-def test_labels_and_probabilities_are_as_accurate_as_in_ruby(iris, tmp_path, predict):
+def test_labels_and_probabilities_are_as_accurate_as_in_numo_libsvm(iris, tmp_path, predict):
     test, model = iris / "scaled-test", tmp_path / "m"
     run_train("-q", "-b", 1, *SIGMOID, iris / "scaled-train", model)
     assert {len(line.split()) for line in predict(test, model, "--scores").lines} == {3}

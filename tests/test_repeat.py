@@ -1,4 +1,4 @@
-"""The same seed, the same bytes: whatever the jobs, the memory, the file's packing or its cache."""
+"""Test that the same seed gives the same bytes with any jobs, memory, compression or cache."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from randsvm.data.dataset import ParseOptions
 from randsvm.parameters.run import Resources
 from randsvm.svm.running_values import FEW_ROWS
 
-# Way of training -> the set, the command.
+# Kind of training -> the set, the command.
 TRAININGS = {
     "randsvm": ("board", "randsvm -g 5 -k 500 --sample-size 800"),
     "certified": ("board", "randsvm -g 5 --gap 0.001 --sample-size 250"),
-    # Rows that stay laid out by their nonzeros, of chunks that a store may read again.
+    # Rows that stay sparse, in chunks that may be read again.
     "nonzeros": ("sparse", "randsvm -g 0.02 --gap 0.05 --sample-size 250 --max-iterations 3"),
     "weights": ("board", "randsvm -g 5 --gap 0.01 --sample-size 400 -w 1 2"),
     "linear": ("board", "randsvm -t linear --gap 0.01 --sample-size 250 --max-iterations 9"),
@@ -45,7 +45,7 @@ TRAININGS = {
 
 @pytest.fixture(autouse=True)
 def many_shards(monkeypatch):
-    """Small sets have what large ones have: several blocks of text, chunks, shards, batches."""
+    """Give small sets what large ones have: several blocks of text, chunks, shards and batches."""
     monkeypatch.setattr(ParseOptions.__init__, "__defaults__", ("class", False, 100, 1 << 20))
     defaults = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 10_000}
     monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
@@ -53,8 +53,8 @@ def many_shards(monkeypatch):
     monkeypatch.setattr(batches, "PIECE_ROWS", 50)
 
 
-def a_fifth(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two noisy classes of which a fifth of 40 features is not 0."""
+def sparse_classes(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return two noisy classes; a fifth of 40 features is not 0."""
     rng = np.random.default_rng(3)
     X = oracle.as_float32(rng.normal(size=(rows, 40)) * (rng.random((rows, 40)) < 0.2))
     return np.sign(X @ rng.normal(size=40) + rng.normal(size=rows)), X
@@ -66,14 +66,14 @@ def sets(tmp_path_factory) -> dict[str, Path]:
     paths = {
         "board": board(1500).save(folder / "board"),
         "clouds": oracle.write_svmlight(folder / "clouds", *oracle.clouds(1500, 0, 3)),
-        "sparse": oracle.write_svmlight(folder / "sparse", *a_fifth(FEW_ROWS + 150)),
+        "sparse": oracle.write_svmlight(folder / "sparse", *sparse_classes(FEW_ROWS + 150)),
     }
     for path in paths.values():
         path.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes()))
     return paths
 
 
-# How a run goes about it -> its options, the file that it reads.
+# Way of running -> its options, the file that it reads.
 WAYS = {
     "again": ("", "{}"),
     "one job": ("--jobs 1", "{}"),
@@ -91,7 +91,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name, line", TRAININGS.values(), ids=TRAININGS)
-def test_no_way_of_going_about_it_changes_a_byte(sets, tmp_path, monkeypatch, name, line):
+def test_the_way_of_running_does_not_change_the_model(sets, tmp_path, monkeypatch, name, line):
     path, words = sets[name], line.split()
     monkeypatch.chdir(tmp_path)
     content = learn(words[0], path, tmp_path / "m", *words[1:], "--jobs", 2).model.read_bytes()

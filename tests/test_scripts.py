@@ -1,4 +1,4 @@
-"""The scripts: what makers of sets promise, what a model file is worth, the page of results."""
+"""Test the scripts: the data generators, the certificate of a model, and the page of results."""
 
 import argparse
 import json
@@ -31,7 +31,7 @@ def run(*words):
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_set_is_the_beginning_of_a_larger_set(name):
-    """Whether the sets end within a block of rows, at its end or beyond."""
+    """The sets may end within a block of rows, at its end or beyond."""
     made = [run("make_data.py", name, "-", "--rows", rows).stdout for rows in (9, 10_000, 10_009)]
     assert [text.count(b"\n") for text in made] == [9, 10_000, 10_009]
     assert made[1].startswith(made[0])
@@ -42,7 +42,7 @@ MODULES = sorted(path.relative_to(SCRIPTS).with_suffix("") for path in SCRIPTS.r
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_a_script_finds_what_it_imports(module):
+def test_a_script_finds_its_imports(module):
     if "matplotlib" in (SCRIPTS / module).with_suffix(".py").read_text():
         pytest.importorskip("matplotlib")
     run("-c", f"import {'.'.join(module.parts)}")
@@ -50,7 +50,7 @@ def test_a_script_finds_what_it_imports(module):
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
+def test_the_cluster_demo_loses_a_worker_and_writes_the_same_model():
     pytest.importorskip("distributed")
     data = SCRIPTS.parent / "data" / "checkerboard.svm"
     said = run("cluster_demo.py", data, "--gap", 0.01).stdout.decode()
@@ -58,7 +58,9 @@ def test_a_cluster_of_this_machine_loses_a_worker_and_writes_the_same_model():
     assert "both models have the same" in said
 
 
-def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkeypatch, tmp_path):
+def test_the_cost_of_averaging_uses_models_with_that_number_of_groups(
+    script, monkeypatch, tmp_path
+):
     pytest.importorskip("distributed")
     averaging = script("averaging")
     for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
@@ -75,8 +77,10 @@ def test_the_cost_of_averaging_is_of_models_with_that_many_groups(script, monkey
     assert all(60 < float(cell[2].strip(" %")) <= 100 for cell in cells)
 
 
-def test_what_more_cores_take_is_computed_from_how_a_round_splits(script, tmp_path):
-    """Made logs: ten times the rows have twice the rounds, so a hundred times have four times."""
+def test_the_time_on_more_cores_is_computed_from_the_parts_of_a_round(script, tmp_path):
+    """The logs are artificial: ten times the rows have twice the rounds, so a hundred times have
+    four times.
+    """
     many_cores, logs = script("many_cores"), []
     split = {"message_seconds": 0.1, "worker_seconds": 2.0, "report_seconds": 0.2}
     for n, rounds in ((1000, 10), (10_000, 20)):
@@ -94,11 +98,11 @@ def test_what_more_cores_take_is_computed_from_how_a_round_splits(script, tmp_pa
     assert "| 100 | 17.50 |" in said
 
 
-# ---- what a model file is worth ---------------------------------------------------------------
+# ---- the certificate of a model file ----------------------------------------------------------
 
 FRIEDMAN = oracle.as_float32(np.random.default_rng(1).random((120, 3)))
 TARGETS = np.round(np.sin(5 * FRIEDMAN[:, 0]) + FRIEDMAN[:, 1], 3)
-# Equal rows with other targets: what is made of them must stay a bound.
+# Equal rows with different targets; their bound must stay a bound.
 FRIEDMAN[60:80] = FRIEDMAN[:20]
 
 TRAININGS = {
@@ -117,8 +121,8 @@ def written(path, y, X):
     return path
 
 
-def judged(script, train, model, options, test=None):
-    """What the certificate finds, LIBSVM's options in words."""
+def certificate_of(script, train, model, options, test=None):
+    """Return the certificate of a model; LIBSVM's options are words."""
     words = options.split()
     given = {"-c": "1", "-p": "0.1", "-n": "0.5"} | dict(zip(words[::2], words[1::2], strict=True))
     weights = [(name[2:], value) for name, value in given.items() if name.startswith("-w")]
@@ -131,7 +135,7 @@ def judged(script, train, model, options, test=None):
 
 
 def solved(y, X, options, path):
-    """LIBSVM's own optimum to 1e-7, its model written to `path`, and the model itself."""
+    """Return LIBSVM's optimum to 1e-7 and its model, which is written to `path`."""
     emitted = []
     wanted = bindings.svm_parameter(f"{options} -e 1e-7")
     wanted.print_func = bindings.PRINT_STRING_FUN(lambda text: emitted.append(text.decode()))
@@ -142,14 +146,14 @@ def solved(y, X, options, path):
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_the_certificate_is_libsvms_objective_and_its_gap_closes(script, tmp_path, name):
+def test_the_certificate_has_libsvms_objective_and_a_small_gap(script, tmp_path, name):
     y, X, options = TRAININGS[name]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     optimum, model = solved(y, X, options, path)
-    found = judged(script, train, path, options, test=train)
+    found = certificate_of(script, train, path, options, test=train)
     assert found["dual"] == pytest.approx(-optimum, rel=1e-5)
     assert found["primal"] == pytest.approx(-optimum, rel=1e-5)
-    # LIBSVM writes 8 digits of a value, so the certificate is of rows a little aside.
+    # LIBSVM writes 8 digits of a value, so the certificate is for slightly different rows.
     assert -1e-7 <= found["gap"] < 1e-5
     _, (accuracy, mse, _), _ = svmutil.svm_predict(y, sparse.csr_matrix(X), model, "-q")
     said = {"accuracy": accuracy, "mse": mse}
@@ -160,9 +164,10 @@ def test_the_certificate_is_libsvms_objective_and_its_gap_closes(script, tmp_pat
 
 @pytest.mark.parametrize("name", TRAININGS)
 @pytest.mark.parametrize("factor", [0.5, 2])
-def test_the_certificate_is_no_better_than_the_model(script, tmp_path, name, factor):
-    """Half of each coefficient is far from the optimum; twice as much, or half of a sum that must
-    be nu n, is not feasible and bounds nothing."""
+def test_a_worse_model_has_a_worse_certificate(script, tmp_path, name, factor):
+    """Half of each coefficient is far from the optimum. Twice each coefficient, or half of a sum
+    that must be nu n, is infeasible and bounds nothing.
+    """
     y, X, options = TRAININGS[name]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, options, path)
@@ -173,7 +178,7 @@ def test_the_certificate_is_no_better_than_the_model(script, tmp_path, name, fac
         words = line.split(" ", columns)
         lines += [" ".join([*(repr(factor * float(word)) for word in words[:-1]), words[-1]])]
     path.write_text("\n".join([f"{head}SV", *lines, ""]))
-    gap = judged(script, train, path, options)["gap"]
+    gap = certificate_of(script, train, path, options)["gap"]
     if factor == 2 or name == "novelty detection":
         assert np.isnan(gap)
     else:
@@ -187,8 +192,8 @@ def test_the_certificate_is_no_better_than_the_model(script, tmp_path, name, fac
         ("sparse rows", "csr"),
     ],
 )
-def test_libsvm_reads_a_machine_of_scikit_learn(script, tmp_path, name, layout):
-    """As the peers write it, and predicts what LIBSVM's own machine does."""
+def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
+    """The peers write this file, and it predicts the same as LIBSVM's own model."""
     y, X, options = TRAININGS[name]
     train, path, own = written(tmp_path / "train", y, X), tmp_path / "theirs", tmp_path / "own"
     words = [*options.split(), "--layout", layout]
@@ -198,7 +203,7 @@ def test_libsvm_reads_a_machine_of_scikit_learn(script, tmp_path, name, layout):
     rows = sparse.csr_matrix(X)
     predicted = [svmutil.svm_predict(y, rows, model, "-q") for model in (theirs, ours)]
     assert predicted[0][0] == predicted[1][0]
-    assert judged(script, train, path, options)["gap"] < 5e-3
+    assert certificate_of(script, train, path, options)["gap"] < 5e-3
 
 
 def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path):
@@ -207,11 +212,11 @@ def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path
     for tolerance in ("0.001", "0.1"):
         words = [*options.split(), "-e", tolerance]
         script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
-        gaps.append(judged(script, train, path, options)["gap"])
+        gaps.append(certificate_of(script, train, path, options)["gap"])
     assert gaps[1] > 3 * gaps[0]
 
 
-def test_what_costs_too_much_is_left_out(script, tmp_path):
+def test_expensive_certificates_are_omitted(script, tmp_path):
     y, X, options = TRAININGS["two classes"]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, options, path)
@@ -222,14 +227,14 @@ def test_what_costs_too_much_is_left_out(script, tmp_path):
 # ---- real sets, and the page ------------------------------------------------------------------
 
 
-def test_a_download_that_is_another_one_is_refused(script, tmp_path):
+def test_a_download_with_another_checksum_is_refused(script, tmp_path):
     (tmp_path / "archive").write_bytes(b"something else")
     with pytest.raises(click.ClickException, match="expected sha256 d9ef"):
         script("benchmarks.real_data").check(tmp_path / "archive", "d9ef")
 
 
-def test_words_become_features_and_numbers_go_to_one(script):
-    """Beside scikit-learn's own encoder and scaler."""
+def test_words_are_encoded_and_numbers_scaled_to_one(script):
+    """scikit-learn's encoder and scaler give the same values."""
     pandas = pytest.importorskip("pandas")
     preprocessing = pytest.importorskip("sklearn.preprocessing")
     table = pandas.DataFrame(
@@ -248,7 +253,7 @@ def test_words_become_features_and_numbers_go_to_one(script):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_benchmarks_run_and_the_page_shows_time_beside_gap(script, monkeypatch, tmp_path):
+def test_the_benchmarks_run_and_the_page_shows_time_and_gap(script, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     works = ["reading-twonorm", "one-class", "growth-10000", "growth-300000"]
     run("-m", "benchmarks", "--quick", "--rows", 1000, "--results", tmp_path, *works)

@@ -41,7 +41,7 @@ def test_a_process_that_a_test_starts_ignores_no_signal():
     assert ended.stdout.split() == ["0"] * 4
 
 
-def test_nor_does_it_where_the_tests_run_under_nohup():
+def test_a_process_that_a_test_starts_ignores_no_signal_under_nohup():
     words = ["-q", f"{__file__}::test_a_process_that_a_test_starts_ignores_no_signal"]
     assert "1 passed" in run_tests(words, IGNORING)
 
@@ -51,7 +51,7 @@ def test_an_example_of_hypothesis_has_no_time_limit():
 
 
 def test_missing_real_data_are_reported_in_one_line(tmp_path):
-    """And the tests that need them are skipped."""
+    """The tests that need real data are skipped."""
     words = ["tests/models/test_prediction.py", "-m", "real_data"]
     said = run_tests(words, RANDSVM_DATA=str(tmp_path / "nowhere"))
     assert " passed" not in said
@@ -61,7 +61,7 @@ def test_missing_real_data_are_reported_in_one_line(tmp_path):
 
 
 def test_real_data_are_found_beside_the_main_checkout(tmp_path, monkeypatch):
-    """Of a git worktree that lies elsewhere."""
+    """The tests run in a git worktree in another folder."""
     main, data = tmp_path / "code" / "main", tmp_path / "code" / "shared" / "data"
     main.mkdir(parents=True)
     data.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""Cases of scikit-learn's sklearn/svm/tests/test_svm.py that need other words for our estimators.
+"""Test cases of scikit-learn's sklearn/svm/tests/test_svm.py that need changes for our estimators.
 
-test_svm_of_scikit_learn.py runs that file as it is. Here are the cases that it expects to fail
-where only digits beyond the gap differ, what our estimators take in addition, and some cases of
-other files of scikit-learn.
+test_svm_of_scikit_learn.py runs that file itself. Here are the cases that it expects to fail
+because digits beyond the gap differ, what our estimators accept in addition, and cases of other
+files of scikit-learn.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ TRUE_RESULT = [1, 2, 2]
 
 @pytest.fixture(scope="module")
 def iris():
-    """In an order in which labels are mixed."""
+    """Return iris in an order that mixes the labels."""
     found = datasets.load_iris()
     order = check_random_state(42).permutation(found.target.size)
     found.data, found.target = found.data[order], found.target[order]
     return found
 
 
-def test_precomputed(iris):
+def test_a_precomputed_kernel_follows_scikit_learn(iris):
     clf = SVC(kernel="precomputed")
-    # Kernel values of the training rows with each other, and of others with them.
+    # Kernel values between training rows, and between test and training rows.
     K = np.dot(X, np.array(X).T)
     clf.fit(K, Y)
     KT = np.dot(T, np.array(X).T)
@@ -47,7 +47,7 @@ def test_precomputed(iris):
     assert_array_equal(clf.support_, [1, 3])
     assert_array_equal(clf.intercept_, [0])
     assert_array_equal(clf.predict(KT), TRUE_RESULT)
-    # The values with support vectors are all that counts.
+    # Only values with support vectors matter.
     only = np.zeros_like(KT)
     only[:, clf.support_] = KT[:, clf.support_]
     assert_array_equal(clf.predict(only), TRUE_RESULT)
@@ -65,7 +65,7 @@ def test_precomputed(iris):
     assert np.mean(clf.predict(only) == iris.target) == pytest.approx(0.99, abs=0.005)
 
 
-def test_sparse_precomputed():
+def test_a_sparse_precomputed_kernel_is_accepted():
     clf = SVC(kernel="precomputed").fit(sparse.csr_matrix([[1, 0], [0, 1]]), [0, 1])
     assert_array_equal(clf.predict(sparse.csr_matrix([[0.5, 0], [0, 0.5]])), [0, 1])
 
@@ -100,7 +100,7 @@ def test_oneclass_fit_predict():
 
 
 def test_an_infeasible_nu_is_a_value_error():
-    """One row against five: nu is 1/3 at the most."""
+    """With one row against five nu is at most 1/3."""
     with pytest.raises(ValueError, match="infeasible"):
         NuSVC(kernel="linear").fit(X, [1, 1, 1, 1, 1, 2])
 
@@ -118,7 +118,7 @@ def test_svr_predict(iris, kernel):
     assert_allclose(f.ravel(), machine.predict(rows), atol=1e-4)
 
 
-def test_bad_input():
+def test_invalid_input_is_refused():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         SVC().fit(X, Y[:-1])
     for machine in (SVC(), LinearSVC(random_state=0)):
@@ -156,7 +156,7 @@ def test_gamma_scale():
     rows, y = np.array([[0.0, 1.0], [1.0, 1.0]]), [0, 1]
     assert SVC(gamma="auto").fit(rows, y)._gamma == 0.5
     assert SVC(gamma="scale").fit(rows, y)._gamma == pytest.approx(1 / (2 * rows.var()))
-    # Values that are all alike.
+    # Constant values.
     assert SVC(gamma="scale").fit(np.ones((2, 2)), y)._gamma == 1.0
 
 
@@ -178,7 +178,7 @@ def test_n_support():
         OneClassSVM(gamma=1),
     ],
 )
-def test_sparse_is_as_dense(machine):
+def test_sparse_rows_give_the_same_model_as_dense_rows(machine):
     """test_sparse.py's check_svm_model_equal on the toy rows."""
     dense = base.clone(machine).fit(np.array(X, float), Y)
     found = machine.fit(sparse.csr_matrix(np.array(X, float)), Y)

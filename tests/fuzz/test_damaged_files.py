@@ -1,4 +1,4 @@
-"""Each reader reads a made or damaged file right, or refuses it in one line.
+"""Test that each reader reads a random or damaged file correctly, or refuses it in one line.
 
 support/fuzzing.py makes and checks the cases.
 """
@@ -21,7 +21,7 @@ CASES = {"text": 400, "model": 300, "cache": 40, "log": 200, "line": 100}
 # Cases of `pytest -m fuzz`, in blocks: a cache is written to the disk, and a command line is run.
 BLOCK = 1000
 BLOCKS = {"text": 58, "model": 36, "cache": 3, "log": 2, "line": 1}
-# The most that one case may use: CPU seconds, and bytes of memory beyond those of the process.
+# Limits of one case: CPU seconds, and bytes of memory in addition to those of the process.
 SECONDS, MEMORY = 10.0, 2 << 30
 
 
@@ -31,7 +31,7 @@ def fuzz(tmp_path_factory) -> fuzzing.Fuzz:
 
 
 @pytest.mark.parametrize("reader", CASES)
-def test_a_damaged_file_is_read_right_or_refused_in_one_line(fuzz, reader):
+def test_a_damaged_file_is_read_correctly_or_refused_in_one_line(fuzz, reader):
     ends = {fuzz.one(reader, random.Random(f"0 {reader} {n}")) for n in range(CASES[reader])}
     assert len(ends) == 2, "all cases ended in the same way: the files differ too little"
 
@@ -51,10 +51,10 @@ def little_memory() -> Iterator[None]:
     "reader, block",
     [(reader, block) for reader in BLOCKS for block in range(BLOCKS[reader])],
 )
-def test_many_damaged_files_are_read_right_or_refused_in_one_line(
+def test_many_damaged_files_are_read_correctly_or_refused_in_one_line(
     fuzz, fuzz_seed, results, little_memory, reader, block
 ):
-    """A case is repeated by its seed and number; the file of one that fails is kept."""
+    """A case is repeated by its seed and number; the file of a failed case is kept."""
     make, check = fuzz.readers[reader]
     for number in range(BLOCK * block, BLOCK * (block + 1)):
         chance = random.Random(f"{fuzz_seed} {reader} {number}")
@@ -68,7 +68,7 @@ def test_many_damaged_files_are_read_right_or_refused_in_one_line(
 
 
 @pytest.mark.parametrize("reader", CASES)
-def test_hypothesis_finds_no_other_file(fuzz, reader):
+def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz, reader):
     @given(st.randoms(use_true_random=False))
     @settings(
         max_examples=CASES[reader] // 4,
@@ -84,5 +84,5 @@ def test_hypothesis_finds_no_other_file(fuzz, reader):
 
 @given(st.binary(max_size=300))
 @settings(max_examples=200, derandomize=True, database=None)
-def test_any_bytes_are_text_or_no_text(content):
+def test_any_bytes_are_read_as_text_or_refused(content):
     assert fuzzing.check_text(content, random.Random(0)) in ("accepted", "refused")

@@ -1,4 +1,4 @@
-"""A time limit or a signal at a random moment: see support/interrupted_runs.py."""
+"""Test a time limit or a signal at a random moment; see support/interrupted_runs.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import interrupted_runs
 import pytest
 from learning import SLOWNESS
 
-# Most seconds, on an idle machine, of a run after its limit and the tolerance, or after its signal.
+# Maximum seconds on an idle machine after the time limit and the tolerance, or after a signal.
 LATE = 5.0 * SLOWNESS
 
 

@@ -1,4 +1,4 @@
-"""Random small trainings against an exact optimum: see support/random_problems.py."""
+"""Test random small trainings against an exact optimum; see support/random_problems.py."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CASES = [number for number in [*range(26), *range(31, 60, 4)] if number not in (
 
 
 @pytest.mark.parametrize("number", CASES)
-def test_a_random_training_reports_correctly_and_reaches_its_gap_or_says_so(tmp_path, number):
+def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that(tmp_path, number):
     random_problems.check(random_problems.case_of(1, number), tmp_path)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(500))
 def test_many_random_trainings_report_correctly(tmp_path, fuzz_seed, results, number):
-    """A case is repeated by its seed and number; the data of one that fails are kept."""
+    """A case is repeated by its seed and number; the data of a failed case is kept."""
     case = random_problems.case_of(fuzz_seed, number)
     try:
         random_problems.check(case, tmp_path)
@@ -36,7 +36,9 @@ def test_many_random_trainings_report_correctly(tmp_path, fuzz_seed, results, nu
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 def test_the_oracle_encloses_the_optimum_narrowly(C):
-    """LIBSVM's D is below its upper end, and at its lower one but for LIBSVM's tolerance."""
+    """LIBSVM's D is at most the upper end, and at least the lower end except for LIBSVM's
+    tolerance.
+    """
     y, X = oracle.two_gaussians(80)
     case = replace(
         random_problems.case_of(0, 0), y=y, X=X, task="svc", kernel="rbf", gamma=0.5, bounds=(C, C),
@@ -58,7 +60,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("key", WRONG)
-def test_a_wrong_number_is_found(tmp_path, monkeypatch, key):
+def test_a_wrong_number_is_detected(tmp_path, monkeypatch, key):
     y, X = oracle.two_gaussians(80)
     words = ("-q", "-g", "0.5", "--gap", "0.01", "--max-iterations", "1", "--sample-size", "20")
     case = replace(
@@ -81,7 +83,7 @@ def test_a_wrong_number_is_found(tmp_path, monkeypatch, key):
         random_problems.check(case, tmp_path)
 
 
-def test_a_silent_miss_of_the_gap_is_found():
+def test_an_unreported_miss_of_the_gap_is_detected():
     case = replace(random_problems.case_of(0, 0), gap=0.01)
     assert not list(random_problems.silence(case, 0.009, {"stopped": "gap <= 0.01"}, []))
     for stopped in ("gap <= 0.01", "no violators"):
@@ -90,7 +92,7 @@ def test_a_silent_miss_of_the_gap_is_found():
 
 
 @pytest.mark.parametrize("task", ["svc", "svr", "one-class", "nu-svr"])
-def test_a_coefficient_out_of_its_box_and_a_sum_that_is_off_are_found(task):
+def test_infeasible_coefficients_are_detected(task):
     case = next(c for c in (random_problems.case_of(2, n) for n in range(99)) if c.task == task)
     lower, upper = case.box
     middle = (lower + upper) / 2
