@@ -5,7 +5,7 @@ The commands print them as one line on standard error. Errors about values are V
 
 from __future__ import annotations
 
-LONGEST_QUOTE = 40  # bytes of a token that a message shows
+MAX_QUOTED_BYTES = 40  # bytes of a token that a message shows
 
 
 def quoted(token: str | bytes) -> str:
@@ -38,9 +38,9 @@ def shortened(token: str | bytes) -> str:
         Its first 40 bytes; characters that cannot be printed are escaped.
     """
     content = token.encode("utf-8", "surrogateescape") if isinstance(token, str) else token
-    text = content[:LONGEST_QUOTE].decode("utf-8", "backslashreplace")
+    text = content[:MAX_QUOTED_BYTES].decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text + "..." if len(content) > LONGEST_QUOTE else text
+    return text + "..." if len(content) > MAX_QUOTED_BYTES else text
 
 
 class RandsvmError(Exception):

@@ -31,9 +31,9 @@ from randsvm.streams import is_ready, open_patiently
 STANDARD = "-"
 # Names of standard output. Replacing the file behind them would lose other printed lines.
 STANDARD_OUTPUTS = (STANDARD, "/dev/stdout", "/dev/fd/1")
-HEAD_OF_A_KIND = 1 << 16  # bytes that identify the type of a file
-MOST_LINKS = 40  # in a chain of symbolic links, as in Linux
-BLOCK = 1 << 22  # bytes read at once where a whole file is wanted
+FILE_TYPE_BYTES = 1 << 16  # bytes that identify the type of a file
+MAX_LINKS = 40  # in a chain of symbolic links, as in Linux
+READ_BYTES = 1 << 22  # bytes read at once where a whole file is wanted
 
 # First bytes -> module of the standard library whose open() reads the rest. compression.zstd needs
 # Python 3.14.
@@ -43,7 +43,7 @@ COMPRESSIONS = {
     b"\xfd7zXZ\x00": "lzma",
     b"\x28\xb5\x2f\xfd": "compression.zstd",
 }
-HEAD = max(map(len, COMPRESSIONS))
+MAGIC_BYTES = max(map(len, COMPRESSIONS))
 
 
 class Sink(Protocol):
@@ -73,14 +73,14 @@ def inputs(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> t
         raise ParameterError("expected the name of a file, found none")
     for name in words:
         word = os.fspath(name)
-        there = word == STANDARD or is_there(word)
+        there = word == STANDARD or file_exists(word)
         matches = [] if there else sorted(glob.glob(word))  # noqa: PTH207 - Path takes no absolute pattern
         # A missing file is reported when it is opened.
         found += matches or [word]
     return tuple(found)
 
 
-def is_there(path: str) -> bool:
+def file_exists(path: str) -> bool:
     """Return whether the file exists; False if the system raises an error, as for a long name."""
     return os.path.exists(path)  # noqa: PTH110 - Path raises the error
 
@@ -94,7 +94,7 @@ def size_of(path: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def name_of(paths: Sequence[str]) -> str:
+def joint_name(paths: Sequence[str]) -> str:
     """Return a name of several files for messages."""
     more = len(paths) - 1
     others = f" and {more} other file{'s' * (more > 1)}" if more else ""
@@ -143,13 +143,13 @@ def _with_head(stream: Any) -> tuple[bytes, BinaryIO]:
     """Return the first bytes of `stream` and a stream that begins with them."""
     head = b""
     if hasattr(stream, "peek"):
-        head = stream.peek(HEAD)
-        if len(head) >= HEAD or stream.seekable():
-            return head[:HEAD], stream
+        head = stream.peek(MAGIC_BYTES)
+        if len(head) >= MAGIC_BYTES or stream.seekable():
+            return head[:MAGIC_BYTES], stream
         # Continue with the raw stream: has_more cannot look into a second buffer.
         head, stream = stream.read(len(head)), stream.raw
-    # The first write into a pipe may be shorter than HEAD.
-    while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
+    # The first write into a pipe may be shorter than MAGIC_BYTES.
+    while len(head) < MAGIC_BYTES and (more := stream.read(MAGIC_BYTES - len(head))):
         head += more
     return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream)))
 
@@ -168,7 +168,7 @@ class _Rejoined(io.RawIOBase):
         head, self._head = self._head, b""
         if not head:
             return self._stream.readinto(buffer)
-        buffer[: len(head)] = head  # a BufferedReader asks for far more than HEAD bytes
+        buffer[: len(head)] = head  # a BufferedReader asks for far more than MAGIC_BYTES bytes
         return len(head)
 
     def fileno(self) -> int:
@@ -232,7 +232,7 @@ def read_whole(path: str) -> bytes:
     """Return the decompressed content of `path` (`-`: standard input)."""
     content = io.BytesIO()  # joining blocks would hold them twice
     with open_input(path) as stream:
-        while block := read_block(stream, BLOCK, path):
+        while block := read_block(stream, READ_BYTES, path):
             content.write(block)
     return content.getvalue()
 
@@ -303,7 +303,7 @@ def _resolved(path: str) -> Path:
 
     Raises OSError as the kernel does, while os.path.realpath takes NODIR/../NAME for NAME.
     """
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_LINKS):
         folder, name = os.path.split(path)
         os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 - Path would drop the dot
         found = Path(os.path.realpath(folder), name)
@@ -375,15 +375,15 @@ def check_output(path: str) -> None:
         raise OutputError(f"cannot create {path}: Permission denied")
 
 
-def head_of(path: str) -> bytes:
+def first_bytes(path: str) -> bytes:
     """Return the first bytes of a regular file; none for anything else."""
     if not Path(path).is_file():
         return b""
     with Path(path).open("rb") as stream:
-        return stream.read(HEAD_OF_A_KIND)
+        return stream.read(FILE_TYPE_BYTES)
 
 
-def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
+def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
     """Raise OutputError if `path` exists and has content of another type, as a data set has.
 
     kind: name of the type, for the message. recognised: called with the first bytes.
@@ -391,7 +391,7 @@ def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> Non
     if path in STANDARD_OUTPUTS:
         return
     with _creating(path):
-        head = head_of(path)
+        head = first_bytes(path)
     if head and not recognised(head):
         raise OutputError(
             f"cannot create {path}: there is a file of that name, which is not {kind} and "
@@ -399,7 +399,7 @@ def check_kind(path: str, kind: str, recognised: Callable[[bytes], bool]) -> Non
         )
 
 
-def check_apart(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
+def check_distinct(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
     """Raise ParameterError if an output is another file of the run. outputs, inputs: role -> path.
 
     A cache that replaced the data it was made from would destroy them.

@@ -429,7 +429,7 @@ def test_what_cannot_be_opened_is_exit_66(tmp_path, monkeypatch, name, message):
 def test_a_cut_archive_is_bad_content(tmp_path, compression):
     content = COMPRESS[compression](TEXT)
     path = tmp_path / "a"
-    for size in range(files.HEAD, len(content)):
+    for size in range(files.MAGIC_BYTES, len(content)):
         path.write_bytes(content[:size])
         with refused(ContentError, 65, f"{path}: "):
             read_whole(str(path))
@@ -439,7 +439,7 @@ def test_a_cut_archive_is_bad_content(tmp_path, compression):
 def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(tmp_path, compression):
     content = COMPRESS[compression](TEXT)
     path = tmp_path / "a"
-    for position in range(files.HEAD, len(content)):
+    for position in range(files.MAGIC_BYTES, len(content)):
         for bit in range(8):
             flipped = bytearray(content)
             flipped[position] ^= 1 << bit

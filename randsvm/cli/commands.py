@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from randsvm.files import is_there
+from randsvm.files import file_exists
 from randsvm.parameters.option import BALANCED, Option
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Commands(click.Group):
         """Return whether a word is a command. Raises UsageError for a word similar to a command."""
         if word in self.commands or word in ("--help", "--version"):
             return True
-        if re.search("^-|[./]", word) or ctx.resilient_parsing or is_there(word):
+        if re.search("^-|[./]", word) or ctx.resilient_parsing or file_exists(word):
             return False
         similar = _similar(word, self.commands)
         if similar:

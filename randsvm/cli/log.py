@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from randsvm import __version__
 from randsvm.events import Learnt, Started, Trained
-from randsvm.files import STANDARD, check_kind, check_output
+from randsvm.files import STANDARD, check_file_type, check_output
 from randsvm.streams import open_patiently
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
@@ -103,7 +103,7 @@ class Log:
     def check(self) -> None:
         """Raise OutputError if the file cannot be written or is not a log."""
         check_output(self.path)
-        check_kind(self.path, "a log", lambda head: head.startswith(BEGINNING))
+        check_file_type(self.path, "a log", lambda head: head.startswith(BEGINNING))
 
     def write(self, line: str) -> None:
         """Write a line at once, so that the log of a killed run is complete. Raises OSError."""

@@ -173,7 +173,7 @@ def _train(algorithm: str, given: dict[str, Any]) -> None:
         "--cache": explicit.get("cache"),
     }
     for path in files.inputs(data):
-        files.check_apart({"--log": log}, {"TRAIN_FILE": path, **inputs})
+        files.check_distinct({"--log": log}, {"TRAIN_FILE": path, **inputs})
     if log is not None:
         explicit["earlier"] = partial(read_trials, log)
     extra = ["--warm-start", old] if old else []

@@ -38,7 +38,7 @@ from randsvm.data.shard_executor import Shard
 from randsvm.data.svmlight import ParsedPiece, Spelling
 from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.events import Progress, emit
-from randsvm.files import COMPRESSIONS, STANDARD, decoded, name_of
+from randsvm.files import COMPRESSIONS, STANDARD, decoded, joint_name
 from randsvm.parameters.run import Resources
 
 # Bytes of text that a task reads.
@@ -61,7 +61,7 @@ class ByteRange:
     end: int
     total: int
 
-    def call(self, key: str, *more: Any) -> tuple[Any, ...]:
+    def arguments(self, key: str, *more: Any) -> tuple[Any, ...]:
         """Return the arguments of worker.summarise_range and worker.chunk_ends."""
         return (key, self.file, self.number, self.begin, self.end, *more)
 
@@ -194,7 +194,7 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
     """
     ranges = byte_ranges(files)
     table = LabelTable(files[0].name, any_label=files[0].options.any_label)
-    whole, calls = EMPTY_SUMMARY, [one.call(key) for one in ranges]
+    whole, calls = EMPTY_SUMMARY, [one.arguments(key) for one in ranges]
     summaries = [EMPTY_SUMMARY] * len(files)
     readers: list[tuple[str, int]] = []
     results = map_calls(worker_pool, worker.summarise_range, calls)
@@ -213,7 +213,7 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
             raise DataError(file.name, fault.line, fault.column, fault.problem)
         whole += summary
     if not whole.rows:
-        name = name_of([file.name for file in files])
+        name = joint_name([file.name for file in files])
         raise DataError(name, 1, 1, "expected a row, found an empty file")
     checksums = [
         Checksums.joined(file, summary.checksums)
@@ -237,7 +237,7 @@ def _chunk_ends(
     ends: list[tuple[int, int, int]] = []
     last = ChunkEnds([], 0, 0, 0)
     for one, (name, checksum) in zip(ranges, readers, strict=True):
-        call = one.call(key, last.rows, last.nonzeros)
+        call = one.arguments(key, last.rows, last.nonzeros)
         last = next(map_calls(worker_pool, worker.chunk_ends, [call], name)).result
         if last.checksum != checksum:
             raise one.file.changed_error()

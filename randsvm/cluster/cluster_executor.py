@@ -36,8 +36,8 @@ from randsvm.cluster.worker_pool import TaskBatch, WorkerPool
 from randsvm.data.chunks import InMemoryStore, RawChunk, join_chunks
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import (
+    BaseExecutor,
     ClusterTimes,
-    LocalExecutor,
     LoggedStates,
     SerialExecutor,
     Shard,
@@ -57,7 +57,7 @@ TaskFactory = Callable[[bool], bytes]
 MAX_CALLS = 256
 
 
-class RemoteExecutor(LocalExecutor, ABC):
+class RemoteExecutor(BaseExecutor, ABC):
     """Base of the executors whose workers hold rows. spec: how workers make the data set."""
 
     def __init__(self, worker_pool: WorkerPool, spec: DatasetSpec) -> None:
@@ -76,7 +76,7 @@ class RemoteExecutor(LocalExecutor, ABC):
         self.worker_pool.broadcast(worker.release, self.spec.key)
 
     @abstractmethod
-    def reduced(self, D: Dataset) -> tuple[Any, ...]:
+    def reduce_view(self, D: Dataset) -> tuple[Any, ...]:
         """Return a view as __reduce__ does: the call that makes the view on a worker."""
 
 
@@ -85,7 +85,7 @@ class RemoteDataset(Dataset):
 
     def __reduce__(self) -> tuple[Any, ...]:
         assert isinstance(self.executor, RemoteExecutor)
-        return self.executor.reduced(self)
+        return self.executor.reduce_view(self)
 
     def _copy_with(self, **fields: Any) -> Dataset:
         view = super()._copy_with(**fields)
@@ -183,8 +183,8 @@ class ClusterExecutor(RemoteExecutor):
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         return RemoteStates(self, make, shards)
 
-    def reduced(self, D: Dataset) -> tuple[Any, ...]:
-        return worker.view, (self.spec.key, *worker.view_state(D), self.chunks)
+    def reduce_view(self, D: Dataset) -> tuple[Any, ...]:
+        return worker.make_view, (self.spec.key, *worker.packed_view(D), self.chunks)
 
     @contextmanager
     def replicated(self, D: Any) -> Iterator[Any]:
@@ -229,14 +229,14 @@ class _ShardPass:
         self.executor, self.batch, self.make_task = executor, batch, make_task
         self.shards = shards
         # Shards without a report, by number, and those of them without a worker.
-        self.left = {shard.number: shard for shard in shards}
+        self.unreported = {shard.number: shard for shard in shards}
         self.unassigned = list(shards)
         self.task = make_task(False)
 
     def reports(self) -> Iterator[ShardReport]:
         """Yield the reports as they come."""
         began, times = time.time(), ClusterTimes()
-        while self.left:
+        while self.unreported:
             if self.unassigned:
                 self._assign()
             result = self.batch.next_result()
@@ -247,7 +247,7 @@ class _ShardPass:
             missing = isinstance(found, CacheMiss)
             self.batch.count_losses(result.lost or missing, len(self.shards))
             if result.lost:
-                self.unassigned += [shard for shard in shards if shard.number in self.left]
+                self.unassigned += [shard for shard in shards if shard.number in self.unreported]
             elif missing:
                 self._resubmit(result.worker, shards, task, found)
             else:
@@ -295,9 +295,9 @@ class _ShardPass:
         self.executor.worker_pool.count_bytes(found.reports)
         for one in pickle.loads(found.reports):
             # A slow worker may report shards that another worker has done meanwhile.
-            if one.first in self.left:
+            if one.first in self.unreported:
                 for covered in range(one.first, one.last + 1):
-                    self.left.pop(covered, None)
+                    self.unreported.pop(covered, None)
                 yield one
 
 
@@ -359,24 +359,24 @@ class RemoteStates(LoggedStates[State]):
         self.executor, self.shards = executor, shards
         self.key, self.make = worker.child_key(executor.spec.key), cloudpickle.dumps(make)
         # The number of changes that every state has seen.
-        self.done = 0
+        self.changes_seen = 0
 
     @property
     def settled(self) -> bool:
-        return self.done == self.log.end
+        return self.changes_seen == self.log.end
 
-    def query(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+    def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
         log, end = self.log, self.log.end
 
         def make_task(from_scratch: bool) -> bytes:
-            first = log.first if from_scratch else max(self.done, log.first)
+            first = log.first if from_scratch else max(self.changes_seen, log.first)
             # A state can be made only by all changes since the last restart.
             make = self.make if first == log.first else None
-            return cloudpickle.dumps(StateTask(self.key, make, first, log.since(first), question))
+            return cloudpickle.dumps(StateTask(self.key, make, first, log.since(first), function))
 
         for one in self.executor.reports(make_task, self.shards):
             yield one.rows, one.report
-        self.done = end
+        self.changes_seen = end
 
     def close(self) -> None:
         self.executor.worker_pool.broadcast(worker.release_states, self.key)
@@ -410,8 +410,8 @@ class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
         self.running: Counter[str] = Counter()
         self.lock = Lock()
 
-    def reduced(self, D: Dataset) -> tuple[Any, ...]:
-        return worker.serial_view, (self.spec.key, *worker.view_state(D))
+    def reduce_view(self, D: Dataset) -> tuple[Any, ...]:
+        return worker.make_serial_view, (self.spec.key, *worker.packed_view(D))
 
     def call(self, work: Callable[[], Report]) -> Report:
         """Return work(), run by a worker; if the worker is lost, another one runs it."""

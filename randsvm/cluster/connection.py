@@ -89,12 +89,12 @@ class Connection:
         self.clients: list[ConnectionClient] = []
         self.closed = False
         try:
-            self.client = self._client(address)
+            self.client = self._connect(address)
         except BaseException:
             self.close().join(CLOSING_SECONDS)
             raise
 
-    def _client(self, address: str) -> ConnectionClient:
+    def _connect(self, address: str) -> ConnectionClient:
         if address.startswith("local:"):
             count = address.removeprefix("local:")
             if not re.fullmatch(r"[1-9]\d{0,3}", count):
@@ -104,8 +104,8 @@ class Connection:
                 )
             with _cluster_errors(address):
                 security = _temporary_security()
-                scheduler = self._local_scheduler(int(count), security)
-                return self._connected(address=scheduler, security=security)
+                scheduler = self._start_local_scheduler(int(count), security)
+                return self._new_client(address=scheduler, security=security)
         kind = "scheduler_file" if _is_file(address) else "address"
         if kind == "address":
             _check_address(address)
@@ -114,11 +114,11 @@ class Connection:
 
         def connected() -> ConnectionClient:
             with _cluster_errors(address):
-                return self._connected(**{kind: address})
+                return self._new_client(**{kind: address})
 
         return run_in_daemon_thread(connected, WAITING_STAGE)
 
-    def _connected(self, **options: Any) -> ConnectionClient:
+    def _new_client(self, **options: Any) -> ConnectionClient:
         client = ConnectionClient(**options, timeout=CONNECTING_SECONDS)
         self.clients.append(client)
         # The thread that waits for this client may have stopped waiting.
@@ -126,7 +126,7 @@ class Connection:
             _close(client)
         return client
 
-    def _local_scheduler(self, count: int, security: Security) -> str:
+    def _start_local_scheduler(self, count: int, security: Security) -> str:
         """Start a scheduler in this process and workers that end with it; return its address."""
         with dask.config.set(NO_WEB_PAGES):
             self.local_cluster = LocalCluster(
@@ -237,7 +237,7 @@ def _check_scheduler_file(path: str) -> None:
     latest = time.perf_counter() + SCHEDULER_FILE_SECONDS
     while not _has_address(path):
         if time.perf_counter() > latest:
-            raise _no_scheduler_file(path)
+            raise _scheduler_file_error(path)
         time.sleep(HEARTBEAT)
 
 
@@ -247,7 +247,7 @@ def _has_address(path: str) -> bool:
         with Path(path).open("rb") as stream:
             # Do not parse other files: a data set may be large.
             if stream.peek(1)[:1] not in (b"", b"{"):
-                raise _no_scheduler_file(path)
+                raise _scheduler_file_error(path)
             content = json.load(stream)
     except OSError as error:
         raise ClusterError(f"cannot open {path}: {error.strerror}") from error
@@ -256,11 +256,11 @@ def _has_address(path: str) -> bool:
     except ValueError:
         return False
     if not isinstance(content.get("address"), str):
-        raise _no_scheduler_file(path)
+        raise _scheduler_file_error(path)
     return True
 
 
-def _no_scheduler_file(path: str) -> ParameterError:
+def _scheduler_file_error(path: str) -> ParameterError:
     return ParameterError(
         f"--cluster: expected a scheduler file (JSON with an address), found {path}"
     )

@@ -101,10 +101,10 @@ class TextFile:
     def lines(self, begin: int, end: int) -> bytes:
         """Return the lines that begin in a byte range, without a byte order mark."""
         first = self.line_start(begin)
-        return without_mark(self.read(first, self.line_start(end)), first)
+        return without_byte_order_mark(self.read(first, self.line_start(end)), first)
 
 
-def without_mark(content: bytes, begin: int) -> bytes:
+def without_byte_order_mark(content: bytes, begin: int) -> bytes:
     """Return the bytes of a file from `begin` on without the byte order mark."""
     return content.removeprefix(BYTE_ORDER_MARK) if begin == 0 else content
 
@@ -253,7 +253,7 @@ class TextRange:
     def _piece(self, begin: int, end: int) -> tuple[RangeSummary, np.ndarray, np.ndarray]:
         """Return the summary of some lines, and the nonzeros and the end of each row."""
         content = self.file.read(begin, end)
-        piece = parse_piece(without_mark(content, begin) + PADDING, self.file.dialect)
+        piece = parse_piece(without_byte_order_mark(content, begin) + PADDING, self.file.dialect)
         block = piece.block
         tokens = [token for token, _, _ in piece.spellings]
         counts = np.bincount(block.codes, minlength=len(tokens)).tolist()
@@ -354,7 +354,7 @@ class ChunkedText:
             if begin < file.size and end > 0:
                 first = max(begin, 0)
                 content = checksums.read(file, first, min(end, file.size))
-                parts.append(self._parsed(file, without_mark(content, first)))
+                parts.append(self._parsed(file, without_byte_order_mark(content, first)))
             begin, end = begin - file.size, end - file.size
         chunk = join_chunks(parts) if self.summary.precise else join_and_round(parts, number)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:

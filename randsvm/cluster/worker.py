@@ -219,7 +219,7 @@ def _pool(threads: int) -> ThreadPool:
 # --- data sets and their views -------------------------------------------------------------
 
 
-def has_dataset(key: str, spec: bytes | None) -> bool:
+def ensure_dataset(key: str, spec: bytes | None) -> bool:
     """Add a data set to the cache if its pickled DatasetSpec was sent.
 
     Return whether the cache has the data set.
@@ -252,17 +252,17 @@ def _new_dataset(spec: DatasetSpec) -> Dataset:
 
 
 # Dataset.row_mask as it is sent: the number of rows, and one bit for each.
-Chosen: TypeAlias = tuple[int, np.ndarray] | None
+PackedRowMask: TypeAlias = tuple[int, np.ndarray] | None
 
 
-def view_state(D: Dataset) -> tuple[dict[str, Any], Chosen]:
-    """Return the fields and the chosen rows of a view, the arguments of `view`."""
-    chosen = None if D.row_mask is None else (len(D.row_mask), np.packbits(D.row_mask))
-    return {name: getattr(D, name) for name in VIEW_FIELDS}, chosen
+def packed_view(D: Dataset) -> tuple[dict[str, Any], PackedRowMask]:
+    """Return the fields and the packed row mask of a view, arguments of `make_view`."""
+    row_mask = None if D.row_mask is None else (len(D.row_mask), np.packbits(D.row_mask))
+    return {name: getattr(D, name) for name in VIEW_FIELDS}, row_mask
 
 
-def view(
-    key: str, fields: dict[str, Any], chosen: Chosen, chunks: Sequence[int] | None = None
+def make_view(
+    key: str, fields: dict[str, Any], row_mask: PackedRowMask, chunks: Sequence[int] | None = None
 ) -> Dataset:
     """Return a view of a data set of the cache: views of the client are pickled as this call.
 
@@ -271,14 +271,16 @@ def view(
     D = _cache.datasets[key]
     if chunks is not None:
         D = D.chunk_subset(chunks)
-    if chosen is not None:
-        D = D.subset(np.unpackbits(chosen[1], count=chosen[0]).astype(bool))
+    if row_mask is not None:
+        D = D.subset(np.unpackbits(row_mask[1], count=row_mask[0]).astype(bool))
     return D._copy_with(**fields)
 
 
-def serial_view(key: str, fields: dict[str, Any], chosen: Chosen) -> Dataset:
+def make_serial_view(key: str, fields: dict[str, Any], row_mask: PackedRowMask) -> Dataset:
     """Return a view for a call, which runs in one thread."""
-    return view(key, fields, chosen)._copy_with(executor=SerialExecutor(_cache.concurrent_calls))
+    return make_view(key, fields, row_mask)._copy_with(
+        executor=SerialExecutor(_cache.concurrent_calls)
+    )
 
 
 # --- text ----------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ class MapTask:
     def reports(
         self, shards: Sequence[Shard], threads: int, watch: Watch
     ) -> CacheMiss | list[ShardReport]:
-        return list(_map(self.function, shards, threads, watch))
+        return list(_map_shards(self.function, shards, threads, watch))
 
 
 @dataclass(frozen=True)
@@ -361,7 +363,7 @@ class StateTask:
     make: bytes | None
     first: int
     changes: list[Change]
-    question: Callable[[Any], Any]
+    function: Callable[[Any], Any]
 
     def reports(
         self, shards: Sequence[Shard], threads: int, watch: Watch
@@ -373,10 +375,10 @@ class StateTask:
         def query(shard: Shard) -> Any:
             cell = _cache.cells[self.states_key, shard.number]
             with listening(silent):  # a change that has begun is completed
-                return cell.query(self.first, self.changes, self.question)
+                return cell.query(self.first, self.changes, self.function)
 
         found: list[ShardReport] = []
-        for one in _map(query, shards, threads, watch):
+        for one in _map_shards(query, shards, threads, watch):
             if found and found[-1].last + 1 == one.first:
                 last = found.pop()
                 report = last.report + one.report
@@ -394,10 +396,10 @@ class StateTask:
                     make = _cache.make_state[self.states_key] = pickle.loads(self.make)
                 cell = StateCell(make(shard), self.first)
                 _cache.cells[self.states_key, shard.number] = cell
-            return cell is not None and (self.make is not None or cell.done >= self.first)
+            return cell is not None and (self.make is not None or cell.changes_seen >= self.first)
 
 
-def _map(
+def _map_shards(
     function: Callable[[Shard], Any], shards: Sequence[Shard], threads: int, watch: Watch
 ) -> Iterator[ShardReport]:
     """Yield function(shard) for each shard, in order. An event precedes each call."""
@@ -425,7 +427,7 @@ def run_on_shards(
     number: of the task, for `cancel`. threads: of this worker.
     """
     began = time.time()
-    if not has_dataset(key, spec):
+    if not ensure_dataset(key, spec):
         return CacheMiss(dataset=True)
     message: MapTask | StateTask = pickle.loads(task)
     try:
@@ -445,7 +447,7 @@ def run_call(
 
     number: of the task, for `cancel`. concurrent_calls: calls that run on this worker at a time.
     """
-    if not has_dataset(key, spec):
+    if not ensure_dataset(key, spec):
         return CacheMiss(dataset=True)
     _cache.concurrent_calls = concurrent_calls
     call: Callable[[], Any] = pickle.loads(function)

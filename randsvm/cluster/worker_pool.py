@@ -57,7 +57,7 @@ SLOW_SECONDS, SLOW_FACTOR, SUSPENSION_SECONDS = 10.0, 4.0, 60.0
 RENEWAL_SECONDS = LEASE_SECONDS / 6
 # A batch fails after more consecutive losses than its number of tasks plus this number.
 EXTRA_LOSSES = 50
-TASK_NUMBERS = itertools.count()
+BATCH_NUMBERS = itertools.count()
 # Errors about a file of one machine.
 FILE_ERRORS = (InputError, OutputError, TransferError)
 # Errors of a worker that cannot write its spill file; other workers may have room on their disks.
@@ -116,7 +116,7 @@ class WorkerPool:
         self.bytes_moved, self.times = 0, ClusterTimes()
         self.waited: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._callers: list[threading.Thread] = []
+        self._call_threads: list[threading.Thread] = []
         # Worker -> number of its threads.
         self._threads: dict[str, int] = {}
         self._health: dict[str, WorkerHealth] = {}
@@ -301,7 +301,7 @@ class WorkerPool:
         """
         caller = self._call(names, function, *arguments)
         with self._lock:
-            self._callers = [one for one in self._callers if one.is_alive()] + [caller]
+            self._call_threads = [one for one in self._call_threads if one.is_alive()] + [caller]
 
     def _call(
         self, names: list[str], function: Callable[..., Any], *arguments: Any
@@ -328,7 +328,7 @@ class WorkerPool:
 
     def close(self) -> None:
         """Close the connection. All waits are short: a scheduler that is gone does not answer."""
-        self.wait(lambda: not any(one.is_alive() for one in self._callers))
+        self.wait(lambda: not any(one.is_alive() for one in self._call_threads))
         self._closed.set()
         closing = self.connection.close()
         self.wait(lambda: not closing.is_alive())
@@ -375,7 +375,7 @@ class TaskBatch:
     """
 
     def __init__(self, worker_pool: WorkerPool, key: str | None = None) -> None:
-        self.worker_pool, self.key, self.number = worker_pool, key, next(TASK_NUMBERS)
+        self.worker_pool, self.key, self.number = worker_pool, key, next(BATCH_NUMBERS)
         self.paces: list[float] = []
         self.pending: dict[Future, PendingTask] = {}
         self.results: queue.SimpleQueue[tuple[Future, TaskResult]] = queue.SimpleQueue()
@@ -421,9 +421,11 @@ class TaskBatch:
             result = TaskResult(worker, tag, error)
         except BaseException as error:  # noqa: BLE001 - Dask has many errors for lost results
             # Includes errors that numpy defines.
-            known = isinstance(error, MemoryError | ArithmeticError | ValueError)
-            bug = (known or type(error).__module__ == "builtins") and not isinstance(error, OSError)
-            result = TaskResult(worker, tag, error if bug else None, lost=not bug)
+            is_computation_error = isinstance(error, MemoryError | ArithmeticError | ValueError)
+            is_bug = (
+                is_computation_error or type(error).__module__ == "builtins"
+            ) and not isinstance(error, OSError)
+            result = TaskResult(worker, tag, error if is_bug else None, lost=not is_bug)
         self.results.put((future, result))
 
     def next_result(self) -> TaskResult | None:

@@ -17,7 +17,7 @@ from randsvm.data.chunks import FileStore, SpillingWriter, Store
 from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
-from randsvm.files import STANDARD, check_apart, create_output, name_of, open_input
+from randsvm.files import STANDARD, check_distinct, create_output, joint_name, open_input
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -78,7 +78,7 @@ def _read_through_cache(
         if name == STANDARD or Path(name).is_fifo() or Path(name).is_char_device():
             raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
     for path in paths:
-        check_apart({"--cache": cache}, {"TRAIN_FILE": path})
+        check_distinct({"--cache": cache}, {"TRAIN_FILE": path})
         with open_input(path):
             pass  # a source that cannot be opened is refused, even if there is a cache of it
     if (found := _opened(paths, options, cache, jobs)) is not None:
@@ -136,7 +136,7 @@ def _written(
         for part in (arrays, text):
             stream.write(len(part).to_bytes(LENGTH, "little"))
         if _identity(paths, options) != identity:
-            raise TransferError(f"{name_of(paths)} changed while it was read into {cache}")
+            raise TransferError(f"{joint_name(paths)} changed while it was read into {cache}")
         # The name may belong to the cache of another run by now.
         written = os.fdopen(os.dup(stream.fileno()), "rb")
     return summary, FileStore(written, cache, table)

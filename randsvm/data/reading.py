@@ -18,7 +18,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Block, Labels, TokenPosition, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import Notice, Progress, Watch, emit
-from randsvm.files import display_name, name_of, size_of
+from randsvm.files import display_name, joint_name, size_of
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
@@ -328,7 +328,7 @@ def first_pass(
     if cutter.rows:
         take(cutter.cut())
     if not n:
-        raise DataError(name_of(paths), 1, 1, "expected a row, found an empty file")
+        raise DataError(joint_name(paths), 1, 1, "expected a row, found an empty file")
     features.check()
     names = classes.table.names
     return Summary(

@@ -57,8 +57,8 @@ class ShardStates(Protocol[StateArgument]):
     def settled(self) -> bool:
         """Return whether every state has seen every change; False after an interrupted query."""
 
-    def query(self, question: Callable[[StateArgument], Report]) -> Iterator[tuple[int, Report]]:
-        """Apply the changes; yield (number of rows, question(state)) in the order of the shards.
+    def query(self, function: Callable[[StateArgument], Report]) -> Iterator[tuple[int, Report]]:
+        """Apply the changes; yield (number of rows, function(state)) in the order of the shards.
 
         Reports of consecutive shards may be added up and come as one.
         """
@@ -151,28 +151,28 @@ class StateCell(Generic[State]):
     A query that was interrupted may still run in another thread: the next query waits for its end.
     """
 
-    def __init__(self, state: State, done: int = 0) -> None:
-        self.state, self.done = state, done
+    def __init__(self, state: State, changes_seen: int = 0) -> None:
+        self.state, self.changes_seen = state, changes_seen
         self.lock = Lock()
 
     def query(
-        self, first: int, changes: Sequence[Change[State]], question: Callable[[State], Report]
+        self, first: int, changes: Sequence[Change[State]], function: Callable[[State], Report]
     ) -> Report:
-        """Apply the changes not yet seen; return question(state).
+        """Apply the changes not yet seen; return function(state).
 
         first: the number of changes[0].
         """
         with self.lock:
-            for change in changes[max(self.done - first, 0) :]:
+            for change in changes[max(self.changes_seen - first, 0) :]:
                 change(self.state)
-            self.done = max(self.done, first + len(changes))
-            return question(self.state)
+            self.changes_seen = max(self.changes_seen, first + len(changes))
+            return function(self.state)
 
 
 # --- executors of this process -------------------------------------------------------------
 
 
-class LocalExecutor:
+class BaseExecutor:
     """Base of executors: calls run in the calling thread, and no messages are sent."""
 
     concurrent_calls: int | None = None
@@ -195,7 +195,7 @@ class LocalExecutor:
         """Do nothing: a store holds the rows."""
 
 
-class ThreadExecutor(LocalExecutor):
+class ThreadExecutor(BaseExecutor):
     """Runs functions in the threads of a pool."""
 
     def __init__(self, pool: ThreadPool) -> None:
@@ -208,7 +208,7 @@ class ThreadExecutor(LocalExecutor):
         return LocalStates(self, make, shards)
 
 
-class SerialExecutor(LocalExecutor):
+class SerialExecutor(BaseExecutor):
     """Runs functions in the calling thread: many small data sets are processed in parallel, each
     by one thread."""
 
@@ -238,11 +238,11 @@ class LocalStates(LoggedStates[State]):
     def settled(self) -> bool:
         return not self.log.changes
 
-    def query(self, question: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+    def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
         first, changes = self.log.first, list(self.log.changes)
 
         def work(shard: Shard) -> Report:
-            return self.cells[shard.number].query(first, changes, question)
+            return self.cells[shard.number].query(first, changes, function)
 
         for shard, report in zip(self.shards, self.executor.map(work, self.shards), strict=True):
             yield shard.stop - shard.start, report

@@ -16,7 +16,7 @@ def check_is_not_model(path: str, order: str) -> None:
     """Raise ParameterError if the data file `path` is a model. order : the order of the files."""
     head = b""
     with contextlib.suppress(OSError):  # the reader of the data reports it
-        head = files.head_of(path)
+        head = files.first_bytes(path)
     if path != files.STANDARD and header.format_of(head) is not None:
         raise ParameterError(f"{path} is a model, not data: the order is {order}")
 

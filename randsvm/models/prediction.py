@@ -90,10 +90,10 @@ def predict(
     params = params or PredictParams()
     paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
     for path in paths:
-        files.check_apart({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
+        files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
         check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
-    files.check_kind(output, "a file of predictions", holds_predictions)
+    files.check_file_type(output, "a file of predictions", holds_predictions)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
@@ -121,7 +121,7 @@ def holds_predictions(head: bytes) -> bool:
     the labels. Rows of svmlight contain index:value, and models contain words.
     """
     lines = head.splitlines()
-    if len(head) == files.HEAD_OF_A_KIND:
+    if len(head) == files.FILE_TYPE_BYTES:
         lines = lines[:-1]  # it may be truncated
     if lines and lines[0].startswith((b"labels ", b"label normal outlier")):
         lines = lines[1:]

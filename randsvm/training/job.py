@@ -89,8 +89,8 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         raise ParameterError("--cache keeps what was parsed from a file, and there is none")
     cache = {"--cache": job.resources.cache}
     for path in paths or (None,):
-        files.check_apart({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
-        files.check_apart(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
+        files.check_distinct({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
+        files.check_distinct(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
     for path in paths:
         check_is_not_model(path, "TRAIN_FILE MODEL_FILE")
     if model is not None:
@@ -99,9 +99,9 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
             names.append(interrupted_path(model))
         for name in names:
             files.check_output(name)
-            files.check_kind(name, "a model", lambda head: format_of(head) is not None)
+            files.check_file_type(name, "a model", lambda head: format_of(head) is not None)
     if job.resources.cache is not None:
-        files.check_kind(job.resources.cache, "a cache", is_cache)
+        files.check_file_type(job.resources.cache, "a cache", is_cache)
 
 
 def check_gap(job: Job, params: Params | SgdParams) -> None:

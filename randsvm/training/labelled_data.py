@@ -126,6 +126,6 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     return load(inputs(data), options, job.resources)
 
 
-def name_of(data: Source) -> str:
+def joint_name(data: Source) -> str:
     """Return the name of the data for messages."""
-    return str(data) if isinstance(data, Arrays) else files.name_of(inputs(data))
+    return str(data) if isinstance(data, Arrays) else files.joint_name(inputs(data))

@@ -41,7 +41,7 @@ from randsvm.training.job import (
     is_existing_file,
     why_gap_too_large,
 )
-from randsvm.training.labelled_data import LabelledData, load_rows, name_of
+from randsvm.training.labelled_data import LabelledData, joint_name, load_rows
 from randsvm.training.stopping import Stopped, StopReason
 
 # The event that a run ends with.
@@ -258,7 +258,7 @@ def train(
         clock.before_a_model(model or IN_MEMORY),
         closing(load_rows(data, params, job)) as whole,
     ):
-        name = name_of(data)
+        name = joint_name(data)
         trainer = make(LabelledData.of(whole, name, params.kind), job)
         trainer.labelled_data.check_classes(name, trainer.most_classes)
         trainer.labelled_data.check_weights(params)
