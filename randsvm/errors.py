@@ -1,6 +1,7 @@
-"""Errors with a sentence for the user and an exit code for the process.
+"""Errors, each with a sentence for the user and an exit code for the process.
 
-The commands print them as one line on standard error. Errors about values are ValueErrors too.
+The commands print an error as one line on standard error. Errors about the content of parameters or
+data are also ValueErrors.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class DataError(RandsvmError, ValueError):
         self.parts = (file, line, column, problem)
 
     def __reduce__(self) -> tuple[type[DataError], tuple[str, int, int, str]]:
-        """Make the error again in the process that receives it from a worker."""
+        """Return the class and the arguments from which pickle makes the error again."""
         return type(self), self.parts
 
 

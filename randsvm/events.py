@@ -1,6 +1,6 @@
-"""Events that a run emits to its listener, and the way of a signal into the run.
+"""Events that a run emits to its listener, and how a signal stops a run.
 
-Events are tuples of plain numbers and words; their fields have the order of the records in the log.
+Most events are tuples of plain numbers and words, with their fields in the order of the log.
 The library never prints: cli/report.py shows events as bars and lines.
 
 Signals are cooperative: a handler only records the signal (`interrupt`), and the next event or
@@ -48,12 +48,12 @@ class Progress(NamedTuple):
 class Waiting:
     """A moment at which this thread waits for another one, or for a pipe.
 
-    There is nothing to show, but the listener may end the wait by raising.
+    The event carries no data. The listener may raise an exception to end the wait.
     """
 
 
 class Queued(Waiting):
-    """A moment at which work of this thread waits for a worker that takes it."""
+    """A moment at which a call of this thread waits for a free worker."""
 
 
 class Notice(NamedTuple):
@@ -103,17 +103,17 @@ class Started(NamedTuple):
     C : float or None
         C of the machine.
     lambda_ : float
-        The same as a factor of 1/2 |w|^2: lambda = 1/(C n).
+        The regularisation lambda = 1/(C n), a factor of 1/2 |w|^2.
     seconds : float
         Seconds since the start of the run.
     pass_bytes : int or None
         Bytes that each pass over the rows reads.
     place : str or None
-        Where a pass reads them: memory or a file.
+        Where a pass reads the rows: memory or a file.
     working_set : int or None
         Rows of the first subproblem; None without subproblems.
     solve_bytes : int or None
-        Bytes that LIBSVM may take for it.
+        Bytes that LIBSVM may take for the first subproblem.
     gap_asked : float or None
         The relative gap that ends the run; None is no gap.
     """
@@ -153,9 +153,9 @@ class Tried(NamedTuple):
     rows : int
         Rows of the cross-validation.
     number : int
-        Combinations with so many rows that are done, this one included.
+        Combinations that are scored on this number of rows so far, including this one.
     of : int
-        Combinations with so many rows.
+        Combinations to score on this number of rows.
     resumed : bool
         Whether the score comes from a log.
     details : dict of str to float
@@ -186,7 +186,7 @@ class Searched(NamedTuple):
     seconds : float
         Seconds of the search.
     of : int
-        Combinations of the search, those without a score included.
+        Combinations of the search, including those without a score.
     """
 
     tried: list[Tried]
@@ -235,7 +235,8 @@ class Iteration(NamedTuple):
     report_seconds : float
         Seconds for the reports of the workers so far.
     machine : str
-        The class against the rest, or the pair of classes; empty for one problem.
+        Name of the class that is trained against the rest, or of the pair of classes; empty if the
+        training has only one problem.
     primal : float
         Primal objective P of this solution over all rows.
     dual : float
@@ -373,7 +374,7 @@ class Taught(NamedTuple):
     rows : int
         Rows learned.
     last : int
-        Number of latest rows that `loss` and `errors` are means over.
+        Number of the latest rows over which `loss` and `errors` are means.
     loss : float
         Mean progressive loss: of each row before it was learned.
     errors : float or None
@@ -522,7 +523,7 @@ class Predicted(NamedTuple):
     correct : int or None
         Rows whose label was predicted; None for a regression.
     accuracy : float or None
-        The same in percent.
+        Rows whose label was predicted, in percent of the labelled rows.
     squared_error : float or None
         Mean squared error of a regression.
     squared_correlation : float or None
@@ -568,8 +569,8 @@ def silent(event: object) -> None:
     """
 
 
-# A context variable: as an argument it would pass through every layer from reader to solver,
-# and Algorithm 1 would not read as printed. Only the calling thread emits.
+# The listener is a context variable. As an argument it would pass through every layer from reader
+# to solver, and the code of Algorithm 1 would differ from the paper. Only the calling thread emits.
 _listener: ContextVar[Watch] = ContextVar("listener", default=silent)
 _emitted: ContextVar[set[str] | None] = ContextVar("emitted", default=None)
 
@@ -640,7 +641,7 @@ def listening(watch: Watch) -> Iterator[None]:
 
 
 class _Signals:
-    """The first signal that came, None before, and whether it has been raised."""
+    """The number of the first signal, None before it, and whether `check` has raised it."""
 
     number: int | None = None
     raised: bool = False
@@ -661,8 +662,8 @@ def interrupt(number: int) -> None:
 def check(waited: float = 0.0) -> None:
     """Raise Interrupted if a signal has come; in the main thread only.
 
-    It is raised once, so that the best model so far can be written after it, and again where an
-    interrupted run has waited longer than PATIENCE.
+    The exception is raised once, so that the run can still write its best model. It is raised again
+    if the interrupted run then waits for another process for more than PATIENCE seconds.
 
     Parameters
     ----------

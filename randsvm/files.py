@@ -1,7 +1,7 @@
-"""Inputs, compressed or not, and outputs that appear as a whole or not at all.
+"""Open inputs, compressed or not, and write outputs that appear completely or not at all.
 
-Errors of the system become errors of randsvm.errors. The first bytes of an input determine its
-compression (gzip, bzip2, xz, zstd).
+Errors of the system are raised as errors of randsvm.errors. The first bytes of an input determine
+its compression (gzip, bzip2, xz, zstd).
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def display_output(path: str) -> str:
 
 
 def inputs(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Return the files of names and patterns such as part-*.svm, those of a pattern sorted.
+    """Return the paths that names and patterns such as part-*.svm stand for.
 
+    The matches of a pattern are sorted. A name without a match stays, so that opening it fails.
     Raises ParameterError if `data` is empty.
     """
     found: list[str] = []
@@ -116,7 +117,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     """Open a binary stream of the decompressed content of `path` (`-`: standard input).
 
     Raises InputError if it cannot be opened or this Python cannot decompress it. Read from the
-    stream with `read_block`, which raises our errors.
+    stream with `read_block`, which raises errors of this package.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -146,7 +147,7 @@ def _with_head(stream: Any) -> tuple[bytes, BinaryIO]:
         head = stream.peek(MAGIC_BYTES)
         if len(head) >= MAGIC_BYTES or stream.seekable():
             return head[:MAGIC_BYTES], stream
-        # Continue with the raw stream: has_more cannot look into a second buffer.
+        # Continue with the raw stream: has_more does not see the bytes in a second buffer.
         head, stream = stream.read(len(head)), stream.raw
     # The first write into a pipe may be shorter than MAGIC_BYTES.
     while len(head) < MAGIC_BYTES and (more := stream.read(MAGIC_BYTES - len(head))):
@@ -217,7 +218,7 @@ def read_block(stream: BinaryIO, size: int, path: str, *, prompt: bool = False) 
 def has_more(stream: BinaryIO, seconds: float) -> bool:
     """Return whether a pipe has content, or ends, within `seconds`; True for other streams.
 
-    Asks the system, and does not see bytes in the buffer of the stream.
+    This function asks the operating system; it does not see bytes in the buffer of the stream.
     """
     if not isinstance(stream, io.BufferedReader):
         return True
@@ -241,9 +242,10 @@ def read_whole(path: str) -> bytes:
 def create_output(path: str) -> Iterator[BinaryIO]:
     """Create a binary stream whose content becomes `path` when the block ends without an error.
 
-    A regular file is written beside its final place, flushed, fsynced and renamed (symlinks
-    followed, mode as the old file or umask says), so that readers see the old file or the new
-    one. FIFOs, devices and `-` (standard output) are written directly.
+    A regular file is written under another name in its folder, synced and renamed, so that a reader
+    sees either the old file or the new one. Symlinks are followed. The mode is that of the old
+    file, or follows from the umask. FIFOs, devices and `-` (standard output) are written directly.
+
     Raises OutputError when it cannot be created and WriteError when writing fails.
     """
     if path in STANDARD_OUTPUTS:
@@ -291,8 +293,8 @@ def _target(path: str) -> tuple[Path, int | None]:
     if path.endswith("/") or (mode is not None and stat.S_ISDIR(mode)):
         raise OutputError(f"cannot create {path}: Is a directory")
     if not _is_replaceable(mode):
-        # Only a file that is renamed into place needs its links followed; the link /dev/fd/63
-        # behind a shell's >(command) leads to no path at all.
+        # Links are resolved only for a file that is renamed into place. The link /dev/fd/63 of a
+        # shell's >(command) does not lead to a path.
         return Path(path), mode
     with _creating(path):
         return _resolved(path), mode
@@ -359,9 +361,9 @@ def _writing(path: str) -> Iterator[None]:
 
 
 def check_output(path: str) -> None:
-    """Raise OutputError if `path` cannot be created; call it before hours of work.
+    """Raise OutputError if `path` cannot be created, before the work for it begins.
 
-    Writes nothing.
+    This function writes nothing.
     """
     if path in STANDARD_OUTPUTS:
         _standard_output()
@@ -376,7 +378,7 @@ def check_output(path: str) -> None:
 
 
 def first_bytes(path: str) -> bytes:
-    """Return the first bytes of a regular file; none for anything else."""
+    """Return the first FILE_TYPE_BYTES bytes of a regular file; b"" for anything else."""
     if not Path(path).is_file():
         return b""
     with Path(path).open("rb") as stream:
@@ -384,7 +386,7 @@ def first_bytes(path: str) -> bytes:
 
 
 def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
-    """Raise OutputError if `path` exists and has content of another type, as a data set has.
+    """Raise OutputError if `path` exists and has content of another type, such as a data set.
 
     kind: name of the type, for the message. recognised: called with the first bytes.
     """
@@ -400,9 +402,10 @@ def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -
 
 
 def check_distinct(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
-    """Raise ParameterError if an output is another file of the run. outputs, inputs: role -> path.
+    """Raise ParameterError if an output is the same file as an input or another output.
 
-    A cache that replaced the data it was made from would destroy them.
+    outputs, inputs: role -> path. For example, a cache must not replace the data from which it was
+    made.
     """
     seen = {name: _identity(path) for name, path in inputs.items()}
     for name, path in outputs.items():

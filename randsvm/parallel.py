@@ -41,7 +41,7 @@ class ThreadPool(ThreadPoolExecutor):
     ) -> Iterator[Result]:
         """Yield work(item) for each item, in order.
 
-        Calls that have not begun when the caller stops early are cancelled. If `items` raises a
+        If the caller stops early, calls that have not begun are cancelled. If `items` raises a
         RandsvmError, the results of the items before it come first.
 
         ahead: the number of calls that may be submitted before the first result is needed.
@@ -81,8 +81,8 @@ def _results(futures: deque[Future[Result]]) -> Iterator[Result]:
 def result_of(future: Future[Result], stage: str | None = None) -> Result:
     """Return the result of a future, or raise its exception.
 
-    While it waits, this thread emits an event every HEARTBEAT seconds: Progress of a stage, or
-    Waiting. So a signal ends the wait.
+    While this thread waits, it emits an event every HEARTBEAT seconds: Progress if a stage is
+    given, else Waiting. Each event checks for signals, so a signal ends the wait.
     """
     beats, done = 0, threading.Event()
     future.add_done_callback(lambda _: done.set())
@@ -95,7 +95,7 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
 def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object = None) -> Result:
     """Return work(), called in a daemon thread while this thread waits and reacts to signals.
 
-    A process waits at its end for the threads of a pool, but not for a daemon thread. memory: an
+    The end of a process waits for the threads of a pool, but not for a daemon thread. memory: an
     object that `work` reads; it stays alive even if this thread stops waiting.
     """
     future: Future[Result] = Future()
@@ -119,11 +119,11 @@ def completed_results(
     at_heartbeat: Callable[[], object] = lambda: None,
     grace: float = 0.0,
 ) -> Iterator[Result]:
-    """Yield task(cancelled) of each task as it completes, without those that raise Cancelled.
+    """Yield the result task(cancelled) of each task as soon as the task completes.
 
-    The event `cancelled` is set when the caller stops early, a task raises another exception, or
-    the time `until` (of time.perf_counter) has come. The tasks that are running have then `grace`
-    seconds to end.
+    A task that raises Cancelled has no result. The event `cancelled` is set when the caller stops
+    early, a task raises another exception, or time.perf_counter() reaches `until`. Running tasks
+    then have `grace` seconds to end.
 
     at_heartbeat: called in this thread at least every HEARTBEAT seconds, before results are taken.
     """
@@ -152,9 +152,9 @@ def run_forwarding_events(
 ) -> None:
     """Run all tasks and call `receive` in this thread for each of their events except Progress.
 
-    Each task is called with the listener to which it emits its events. Raises the exceptions of the
-    tasks and of `receive`. All tasks have then ended or will change nothing any more, unless one
-    emits no event for PATIENCE seconds.
+    Each task is called with the listener of its events. Raises the exceptions of the tasks and of
+    `receive`. After an exception, the next event of each running task ends it, and this function
+    waits up to PATIENCE seconds for that.
     """
     events: SimpleQueue[object] = SimpleQueue()
 

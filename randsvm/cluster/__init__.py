@@ -8,7 +8,8 @@
     byte_ranges.py       read text files with all workers: training sets and predictions
     cluster_executor.py  the executors and data sets of a cluster
 
-The client solves; workers hold shards of the rows and scan them. Workers only cache: if one is
-lost, another reads its shards again and applies the changes since the last restart, to the same
-bits. Only this package imports Dask, and only --cluster imports this package.
+The client solves; workers hold shards of the rows and scan them. Workers hold nothing but caches:
+if a worker is lost, another worker reads its shards again and applies the changes since the last
+restart. The results have the same bits. Only this package imports Dask, and only --cluster imports
+this package.
 """

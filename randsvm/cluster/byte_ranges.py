@@ -49,8 +49,8 @@ RANGE_BYTES = 32 << 20
 class ByteRange:
     """The bytes begin .. end - 1 of a file.
 
-    number: of the range, over all files. file_number: of the file. base: bytes of the files before
-    this one. total: bytes of all files.
+    number: number of the range, counted over all files. file_number: number of the file. base:
+    bytes of the files before this one. total: bytes of all files.
     """
 
     number: int
@@ -93,8 +93,8 @@ def text_file_at(path: str, options: ParseOptions) -> TextFile:
 def byte_ranges(files: Sequence[TextFile]) -> list[ByteRange]:
     """Return the ranges of all files, with checksums of both ends of each range.
 
-    A worker that sees another file under the same name most likely notices it by the checksums
-    before it reads the range.
+    If a worker sees another file under the same name, the checksums most likely reveal it before
+    the worker reads the range.
     """
     found: list[ByteRange] = []
     base, total = 0, sum(file.size for file in files)
@@ -108,6 +108,7 @@ def byte_ranges(files: Sequence[TextFile]) -> list[ByteRange]:
 
 
 def _with_checksums(file: TextFile, begin: int, end: int) -> TextFile:
+    """Return the file with checksums of the first and the last block of a byte range."""
     ends = {(begin, min(begin + BLOCK_BYTES, end)), (max(begin, end - BLOCK_BYTES), end)}
     return replace(file, checksums=tuple((a, b, crc32(file.read(a, b))) for a, b in sorted(ends)))
 
@@ -168,7 +169,7 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
 def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resources) -> Dataset:
     """Return D. Raises RoundedError if a chunk needs float64 values and the text is not precise."""
     spec = DatasetSpec(key, text, resources.data_bytes, resources.tmpdir)
-    # Without workers, this process reads and keeps the chunks that a model still needs.
+    # If the cluster fails, this process reads and keeps the chunks that a model still needs.
     store = text.store(resources.data_bytes, resources.tmpdir)
     D = ClusterDataset(text.summary, store, resources.workers)
     D.executor = executor = ClusterExecutor(worker_pool, spec)
@@ -188,7 +189,7 @@ def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resou
 
 
 def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> ChunkedText:
-    """Return the summary of all rows, and the ends of the chunks.
+    """Read all files once; return them with the summary of all rows and the ends of the chunks.
 
     Raises DataError for the first bad line.
     """
@@ -231,8 +232,8 @@ def _chunk_ends(
 ) -> list[tuple[int, int, int]]:
     """Return (end in bytes, rows, nonzeros) of each chunk.
 
-    The ranges are processed one by one, since each continues the chunk that the previous one left
-    open. readers: the worker that holds each range, and the checksum of the range.
+    The ranges are processed one by one, because a chunk may begin in one range and end in a later
+    one. readers: the worker that read each range, and the checksum of the range.
     """
     ends: list[tuple[int, int, int]] = []
     last = ChunkEnds([], 0, 0, 0)
@@ -241,7 +242,7 @@ def _chunk_ends(
         last = next(map_calls(worker_pool, worker.chunk_ends, [call], name)).result
         if last.checksum != checksum:
             raise one.file.changed_error()
-        # A signal or a time limit may end this pass as well.
+        # At each event, a signal or a time limit may end this pass.
         emit(one.progress)
         ends += [(one.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
     end = ranges[-1].base + ranges[-1].end
@@ -255,6 +256,10 @@ def _chunked_text(
     whole: RangeSummary,
     ends: list[tuple[int, int, int]],
 ) -> ChunkedText:
+    """Return the files with their summary and the bounds of the chunks.
+
+    whole: the summary of all files. ends: (end in bytes, rows, nonzeros) of each chunk.
+    """
     counts = np.zeros(len(table), np.int64)
     for token, count in whole.counts.items():
         counts[int(table.number(Spelling(decoded(token), 0, 0)))] += count

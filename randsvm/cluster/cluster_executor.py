@@ -53,12 +53,12 @@ State = TypeVar("State")
 # A function that returns a pickled task; its argument: whether to make missing states from scratch.
 TaskFactory = Callable[[bool], bytes]
 
-# Threads of this process that may run `call` at a time, each for a thread of a worker.
+# The largest number of threads of this process in `call`; each waits for one thread of a worker.
 MAX_CALLS = 256
 
 
 class RemoteExecutor(BaseExecutor, ABC):
-    """Base of the executors whose workers hold rows. spec: how workers make the data set."""
+    """Base of executors with rows on workers. spec: from which workers make the data set."""
 
     def __init__(self, worker_pool: WorkerPool, spec: DatasetSpec) -> None:
         self.worker_pool, self.spec = worker_pool, spec
@@ -77,7 +77,7 @@ class RemoteExecutor(BaseExecutor, ABC):
 
     @abstractmethod
     def reduce_view(self, D: Dataset) -> tuple[Any, ...]:
-        """Return a view as __reduce__ does: the call that makes the view on a worker."""
+        """Return the function and the arguments that make a view on a worker, for __reduce__."""
 
 
 class RemoteDataset(Dataset):
@@ -101,8 +101,8 @@ class RemoteDataset(Dataset):
 class ShardAssignment:
     """The worker of each chunk; each worker has shards in proportion to its threads.
 
-    pace: seconds for each shard and thread, the largest over all passes of the fastest worker's
-    pace; passes that read the rows are among them.
+    pace: seconds that the fastest worker takes for one shard on one thread, in the slowest pass so
+    far. Passes that read the rows from files count too.
     """
 
     def __init__(self, worker_pool: WorkerPool) -> None:
@@ -116,8 +116,9 @@ class ShardAssignment:
     ) -> dict[str, list[Shard]]:
         """Return the shards of each worker.
 
-        Shards move from a worker that is gone, and from a worker that has far more than its share
-        since other workers came. chunk: returns the number of the chunk of a shard.
+        Shards move away from a worker that is gone. They also move from old workers to new ones,
+        until no worker has far more than its share. chunk: returns the number of the chunk of a
+        shard.
         """
         members = self.worker_pool.members()
         if not members:
@@ -128,12 +129,12 @@ class ShardAssignment:
         with self.lock:
             for shard in shards:
                 owner = self.owners.get(chunk(shard))
-                # A worker may keep a little more than its share: a shard that moves is read again.
+                # A worker keeps up to a quarter more: a shard that moves has to be read again.
                 if owner in found and len(found[owner]) < share[owner] + share[owner] // 4:
                     found[owner].append(shard)
                 else:
                     unassigned.append(shard)
-            # Consecutive shards go to one worker: their reports are added up to one.
+            # Consecutive shards go to one worker, which adds their reports up to one.
             for name in sorted(found, key=lambda name: len(found[name]) - share[name]):
                 room = max(share[name] - len(found[name]), 0)
                 found[name] += unassigned[:room]
@@ -147,8 +148,8 @@ class ShardAssignment:
 class ClusterExecutor(RemoteExecutor):
     """Runs functions on the workers that hold the shards.
 
-    assignment: of the chunks of `spec`. chunks: the number of the chunk of each shard; None: the
-    number of the shard.
+    assignment: the worker of each chunk of `spec`; all views share it. chunks: the number of the
+    chunk of each shard; None: it is the number of the shard.
     """
 
     def __init__(
@@ -228,13 +229,14 @@ class _ShardPass:
     ) -> None:
         self.executor, self.batch, self.make_task = executor, batch, make_task
         self.shards = shards
-        # Shards without a report, by number, and those of them without a worker.
+        # Number of a shard -> shard, for shards without a report.
         self.unreported = {shard.number: shard for shard in shards}
+        # Shards without a report that no worker has been given.
         self.unassigned = list(shards)
         self.task = make_task(False)
 
     def reports(self) -> Iterator[ShardReport]:
-        """Yield the reports as they come."""
+        """Yield the reports in the order in which they arrive."""
         began, times = time.time(), ClusterTimes()
         while self.unreported:
             if self.unassigned:
@@ -294,7 +296,7 @@ class _ShardPass:
     def _new_reports(self, found: ShardReports) -> Iterator[ShardReport]:
         self.executor.worker_pool.count_bytes(found.reports)
         for one in pickle.loads(found.reports):
-            # A slow worker may report shards that another worker has done meanwhile.
+            # A slow worker may report shards that another worker has reported already.
             if one.first in self.unreported:
                 for covered in range(one.first, one.last + 1):
                     self.unreported.pop(covered, None)
@@ -302,6 +304,7 @@ class _ShardPass:
 
 
 def _times(began: float, reports: ShardReports, now: float) -> ClusterTimes:
+    """Return the times of a pass that began at `began`, from the last reports."""
     return ClusterTimes(reports.began - began, reports.ended - reports.began, now - reports.ended)
 
 
@@ -333,7 +336,7 @@ class ClusterDataset(RemoteDataset):
         """Copy the rows to this process; return a view that works in the calling thread."""
 
         def copy(shard: Shard) -> RawChunk:
-            # The buffer of a file store holds one chunk only, and reports wait for each other.
+            # A file store reuses its buffer for the next chunk, but all chunks are kept here.
             return join_chunks([self.raw(shard)[0]])
 
         store = InMemoryStore()
@@ -350,7 +353,8 @@ class ClusterDataset(RemoteDataset):
 
 
 class RemoteStates(LoggedStates[State]):
-    """States on workers. The log keeps the changes since the last restart, to make lost states."""
+    """States on workers. The log keeps all changes since the last restart: a worker that makes a
+    lost state again needs them."""
 
     def __init__(
         self, executor: ClusterExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
@@ -370,7 +374,7 @@ class RemoteStates(LoggedStates[State]):
 
         def make_task(from_scratch: bool) -> bytes:
             first = log.first if from_scratch else max(self.changes_seen, log.first)
-            # A state can be made only by all changes since the last restart.
+            # A new state needs all changes since the last restart.
             make = self.make if first == log.first else None
             return cloudpickle.dumps(StateTask(self.key, make, first, log.since(first), function))
 
@@ -386,9 +390,10 @@ class RemoteStates(LoggedStates[State]):
 
 
 def _replica(D: Dataset, worker_pool: WorkerPool, parent: DatasetSpec) -> Dataset:
-    """Return a view of D, a view of the data set of `parent`, for calls on workers.
+    """Return a view of D, of which every worker holds all rows, for calls on workers.
 
-    The executor of the view has to be released.
+    parent: the specification of the data set of which D is a view. The caller has to release the
+    executor of the view.
     """
     local = D.single_threaded()
     chunks = [local.store.read(shard.number) for shard in local.shards]
@@ -406,7 +411,7 @@ class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
         RemoteExecutor.__init__(self, worker_pool, spec)
         ThreadExecutor.__init__(self, pool)
         self.concurrent_calls = min(max(sum(worker_pool.members().values()), 1), MAX_CALLS)
-        # Running calls of each worker.
+        # Worker -> number of its running calls.
         self.running: Counter[str] = Counter()
         self.lock = Lock()
 
@@ -465,6 +470,9 @@ class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
             batch.cancel()
 
     def release(self) -> None:
-        """Wait for cancelled calls, which would add the rows to the caches again, and release."""
+        """Wait for the end of cancelled calls, then release the rows.
+
+        A call that ends later would add the rows to the cache of its worker again.
+        """
         self.worker_pool.wait(lambda: not any(self.running.values()))
         super().release()

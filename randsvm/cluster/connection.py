@@ -3,8 +3,8 @@
 If connecting fails, this process keeps no threads, sockets or processes of the attempt.
 
 A program that connects to a Dask scheduler or worker may run code there. The scheduler and workers
-of local:N listen on the loopback interface only, and accept only connections with a certificate
-that exists as long as the run, which other users of the machine do not have.
+of local:N listen on the loopback interface only. They accept only connections with the certificate
+that is made for this run; other users of the machine do not have it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from randsvm.parallel import run_in_daemon_thread
 
 # Seconds until the scheduler, and then the first worker, must answer.
 CONNECTING_SECONDS = 60.0
-# Seconds that all waits for the end of something may take in a run: a signal ends a run within two
-# seconds.
+# Seconds that a run may wait in all for calls, threads and processes to end. A signal has to end a
+# run within two seconds.
 CLOSING_SECONDS = 1.5
 # The stage of a run that waits for a scheduler or for workers.
 WAITING_STAGE = "waiting for workers"
@@ -44,9 +44,9 @@ NO_WEB_PAGES: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-# The program of a worker; it reads sys.path and the settings of Dask from stdin. Its sys.path is
-# that of this process, because a script would put the working folder first. The settings contain
-# the key of TLS, and other users can read command lines.
+# The program of a worker; it reads sys.path and the settings of Dask from stdin. It takes the
+# sys.path of this process, because a script would put the working folder first. The settings are
+# not on the command line, because they contain the key of TLS and other users can read it there.
 WORKER_PROGRAM = """
 import json, sys
 sys.path[:], settings = json.load(sys.stdin)
@@ -61,7 +61,7 @@ class ConnectionClient(Client):
     """A client that only its connection closes.
 
     Dask's client closes when the garbage collector finds it, in any thread. If that thread is
-    starting another client, closing waits for ever for a lock of the start.
+    starting another client, closing waits for ever for a lock that the start holds.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -77,7 +77,8 @@ class ConnectionClient(Client):
 class Connection:
     """The connection to the scheduler at an address.
 
-    client: of the scheduler. processes: the workers of local:N. closed: whether `close` was called.
+    client: Dask's client of the scheduler. processes: the workers of local:N. closed: whether
+    `close` was called.
 
     Raises ParameterError for a bad address, ClusterError if no scheduler answers, and the
     exceptions of the listener of events.
@@ -188,7 +189,7 @@ class Connection:
 
 
 def _close(one: Client | LocalCluster) -> None:
-    """Close it and stop its thread, which Dask leaves running if the other side is gone."""
+    """Close a client or cluster and stop its thread, which Dask may leave running."""
     with contextlib.suppress(Exception):
         one.close(timeout=CLOSING_SECONDS)
     with contextlib.suppress(Exception):
@@ -196,7 +197,7 @@ def _close(one: Client | LocalCluster) -> None:
 
 
 def _temporary_security() -> Security:
-    """Return the settings of TLS with a new certificate for this process and its workers."""
+    """Return settings of TLS with a new certificate for this process and its workers."""
     try:
         return Security.temporary()
     except ImportError as error:
@@ -274,7 +275,7 @@ def _cluster_errors(address: str) -> Iterator[None]:
     except (ClusterError, ParameterError):
         raise
     except Exception as error:
-        # Dask reads the first bytes of another protocol as a length.
+        # Dask reads the first bytes of another protocol as a length, and requests that much memory.
         is_other_protocol = isinstance(error, MemoryError)
         reason = " ".join(str(error).split())
         if is_other_protocol:

@@ -1,9 +1,10 @@
 """The versions and the arithmetic of a process, which client and workers compare.
 
-Machines of equal arithmetic write models of the same bytes. BLAS, numpy and the C library have code
-for each kind of processor, but two kinds may agree, and two libraries on one kind may not. So the
-comparison computes numbers instead of reading names. The compiled sums of kernel values have the
-same bits with AVX2 and with AVX-512, and other bits without either.
+Machines of equal arithmetic write models of the same bytes. BLAS, numpy and the C library have
+different code for different processors. Different processors may still compute the same bits, and
+two versions of a library may compute different bits on one processor. So the client compares
+computed numbers, not names of processors. The compiled sums of kernel values have the same bits
+with AVX2 and with AVX-512, and other bits without either.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from randsvm import __version__
 from randsvm.kernels.expansion import BLOCK_CENTRES, BLOCK_ROWS, Expansion, KernelLayout
 from randsvm.kernels.kernel import Kernel
 
-# Larger than a block and than a panel of the sums. All sums take 0.02 s.
+# Sizes of the matrices of the sums: larger than one block and than one panel. All sums take 0.02 s.
 ROWS, CENTRES, FEATURES = BLOCK_ROWS + 3, BLOCK_CENTRES + 5, 5
 FUNCTIONS = (np.exp, np.cos, np.tanh, np.log1p, np.sqrt)
 
@@ -46,12 +47,13 @@ def versions() -> dict[str, str]:
 
 
 def differing_names(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
+    """Return the keys of `ours` whose values differ from those of `theirs`."""
     return [name for name, value in ours.items() if theirs.get(name) != value]
 
 
 @cache
 def arithmetic() -> dict[str, str]:
-    """Return the digests of the bits that each kind of computation gives here."""
+    """Return the digest of the results of each kind of computation in this process."""
     rbf, poly = Kernel("rbf", 2.0), Kernel("poly", 2.0, 1.0)
     single, double = np.float32, np.float64
     cells, sparse_differences = (

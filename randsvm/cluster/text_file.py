@@ -1,7 +1,7 @@
 """A text file that is read by byte ranges, with checksums of its content.
 
-The first pass summarises each range; chunks are parsed when they are needed. This module knows no
-workers.
+The first pass summarises each range; chunks are parsed when they are needed. This module does not
+know about workers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TextFile:
         )
 
     def line_start(self, at: int) -> int:
-        """Return the byte where the first line begins that begins at `at` or later."""
+        """Return the start of the first line that begins at byte `at` or later."""
         if at == 0:
             return 0
         begin = at = at - 1
@@ -132,8 +132,7 @@ class Checksums:
     def joined(cls, file: TextFile, parts: Sequence[Checksums]) -> Checksums:
         """Return the checksums of a whole file from those of its parts.
 
-        Raises TransferError if the parts do not follow each other: then workers saw different
-        files.
+        Raises TransferError if the parts leave gaps or overlap: then workers saw different files.
         """
         at = 0
         for part in parts:
@@ -171,11 +170,11 @@ class Checksums:
 
 @dataclass
 class RangeSummary:
-    """What the first pass learns from consecutive lines; summaries of neighbours can be added.
+    """Summary of consecutive lines; summaries of consecutive ranges can be added.
 
     spellings: line and column of the first appearance of each label token, in order; lines count
-    from 1. counts: rows of each token. fault: the first bad token; later lines do not count.
-    checksums: one part for each piece that was read.
+    from 1. counts: number of rows of each token. fault: the first bad token; the summary leaves out
+    all later lines. checksums: one entry for each piece that was read.
     """
 
     rows: int
@@ -227,7 +226,7 @@ EMPTY_SUMMARY = RangeSummary(0, 0, 0, np.empty(0, np.int32), {}, {}, 0)
 
 
 class TextRange:
-    """The lines that begin in a byte range: their summary, and the data that chunk ends need.
+    """The lines that begin in a byte range: their summary, and the data from which chunks are cut.
 
     indptr : (rows + 1,) int64, nonzeros before each row; row_ends : (rows,) int64, the byte where
     each row ends.
@@ -273,7 +272,7 @@ class TextRange:
     def chunk_ends(self, rows: int, nonzeros: int) -> ChunkEnds:
         """Return the chunks that end in this range.
 
-        rows, nonzeros: the size of the chunk that the previous range left open.
+        rows, nonzeros: the size of the chunk that is still open at the end of the previous range.
         """
         options, at, ends = self.file.options, 0, []
         while at < len(self.indptr) - 1:
@@ -293,8 +292,8 @@ class TextRange:
 class ChunkEnds:
     """The chunks that end in a range.
 
-    ends: (end in bytes, rows, nonzeros) of each chunk; rows, nonzeros: the size of the chunk that
-    is left open; checksum: of the bytes of the range.
+    ends: (end in bytes, rows, nonzeros) of each chunk. rows, nonzeros: the size of the chunk that
+    is still open at the end of the range. checksum: one checksum of all bytes of the range.
     """
 
     ends: list[tuple[int, int, int]]
@@ -306,7 +305,7 @@ class ChunkEnds:
 def _row_ends(content: bytes, rows: int) -> np.ndarray:
     """Return the byte where each row ends, (rows,) int64.
 
-    Lines without a row belong to the following row.
+    A blank line or a comment belongs to the row after it.
     """
     ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n")) + 1
     if not content.endswith(b"\n"):
@@ -329,11 +328,11 @@ def _is_row(line: bytes) -> bool:
 class ChunkedText:
     """Text files, one after the other, cut into chunks.
 
-    Values are float64 in all chunks if the summary is `precise`, else only in chunks whose values
-    float32 would round measurably.
+    If the summary is `precise`, all chunks have float64 values. If not, only those chunks have
+    them whose values change measurably when rounded to float32.
 
-    checksums: of each file in the first pass. starts : (chunks + 1,) int64, the byte where each
-    chunk begins, counted over all files; rows, nonzeros : (chunks,) int64.
+    checksums: checksums of each file in the first pass. starts : (chunks + 1,) int64, the byte
+    where each chunk begins, counted over all files; rows, nonzeros : (chunks,) int64.
     """
 
     files: tuple[TextFile, ...]

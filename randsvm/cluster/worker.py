@@ -30,8 +30,8 @@ from randsvm.parallel import Cancelled, ThreadPool
 
 # The fields of a view that are sent; the others follow from the data set.
 VIEW_FIELDS = ("targets", "scaling", "mapping", "d", "nnz")
-# Seconds after the last task or renewal until a worker releases rows: the client was killed. If it
-# was only stopped, a CacheMiss brings the rows back.
+# A worker releases the rows of a run this many seconds after its last task or renewal, because the
+# client was probably killed. If the client was only suspended, a CacheMiss brings the rows back.
 LEASE_SECONDS = 180.0
 
 # --- messages ------------------------------------------------------------------------------
@@ -39,10 +39,10 @@ LEASE_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """How a worker makes a data set.
+    """Specification from which a worker makes a data set.
 
-    key: of the data set in the cache. memory: bytes of chunks to hold in memory; folder: of the
-    spill file for the others.
+    key: key of the data set in the cache. memory: bytes of chunks to hold in memory. folder: folder
+    of the spill file for the other chunks.
     """
 
     key: str
@@ -68,7 +68,7 @@ class RegroupedChunks:
 
 @dataclass(frozen=True)
 class ReplicatedChunks:
-    """The chunks of a small data set, whose rows are rows of `parent`."""
+    """All chunks of a small data set, to send to each worker. `parent` has the rows too."""
 
     parent: DatasetSpec
     summary: Summary
@@ -77,10 +77,10 @@ class ReplicatedChunks:
 
 @dataclass(frozen=True)
 class CacheMiss:
-    """A worker lacks data for a task.
+    """The result of a task whose data are not in the cache of the worker.
 
-    dataset: whether it lacks the data set; shards: the numbers of the shards without a usable
-    state. If neither, the task was stopped.
+    dataset: whether the data set is missing. shards: the numbers of the shards without a usable
+    state. If nothing is missing, the task was cancelled.
     """
 
     dataset: bool = False
@@ -99,7 +99,11 @@ class ShardReport:
 
 @dataclass(frozen=True)
 class ShardReports:
-    """Pickled list of ShardReport. began, ended: of the task, time.time() of the worker."""
+    """The result of a task over shards.
+
+    reports: pickled list of ShardReport. began, ended: begin and end of the task, as time.time() of
+    the worker.
+    """
 
     reports: bytes
     began: float
@@ -112,22 +116,25 @@ class ShardReports:
 class _Cache:
     """The data of this worker.
 
-    Keys are paths: data made from the data set `key` have keys `key/...` (see `child_key`).
+    Keys are paths: the key of data that are made from the data set `key` begins with `key/` (see
+    `child_key`).
     """
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.datasets: dict[str, Dataset] = {}
-        # By the key of the states, and by the number of the shard.
+        # (key of the states, number of the shard) -> state.
         self.cells: dict[tuple[str, int], StateCell] = {}
+        # Key of the states -> function that makes one.
         self.make_state: dict[str, Callable[[Shard], Any]] = {}
-        # By the key of the data set, and by the number of the range.
+        # (key of the data set, number of the range) -> lines of the range.
         self.ranges: dict[tuple[str, int], TextRange] = {}
-        # Key of the data set and number of tasks whose results are no longer needed.
+        # (key of the data set, number of the batch) of cancelled tasks.
         self.cancelled: set[tuple[str, int]] = set()
         # The number of calls that the client runs on this worker at a time.
         self.concurrent_calls: int | None = None
-        # For each run: time.monotonic() of the last task or renewal, and the running tasks.
+        # Key of a run -> time.monotonic() of its last task or renewal, and number of its running
+        # tasks.
         self.last_used: dict[str, float] = {}
         self.running: Counter[str] = Counter()
         self.release_thread: Thread | None = None
@@ -180,7 +187,7 @@ def release_states(states_key: str) -> None:
 
 
 def renew_lease(key: str) -> None:
-    """Extend the lease of a run; Dask calls this beside the tasks of this worker."""
+    """Extend the lease of a run; Dask calls this even if tasks keep all threads of this worker."""
     if key in _cache.last_used:
         _cache.touch(key)
 
@@ -251,7 +258,7 @@ def _new_dataset(spec: DatasetSpec) -> Dataset:
     return D.with_computed_chunks(source.make, source.sizes, source.counts, limit, spec.folder)
 
 
-# Dataset.row_mask as it is sent: the number of rows, and one bit for each.
+# Dataset.row_mask as it is sent: the number of rows, and one bit for each row. None: all rows.
 PackedRowMask: TypeAlias = tuple[int, np.ndarray] | None
 
 
@@ -264,7 +271,7 @@ def packed_view(D: Dataset) -> tuple[dict[str, Any], PackedRowMask]:
 def make_view(
     key: str, fields: dict[str, Any], row_mask: PackedRowMask, chunks: Sequence[int] | None = None
 ) -> Dataset:
-    """Return a view of a data set of the cache: views of the client are pickled as this call.
+    """Return a view of a cached data set. The client pickles a view as a call of this function.
 
     chunks: the numbers of the chunks of the view; None: all.
     """
@@ -277,7 +284,7 @@ def make_view(
 
 
 def make_serial_view(key: str, fields: dict[str, Any], row_mask: PackedRowMask) -> Dataset:
-    """Return a view for a call, which runs in one thread."""
+    """Return a view for `run_call`, which uses one thread."""
     return make_view(key, fields, row_mask)._copy_with(
         executor=SerialExecutor(_cache.concurrent_calls)
     )
@@ -319,18 +326,18 @@ def map_lines(function: bytes, file: TextFile, begin: int, end: int) -> Any:
 # --- cancellation --------------------------------------------------------------------------
 
 
-def cancel(key: str, number: int) -> None:
-    """Cancel a task; Dask calls this beside the tasks of this worker."""
+def cancel(key: str, batch_number: int) -> None:
+    """Cancel a batch of tasks; Dask calls this even if tasks keep all threads of this worker."""
     with _cache.lock:
         if key in _cache.datasets:
-            _cache.cancelled.add((key, number))
+            _cache.cancelled.add((key, batch_number))
 
 
-def _watch(key: str, number: int) -> Watch:
-    """Return a listener that raises Cancelled if the task is cancelled or its rows are released."""
+def _watch(key: str, batch_number: int) -> Watch:
+    """Return a listener that raises Cancelled if the batch is cancelled or its rows released."""
 
     def watch(event: object) -> None:
-        if (key, number) in _cache.cancelled or key not in _cache.datasets:
+        if (key, batch_number) in _cache.cancelled or key not in _cache.datasets:
             raise Cancelled
 
     return watch
@@ -341,7 +348,7 @@ def _watch(key: str, number: int) -> Watch:
 
 @dataclass(frozen=True)
 class MapTask:
-    """Calls a function of each shard."""
+    """A task that calls a function of each shard."""
 
     function: Callable[[Shard], Any]
 
@@ -353,10 +360,11 @@ class MapTask:
 
 @dataclass(frozen=True)
 class StateTask:
-    """Applies changes to the states of shards, and adds up the reports of consecutive shards.
+    """A task that applies changes to the states of shards, and then calls a function of each state.
 
-    states_key: of the states in the cache. make: the pickled function that makes a state; None if
-    the changes need a state that exists. first: the number of changes[0].
+    The reports of consecutive shards are added up. states_key: key of the states in the cache.
+    make: the pickled function that makes a state; None if the changes apply to existing states
+    only. first: the number of changes[0].
     """
 
     states_key: str
@@ -374,7 +382,7 @@ class StateTask:
 
         def query(shard: Shard) -> Any:
             cell = _cache.cells[self.states_key, shard.number]
-            with listening(silent):  # a change that has begun is completed
+            with listening(silent):  # an exception in the middle of a change would spoil the state
                 return cell.query(self.first, self.changes, self.function)
 
         found: list[ShardReport] = []
@@ -402,7 +410,7 @@ class StateTask:
 def _map_shards(
     function: Callable[[Shard], Any], shards: Sequence[Shard], threads: int, watch: Watch
 ) -> Iterator[ShardReport]:
-    """Yield function(shard) for each shard, in order. An event precedes each call."""
+    """Yield function(shard) for each shard, in order. Before each call `watch` may raise."""
 
     def watched(shard: Shard) -> Any:
         with listening(watch):
@@ -418,13 +426,14 @@ def run_on_shards(
     key: str,
     spec: bytes | None,
     task: bytes,
-    number: int,
+    batch_number: int,
     shards: Sequence[Shard],
     threads: int,
 ) -> CacheMiss | ShardReports:
     """Run a pickled MapTask or StateTask on some shards.
 
-    number: of the task, for `cancel`. threads: of this worker.
+    spec: the pickled DatasetSpec, if the cache needs it. batch_number: for `cancel`. threads: the
+    number of threads of this worker.
     """
     began = time.time()
     if not ensure_dataset(key, spec):
@@ -432,7 +441,7 @@ def run_on_shards(
     message: MapTask | StateTask = pickle.loads(task)
     try:
         with _leased(key):
-            found = message.reports(shards, threads, _watch(key, number))
+            found = message.reports(shards, threads, _watch(key, batch_number))
     except Cancelled:
         return CacheMiss()
     if isinstance(found, CacheMiss):
@@ -441,18 +450,19 @@ def run_on_shards(
 
 
 def run_call(
-    key: str, spec: bytes | None, function: bytes, number: int, concurrent_calls: int
+    key: str, spec: bytes | None, function: bytes, batch_number: int, concurrent_calls: int
 ) -> CacheMiss | bytes:
-    """Return the pickled result of a pickled function of all rows.
+    """Return the pickled result of a pickled function without arguments, which reads all rows.
 
-    number: of the task, for `cancel`. concurrent_calls: calls that run on this worker at a time.
+    spec: the pickled DatasetSpec, if the cache needs it. batch_number: for `cancel`.
+    concurrent_calls: the number of calls that the client runs on this worker at a time.
     """
     if not ensure_dataset(key, spec):
         return CacheMiss(dataset=True)
     _cache.concurrent_calls = concurrent_calls
     call: Callable[[], Any] = pickle.loads(function)
     try:
-        with _leased(key), listening(_watch(key, number)):
+        with _leased(key), listening(_watch(key, batch_number)):
             return pickle.dumps(call())
     except Cancelled:
         return CacheMiss()

@@ -1,6 +1,6 @@
 """The workers of a cluster that take part in a run, and batches of tasks for them.
 
-A task that is pinned to a worker that is gone would wait for ever: so each wait has a deadline.
+Dask never ends a task that is pinned to a worker that is gone, so each wait here has a deadline.
 This module does not know what tasks do.
 """
 
@@ -44,26 +44,27 @@ from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
 POLL_SECONDS = 0.5
 # Seconds without an answer of the scheduler, or without any running worker, that end a run.
 SILENCE_SECONDS = 60.0
-# Seconds after which other workers, if there are any, take over the tasks of a worker ...
-# ... that sends heartbeats but does not run: Dask pauses a worker whose memory is nearly full.
+# Seconds until other workers take over the tasks of a paused worker. Dask pauses a worker whose
+# memory is nearly full; it still sends heartbeats.
 PAUSED_SECONDS = 10.0
-# ... that sends no heartbeats: a worker sends one every few seconds, however long its tasks take.
+# Seconds until other workers take over the tasks of a worker that sends no heartbeats. A worker
+# sends one every few seconds, however long its tasks take.
 MISSING_SECONDS = 30.0
-# A worker is slow if other workers, one of which is idle, have waited for it for more than
-# SLOW_SECONDS in all. A wait begins when a task has taken SLOW_FACTOR times as long as the tasks of
-# the fastest worker; a task in time sets the sum to 0. A slow worker gets no tasks for
-# SUSPENSION_SECONDS, and each later time for twice as long.
+# A task is late from SLOW_FACTOR times the seconds that the slowest completed task of its batch
+# took for the same work. The late seconds of a worker add up until one of its tasks is in time. If
+# the sum exceeds SLOW_SECONDS while another worker is idle, the worker is slow: it gets no tasks
+# for SUSPENSION_SECONDS, and each later time for twice as long.
 SLOW_SECONDS, SLOW_FACTOR, SUSPENSION_SECONDS = 10.0, 4.0, 60.0
 RENEWAL_SECONDS = LEASE_SECONDS / 6
 # A batch fails after more consecutive losses than its number of tasks plus this number.
 EXTRA_LOSSES = 50
 BATCH_NUMBERS = itertools.count()
-# Errors about a file of one machine.
+# Errors about a file that may be intact on other machines.
 FILE_ERRORS = (InputError, OutputError, TransferError)
 # Errors of a worker that cannot write its spill file; other workers may have room on their disks.
 SPILL_ERRORS = (OutputError, SpillError)
-# Dask sends a function of this package by its name. A worker that cannot import this module reports
-# a clear error only if it imports the module first.
+# Dask sends a function of this package by its name. The client first asks a worker to import the
+# module of `handshake`: only then does a worker without this package report a clear error.
 HANDSHAKE_MODULE = "randsvm.cluster.handshake"
 ARITHMETIC_DIFFERS = (
     "worker {worker} computes other last digits than this process ({names}): the model may have "
@@ -75,8 +76,8 @@ ARITHMETIC_DIFFERS = (
 class WorkerHealth:
     """The last signs of life of a worker.
 
-    beat: the scheduler's time of the last heartbeat. beat_seen, running_seen: time.perf_counter()
-    when a new heartbeat, and the status `running`, were last seen.
+    beat: the scheduler's time of the last heartbeat. beat_seen: time.perf_counter() when this
+    process last saw a new heartbeat. running_seen: when it last saw the status `running`.
     """
 
     beat: float
@@ -95,23 +96,23 @@ class WorkerHealth:
 class WorkerPool:
     """The workers of the cluster at an address.
 
-    failure: the reason why the cluster cannot be used any more; closed: whether the run has ended,
-    after which no task is submitted. key: of the data sets of this run on the workers. waited: for
-    each worker, the seconds that others have waited for it. bytes_moved, times: of all messages.
+    failure: the reason why the cluster cannot be used any more. closed: whether the run has ended;
+    then no task is submitted. key: key of the data of this run in the caches of workers. waited:
+    worker -> its late seconds, see SLOW_SECONDS. bytes_moved, times: sums over all messages.
     """
 
     failure: str | None = None
     closed = False
     key: str | None = None
-    # Seconds that may still be spent on waits for the end of something.
+    # Seconds that `wait` may still spend.
     closing_seconds = CLOSING_SECONDS
 
     def __init__(self, address: str) -> None:
         for name in list(logging.root.manager.loggerDict):
-            # This package repairs or reports all losses.
+            # Dask's log messages are not needed: this package repairs or reports all losses.
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-        # Weights and masks of rows are sent once to each worker.
+        # Dask warns of large arguments: the weights and masks of rows, sent once to each worker.
         warnings.filterwarnings("ignore", "Sending large graph")
         self.bytes_moved, self.times = 0, ClusterTimes()
         self.waited: dict[str, float] = {}
@@ -123,12 +124,13 @@ class WorkerPool:
         # Slow worker -> end of its suspension, and seconds that it lasts.
         self._suspended: dict[str, tuple[float, float]] = {}
         self._renewed = self._last_answer = self._last_activity = time.perf_counter()
-        # Workers whose handshake was begun, and those whose handshake succeeded.
+        # Workers whose handshake has begun.
         self._contacted: set[str] = set()
+        # Workers whose handshake has succeeded.
         self._ready: set[str] = set()
         # Excluded worker -> reason.
         self._excluded: dict[str, str] = {}
-        # Worker of other arithmetic -> the names of what differs.
+        # Worker of other arithmetic -> the names of the computations that differ.
         self._differing: dict[str, str] = {}
         self._closed = threading.Event()
         self.connection = Connection(address)
@@ -178,7 +180,7 @@ class WorkerPool:
     def _handshake(self, worker: str) -> None:
         """Accept a new worker if its versions are those of the client.
 
-        The call runs beside the tasks of the worker: another run may keep all threads for hours.
+        The call is not a task, since tasks of another run may keep all threads for hours.
         """
         try:
             self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
@@ -212,7 +214,8 @@ class WorkerPool:
     def members(self) -> dict[str, int]:
         """Return the addresses of the workers that get tasks, each with its number of threads.
 
-        Raises ClusterError if the scheduler or all workers are gone, or all workers are excluded.
+        Workers that are absent for a while are left out, unless all are absent. Raises ClusterError
+        if the scheduler or all workers are gone, or all workers are excluded.
         """
         self._check_cluster()
         for worker, names in list(self._differing.items()):
@@ -265,7 +268,10 @@ class WorkerPool:
         self._suspended[worker] = time.perf_counter() + 2 * last, 2 * last
 
     def exclude(self, worker: str, reason: str) -> bool:
-        """Give a worker no more tasks. Do nothing and return False if it is the only one."""
+        """Give a worker no more tasks; return whether this was possible.
+
+        The only worker cannot be excluded.
+        """
         if not self.members().keys() - {worker}:
             return False
         self._excluded[worker] = reason
@@ -289,13 +295,13 @@ class WorkerPool:
 
     def broadcast(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Submit a task to every worker without waiting for the results."""
-        with contextlib.suppress(Exception):  # workers release their data anyway when they end
+        with contextlib.suppress(Exception):  # a worker that is gone has released its data
             for worker in self._ready & self._threads.keys():
                 future = self.client.submit(function, *arguments, workers=[worker], pure=False)
                 fire_and_forget(future)
 
     def call_now(self, names: list[str], function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a short function on workers beside their tasks, which may keep all threads.
+        """Call a short function on workers, even if tasks keep all of their threads.
 
         Only `close` waits for these calls.
         """
@@ -319,7 +325,7 @@ class WorkerPool:
     # --- the end ---------------------------------------------------------------------------
 
     def wait(self, has_ended: Callable[[], bool]) -> None:
-        """Wait for the end of something, for at most half of `closing_seconds`."""
+        """Wait until has_ended() is true, for at most half of `closing_seconds`."""
         began = time.perf_counter()
         end = began + self.closing_seconds / 2
         while not has_ended() and time.perf_counter() < end:
@@ -341,8 +347,9 @@ class WorkerPool:
 class PendingTask:
     """A task without a result.
 
-    tag: an object of the caller. submitted: time.perf_counter(). weight: the amount of work for
-    each thread of the worker, in any unit. pace: seconds for each unit that are not slow.
+    tag: an object of the caller, which the result carries too. submitted: time.perf_counter().
+    weight: the amount of work for each thread of the worker, in any unit. pace: seconds for each
+    unit of weight that the caller expects.
     """
 
     worker: str
@@ -370,8 +377,8 @@ class TaskResult:
 class TaskBatch:
     """Tasks that one thread submits to workers, and their results.
 
-    key: of the data set of the tasks, if they can be cancelled; number: of the batch, for
-    worker.cancel. paces: seconds for each unit of weight of the measured tasks.
+    key: key of the data set of the tasks; None: they cannot be cancelled. number: number of the
+    batch, for worker.cancel. paces: seconds for each unit of weight, for each measured task.
     """
 
     def __init__(self, worker_pool: WorkerPool, key: str | None = None) -> None:
@@ -379,7 +386,7 @@ class TaskBatch:
         self.paces: list[float] = []
         self.pending: dict[Future, PendingTask] = {}
         self.results: queue.SimpleQueue[tuple[Future, TaskResult]] = queue.SimpleQueue()
-        # Workers whose tasks others have taken over; they may still run them.
+        # Workers that may still run tasks that other workers have taken over.
         self.abandoned: set[str] = set()
         self.consecutive_losses = 0
 
@@ -397,7 +404,7 @@ class TaskBatch:
         Raises ClusterError if the scheduler is gone, or the run has ended.
         """
         if self.worker_pool.closed:
-            # A thread that does not know of the end: workers would cache the data again.
+            # This thread has not noticed the end of the run; workers would cache the data again.
             raise ClusterError("the run is over")
         try:
             future = self.worker_pool.client.submit(
@@ -420,7 +427,7 @@ class TaskBatch:
         except RandsvmError as error:
             result = TaskResult(worker, tag, error)
         except BaseException as error:  # noqa: BLE001 - Dask has many errors for lost results
-            # Includes errors that numpy defines.
+            # Subclasses count too: numpy defines some.
             is_computation_error = isinstance(error, MemoryError | ArithmeticError | ValueError)
             is_bug = (
                 is_computation_error or type(error).__module__ == "builtins"
@@ -517,7 +524,8 @@ def _when_done(future: Future, function: Callable[[Future], object]) -> None:
     )
 
 
-# Results of later calls for each thread of the cluster that may wait for an earlier call.
+# For each thread of the cluster, the number of calls after the first one without a result that may
+# be submitted.
 CALLS_AHEAD = 8
 
 
@@ -529,7 +537,7 @@ def map_calls(
 ) -> Iterator[TaskResult]:
     """Yield the result of function(*call) for each call, in order.
 
-    worker: runs all calls while it is a member; None: any worker.
+    worker: the worker that runs the calls as long as it is a member; None: any worker.
     """
     results: dict[int, TaskResult] = {}
     batch = TaskBatch(worker_pool)

@@ -18,7 +18,7 @@ from randsvm.parallel import ThreadPool
 
 Report = TypeVar("Report")
 State = TypeVar("State")
-# The state in a protocol whose methods take functions of it.
+# The state in ShardStates. Covariant, since the methods of the protocol take functions of a state.
 StateArgument = TypeVar("StateArgument", covariant=True)
 # The type of a data set.
 Data = TypeVar("Data")
@@ -49,8 +49,7 @@ class ShardStates(Protocol[StateArgument]):
     def restart(self, *changes: Change[StateArgument]) -> None:
         """Drop all earlier changes, and apply these to every state before the next query.
 
-        The result of the new changes must not depend on the earlier ones, of which some states may
-        have seen any number.
+        The new changes must lead to the same state whichever earlier changes a state has seen.
         """
 
     @property
@@ -70,8 +69,8 @@ class ShardStates(Protocol[StateArgument]):
 class ClusterTimes(NamedTuple):
     """Seconds that messages, the slowest worker, and the reports took, summed over all passes.
 
-    The clocks of two machines separate the times of messages and of reports from the time of the
-    worker.
+    The clocks of client and worker are compared: if they differ, message_seconds and report_seconds
+    are wrong by the difference, with opposite signs. Their sum and worker_seconds are right.
     """
 
     message_seconds: float = 0.0
@@ -100,10 +99,13 @@ class ShardExecutor(Protocol):
 
     @property
     def concurrent_calls(self) -> int | None:
-        """Return the number of calls of `call` that run at a time; None: one for each caller."""
+        """Return how many threads can be in `call` at a time; None: any number."""
 
     def call(self, work: Callable[[], Report]) -> Report:
-        """Return work(), a function of all rows, run by one thread; several threads may call."""
+        """Return work(), which one thread runs and which may read all rows.
+
+        Several threads may use this method at a time.
+        """
 
     def replicated(self, D: Data) -> AbstractContextManager[Data]:
         """Return a context with a view of D, of which every worker holds all rows.
@@ -148,7 +150,7 @@ class LoggedStates(Generic[State]):
 class StateCell(Generic[State]):
     """The state of one shard, and the number of changes that it has seen.
 
-    A query that was interrupted may still run in another thread: the next query waits for its end.
+    An interrupted query may still run in another thread. The next query waits for its end.
     """
 
     def __init__(self, state: State, changes_seen: int = 0) -> None:
@@ -173,7 +175,7 @@ class StateCell(Generic[State]):
 
 
 class BaseExecutor:
-    """Base of executors: calls run in the calling thread, and no messages are sent."""
+    """Base of all executors: by default, calls run in the calling thread and nothing is sent."""
 
     concurrent_calls: int | None = None
 
@@ -209,8 +211,10 @@ class ThreadExecutor(BaseExecutor):
 
 
 class SerialExecutor(BaseExecutor):
-    """Runs functions in the calling thread: many small data sets are processed in parallel, each
-    by one thread."""
+    """Runs functions in the calling thread.
+
+    This suits many small data sets that are processed in parallel, each by one thread.
+    """
 
     def __init__(self, concurrent_calls: int | None = None) -> None:
         self.concurrent_calls = concurrent_calls
@@ -225,7 +229,7 @@ class SerialExecutor(BaseExecutor):
 
 
 class LocalStates(LoggedStates[State]):
-    """States in this process. None is ever lost: changes that all states have seen are dropped."""
+    """States in this process. They are never lost, so changes that all have seen are dropped."""
 
     def __init__(
         self, executor: ShardExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
