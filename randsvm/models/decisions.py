@@ -1,7 +1,7 @@
 """Compute classes and probabilities from decision values.
 
-Several classes have a decision value for each class (one against the rest) or for each pair of
-classes (one against one), in the order (0, 1), (0, 2), .. (K - 2, K - 1).
+With several classes a row has a decision value for each class (one against the rest), or for each
+pair of classes (one against one) in the order (0, 1), (0, 2), .. (K - 2, K - 1).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 
 # The smallest probability of a class, as in LIBSVM; the largest is 1 minus it.
 MIN_PROBABILITY = 1e-7
-# Wu, Lin and Weng's iteration, as in LIBSVM: tolerance times the number of classes, and steps.
+# LIBSVM's constants for the iteration of Wu, Lin and Weng. The tolerance is divided by the number
+# of classes; the limit of steps is raised to that number if it is larger.
 COUPLING_TOLERANCE = 0.005
 MAX_COUPLING_STEPS = 100
 
@@ -61,8 +62,8 @@ def votes(first_wins: np.ndarray, second_wins: np.ndarray, classes: int) -> np.n
 def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
     """Return the index of the class with the most votes for each row, (m,) int64.
 
-    As in LIBSVM, f > 0 is a vote for the first class of the pair, and the first class wins among
-    equals. f : (m, pairs).
+    As in LIBSVM, f > 0 is a vote for the first class of the pair, and the first of several classes
+    with equal votes wins. f : (m, pairs).
     """
     wins = f > 0
     return votes(wins, ~wins, classes).argmax(axis=1)
@@ -71,8 +72,8 @@ def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
 def probabilities(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
     """Return Platt's probability of each class, 1 / (1 + exp(A f + B)), (m, classes).
 
-    f : (m,) or (m, classes); sigmoid : A and B, (2, columns of f). The sigmoids of several classes,
-    one against the rest, are divided by their sum, as in LIBLINEAR.
+    f : (m,) or (m, classes); sigmoid : A and B, (2, columns of f). With several classes, one
+    against the rest, the probabilities of a row are divided by their sum, as in LIBLINEAR.
     """
     p = _sigmoids(f.reshape(len(f), -1), sigmoid)
     if p.shape[1] == 1:
@@ -81,7 +82,7 @@ def probabilities(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
 
 
 def _sigmoids(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + exp(A f + B)) within LIBSVM's bounds, (m, columns)."""
+    """Return 1 / (1 + exp(A f + B)) clipped to LIBSVM's bounds, (m, columns)."""
     A, B = sigmoid
     # This form does not overflow.
     p = 0.5 - 0.5 * np.tanh(0.5 * (A * f + B))
@@ -132,14 +133,14 @@ def _coupling_step(Q: np.ndarray, p: np.ndarray, Qp: np.ndarray, pQp: np.ndarray
 def novelty_probabilities(f: np.ndarray, marks: np.ndarray) -> np.ndarray:
     """Return the probabilities that a row is like the training rows and is a novelty, (m, 2).
 
-    f : (m,); marks : (10,) ascending decision values between bins of equal probability.
+    f : (m,); marks : (10,) ascending decision values, the bounds of bins of equal probability.
 
     Que and Lin, "One-class SVM Probabilistic Outputs", 2022, as in LIBSVM.
     """
-    bin_of = np.searchsorted(marks, f, side="right")
-    p = bin_of / len(marks)
+    bin_index = np.searchsorted(marks, f, side="right")
+    p = bin_index / len(marks)
     p[f < marks[0]] = 0.001
     p[f > marks[-1]] = 0.999
-    # LIBSVM finds no bin if f equals the last mark.
+    # LIBSVM returns the probability 0 if f equals the last mark.
     p[f == marks[-1]] = 0.0
     return np.column_stack([p, 1 - p])

@@ -1,4 +1,4 @@
-"""Describe a model and its training by names, words and numbers."""
+"""Describe a model and its training: properties by name, and the lines that show them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from randsvm import files
 from randsvm.models.load import load
 from randsvm.models.model import Model
 
-# Metadata that a description contains, by type.
+# Keys of the metadata in a description, by the type of the value.
 INTEGER_KEYS = ("n", "d", "nnz", "violators", "seed")
 FLOAT_KEYS = ("C", "lambda", "primal", "dual", "gap")
 TEXT_KEYS = ("stopped", "digest")
-# Labels on a line; more are counted.
+# Labels that a line lists; a longer list ends with the number of labels.
 MAX_SHOWN_LABELS = 20
 
 
 def describe_file(path: str) -> dict[str, Any]:
-    """Describe the model in a file, with the time of its last change. Raise errors of `load`."""
+    """Describe the model in a file and the time of its last change. Raise the errors of `load`."""
     model, made = load(path), None
     if path != files.STANDARD:
         changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
@@ -43,7 +43,7 @@ def describe(model: Model) -> dict[str, Any]:
         "configuration": metadata.get("configuration"),
         **{name: _number(metadata, name, int) for name in INTEGER_KEYS},
         **{name: _number(metadata, name, float) for name in FLOAT_KEYS},
-        # SGD certifies nothing. Nothing is known of other programs' models.
+        # SGD computes no certificate. Models of other programs do not record one.
         "certificate": metadata.get("certificate", "none" if "version" in metadata else None),
         **{name: metadata.get(name) for name in TEXT_KEYS},
     }
@@ -57,7 +57,7 @@ def _number(metadata: Mapping[str, str], name: str, convert: type) -> Any:
 
 
 def format_lines(info: Mapping[str, Any]) -> list[str]:
-    """Return a line for each name and its value, without unknown values."""
+    """Return a line for each property whose value is known."""
     shown = {name: _format_value(value) for name, value in info.items() if value not in (None, [])}
     width = max(map(len, shown))
     return [f"{name.ljust(width)}  {text}" for name, text in shown.items()]

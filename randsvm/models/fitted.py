@@ -1,4 +1,4 @@
-"""FittedModel: a model that Python users predict arrays with, save and inspect."""
+"""Predict arrays with a trained model, save it and describe it from Python."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class FittedModel:
     jobs : int, default=1
         Worker threads that predict.
     classes : ndarray of shape (n_classes,), optional
-        Labels that `predict` returns, in the order of the model's labels. None is the labels of the
-        model file.
+        Labels that `predict` returns, in the order of the model's labels. None returns the labels
+        of the model file.
     """
 
     model: Model
@@ -47,7 +47,7 @@ class FittedModel:
         """The certified relative gap (P - D) / max(|P|, |D|), a float.
 
         P and D are the primal and the dual objective: the objective of the model is at most this
-        share above the optimum. nan where nothing is certified.
+        share above the optimum. nan for a model without a certificate.
         """
         if isinstance(self.outcome, Trained):
             return self.outcome.gap
@@ -60,7 +60,7 @@ class FittedModel:
         ----------
         X : array, scipy sparse matrix or data frame of shape (m, d)
             Rows. Column j is the feature j + 1, or j where features begin at 0; with a precomputed
-            kernel it is the kernel value with row j of the training.
+            kernel it is the kernel value with training row j.
 
         Returns
         -------
@@ -90,11 +90,11 @@ class FittedModel:
             was trained with a file or loaded; float64 targets of a regression.
         """
         f = decision_values(self.model, X, self.jobs, labels_only=True)
-        found = self.model.predicted(f)
+        predicted = self.model.predicted(f)
         if self.model.regression:
-            return found
+            return predicted
         classes = np.array(self.model.values) if self.classes is None else self.classes
-        return classes[found]
+        return classes[predicted]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class for each row.
@@ -139,7 +139,7 @@ class FittedModel:
         Returns
         -------
         dict
-            Names of properties, and plain words and numbers.
+            Values by the name of the property: str, bool, numbers, lists or None.
         """
         return describe(self.model)
 
@@ -172,7 +172,7 @@ def load(path: str) -> FittedModel:
     Raises
     ------
     ModelError
-        If the file is no model, or was altered or cut short.
+        If the file is not a model, or was altered or truncated.
     InputError
         If the file cannot be opened.
     """

@@ -1,7 +1,7 @@
 """Read and write the header that the formats of LIBSVM and LIBLINEAR share.
 
 Each line is a keyword and its words. This module checks lines, words and numbers; libsvm_format.py
-and liblinear_format.py know the keywords and their meaning.
+and liblinear_format.py define the keywords.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OWN_VERSION = 1
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
-MAX_HEADER_LINES = 16  # of a header in either format, with the first line of the own layout
+MAX_HEADER_LINES = 16  # of a header in either format, including the first line of the own layout
 
 Number = TypeVar("Number", int, float)
 
@@ -34,8 +34,10 @@ Number = TypeVar("Number", int, float)
 class HeaderFormat(NamedTuple):
     """The header of one of the two formats.
 
-    program : LIBSVM or LIBLINEAR; keywords : in the program's order; end : the last line;
-    longest_line : in bytes
+    program : LIBSVM or LIBLINEAR
+    keywords : in the order in which the program writes them
+    end : the last line of the header
+    longest_line : largest length of a line in bytes
     """
 
     program: str
@@ -45,7 +47,7 @@ class HeaderFormat(NamedTuple):
 
 
 def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
-    """Return the format of a model file; None if `content` is no model.
+    """Return the format of a model file; None if `content` is not a model.
 
     The programs accept header lines in any order, so all lines of a header are searched.
     """
@@ -78,8 +80,8 @@ def read(
 ) -> tuple[Header, dict[str, str] | None]:
     """Return the header and the trailer of a model.
 
-    content : the whole file; name : its name in messages. Raise ModelError, also if a model in the
-    own layout has no trailer.
+    content : the whole file; name : the file's name in messages. Raise ModelError, also for a model
+    in the own layout without a trailer.
     """
     end, trailer = split_trailer(content, name)
     header = Header(content, end, name, header_format)
@@ -94,8 +96,9 @@ def read(
 class Header:
     """The header lines of content[:end].
 
-    own_layout : whether the model is in the package's own layout; size : bytes of the header;
-    first_row_line : line number of the first line after it
+    own_layout : whether the model is in the package's own layout
+    size : length of the header in bytes
+    first_row_line : number of the first line after the header
     """
 
     def __init__(self, content: bytes, end: int, name: str, header_format: HeaderFormat) -> None:
@@ -162,7 +165,7 @@ class Header:
     def __contains__(self, keyword: str) -> bool:
         return keyword in self._found
 
-    def at(self, keyword: str) -> int:
+    def line_of(self, keyword: str) -> int:
         """Return the number of the line with `keyword`."""
         return self._found[keyword][0]
 
@@ -175,32 +178,31 @@ class Header:
             )
         return self._found[keyword][1]
 
-    def choice(
-        self, keyword: str, allowed: Iterable[str], hints: Mapping[str, str] | None = None
-    ) -> str:
-        """Return the only word after `keyword`. hints : texts of messages for refused words."""
+    def choice(self, keyword: str, allowed: Iterable[str]) -> str:
+        """Return the only word after `keyword`. Raise ModelError if it is not in `allowed`."""
         words = b" ".join(self.words(keyword))
         word = words.decode("ascii", "replace")
         if word not in allowed:
-            found = (hints or {}).get(word, words)
-            raise self.error(self.at(keyword), f"{keyword} {either(allowed)}", found)
+            raise self.error(self.line_of(keyword), f"{keyword} {either(allowed)}", words)
         return word
 
     def integers(self, keyword: str, count: int) -> tuple[int, ...]:
         """Return the `count` whole numbers after `keyword`."""
-        words = self._counted(keyword, count)
+        words = self._exact_words(keyword, count)
         if not all(INTEGER.fullmatch(w) and -INT_LIMIT <= int(w) < INT_LIMIT for w in words):
             raise self.error(
-                self.at(keyword), f"whole numbers below 2^31 after '{keyword}'", b" ".join(words)
+                self.line_of(keyword),
+                f"whole numbers below 2^31 after '{keyword}'",
+                b" ".join(words),
             )
         return tuple(map(int, words))
 
     def numbers(self, keyword: str, count: int) -> tuple[float, ...]:
         """Return the `count` finite numbers after `keyword`."""
-        words = self._counted(keyword, count)
+        words = self._exact_words(keyword, count)
         if not all(map(is_number, words)):
             raise self.error(
-                self.at(keyword), f"finite numbers after '{keyword}'", b" ".join(words)
+                self.line_of(keyword), f"finite numbers after '{keyword}'", b" ".join(words)
             )
         return tuple(map(float, words))
 
@@ -208,24 +210,24 @@ class Header:
         return self.numbers(keyword, count) if keyword in self else None
 
     def non_negative(self, keyword: str, read: Callable[[str, int], tuple[Number, ...]]) -> Number:
-        """Return the only number after `keyword`. read : the method integers or numbers."""
+        """Return the only number after `keyword`, at least 0. read : integers or numbers."""
         number = read(keyword, 1)[0]
         if number < 0:
-            raise self.error(self.at(keyword), f"{keyword} of 0 or more", f"{number}")
+            raise self.error(self.line_of(keyword), f"{keyword} of 0 or more", f"{number}")
         return number
 
-    def _counted(self, keyword: str, count: int) -> list[bytes]:
+    def _exact_words(self, keyword: str, count: int) -> list[bytes]:
         words = self.words(keyword)
         if len(words) != count:
             expected = f"{count} number{'s' * (count > 1)} after '{keyword}'"
-            raise self.error(self.at(keyword), expected, f"{len(words)}")
+            raise self.error(self.line_of(keyword), expected, f"{len(words)}")
         return words
 
     def check_absent(self, keyword: str, kind: str, owners: Iterable[str]) -> None:
         """Raise ModelError if the header of `kind` has `keyword`, which only `owners` have."""
         if keyword in self:
             found = f"'{keyword}', which only {either(owners)} has"
-            raise self.error(self.at(keyword), f"the header of {kind}", found)
+            raise self.error(self.line_of(keyword), f"the header of {kind}", found)
 
     def check_rows(self, promised: int, what: str) -> None:
         """Raise ModelError unless the model has exactly `promised` whole lines after the header."""

@@ -29,22 +29,22 @@ from randsvm.models.metadata import Metadata
 from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.parameters.problem import KERNELS
 
-# Kernels of this package and their names in LIBSVM's models, and the inverse.
+# Kernel names of this package -> names in LIBSVM's models, and the inverse.
 LIBSVM_KERNELS = {name: "polynomial" if name == "poly" else name for name in KERNELS}
 KERNELS_OF_LIBSVM = {name: ours for ours, name in LIBSVM_KERNELS.items()}
-# Tasks and LIBSVM's svm_type of them. Models of its nu forms predict like those of its C forms.
+# Task -> LIBSVM's svm_type. A nu_svc or nu_svr model predicts like a c_svc or epsilon_svr model.
 LIBSVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
 LIBSVM_NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
 TASKS_OF_LIBSVM = {
     name: task for types in (LIBSVM_TYPES, LIBSVM_NU_TYPES) for task, name in types.items()
 }
-# Rounding errors of a sum of 1,024 float32 products, in units of 2^-24.
+# Bound on the relative rounding error of a sum of 1,024 float32 products, in units of 2^-24.
 SUM_ROUNDING_ERRORS = 140
-# float32 is not used for rows whose relative error bound is above this.
+# Rows with a larger bound on the relative error of float32 are predicted in float64.
 MAX_RELATIVE_ERROR = 0.05
-# Bound on the sum of the RBF terms that float32 sums leave out.
+# Bound on the sum of the RBF terms that cells may skip in float32 sums.
 MAX_OMITTED_SUM = 1e-4
-# Rows that are sorted into cells together; more rows make smaller cells.
+# Rows that are sorted into cells at once; with more rows cells are smaller and skip more terms.
 CELL_ROWS = 4096
 
 
@@ -55,22 +55,25 @@ class KernelModel(Model):
     Parameters
     ----------
     task : str
-        svc, svr (no labels) or one-class (labels 1, like the training rows, and -1).
+        The word svc, svr (no labels) or one-class (labels 1, like the training rows, and -1).
     kernel : Kernel
+        The kernel with its parameters.
     Z : CSR matrix of shape (m, d)
-        The support vectors over the d distinct features that they have; float64 if the model is
-        `precise`, else float32. For a precomputed kernel the features are the numbers of the
-        support vectors among the training rows, and each row has a 1 at its own number.
+        Support vectors; column j is the feature `features[j]`. float64 if the model is `precise`,
+        else float32. With a precomputed kernel `features` has the row numbers of the support
+        vectors in the training data, and each row of Z has one value: 1 in the column of its own
+        number.
     beta : array of shape (m, K), float64
-        One column for two classes, regression and novelty detection. More classes have a column
-        each, one against the rest; for one against one see PairwiseModel.
+        Coefficients of the support vectors. K is 1 for two classes, regression and novelty
+        detection, else the number of classes, one against the rest.
     b : array of shape (K,), float64
+        Offset of each decision function.
     density_marks : array of shape (10,), optional
-        Marks of novelty detection, see `decisions.novelty_probabilities`; None: not fitted.
+        Bounds of the bins of `decisions.novelty_probabilities`; None: not fitted.
     support : array of shape (m,), int64, optional
         Row numbers of the support vectors in the training data; None for a model from a file.
     nu : bool
-        Whether the model was trained with the nu form of the task.
+        Whether the task was nu-svc or nu-svr.
 
     Notes
     -----
@@ -108,7 +111,7 @@ class KernelModel(Model):
 
     @property
     def counts_unseen(self) -> bool:
-        """Whether unseen features change f: RBF counts them in |x - z|^2; scaling makes them 0."""
+        """Whether unseen features change f: RBF counts them in |x - z|^2; scaling removes them."""
         return self.kernel.name == "rbf" and self.scaling is None
 
     @property
@@ -141,7 +144,13 @@ class KernelModel(Model):
         return CELL_ROWS if in_cells else super().rows_at_once
 
     def without_unused_features(self) -> KernelModel:
-        """Return the same model without the features that no support vector has."""
+        """Return this model without the features that no support vector has.
+
+        Returns
+        -------
+        KernelModel
+            A model with the same decision values.
+        """
         Z = self.Z
         used, columns = np.unique(Z.indices, return_inverse=True)
         Z = sparse.csr_matrix((Z.data, columns, Z.indptr), shape=(Z.shape[0], len(used)))
@@ -150,7 +159,7 @@ class KernelModel(Model):
     # --- decision values -------------------------------------------------------------------
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        """Compute f with m kernel values for each row, block by block."""
+        """Return f from the m kernel values of each row, in float32 where it determines labels."""
         if labels_only and self._prefers_float32:
             error = self._float32_error(rows)
             if error.min(initial=np.inf) < MAX_RELATIVE_ERROR:
@@ -159,31 +168,31 @@ class KernelModel(Model):
 
     @property
     def _prefers_float32(self) -> bool:
-        """Whether float32, which is several times as fast, determines most labels."""
+        """Whether labels are computed in float32, which determines most of them faster."""
         return self.task != "svr" and self.kernel.name == "rbf"
 
     def _decision_in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:
         return self._f(evaluate_expansions(self._float64, X, extra))
 
     def _decision_mostly_in_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
-        """Return f in float32, and in float64 for rows whose label the error could change.
+        """Return f in float32, or in float64 for rows whose label rounding errors could change.
 
-        error : (m,), see `_float32_error`.
+        error : (m,), the bounds of `_float32_error`.
         """
         sums = evaluate_expansions(self._float32, rows.X, rows.extra)
         f = self._f(sums[..., :-1])
         bound = 1.1 * error[:, None] * self._absolute_sums(sums[..., -1]) + MAX_OMITTED_SUM
         uncertain = ~(self._is_certain(f, bound) & (error < MAX_RELATIVE_ERROR))
-        near = np.flatnonzero(uncertain)
-        f[near] = self._decision_in_float64(rows.X[near], rows.extra[near])
+        again = np.flatnonzero(uncertain)
+        f[again] = self._decision_in_float64(rows.X[again], rows.extra[again])
         return f
 
     def _float32_error(self, rows: ModelRows) -> np.ndarray:
         """Return the error bound of float32 RBF sums relative to sum |beta_i| K(z_i, x), (m,).
 
-        An exponent is a sum of d + 2 products with the sum 2 g (|x|^2 + |z|^2) at most, of rows
-        minus the centre. The bound is of first order: each step of that sum, of the sums of kernel
-        values, and each input is rounded to 24 bits.
+        The exponent g |x - z|^2 is computed as a sum of d + 2 products, from rows minus the centre.
+        The sum of their absolute values is at most 2 g (|x|^2 + |z|^2). The bound is of first
+        order: every input and every partial sum, also of kernel values, is rounded to 24 bits.
         """
         centre = self._float32_layout.centre
         norms = squared_norms(rows.X) + rows.extra
@@ -204,7 +213,7 @@ class KernelModel(Model):
 
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
-        """The expansions in float32, with a last sum for the error: the largest |beta| of a row."""
+        """The expansions in float32; an additional column has the largest |beta| of each row."""
         largest = np.abs(self.beta).max(axis=1, keepdims=True, initial=0.0)
         return self._expansions(self._float32_layout, np.hstack([self.beta, largest]))
 
@@ -215,7 +224,7 @@ class KernelModel(Model):
         return _fastest_float32_layout(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
 
     def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
-        """Return the kernel sums that f consists of."""
+        """Return the kernel expansions whose sums are the terms of f."""
         return (Expansion(kernel_layout, self.Z, beta),)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
@@ -230,7 +239,7 @@ class KernelModel(Model):
         return sums[0][:, None]
 
     def _is_certain(self, f: np.ndarray, bound: np.ndarray) -> np.ndarray:
-        """Return whether the predicted class is right if f is off by `bound` at most, (m,) bool.
+        """Return whether the class is certain for an error of f of at most `bound`, (m,) bool.
 
         bound : (m, columns or 1).
         """
@@ -249,7 +258,7 @@ class KernelModel(Model):
         label = self._c_labels if self.task == "svc" else None
         nr_sv = self._class_sizes
         if self.task == "svc" and beta.shape[1] == 1 and nr_sv is None:
-            # LIBSVM groups support vectors by class.
+            # LIBSVM's format groups support vectors by class.
             positive = beta[:, 0] > 0
             order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
             Z, beta = Z[order], beta[order]
@@ -279,7 +288,7 @@ class KernelModel(Model):
 
     @property
     def _class_sizes(self) -> tuple[int, ...] | None:
-        """Support vectors of each class; None if they are not grouped by class."""
+        """Number of support vectors of each class; None if they are not grouped by class."""
         return None
 
     @property
@@ -302,12 +311,13 @@ class PairwiseModel(KernelModel):
     Parameters
     ----------
     nr_sv : tuple of int
-        Support vectors of each class; the rows of Z are grouped by class, in this order.
+        Number of support vectors of each class; the rows of Z are grouped by class, in this order.
     beta : array of shape (m, K - 1), float64
         LIBSVM's sv_coef. For a support vector of class i, column j - 1 is its coefficient against
         class j > i, and column j the one against class j < i.
     b : array of shape (K (K - 1) / 2,), float64
-        A number for each pair, in the order of `decisions.class_pairs`; so has `sigmoid` columns.
+        Offset of each pair, in the order of `decisions.class_pairs`. `sigmoid` has its columns in
+        this order too.
 
     Notes
     -----
@@ -318,7 +328,18 @@ class PairwiseModel(KernelModel):
     nr_sv: tuple[int, ...]
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
-        """Return the class with the most votes of each row, (m,) int64. f : (m, pairs)."""
+        """Return the class with the most votes for each row.
+
+        Parameters
+        ----------
+        f : array of shape (m, pairs), float64
+            Result of `decision`.
+
+        Returns
+        -------
+        array of shape (m,), int64
+            Class index of each row.
+        """
         return decisions.voted_classes(f, len(self.labels))
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
@@ -326,9 +347,9 @@ class PairwiseModel(KernelModel):
         return decisions.coupled_probabilities(f, self.sigmoid, len(self.labels))
 
     def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
-        """Return an expansion for each class, with a sum against each other class.
+        """Return an expansion for each class, with a column for each other class.
 
-        Each kernel value is computed once for all pairs of the support vector's class.
+        Each kernel value is computed once and used for all pairs that contain the class.
         """
         ends = np.cumsum(self.nr_sv).tolist()
         parts = [slice(end - count, end) for end, count in zip(ends, self.nr_sv, strict=True)]
@@ -344,7 +365,7 @@ class PairwiseModel(KernelModel):
         return (sums[i] + sums[j]).T
 
     def _is_certain(self, f: np.ndarray, bound: np.ndarray) -> np.ndarray:
-        """Return whether the winner is the same whatever the doubtful pairs decide, (m,) bool."""
+        """Return whether the winner does not depend on pairs with |f| <= bound, (m,) bool."""
         doubtful = np.abs(f) <= bound
         certain = ~doubtful.any(axis=1)
         some = np.flatnonzero(~certain)
@@ -352,7 +373,7 @@ class PairwiseModel(KernelModel):
         return certain
 
     def _winner_is_fixed(self, f: np.ndarray, doubtful: np.ndarray) -> np.ndarray:
-        """Return whether no votes of doubtful pairs change the winner, (m,) bool.
+        """Return whether the winner is the same for all votes of the doubtful pairs, (m,) bool.
 
         f, doubtful : (m, pairs).
         """
@@ -370,7 +391,20 @@ class PairwiseModel(KernelModel):
         return self.nr_sv
 
     def pair_model(self, first: int, second: int) -> KernelModel:
-        """Return the model of two classes alone, with f > 0 for `first`."""
+        """Return the model of one pair of classes.
+
+        Parameters
+        ----------
+        first : int
+            Index of the class that f > 0 predicts.
+        second : int
+            Index of the other class.
+
+        Returns
+        -------
+        KernelModel
+            A model of two classes.
+        """
         i, j = sorted((first, second))
         sign = 1.0 if first == i else -1.0
         ends = np.cumsum(self.nr_sv)
@@ -409,7 +443,8 @@ def _fastest_float32_layout(
 ) -> KernelLayout:
     """Return the fastest float32 layout for the centres Z, (m, d), and rows of the same kind.
 
-    cut : see KernelLayout; dropped if cells are no faster. sums : over the same kernel values.
+    cut : the cutoff of KernelLayout; it is used only if cells are faster.
+    sums : number of sums over the same kernel values.
     """
     m, d = Z.shape
     dense = prefers_dense(m, d, Z.nnz)
@@ -426,9 +461,9 @@ def _fastest_float32_layout(
 
 
 def parse(content: bytes, name: str) -> KernelModel:
-    """Return the model in `content`, by LIBSVM or by this package.
+    """Return the model in `content`, a file of LIBSVM or of this package.
 
-    name : the file's name in messages. Raise ModelError and DataError.
+    name : the file's name in messages. Raise ModelError or DataError.
     """
     body, trailer = libsvm_format.parse(content, name)
     metadata = Metadata(name, trailer)
@@ -452,7 +487,7 @@ def parse(content: bytes, name: str) -> KernelModel:
         **_probability_fields(body, task),
     }
     if body.kernel_type == "precomputed":
-        # Rows begin with 0:number.
+        # Rows of kernel values begin with 0:number.
         fields["zero_based"] = True
     if body.nr_class != 2 and body.nr_sv is not None:
         return PairwiseModel(nr_sv=body.nr_sv, **fields)
@@ -460,7 +495,7 @@ def parse(content: bytes, name: str) -> KernelModel:
 
 
 def _support_vectors(body: LibsvmModel, metadata: Metadata) -> tuple[np.ndarray, sparse.csr_matrix]:
-    """Return the features of the support vectors, (d,) int32 ascending, and the rows over these."""
+    """Return the features of the support vectors, (d,) int32 ascending, and Z over them."""
     indices, values = body.indices, body.values
     if body.kernel_type == "precomputed":
         whole = (values == np.floor(values)) & (values > 0)

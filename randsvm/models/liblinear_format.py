@@ -1,4 +1,7 @@
-"""Read, check and write LIBLINEAR's text format. linear_model.py knows its meaning."""
+"""Read, check and write LIBLINEAR's text format.
+
+linear_model.py converts the contents of a file to a LinearModel.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_D
 ONE_CLASS_SOLVER = "ONECLASS_SVM"
 SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
 
-# In LIBLINEAR's order: its reader needs nr_class before label. Regression and one-class have
-# nr_class 2. The line of labels is as long as there are classes: 87,000 of them fit.
+# The keywords are in LIBLINEAR's order: its reader needs nr_class before label. Regression and
+# one-class have nr_class 2. The longest line, in bytes, is that of 87,000 labels.
 HEADER_FORMAT = HeaderFormat(
     "LIBLINEAR",
     ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"),
     end="w",
     longest_line=1 << 20,
 )
-BLOCK_NUMBERS = 1 << 16  # of w, written at once
-BLOCK_BYTES = 1 << 20  # of text, read at once
+BLOCK_NUMBERS = 1 << 16  # numbers of w that are formatted at once
+BLOCK_BYTES = 1 << 20  # bytes of text that are parsed at once
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class LiblinearModel:
     f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho
 
     label : for each class; None for regression and one-class
-    bias : value of the additional last feature; negative: there is none
+    bias : value of the additional last feature; negative: no such feature
     rho : for one-class, else None
     w : (nr_feature + 1 with a bias, columns) float64, C-contiguous; see `shape_of_w`
     own_layout : whether the layout is the package's own, which LIBLINEAR refuses
@@ -118,8 +121,8 @@ def _render_rows(w: np.ndarray) -> Iterator[bytes]:
 def parse(content: bytes, name: str) -> tuple[LiblinearModel, dict[str, str] | None]:
     """Return the model in `content` and its trailer, None in LIBLINEAR's files.
 
-    name : the file's name in messages. Memory: `content`, w twice and some blocks of text, whatever
-    the header promises. Raise ModelError.
+    name : the file's name in messages. Memory: `content`, two copies of w and some blocks of text.
+    A wrong size in the header does not increase it. Raise ModelError.
     """
     header, trailer = headers.read(content, name, HEADER_FORMAT)
     fields, (rows, columns) = _fields(header)
@@ -148,9 +151,11 @@ def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
 def _nr_class(header: Header, solver_type: str) -> int:
     nr_class = header.integers("nr_class", 1)[0]
     if solver_type not in CLASSIFIER_SOLVERS and nr_class != 2:
-        raise header.error(header.at("nr_class"), f"nr_class 2 of {solver_type}", f"{nr_class}")
+        raise header.error(
+            header.line_of("nr_class"), f"nr_class 2 of {solver_type}", f"{nr_class}"
+        )
     if nr_class < 1:
-        raise header.error(header.at("nr_class"), "nr_class of 1 or more", f"{nr_class}")
+        raise header.error(header.line_of("nr_class"), "nr_class of 1 or more", f"{nr_class}")
     return nr_class
 
 
@@ -164,7 +169,9 @@ def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] |
     label = header.integers("label", nr_class)
     most_common, times = Counter(label).most_common(1)[0]
     if times > 1:
-        raise header.error(header.at("label"), "different labels", f"{most_common} {times} times")
+        raise header.error(
+            header.line_of("label"), "different labels", f"{most_common} {times} times"
+        )
     return label
 
 
@@ -178,7 +185,7 @@ def _rho(header: Header, solver_type: str) -> float | None:
 def _check_size(header: Header, rows: int, columns: int) -> None:
     if not header.own_layout and max(rows, rows * columns) >= INT_LIMIT:
         raise header.error(
-            header.at("nr_feature"),
+            header.line_of("nr_feature"),
             "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",
             f"{rows} rows of {columns}",
         )
@@ -226,16 +233,16 @@ def _numbers(text: bytes, columns: int) -> np.ndarray | None:
 def _has_columns(text: bytes, columns: int) -> bool:
     """Return whether every line of text has `columns` words."""
     characters = np.frombuffer(text, np.uint8)
-    blank = characters <= ord(" ")  # words with other control characters are no numbers
-    first = ~blank
-    first[1:] &= blank[:-1]
+    blank = characters <= ord(" ")  # a word with another control character is not a number
+    word_start = ~blank
+    word_start[1:] &= blank[:-1]
     newlines = np.flatnonzero(characters == ord("\n"))
-    words_before = np.searchsorted(np.flatnonzero(first), newlines)  # words before each newline
+    words_before = np.searchsorted(np.flatnonzero(word_start), newlines)
     return bool((words_before == columns * np.arange(1, len(newlines) + 1)).all())
 
 
 def _first_error(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:
-    """Return the error of the first bad line of text. There must be one."""
+    """Return the error of the first invalid line. The text must contain an invalid line."""
     for number, line in enumerate(text[:-1].split(b"\n"), first_line):
         words = line.split()
         for word in words:

@@ -1,6 +1,6 @@
-"""LIBSVM's text model format and its checks.
+"""Read, check and write LIBSVM's text format.
 
-Knows what the file holds and nothing more; kernel_model.py knows what it means.
+kernel_model.py converts the contents of a file to a KernelModel.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from randsvm.parameters.problem import KERNELS
 CLASSIFIER_TYPES = ("c_svc", "nu_svc")
 SVM_TYPE_NAMES = (*CLASSIFIER_TYPES, "one_class", "epsilon_svr", "nu_svr")
 KERNEL_PARAMETERS = {"polynomial" if name == "poly" else name: KERNELS[name] for name in KERNELS}
-# In LIBSVM's order. Two classes, regression and one-class all have nr_class 2; a classifier that
-# saw one class alone has nr_class 1 and nothing else.
+# The keywords are in LIBSVM's order. Two classes, regression and one-class have nr_class 2. A
+# classifier that was trained with rows of one class has nr_class 1 and no support vectors.
 KEYWORDS = (
     "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho",
     "label", "probA", "probB", "prob_density_marks", "nr_sv",
@@ -135,7 +135,7 @@ def _optional_entry(number: float | None) -> tuple[float] | None:
 
 
 def _check_arrays(model: LibsvmModel, path: str) -> None:
-    """Raise an error for rows that `parse` would refuse."""
+    """Raise ValueError or ModelError for arrays that `parse` would refuse."""
     indices, indptr = model.indices, model.indptr
     columns = _column_counts(model.nr_class, model.nr_sv is not None).coefficients
     if model.coefficients.shape[1:] != (columns,):
@@ -177,17 +177,17 @@ def _fields(header: Header) -> dict[str, Any]:
     nr_class = _nr_class(header, svm_type)
     label, nr_sv = (_per_class(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
     decisions = _column_counts(nr_class, nr_sv is not None).decisions
-    twice = [one for one, count in Counter(label or ()).items() if count > 1]
-    if twice:
-        raise header.error(header.at("label"), "different labels", f"{twice[0]} twice")
+    duplicates = [value for value, count in Counter(label or ()).items() if count > 1]
+    if duplicates:
+        raise header.error(header.line_of("label"), "different labels", f"{duplicates[0]} twice")
     total_sv = _total_sv(header)
     if nr_class == 1 and (total_sv or not nr_sv):
         raise header.error(
-            header.at("nr_class"), "nr_class 1 with total_sv 0 and nr_sv 0", "others"
+            header.line_of("nr_class"), "nr_class 1 with total_sv 0 and nr_sv 0", "others"
         )
     if nr_sv and (min(nr_sv) < 0 or sum(nr_sv) != total_sv):
         raise header.error(
-            header.at("nr_sv"), f"counts with the sum {total_sv} (total_sv)", f"{nr_sv}"
+            header.line_of("nr_sv"), f"counts with the sum {total_sv} (total_sv)", f"{nr_sv}"
         )
     used = KERNEL_PARAMETERS[kernel_type]
     return {
@@ -214,7 +214,7 @@ def _total_sv(header: Header) -> int:
 def _nr_class(header: Header, svm_type: str) -> int:
     classes = header.integers("nr_class", 1)[0]
     if classes < 1 or (classes != 2 and svm_type not in CLASSIFIER_TYPES):
-        raise header.error(header.at("nr_class"), "nr_class 2", f"{classes}")
+        raise header.error(header.line_of("nr_class"), "nr_class 2", f"{classes}")
     return classes
 
 
@@ -233,7 +233,7 @@ def _per_class(
 def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
     """Return the fields of LibsvmModel for the support vectors: `total_sv` svmlight rows.
 
-    precise : whether their values are float64.
+    precise : whether values are float64.
     """
     total_sv = _total_sv(header)
     header.check_rows(total_sv, "support vectors (total_sv)")
@@ -281,8 +281,8 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
     return list(np.array(found).reshape(-1, count).T), b"\n".join([*lines, b""])
 
 
-# First bytes of what svmlight allows and LIBSVM does not: comments, qid, unlabelled rows, a byte
-# order mark.
+# First bytes of syntax that svmlight files may contain and LIBSVM's models may not: comments, qid,
+# unlabelled rows, a byte order mark.
 FOREIGN_BYTES = (b"#", b"q", b"?", b"\xef")
 
 

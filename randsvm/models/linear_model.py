@@ -15,9 +15,9 @@ from randsvm.models.liblinear_format import LiblinearModel
 from randsvm.models.metadata import MAX_FEATURES, Metadata, SeenFeatures
 from randsvm.models.model import Model, ModelRows, common_fields
 
-# LIBLINEAR's layout has a row of w for every index up to the largest: one index of 2147483647 must
-# not make a file of 8 GB. Above ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS, the model
-# is written in the package's own layout, which has a row for each seen feature.
+# LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
+# 2147483647. A model that needs more than ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS is
+# written in the package's own layout, which has a row for each seen feature.
 ROWS_PER_FEATURE = 20
 EXTRA_ROWS = 100_000
 # LIBLINEAR's logistic regressions have the probabilities 1/(1 + exp(-f)).
@@ -32,12 +32,14 @@ class LinearModel(Model):
     Parameters
     ----------
     w : array of shape (d, K), float64
-        One column for two classes (two with Crammer and Singer's loss), else one for each class.
+        Weights of the features, or of the random features of `mapping`. K is 1 for two classes (2
+        with Crammer and Singer's loss), else the number of classes.
     b : array of shape (K,), float64
+        Offset of each decision function.
     solver : str
         LIBLINEAR's name of the loss.
     mapping : RandomMap, optional
-        The random features of which w are the weights; None: the features of rows.
+        The random features; None: w are weights of the features of rows.
 
     Notes
     -----
@@ -92,7 +94,7 @@ class LinearModel(Model):
             label=None if own_layout or self.regression or one_class else label,
             nr_feature=len(w),
             bias=1.0,
-            # b includes it.
+            # The offset is the last row of w.
             rho=0.0 if one_class else None,
             w=np.vstack([w, self.b]),
             own_layout=own_layout,
@@ -106,7 +108,25 @@ class LinearModel(Model):
 
     @staticmethod
     def parse(content: bytes, name: str) -> LinearModel:
-        """Return the model in `content`. name : the file's name in messages. Raise ModelError."""
+        """Return the model in a file of LIBLINEAR or of this package.
+
+        Parameters
+        ----------
+        content : bytes
+            The whole file.
+        name : str
+            The file's name in messages.
+
+        Returns
+        -------
+        LinearModel
+            The model.
+
+        Raises
+        ------
+        ModelError
+            If the content is not a model.
+        """
         body, trailer = liblinear_format.parse(content, name)
         metadata = Metadata(name, trailer)
         if body.nr_class < 2:
@@ -155,8 +175,8 @@ def _select_rows_of_w(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the features of the model and their rows of w.
 
-    LIBLINEAR's layout has a row for every index up to the largest, the package's own layout one for
-    each seen feature.
+    In LIBLINEAR's layout w has a row for every index up to the largest; in the package's own layout
+    it has a row for each seen feature.
     """
     if seen is None:
         return np.arange(1, len(w) + 1, dtype=np.int32), w

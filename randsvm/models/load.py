@@ -13,7 +13,10 @@ from randsvm.models.model import Model
 
 
 def check_is_not_model(path: str, order: str) -> None:
-    """Raise ParameterError if the data file `path` is a model. order : the order of the files."""
+    """Raise ParameterError if the file `path` is a model instead of data.
+
+    order : the files of the command in the right order, for the message.
+    """
     head = b""
     with contextlib.suppress(OSError):  # the reader of the data reports it
         head = files.first_bytes(path)
@@ -24,7 +27,7 @@ def check_is_not_model(path: str, order: str) -> None:
 def certified(path: str) -> tuple[str, float] | None:
     """Return the configuration and the gap in the trailer of a model file.
 
-    None if there is no such regular file, if it is damaged, or if nothing is certified.
+    None if the file is missing, not regular or damaged, or if the model has no certified gap.
     """
     metadata: dict[str, str] | None = None
     if files.size_of(path):
@@ -52,11 +55,11 @@ def load(path: str) -> Model:
     Raises
     ------
     ModelError, DataError
-        If the file is no model, or was altered or truncated.
+        If the file is not a model, or was altered or truncated.
     InputError
         If the file cannot be opened.
     """
-    # Importing both classes takes as long as reading a small file.
+    # Only the module of this format is imported: an import takes as long as reading a small file.
     content, name = files.read_whole(path), files.display_name(path)
     if header.format_of(content) == "liblinear":
         from randsvm.models.linear_model import LinearModel

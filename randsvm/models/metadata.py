@@ -1,8 +1,8 @@
 """Read and write the trailer of a model file: '# randsvm key value' lines that end with a seal.
 
-The trailer holds what LIBSVM's and LIBLINEAR's formats cannot: spelled labels, the index base, the
-features of the training data, scaling, the certificate. The seal is a sha256 of all bytes before
-it.
+The trailer holds what LIBSVM's and LIBLINEAR's formats cannot: labels as the training data spells
+them, the index base, the features of the training data, scaling, the certificate. The seal is a
+line with the sha256 of all bytes before it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Parsed = TypeVar("Parsed")
 
 # --- features of the training data ---------------------------------------------------------
 
-# A damaged model can promise billions of features in a few bytes ("1-2147483647"). Arrays of
-# features have at most this length.
+# The largest length of an array of features. Without it a few bytes of a damaged model
+# ("1-2147483647") would allocate gigabytes.
 MAX_FEATURES = 1 << 22
 
 
@@ -54,16 +54,16 @@ class SeenFeatures:
         run = np.searchsorted(self.first, indices, side="right") - 1
         return (run >= 0) & (indices <= self.last[run])
 
-    def indices(self, most: int) -> np.ndarray:
-        """Return all indices, (m,) int32 and ascending, but at most `most` + 1 of them.
+    def indices(self, limit: int) -> np.ndarray:
+        """Return the first `limit` + 1 indices, (m,) int32 and ascending.
 
-        A longer result than `most` means that there are more.
+        m > limit means that the features may be incomplete.
         """
         sizes = np.cumsum(self.last - self.first + 1)
-        runs = int(np.searchsorted(sizes, most, side="right")) + 1
+        runs = int(np.searchsorted(sizes, limit, side="right")) + 1
         pairs = zip(self.first[:runs].tolist(), self.last[:runs].tolist(), strict=True)
-        parts = [np.arange(a, min(b, a + most) + 1) for a, b in pairs]
-        return np.concatenate([np.empty(0, np.int64), *parts])[: most + 1].astype(np.int32)
+        parts = [np.arange(a, min(b, a + limit) + 1) for a, b in pairs]
+        return np.concatenate([np.empty(0, np.int64), *parts])[: limit + 1].astype(np.int32)
 
     @property
     def count(self) -> int:
@@ -124,7 +124,7 @@ class SealedStream:
 
 def _line(key: str, value: str) -> bytes:
     if not re.fullmatch(r"[!-~]+", key) or key in ("format", "sha256"):
-        raise ValueError(f"expected one free ASCII word as trailer key, got {key!r}")
+        raise ValueError(f"expected one unreserved ASCII word as trailer key, got {key!r}")
     escaped = "".join(ESCAPES.get(character, character) for character in value)
     return LINE_PREFIX + encoded(f"{key} {escaped}\n")
 
@@ -217,8 +217,8 @@ def trailer_items(
 ) -> dict[str, str]:
     """Return the items that `Metadata` reads.
 
-    labels : as spelled; empty if the header or the task determines them. precise : whether feature
-    values are float64.
+    labels : as the training data spells them; empty if the header or the task determines them.
+    precise : whether feature values are float64.
     """
     lines = {"labels": " ".join(labels)} if labels else {}
     lines["index_base"] = "0" if zero_based else "1"
@@ -236,15 +236,15 @@ def trailer_items(
 def has_float64_values(lines: Mapping[str, str] | None) -> bool:
     """Return whether the feature values of a model are float64. lines : see Metadata.
 
-    Without a trailer they are, because LIBSVM and LIBLINEAR read values as float64.
+    A model without a trailer has float64 values, because LIBSVM and LIBLINEAR parse float64.
     """
     return lines is None or lines.get("values") == "float64"
 
 
 class Metadata:
-    """The lines of one trailer. Each method removes the lines that it parses from `rest`.
+    """The lines of one trailer. Each method removes the lines that it parses from `unparsed`.
 
-    All methods raise ModelError, which names the file.
+    All methods raise ModelError with the name of the file.
     """
 
     def __init__(self, file: str, lines: Mapping[str, str] | None) -> None:
@@ -268,8 +268,8 @@ class Metadata:
     ) -> tuple[tuple[str, ...], tuple[int | str, ...]]:
         """Return the label of each class as spelled, and its value (int or str).
 
-        header : the labels in the model's header, or None. The trailer may spell the same labels
-        differently ("+1").
+        header : the labels in the model's header, or None. The trailer may spell an equal label
+        differently ("+1" for 1).
         """
         text = self.unparsed.pop("labels", " ".join(map(str, header or ())))
         labels = tuple(filter(None, text.split(" ")))
@@ -282,7 +282,7 @@ class Metadata:
         return labels, values
 
     def _values(self, labels: tuple[str, ...]) -> tuple[int | str, ...]:
-        """Return the values of labels as the reader of data determines them."""
+        """Return the values of labels by the rules for labels of training data."""
         try:
             values = tuple(LabelTable(self.file, names=labels).values)
         except DataError:

@@ -1,6 +1,6 @@
 """Metrics of predictions: accuracy, errors, confusion matrix, F1, ROC AUC.
 
-Metrics add up over blocks of rows. Knows nothing of models or files.
+The metrics of several blocks of rows add up to the metric of all rows.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Metric:
 
 
 class Accuracy(Metric):
-    """Accuracy in percent. correct : number of labelled rows whose class is predicted."""
+    """Accuracy in percent. correct : number of labelled rows with a correct prediction."""
 
     score_name = "accuracy"
     sign = 1
@@ -90,7 +90,9 @@ class Accuracy(Metric):
 
 @dataclass(frozen=True)
 class Moments:
-    """First and second moments of pairs (y, f) over n rows; + adds those of two parts.
+    """First and second moments of pairs (y, f) over n rows.
+
+    The sum of two moments is that of both sets of rows.
 
     mean : (2,); products : (2, 2), sums of products of the deviations from the mean
     """
@@ -104,10 +106,10 @@ class Moments:
         """Return the moments of pairs, (m, 2) float64."""
         if not len(pairs):
             return Moments()
-        # The mean of equal pairs is that pair, to the last bit.
+        # With this formula the mean of equal pairs is exactly that pair.
         mean = pairs[0] + (pairs - pairs[0]).mean(axis=0)
-        rest = pairs - mean
-        return Moments(len(pairs), mean, rest.T @ rest)
+        deviations = pairs - mean
+        return Moments(len(pairs), mean, deviations.T @ deviations)
 
     def __add__(self, other: Moments) -> Moments:
         """Add moments as in Chan, Golub, LeVeque 1983, without cancellation for a large mean."""
@@ -153,7 +155,7 @@ class RegressionErrors(Metric):
     def squared_correlation(self) -> float:
         """The squared correlation of y and f.
 
-        svm-predict computes it from sums of squares, which cancel if targets are far from 0.
+        svm-predict computes it from sums of squares, which is inexact for targets far from 0.
         """
         (yy, yf), (_, ff) = self.moments.products.tolist()
         spread = yy * ff
@@ -209,7 +211,7 @@ class ConfusionMatrix(Accuracy):
         return float(below + not_above) / 2 / pairs if pairs else nan
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
-        """Return all metrics. labels : of all true classes; the model's are first."""
+        """Return all metrics. labels : of all true classes, the classes of the model first."""
         hits = np.diagonal(self.confusion).astype(float)
         K, rows = self.classes, self.confusion.sum(axis=1)
         with np.errstate(invalid="ignore"):

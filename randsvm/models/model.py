@@ -1,6 +1,6 @@
 """The base class of models: features, decision values, classes, probabilities.
 
-A model knows neither the data set that it was trained on nor the run that made it.
+A model has no reference to its training data or to the run that trained it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
 from randsvm.models.metadata import MAX_FEATURES, Metadata, SeenFeatures, trailer_items
 
-# The labels of novelty detection: like the training rows, and unlike them.
+# The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")
 ONE_CLASS_VALUES = (1, -1)
-# Rows that a thread predicts at once; a block of text has several times this number.
+# Rows that a thread predicts at once; a parsed block of a file has several times as many.
 ROWS_AT_ONCE = 1024
 
 
@@ -30,7 +30,7 @@ class ModelRows(NamedTuple):
 
     X : (m, d) CSR or array
     extra : (m,) float64, squared norm of the features that have no column but count in |x|^2
-    unseen : indices that are not in the training data, one for each value
+    unseen : (values,) int32, feature index of each value whose feature is not in the training data
     """
 
     X: Matrix
@@ -40,7 +40,7 @@ class ModelRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model: predicts rows and saves itself.
+    """The base of models, which predict rows and write their file.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ class Model:
     sigmoid : array of shape (2, columns of f), float64, optional
         A and B of the probability 1 / (1 + exp(A f + B)); None: not fitted.
     noise_scale : float, optional
-        sigma of a regression, where y - f has the density e^(-|z| / sigma) / (2 sigma); None: not
-        fitted.
+        Scale sigma of the noise z = y - f of a regression, which has the density
+        e^(-|z| / sigma) / (2 sigma); None: not fitted.
     metadata : mapping of str to str
-        Other lines of the trailer: how the model was made.
+        Other lines of the trailer, which describe the training.
     """
 
     features: np.ndarray
@@ -96,15 +96,23 @@ class Model:
         Returns
         -------
         array of shape (m,) or (m, columns), float64
-            f of each row; a column for each class or pair if there are several.
+            Values f of each row; several classes have a column for each class or pair.
         """
         f = self._decision(rows, labels_only)
         return f[:, 0] if f.shape[1] == 1 else f
 
     def decision_matrix(self, X: Matrix) -> np.ndarray:
-        """Return f of rows that are laid out over the model's features, (m, columns) float64.
+        """Return the decision values of rows over the features of the model.
 
-        X : (m, d), without features outside the model's.
+        Parameters
+        ----------
+        X : CSR matrix or array of shape (m, d)
+            Rows; column j is the feature `features[j]`.
+
+        Returns
+        -------
+        array of shape (m, columns), float64
+            Values f of each row.
         """
         return self._decision(ModelRows(X, np.zeros(X.shape[0]), np.empty(0, np.int32)), False)
 
@@ -135,7 +143,13 @@ class Model:
         raise NotImplementedError
 
     def properties(self) -> dict[str, Any]:
-        """Return the properties of this class of models: format, task and then others."""
+        """Return the properties of this class of models.
+
+        Returns
+        -------
+        dict
+            Values by name: format, task, and properties of the class.
+        """
         raise NotImplementedError
 
     @property
@@ -159,15 +173,38 @@ class Model:
         return not self.labels
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
-        """Return the class index of each row, (m,), or f for a regression. f : by `decision`."""
+        """Return the predictions that follow from decision values.
+
+        Parameters
+        ----------
+        f : array of shape (m,) or (m, columns), float64
+            Result of `decision`.
+
+        Returns
+        -------
+        array of shape (m,)
+            Class index of each row, int64; f itself for a regression.
+        """
         return f if self.regression else decisions.predicted_classes(f)
 
     @property
     def has_probabilities(self) -> bool:
+        """Whether `probabilities` can be called."""
         return self._probability_sigmoid is not None
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """Return the probability of each class, (m, classes) float64. f : by `decision`."""
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        f : array of shape (m,) or (m, columns), float64
+            Result of `decision`.
+
+        Returns
+        -------
+        array of shape (m, classes), float64
+            Probabilities, in the order of `labels`.
+        """
         assert self._probability_sigmoid is not None, "has_probabilities comes first"
         return decisions.probabilities(f, self._probability_sigmoid)
 
@@ -177,9 +214,21 @@ class Model:
         return self.sigmoid
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
-        """Return rows scaled and over the model's features; see ModelRows.
+        """Return rows after scaling, over the features of the model.
 
-        indptr, indices, values : CSR arrays with feature indices as in the file.
+        Parameters
+        ----------
+        indptr : array of shape (m + 1,), int64
+            First value of each row, as in a CSR matrix.
+        indices : array of shape (values,), int32
+            Feature index of each value, as in a file.
+        values : array of shape (values,), float32 or float64
+            Values of the features.
+
+        Returns
+        -------
+        ModelRows
+            Rows for `decision`.
         """
         values = values.astype(np.float64 if self.precise else np.float32, copy=False)
         unseen = np.empty(0, np.int32)
@@ -210,7 +259,7 @@ class Model:
 
     @cached_property
     def _scaled_features(self) -> np.ndarray:
-        """The feature indices of `scaling`, in its order."""
+        """The feature index of each column of `scaling`, (d,) int32."""
         assert self.seen is not None
         return self.seen.indices(MAX_FEATURES)
 
@@ -247,7 +296,7 @@ def common_fields(
     """Return the fields of Model from the trailer and the header.
 
     task : svc, one-class or svr; classes : number of classes of svc. The field `metadata` is
-    `metadata.unparsed`, from which later calls of `metadata.take` still remove lines.
+    `metadata.unparsed` itself, so that later calls of `metadata.take` remove lines from it.
     """
     labels, values = metadata.labels(header_labels, classes if task == "svc" else 0)
     seen = metadata.seen_features()

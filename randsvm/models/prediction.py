@@ -1,6 +1,6 @@
 """Predict the rows of files with a model file, and write labels, decision values or probabilities.
 
-Rows are read, predicted and written block by block, in input order. Prints nothing.
+Rows are read, predicted and written block by block, in input order.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def predict(
     Parameters
     ----------
     data : str, PathLike or sequence of these
-        Name of a file, a pattern of names, or several names, predicted one after the other.
+        Name of a file, a pattern of names, or several names. Files are predicted in this order.
     model : str or PathLike
         Model file of randsvm, LIBSVM or LIBLINEAR.
     output : str or PathLike
         File to write; "-" is standard output.
     params : PredictParams, optional
-        What to write: labels as the training file spelled them by default.
+        Contents of the output; by default labels as the training file spells them.
     resources : Resources, optional
         Worker threads, or the cluster.
     watch : callable, default=silent
@@ -137,7 +137,7 @@ def _is_prediction(words: list[bytes]) -> bool:
 
 
 class _PredictionProgress:
-    """The progress through the files. The reader is some blocks ahead of the predicted rows."""
+    """The progress of a prediction. The reader is some blocks ahead of the predicted rows."""
 
     def __init__(self) -> None:
         self.read = [Progress("predicting", 0, None, "B")]
@@ -154,7 +154,7 @@ class _PredictionProgress:
 
 
 class _FilePrediction:
-    """One prediction of files: predicted rows, output lines, and counts over all rows."""
+    """The prediction of files: predicted rows, lines of the output, counts over all rows."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class _FilePrediction:
 
     @property
     def header_line(self) -> str:
-        """The line with the names of the probability columns, as in svm-predict; may be empty."""
+        """The names of the probability columns, as in svm-predict; "" without probabilities."""
         if not self.params.probabilities or self.model.regression:
             return ""
         if self.model.finds_novelties:
@@ -253,7 +253,7 @@ class _FilePrediction:
 
 
 def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
-    """Return the labels of the model's classes as they are written."""
+    """Return the text that the output contains for each class of the model."""
     if labels == "file":
         return model.labels
     if not all(isinstance(value, int) for value in model.values):
@@ -272,7 +272,7 @@ class PredictedRows(NamedTuple):
     f : (m,) or (m, columns) float64, decision values
     predicted : (m,) class indices, or f for a regression
     probabilities : (m, classes) float64, or None
-    unseen : indices that are not in the training data, one for each value
+    unseen : (values,) int32, feature index of each value whose feature is not in the training data
     """
 
     f: np.ndarray
@@ -285,7 +285,8 @@ class PredictedRows(NamedTuple):
 class Predictor:
     """Predicts parts of blocks of rows.
 
-    probabilities : whether they are computed; labels_only : whether only labels are needed
+    probabilities : whether to compute probabilities
+    labels_only : whether only labels are needed, so that decision values may be less precise
     """
 
     model: Model
@@ -305,12 +306,13 @@ class Predictor:
         if not self.probabilities or model.regression:
             return PredictedRows(f, model.predicted(f), None, rows.unseen)
         probabilities = model.probabilities(f)
-        # Labels agree with the probabilities; only those of novelty detection are too coarse.
+        # The label is the most probable class. The probabilities of novelty detection are too
+        # coarse for that, and its labels follow from f.
         predicted = model.predicted(f) if model.finds_novelties else probabilities.argmax(axis=1)
         return PredictedRows(f, predicted, probabilities, rows.unseen)
 
 
-# Blocks and the predictions of their parts. On a cluster the blocks have no features.
+# Blocks and the predictions of their parts. Workers of a cluster return blocks without features.
 PredictedBlocks = Iterator[tuple[Block, Iterable[PredictedRows]]]
 
 
@@ -319,7 +321,8 @@ def predict_in_threads(
 ) -> PredictedBlocks:
     """Yield blocks and their predictions, made by `jobs` threads.
 
-    table : its `path` is set to the file of the block. watch : called with the reading progress.
+    table : reader of the labels, whose `path` is set to the file of each block.
+    watch : called with the progress of the reader.
     """
     reading = ReadingProgress(paths, watch)
     with ThreadPool(jobs) as pool:
@@ -392,7 +395,7 @@ def predict_on_cluster(
     map_ranges: Any = _map_ranges()
     if model == files.STANDARD:
         raise ParameterError("--cluster needs a named MODEL_FILE that all workers see")
-    # Not resolved: a symlink may have another target on a worker.
+    # The path is not resolved, because a symlink may have another target on a worker.
     path = str(Path(model).absolute())
     work = WorkerPredictor(path, _digest_of(path), predictor.probabilities, predictor.labels_only)
     labels: svmlight.Labels = "number" if predictor.model.regression else "class"
