@@ -1,4 +1,4 @@
-"""The functions that commands and Python users call: rows and options in, a model out."""
+"""Train models and predict: the functions of the Python interface, which the commands use too."""
 
 from __future__ import annotations
 
@@ -78,22 +78,22 @@ def train_randsvm(
     Raises
     ------
     ParameterError
-        If a value is out of its bounds or contradicts another; a ValueError too.
+        If a value is out of its bounds or contradicts another value. It is a ValueError.
     DataError, ContentError
-        If the rows are unusable; ValueErrors too.
+        If the rows are unusable. Both are ValueErrors.
     InputError, OutputError, TransferError
         If a file cannot be opened, created, read or written.
     GapError
         If the gap is above `require_gap`.
     OutOfTimeError
-        If `time_limit` comes before there is a model.
+        If `time_limit` passes before there is a model.
     TypeError
-        If no option has a name in `given`, or if objects and names are both given.
+        If a name in `given` is not an option, or if both objects and names are given.
 
     See Also
     --------
-    train_osuna : The same machine by decomposition.
-    train_sgd : A linear machine by stochastic gradient descent.
+    train_osuna : Train a kernel machine by decomposition.
+    train_sgd : Train a linear machine by stochastic gradient descent.
 
     Notes
     -----
@@ -101,7 +101,7 @@ def train_randsvm(
     P of the model is within this share of the optimum. With `support_bound`, or ``gap="none"``, it
     ends by the rule of the paper.
 
-    On any error the file `model` is unchanged, but Interrupted leaves the best model so far.
+    On an error the file `model` is unchanged. Only Interrupted writes the best model so far.
 
     References
     ----------
@@ -215,13 +215,12 @@ def _train(
 ) -> FittedModel:
     """Build the parameters and the job from the options in `given`, and train.
 
-    objects: parameters of the model and of the algorithm that the caller has built; None: build
-    them.
+    objects : parameters of the model and of the algorithm; None is built from `given`.
     """
     if given and (job is not None or any(objects)):
         raise TypeError(f"give {', '.join(given)} as fields of the objects that are given")
     groups = ALGORITHMS[name]
-    values = _values(given, (*groups, *COMMON))
+    values = _parameter_values(given, (*groups, *COMMON))
     params, *algorithm = [
         own or gather(group, values) for own, group in zip(objects, groups, strict=False)
     ]
@@ -229,7 +228,7 @@ def _train(
     job = replace(job or _job(groups, values), keep=kept.append)
     source = data if isinstance(data, Arrays) else _paths(data)
     target = None if model is None else os.fspath(model)
-    outcome = _training(name, params, *algorithm)(source, target, params, job, watch)
+    outcome = _training_function(name, params, *algorithm)(source, target, params, job, watch)
     (trained,) = kept
     classes = None
     if isinstance(data, Arrays) and not trained.finds_novelties:
@@ -237,8 +236,8 @@ def _train(
     return FittedModel(trained, outcome, job.resources.workers, classes)
 
 
-def _training(name: str, params: Any, algorithm: Any = None) -> Callable[..., Any]:
-    """Import and return the training by this algorithm alone, which shortens a small run."""
+def _training_function(name: str, params: Any, algorithm: Any = None) -> Callable[..., Any]:
+    """Return the function that trains by an algorithm. Import only its modules, to save time."""
     if name == "sgd" and params.update is not None:
         from randsvm.training.online import update
 
@@ -280,12 +279,12 @@ def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
     )
 
 
-# A function that returns `tried` records: no option of the command line.
+# Name of a function that returns `tried` records. It is not an option of the command line.
 EARLIER = "earlier"
 
 
-def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
-    """Return the values as parameter classes take them. Raises TypeError for an unknown name."""
+def _parameter_values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
+    """Convert values to the types of the parameter classes. Raise TypeError for an unknown name."""
     kinds = {f.name: spec.kind for group in groups for f, spec in options(group)}
     kinds |= {EARLIER: ""}
     if StopParams in groups:
@@ -297,10 +296,10 @@ def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, kinds, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")
-    return {name: _value(kinds[name], value) for name, value in given.items()}
+    return {name: _parameter_value(kinds[name], value) for name, value in given.items()}
 
 
-def _value(kind: str | tuple[str, ...], value: Any) -> Any:
+def _parameter_value(kind: str | tuple[str, ...], value: Any) -> Any:
     if kind == "weights":
         pairs = {BALANCED: 1.0} if value == BALANCED else value
         pairs = pairs.items() if isinstance(pairs, Mapping) else pairs

@@ -30,7 +30,7 @@ LEAST_ROUNDS = 3
 
 
 # MZ ends where no violator is left.
-RULE = api.Job(StopParams(gap=StopParams.NONE))
+RULE = api.Job(StopParams(gap=StopParams.NO_GAP))
 
 
 def balanced(lines: list[bytes], count: int) -> bytes:

@@ -156,7 +156,7 @@ class Gap(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | str:
         try:
-            return value if value == StopParams.NONE else float(value)
+            return value if value == StopParams.NO_GAP else float(value)
         except ValueError:
             return self.fail(f"expected a number or none, found {value!r}", param, ctx)
 

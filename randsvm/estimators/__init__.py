@@ -1,8 +1,8 @@
-"""SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC with the parameters, checks and names of
-scikit-learn's.
+"""Estimators for scikit-learn: SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC.
 
-Kernel machines are certified: `gap_` bounds the distance of the objective from the optimum. Needs
-scikit-learn 1.6 (the extra `sklearn`).
+Names, parameters and checks are those of scikit-learn's estimators. All except LinearSVC are
+certified: `gap_` bounds the relative distance of the objective from the optimum. The estimators
+need scikit-learn 1.6 (the extra `sklearn`).
 """
 
 from randsvm.estimators.classifiers import SVC, NuSVC

@@ -15,11 +15,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.kernel_machines import REPORT, SOLUTION, KernelMachine, finite
-from randsvm.estimators.machine import Classifier, refuse
+from randsvm.estimators.kernel_machines import (
+    SOLUTION_ATTRIBUTES,
+    TRAINING_ATTRIBUTES,
+    KernelMachine,
+    finite_cost,
+)
+from randsvm.estimators.machine import Classifier, check_fit_arguments
 from randsvm.estimators.one_vs_one import class_values, pair_weights
 
-OF_CLASSES = ("classes_", "class_weight_", *SOLUTION, "probA_", "probB_", *REPORT)
+CLASSIFIER_ATTRIBUTES = (
+    "classes_",
+    "class_weight_",
+    *SOLUTION_ATTRIBUTES,
+    "probA_",
+    "probB_",
+    *TRAINING_ATTRIBUTES,
+)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -50,38 +62,38 @@ class KernelClassifier(KernelMachine, Classifier):
         Raises
         ------
         ValueError
-            If parameters or values cannot be trained with.
+            If a parameter or a value is invalid.
         TypeError
             If there is a sample_weight.
         """
-        refuse(unsupported)
+        check_fit_arguments(unsupported)
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(
                 f"decision_function_shape must be 'ovr' or 'ovo', got "
                 f"{self.decision_function_shape!r}"
             )
-        X, arrays = self._labelled(X, y)
-        self._fit(X, arrays, probability=self._has_probabilities(), **self._own(arrays))
+        X, arrays = self._checked_labelled_rows(X, y)
+        self._fit(X, arrays, probability=self._has_probabilities(), **self._own_options(arrays))
         return self
 
-    def _own(self, arrays: Arrays) -> dict[str, Any]:
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         """Return the options that only this estimator has."""
         raise NotImplementedError
 
-    def _take(self, arrays: Arrays, fitted: Any) -> None:
-        super()._take(arrays, fitted)
+    def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
+        super()._set_training_attributes(arrays, fitted)
         self._codes, self._names = np.asarray(arrays.y), arrays.names or ()
 
-    def _rounds(self, found: Counter[str]) -> np.ndarray:
+    def _iteration_counts(self, found: Counter[str]) -> np.ndarray:
         if not self._has_pairs:
-            return np.array([super()._rounds(found)], np.int32)
+            return np.array([super()._iteration_counts(found)], np.int32)
         pairs = [" / ".join(pair) for pair in combinations(self._names, 2)]
         return np.array([max(found[pair], 1) for pair in pairs], np.int32)
 
-    def _functions(
+    def _decision_functions(
         self, support: np.ndarray, dual: np.ndarray, intercept: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return them grouped by class, as in LIBSVM."""
+        """Return support_, dual_coef_, intercept_ and n_support_, grouped by class as in LIBSVM."""
         codes = self._codes[support]
         del self._codes, self._names
         if len(self.classes_) == 2:
@@ -95,9 +107,9 @@ class KernelClassifier(KernelMachine, Classifier):
         """Return whether the model has a decision function for each pair of classes."""
         return hasattr(self.model_.model, "nr_sv")
 
-    def _weights_of(self, dual: np.ndarray) -> np.ndarray:
+    def _linear_weights(self, dual: np.ndarray) -> np.ndarray:
         if not self._has_pairs:
-            return super()._weights_of(dual)
+            return super()._linear_weights(dual)
         return pair_weights(dual, self.support_vectors_, self.n_support_)
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -111,8 +123,9 @@ class KernelClassifier(KernelMachine, Classifier):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_functions)
-            Values f. Of two classes f > 0 for classes_[1]. Of more classes a column for each class,
-            or with ``decision_function_shape="ovo"`` for each pair, where f > 0 for its first.
+            Values f. For two classes f > 0 predicts classes_[1]. More classes have a column
+            for each class; with ``decision_function_shape="ovo"`` they have a column for each pair,
+            where f > 0 is a vote for the first class of the pair.
         """
         if not hasattr(self, "model_") or not self._has_pairs:
             return super().decision_function(X)
@@ -130,7 +143,8 @@ class KernelClassifier(KernelMachine, Classifier):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Labels: the class of most votes, or with `break_ties` of the largest decision value.
+            Labels of the classes with most votes; with `break_ties` those of the largest decision
+            value.
         """
         check_is_fitted(self)
         if self.break_ties and self.decision_function_shape == "ovo":
@@ -162,7 +176,7 @@ class KernelClassifier(KernelMachine, Classifier):
                 "predict_proba is not available when fitted with probability=False"
             )
         p = self.model_.model.probabilities(self._decision(X))
-        return p[:, np.argsort(self._numbers)]
+        return p[:, np.argsort(self._class_indices)]
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -192,9 +206,9 @@ class KernelClassifier(KernelMachine, Classifier):
 
     @property
     def _sigmoid(self) -> np.ndarray:
-        """Return A and B, (2, functions), of functions that are > 0 for the first class of a pair.
+        """Return A and B, (2, functions), for functions with f > 0 for the first class of a pair.
 
-        Of two classes the model's function may be > 0 for the second one:
+        With two classes the model may have f > 0 for the second class. Then B changes its sign:
         1 - 1 / (1 + exp(A f + B)) = 1 / (1 + exp(A (-f) - B)).
         """
         check_is_fitted(self)
@@ -205,7 +219,7 @@ class KernelClassifier(KernelMachine, Classifier):
         return np.array([A, -B if len(self.classes_) == 2 and self._sign > 0 else B])
 
 
-@documented(*OF_CLASSES)
+@documented(*CLASSIFIER_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class SVC(KernelClassifier):
     """C-support vector classification with a certified gap.
@@ -217,25 +231,25 @@ class SVC(KernelClassifier):
 
     _task = "svc"
 
-    def _own(self, arrays: Arrays) -> dict[str, Any]:
-        return {"C": finite(self.C), "weights": self._weights(arrays)}
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        return {"C": finite_cost(self.C), "weights": self._class_weights(arrays)}
 
 
-@documented(*OF_CLASSES)
+@documented(*CLASSIFIER_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class NuSVC(KernelClassifier):
     """Nu-support vector classification with a certified gap.
 
-    It replaces sklearn.svm.NuSVC except for sample_weight. class_weight has no effect, as there: nu
-    is a share of rows of equal weight. fit raises ValueError where nu is infeasible (above
-    2 n_small / n for two classes), and where classes overlap too much for a margin.
+    It replaces sklearn.svm.NuSVC except for sample_weight. As in scikit-learn class_weight has no
+    effect, because nu is a share of rows of equal weight. fit raises ValueError if nu is infeasible
+    (above 2 n_small / n for two classes), or if the classes overlap too much for a margin.
     """
 
     nu: float = 0.5
 
     _task = "nu-svc"
 
-    def _own(self, arrays: Arrays) -> dict[str, Any]:
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         if np.ptp(self.class_weight_):
             warnings.warn(
                 "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=3

@@ -17,17 +17,17 @@ PARAMETERS = {
     "C": ("float", "Penalty of a row's loss; positive. inf stands for 1e10."),
     "nu": (
         "float",
-        "Upper bound on the share of the rows that are errors of the margin (classes), lie outside "
-        "of the tube (regression) or outside of the region (novelty detection), and lower bound on "
+        "Upper bound on the share of rows that violate the margin (classification), lie outside "
+        "the tube (regression) or outside the region (novelty detection). Also a lower bound on "
         "the share of support vectors; in (0, 1].",
     ),
     "epsilon": ("float", "Half the width of the tube within which a row has no loss."),
     "kernel": (
         "{'linear', 'poly', 'rbf', 'sigmoid', 'precomputed'} or callable",
-        "'precomputed': X of fit has the kernel values of each row with each, dense or sparse, and "
-        "X of predict those of its rows with the rows of fit. A function of two sets of rows that "
-        "returns their kernel values is called once in fit, with all pairs of its rows, and once "
-        "in each prediction.",
+        "'precomputed': X of fit is the square kernel matrix of the training rows, dense or "
+        "sparse, and X of predict has the kernel values of each row with each training row. A "
+        "callable takes two sets of rows and returns their kernel matrix; it is called once in fit "
+        "with the training rows, and once in each prediction.",
     ),
     "degree": ("int", "Degree of the kernel 'poly'."),
     "gamma": (
@@ -44,7 +44,8 @@ PARAMETERS = {
     ),
     "tol": (
         "float",
-        "Tolerance of the KKT conditions. Without effect on LinearSVC, which ends by its passes.",
+        "Tolerance of the KKT conditions. No effect on LinearSVC, which makes a fixed number of "
+        "passes.",
     ),
     "cache_size": ("float", "Accepted as in scikit-learn, without effect."),
     "class_weight": (
@@ -55,8 +56,8 @@ PARAMETERS = {
     "verbose": ("bool or int", "Accepted as in scikit-learn, without effect."),
     "max_iter": (
         "int",
-        "Limit of rounds of solve and scan for each problem, -1 is no limit; of LinearSVC limit of "
-        "passes over X, None is no limit.",
+        "Limit of the rounds of solve and scan for each problem; -1: no limit. For LinearSVC the "
+        "limit of the passes over X; None: no limit.",
     ),
     "decision_function_shape": (
         "{'ovr', 'ovo'}",
@@ -65,16 +66,16 @@ PARAMETERS = {
     ),
     "break_ties": (
         "bool",
-        "Whether predict takes the class of the largest decision_function, and not the first of "
-        "those with most votes. Needs decision_function_shape='ovr'.",
+        "Whether predict returns the class with the largest decision_function, instead of the "
+        "first class with most votes. Needs decision_function_shape='ovr'.",
     ),
     "random_state": ("int, RandomState or None", "Seed of all random draws; None is 0."),
     "gap": (
         "float or None",
-        "The training ends when its objective is certified to be within this share of the optimum; "
-        "None is the default of the commands.",
+        "Relative duality gap: training ends when the objective is certified to be within this "
+        "share of the optimum. None: the default of the commands.",
     ),
-    "n_jobs": ("int or None", "Threads; None is all cores, -1 too."),
+    "n_jobs": ("int or None", "Number of threads; None and -1: all cores."),
     "loss": ("{'hinge', 'squared_hinge', 'log'}", "Loss of a row."),
     "multi_class": (
         "{'ovr', 'crammer_singer'}",
@@ -98,19 +99,19 @@ ATTRIBUTES = {
     "support_": ("ndarray of shape (n_SV,)", "Rows of X that are support vectors."),
     "support_vectors_": (
         "ndarray or sparse matrix of shape (n_SV, n_features)",
-        "The support vectors; none where the kernel is precomputed or a function.",
+        "The support vectors; empty if the kernel is precomputed or callable.",
     ),
     "n_support_": (
         "ndarray of int32",
-        "Number of support vectors, of classes for each class.",
+        "Number of support vectors; classifiers have one number for each class.",
     ),
     "dual_coef_": (
         "ndarray or sparse matrix of shape (n_functions, n_SV)",
-        "Coefficients of the support vectors in the decision functions; sparse where X was.",
+        "Coefficients of the support vectors in the decision functions; sparse if X was sparse.",
     ),
     "coef_": (
         "ndarray or sparse matrix of shape (n_functions, n_features)",
-        "Weights of the features. Of kernel machines: with the linear kernel only, and read-only.",
+        "Weights of the features. Kernel machines have them for the linear kernel only; read-only.",
     ),
     "intercept_": ("ndarray of shape (n_functions,)", "Constants of the decision functions."),
     "offset_": ("ndarray of shape (1,)", "Offset of the decision function, -intercept_."),
@@ -124,17 +125,18 @@ ATTRIBUTES = {
     ),
     "n_iter_": (
         "int or ndarray of int32",
-        "Rounds of solve and scan, of classes for each pair of them; of LinearSVC passes over X.",
+        "Number of rounds of solve and scan; classifiers have one number for each pair of classes. "
+        "For LinearSVC the number of passes over X.",
     ),
     "n_features_in_": ("int", "Columns of X in fit."),
     "shape_fit_": ("tuple of int", "Shape of X in fit."),
-    "fit_status_": ("int", "0, or 1 where the gap that was asked for was not reached."),
+    "fit_status_": ("int", "1 if training ended above the requested gap, else 0."),
     "fit_time_": ("float", "Seconds that the training took."),
-    "stopped_": ("str", "Reason for the end of the training."),
+    "stopped_": ("str", "Reason why training ended."),
     "gap_": (
         "float",
-        "The certified relative gap to the optimum; nan where nothing is certified: kernels that "
-        "are not positive semidefinite, and LinearSVC.",
+        "The certified relative duality gap; nan without a certificate, which LinearSVC and "
+        "kernels that are not positive semidefinite do not have.",
     ),
     "model_": ("FittedModel", "The model, with the outcome of its training."),
 }

@@ -1,4 +1,4 @@
-"""The base of kernel estimators: the training, and the attributes of the solution."""
+"""The base class of kernel estimators: training and the attributes of the solution."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ from randsvm.parameters.problem import SCALE, positive_semidefinite, resolve_gam
 from randsvm.parameters.run import Resources
 from randsvm.training.usefulness import TEXTS
 
-# Rows whose values are summed at a time.
-ROWS_AT_ONCE = 8192
-# C in place of infinity: coefficients of separable classes stay far below it.
-LARGEST_C = 1e10
-# Bytes of the kernel values of one pair of rows that a function returns.
+# Values that are squared at once for the variance of X.
+VARIANCE_ROWS = 8192
+# The value of C that replaces infinity: coefficients of separable classes stay far below it.
+INFINITE_C = 1e10
+# Bytes of one kernel value that a callable kernel returns.
 VALUE_BYTES = 8
 
-SOLUTION = ("support_", "support_vectors_", "n_support_", "dual_coef_", "coef_", "intercept_")
-REPORT = (
+SOLUTION_ATTRIBUTES = (
+    "support_",
+    "support_vectors_",
+    "n_support_",
+    "dual_coef_",
+    "coef_",
+    "intercept_",
+)
+TRAINING_ATTRIBUTES = (
     "n_iter_",
     "n_features_in_",
     "shape_fit_",
@@ -66,7 +73,7 @@ class KernelMachine(Machine):
 
     @property
     def _kernel_name(self) -> str:
-        """The kernel that the model has: "precomputed" for a function."""
+        """The name of the model's kernel: "precomputed" for a callable."""
         if callable(self.kernel):
             return "precomputed"
         if not isinstance(self.kernel, str):
@@ -76,13 +83,13 @@ class KernelMachine(Machine):
             )
         return self.kernel
 
-    def _rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
-        """Return X, or X and y if y is given, as checked.
+    def _checked_rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
+        """Check X, and y if y is given, and return them.
 
-        With a kernel that is a function, its values with the rows of fit take the place of X.
+        A callable kernel replaces X by the kernel matrix of X and the training rows.
         """
         if not callable(self.kernel):
-            return super()._rows(X, reset, **given)
+            return super()._checked_rows(X, reset, **given)
         if reset:
             self._check_size(_num_samples(X))
             self._X_fit = X
@@ -95,7 +102,7 @@ class KernelMachine(Machine):
         return check_X_y(K, dtype=dtype, **given) if given else check_array(K, dtype=dtype)
 
     def _check_size(self, n: int) -> None:
-        """Raise ValueError where the kernel values of all pairs of rows exceed the memory."""
+        """Raise ValueError if the kernel values of all pairs of n rows exceed the memory."""
         most = int((Resources().memory / VALUE_BYTES) ** 0.5)
         if n > most:
             raise ValueError(
@@ -106,7 +113,7 @@ class KernelMachine(Machine):
     def _fit(self, X: Matrix, arrays: Arrays, **own: Any) -> None:
         """Train, and set the attributes of a fitted kernel machine."""
         kernel = self._kernel_name
-        self._gamma = self._gamma_of(X)
+        self._gamma = self._resolved_gamma(X)
         given = {
             "task": self._task,
             "kernel": kernel,
@@ -115,29 +122,29 @@ class KernelMachine(Machine):
             "coef0": self.coef0,
             "tolerance": self.tol,
             "shrinking": bool(self.shrinking),
-            **self._common(),
+            **self._common_options(),
             **own,
         }
         if self.gap is not None and positive_semidefinite(kernel, self.coef0):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
-        doubts: list[str] = []
+        kernel_notices: list[str] = []
         rounds: Counter[str] = Counter()
 
         def watch(event: object) -> None:
             if isinstance(event, Iteration):
                 rounds[event.machine] += 1
             elif isinstance(event, Notice) and event.text in TEXTS:
-                doubts.append(event.text)
+                kernel_notices.append(event.text)
 
         with one_blas_thread():
             fitted = api.train_randsvm(arrays, watch=watch, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
-        self._take(arrays, fitted)
-        self.n_iter_ = self._rounds(rounds)
-        self._take_solution(X)
-        for text in doubts:
+        self._set_training_attributes(arrays, fitted)
+        self.n_iter_ = self._iteration_counts(rounds)
+        self._set_solution_attributes(X)
+        for text in kernel_notices:
             warnings.warn(text, UserWarning, stacklevel=3)
         outcome: Any = fitted.outcome
         missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
@@ -151,33 +158,33 @@ class KernelMachine(Machine):
                 stacklevel=3,
             )
 
-    def _rounds(self, found: Counter[str]) -> Any:
-        """Return n_iter_. found: rounds of each problem, by the name in its events."""
+    def _iteration_counts(self, found: Counter[str]) -> Any:
+        """Return n_iter_. found : number of rounds of each problem, by its name in events."""
         return max(found.total(), 1)
 
-    def _gamma_of(self, X: Matrix) -> float | None:
+    def _resolved_gamma(self, X: Matrix) -> float | None:
         if self._kernel_name == "precomputed":
             return None
         if isinstance(self.gamma, str) and self.gamma not in (SCALE, "auto"):
             raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {self.gamma!r}")
         gamma = None if self.gamma == "auto" else self.gamma
-        # The variance overflows for values that the training refuses, with their place.
+        # The variance may overflow for large values. The training refuses them in its own message.
         return resolve_gamma(gamma, X.shape[1], lambda: _variance(X))
 
-    def _take_solution(self, X: Matrix) -> None:
+    def _set_solution_attributes(self, X: Matrix) -> None:
         """Set the attributes of the decision functions."""
         model: Any = self.model_.model
-        support, dual, intercept, self.n_support_ = self._functions(
+        support, dual, intercept, self.n_support_ = self._decision_functions(
             model.support.astype(np.int32), model.beta.T.copy(), model.b.copy()
         )
         self.support_, self.intercept_ = support, intercept
         self.support_vectors_ = X[support[:0] if model.has_row_numbers else support]
         self.dual_coef_ = sparse.csr_matrix(dual) if self._sparse else dual
 
-    def _functions(
+    def _decision_functions(
         self, support: np.ndarray, dual: np.ndarray, intercept: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return support_, dual_coef_, intercept_ and n_support_, from those of the model."""
+        """Return support_, dual_coef_, intercept_ and n_support_ from the arrays of the model."""
         return support, dual, intercept, np.array([len(support)], np.int32)
 
     @property
@@ -187,18 +194,18 @@ class KernelMachine(Machine):
             raise AttributeError("coef_ is only available when using a linear kernel")
         dual: Any = self.dual_coef_
         dual = dual.toarray() if self._sparse else dual
-        weights = np.asarray(self._weights_of(dual))
+        weights = np.asarray(self._linear_weights(dual))
         w: Any = sparse.csr_matrix(weights) if self._sparse else weights
         (w.data if self._sparse else w).flags.writeable = False
         return w
 
-    def _weights_of(self, dual: np.ndarray) -> np.ndarray:
+    def _linear_weights(self, dual: np.ndarray) -> np.ndarray:
         return dual @ self.support_vectors_
 
 
-def finite(C: float) -> float:
-    """Return C, or LARGEST_C in place of infinity."""
-    return LARGEST_C if np.inf == C else C
+def finite_cost(C: float) -> float:
+    """Return C, or INFINITE_C in place of infinity."""
+    return INFINITE_C if np.inf == C else C
 
 
 def _variance(X: Matrix) -> float:
@@ -208,6 +215,6 @@ def _variance(X: Matrix) -> float:
     squares = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         mean = X.mean(dtype=np.float64)
-        for at in slices(len(values), ROWS_AT_ONCE):
+        for at in slices(len(values), VARIANCE_ROWS):
             squares += np.square(values[at] - mean, dtype=np.float64).sum()
         return float((squares + (size - values.size) * mean**2) / size)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.machine import Classifier, one_blas_thread, refuse
+from randsvm.estimators.machine import Classifier, check_fit_arguments, one_blas_thread
 from randsvm.parameters.sgd import SgdParams
 
 
@@ -31,12 +31,12 @@ from randsvm.parameters.sgd import SgdParams
 class LinearSVC(Classifier):
     """Linear classification by stochastic gradient descent, for many rows and sparse features.
 
-    The model is close to the optimum and not certified: a gap needs a dual solution.
-    SVC(kernel="linear") is certified, with the hinge loss. Fewer rows get more passes, from 10 to
-    100; max_iter limits them.
+    The model is close to the optimum, but has no certificate, which needs a dual solution.
+    SVC(kernel="linear") has a certificate and the hinge loss. Training makes 10 passes over many
+    rows and up to 100 passes over few rows; max_iter limits the passes.
     """
 
-    # Positional in scikit-learn.
+    # These two parameters are positional in scikit-learn.
     penalty: str = field(default="l2", kw_only=False)
     loss: str = field(default="squared_hinge", kw_only=False)
     C: float = 1.0
@@ -67,27 +67,27 @@ class LinearSVC(Classifier):
         Raises
         ------
         ValueError
-            If parameters or values cannot be trained with.
+            If a parameter or a value is invalid.
         TypeError
             If there is a sample_weight.
         """
-        refuse(unsupported)
-        self._check()
-        X, arrays = self._labelled(X, y)
-        several: dict[str, Any] = {}
+        check_fit_arguments(unsupported)
+        self._check_parameters()
+        X, arrays = self._checked_labelled_rows(X, y)
+        multiclass: dict[str, Any] = {}
         if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
-            several = {"multiclass": "crammer-singer"}
+            multiclass = {"multiclass": "crammer-singer"}
         given = {
             "C": self.C,
-            "loss": None if several else self.loss.replace("_", "-"),
-            "epochs": self._epochs(X.shape[0]),
-            "weights": self._weights(arrays),
-            **several,
-            **self._common(),
+            "loss": None if multiclass else self.loss.replace("_", "-"),
+            "epochs": self._resolved_epochs(X.shape[0]),
+            "weights": self._class_weights(arrays),
+            **multiclass,
+            **self._common_options(),
         }
         with one_blas_thread():
             fitted = api.train_sgd(arrays, **given)
-        self._take(arrays, fitted)
+        self._set_training_attributes(arrays, fitted)
         model: Any = fitted.model
         outcome: Any = fitted.outcome
         self.n_iter_ = max(outcome.steps // X.shape[0], 1)
@@ -97,12 +97,12 @@ class LinearSVC(Classifier):
         if len(self.intercept_) == 1:
             self.coef_, self.intercept_ = self._sign * self.coef_, self._sign * self.intercept_
         else:
-            order = np.argsort(self._numbers)
+            order = np.argsort(self._class_indices)
             self.coef_, self.intercept_ = self.coef_[order], self.intercept_[order]
         return self
 
-    def _check(self) -> None:
-        """Raise ValueError for parameters of machines that this estimator does not train."""
+    def _check_parameters(self) -> None:
+        """Raise ValueError for values of scikit-learn's parameters that are not supported."""
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
             raise ValueError(
                 f"Unsupported set of arguments: penalty={self.penalty!r}, loss={self.loss!r}, "
@@ -117,8 +117,8 @@ class LinearSVC(Classifier):
                 f"multi_class must be 'ovr' or 'crammer_singer', got {self.multi_class!r}"
             )
 
-    def _epochs(self, n: int) -> int:
-        """Return the passes over n rows: those of the commands, or max_iter if that is less."""
+    def _resolved_epochs(self, n: int) -> int:
+        """Return the number of passes over n rows: the default of `sgd`, or max_iter if smaller."""
         usual = SgdParams().resolved(n).epochs
         assert isinstance(usual, int)
         if self.max_iter is None or self.max_iter >= usual:

@@ -29,12 +29,12 @@ def _libraries() -> ThreadpoolController:
 def one_blas_thread() -> Any:
     """Return a context that limits BLAS to one thread.
 
-    Worker threads call BLAS, and the threads that it would start for each of them compete.
+    Worker threads call BLAS. Additional threads of BLAS would compete with them for the cores.
     """
     return _libraries().limit(limits=1, user_api="blas")
 
 
-def refuse(given: Mapping[str, Any]) -> None:
+def check_fit_arguments(given: Mapping[str, Any]) -> None:
     """Raise TypeError for arguments of `fit` other than the rows and their labels."""
     if given.get("sample_weight") is not None:
         raise TypeError(
@@ -49,7 +49,7 @@ def refuse(given: Mapping[str, Any]) -> None:
 class Machine(BaseEstimator):
     """The base of all estimators: checks rows, and predicts by a fitted model.
 
-    Its fields are the parameters: scikit-learn reads their names from the constructor of the
+    The fields are the parameters: scikit-learn reads their names from the signature of the
     dataclass.
     """
 
@@ -57,7 +57,7 @@ class Machine(BaseEstimator):
     random_state: Any = None
     n_jobs: int | None = None
 
-    # scikit-learn makes set_fit_request from it.
+    # From this attribute scikit-learn creates the method set_fit_request.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
 
     def __sklearn_tags__(self) -> Any:
@@ -65,8 +65,8 @@ class Machine(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
-        """Return X, or X and y if y is given, checked by scikit-learn.
+    def _checked_rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
+        """Check X, and y if y is given, by scikit-learn's functions and return them.
 
         X becomes an array or a CSR matrix, float32 or float64.
         """
@@ -75,11 +75,11 @@ class Machine(BaseEstimator):
 
     def _decision(self, X: Any, labels_only: bool = False) -> np.ndarray:
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        rows = self._checked_rows(X, reset=False)
         with one_blas_thread():
             return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
 
-    def _common(self) -> dict[str, Any]:
+    def _common_options(self) -> dict[str, Any]:
         """Return the options that every algorithm has."""
         state = self.random_state
         if state is not None and not isinstance(state, (int, np.integer)):
@@ -89,7 +89,7 @@ class Machine(BaseEstimator):
             jobs = max(1, cores + 1 + jobs)
         return {"seed": 0 if state is None else int(state), "jobs": jobs}
 
-    def _take(self, arrays: Arrays, fitted: Any) -> None:
+    def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
         """Set the attributes of any fitted estimator."""
         self.model_ = fitted
         self.gap_ = fitted.gap
@@ -127,9 +127,9 @@ class Classifier(ClassifierMixin, Machine):
 
     class_weight: Any = None
 
-    def _labelled(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
-        """Return X as checked, and the rows with their class numbers; set classes_."""
-        X, y = self._rows(X, y=y)
+    def _checked_labelled_rows(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
+        """Check and return X, and return it with class numbers as Arrays; set classes_."""
+        X, y = self._checked_rows(X, y=y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -139,7 +139,7 @@ class Classifier(ClassifierMixin, Machine):
             )
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         self.class_weight_ = weights
-        # A model file has the labels, or their numbers where it cannot spell them.
+        # The class names in a model file are the labels, or numbers if labels cannot be written.
         try:
             names = label_texts(self.classes_)
             label_values(names)
@@ -147,19 +147,21 @@ class Classifier(ClassifierMixin, Machine):
             names = tuple(map(str, range(len(self.classes_))))
         return X, Arrays(X, codes, names)
 
-    def _weights(self, arrays: Arrays) -> dict[str, float]:
+    def _class_weights(self, arrays: Arrays) -> dict[str, float]:
         pairs = zip(arrays.names or (), self.class_weight_.tolist(), strict=True)
         return {} if self.class_weight is None else dict(pairs)
 
-    def _take(self, arrays: Arrays, fitted: Any) -> None:
-        """Set the attributes, and the index in classes_ of each class of the model."""
-        super()._take(arrays, fitted)
-        self._numbers = np.array([(arrays.names or ()).index(name) for name in fitted.model.labels])
+    def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
+        """Set the attributes, and the index in classes_ of each label of the model."""
+        super()._set_training_attributes(arrays, fitted)
+        self._class_indices = np.array(
+            [(arrays.names or ()).index(name) for name in fitted.model.labels]
+        )
 
     @property
     def _sign(self) -> float:
-        """1 or -1: f > 0 means classes_[1] in scikit-learn, and the first label of the model."""
-        return 1.0 if self._numbers[0] == 1 else -1.0
+        """The sign of f for scikit-learn: f > 0 is classes_[1], and the model's first label."""
+        return 1.0 if self._class_indices[0] == 1 else -1.0
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the decision values of rows.
@@ -172,10 +174,10 @@ class Classifier(ClassifierMixin, Machine):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Values f. Of two classes f > 0 for classes_[1]; of more classes a column for each.
+            Values f. For two classes f > 0 predicts classes_[1]. More classes have a column each.
         """
         f = self._decision(X)
-        return self._sign * f if f.ndim == 1 else f[:, np.argsort(self._numbers)]
+        return self._sign * f if f.ndim == 1 else f[:, np.argsort(self._class_indices)]
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each row.
@@ -191,4 +193,4 @@ class Classifier(ClassifierMixin, Machine):
             Labels.
         """
         f = self._decision(X, labels_only=True)
-        return self.classes_[self._numbers[self.model_.model.predicted(f)]]
+        return self.classes_[self._class_indices[self.model_.model.predicted(f)]]

@@ -10,11 +10,15 @@ from sklearn.base import OutlierMixin
 
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.kernel_machines import REPORT, SOLUTION, KernelMachine
-from randsvm.estimators.machine import refuse
+from randsvm.estimators.kernel_machines import (
+    SOLUTION_ATTRIBUTES,
+    TRAINING_ATTRIBUTES,
+    KernelMachine,
+)
+from randsvm.estimators.machine import check_fit_arguments
 
 
-@documented(*SOLUTION, "offset_", *REPORT)
+@documented(*SOLUTION_ATTRIBUTES, "offset_", *TRAINING_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class OneClassSVM(OutlierMixin, KernelMachine):
     """Novelty detection with a certified gap.
@@ -27,7 +31,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     _task = "one-class"
 
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> OneClassSVM:
-        """Learn the region of most of the rows.
+        """Learn a region that contains most of the rows.
 
         Parameters
         ----------
@@ -46,12 +50,12 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         Raises
         ------
         ValueError
-            If parameters or values cannot be trained with.
+            If a parameter or a value is invalid.
         TypeError
             If there is a sample_weight.
         """
-        refuse(unsupported)
-        X = self._rows(X)
+        check_fit_arguments(unsupported)
+        X = self._checked_rows(X)
         self._fit(X, Arrays(X), nu=self.nu)
         self.offset_ = -self.intercept_
         return self

@@ -10,10 +10,10 @@ from randsvm.models.decisions import class_pairs
 
 
 def class_values(f: np.ndarray, K: int) -> np.ndarray:
-    """Return a value for each class, (m, K): its votes, plus less than half a vote for its margins.
+    """Return a value for each class, (m, K): its votes plus a share of a vote that breaks ties.
 
-    f : (m, pairs), > 0 for the first class of a pair. Of two classes with equal votes the one with
-    the larger sum of decision values has the larger value.
+    f : (m, pairs), > 0 for the first class of a pair. Among classes with equal votes the class with
+    the largest sum of decision values has the largest value.
     """
     votes, sums = np.zeros((2, len(f), K))
     for column, i, j in zip(f.T, *class_pairs(K), strict=True):
@@ -32,11 +32,13 @@ def pair_weights(dual_coef: np.ndarray, support_vectors: Any, n_support: np.ndar
     class; n_support : (K,) their number in each class.
     """
     ends = np.cumsum(n_support).tolist()
-    of = [slice(end - count, end) for end, count in zip(ends, n_support.tolist(), strict=True)]
+    class_rows = [
+        slice(end - count, end) for end, count in zip(ends, n_support.tolist(), strict=True)
+    ]
     return np.array(
         [
-            dual_coef[j - 1, of[i]] @ support_vectors[of[i]]
-            + dual_coef[i, of[j]] @ support_vectors[of[j]]
-            for i, j in zip(*class_pairs(len(of)), strict=True)
+            dual_coef[j - 1, class_rows[i]] @ support_vectors[class_rows[i]]
+            + dual_coef[i, class_rows[j]] @ support_vectors[class_rows[j]]
+            for i, j in zip(*class_pairs(len(class_rows)), strict=True)
         ]
     )

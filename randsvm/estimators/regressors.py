@@ -10,8 +10,13 @@ from sklearn.base import RegressorMixin
 
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.kernel_machines import REPORT, SOLUTION, KernelMachine, finite
-from randsvm.estimators.machine import refuse
+from randsvm.estimators.kernel_machines import (
+    SOLUTION_ATTRIBUTES,
+    TRAINING_ATTRIBUTES,
+    KernelMachine,
+    finite_cost,
+)
+from randsvm.estimators.machine import check_fit_arguments
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -38,13 +43,13 @@ class KernelRegressor(RegressorMixin, KernelMachine):
         Raises
         ------
         ValueError
-            If parameters or values cannot be trained with.
+            If a parameter or a value is invalid.
         TypeError
             If there is a sample_weight.
         """
-        refuse(unsupported)
-        X, y = self._rows(X, y=y, y_numeric=True)
-        self._fit(X, Arrays(X, y), **self._own())
+        check_fit_arguments(unsupported)
+        X, y = self._checked_rows(X, y=y, y_numeric=True)
+        self._fit(X, Arrays(X, y), **self._own_options())
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -62,12 +67,12 @@ class KernelRegressor(RegressorMixin, KernelMachine):
         """
         return self._decision(X)
 
-    def _own(self) -> dict[str, Any]:
+    def _own_options(self) -> dict[str, Any]:
         """Return the options that only this estimator has."""
         raise NotImplementedError
 
 
-@documented(*SOLUTION, *REPORT)
+@documented(*SOLUTION_ATTRIBUTES, *TRAINING_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class SVR(KernelRegressor):
     """Epsilon-support vector regression with a certified gap.
@@ -80,11 +85,11 @@ class SVR(KernelRegressor):
 
     _task = "svr"
 
-    def _own(self) -> dict[str, Any]:
-        return {"C": finite(self.C), "epsilon": self.epsilon}
+    def _own_options(self) -> dict[str, Any]:
+        return {"C": finite_cost(self.C), "epsilon": self.epsilon}
 
 
-@documented(*SOLUTION, *REPORT)
+@documented(*SOLUTION_ATTRIBUTES, *TRAINING_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class NuSVR(KernelRegressor):
     """Nu-support vector regression with a certified gap.
@@ -97,5 +102,5 @@ class NuSVR(KernelRegressor):
 
     _task = "nu-svr"
 
-    def _own(self) -> dict[str, Any]:
-        return {"nu": self.nu, "C": finite(self.C)}
+    def _own_options(self) -> dict[str, Any]:
+        return {"nu": self.nu, "C": finite_cost(self.C)}

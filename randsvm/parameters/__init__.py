@@ -1,1 +1,1 @@
-"""Options of the user: frozen dataclasses that check their values and state all defaults."""
+"""Options of all commands: frozen dataclasses that check their values and define the defaults."""

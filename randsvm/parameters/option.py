@@ -1,4 +1,4 @@
-"""Options: how a parameter is named, read, checked and repeated on a command line."""
+"""Define options: their names, help, types, bounds and checks, and write them as a command line."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ Parameters = TypeVar("Parameters")
 # Label of a weight for all classes.
 BALANCED = "balanced"
 MEGABYTE = 1 << 20
-# In place of values: the range of the option is searched, first coarsely and then finely.
+# The value that searches the whole range of an option, first coarsely and then finely.
 AUTO = "auto"
 
 
 class Option(NamedTuple):
     """The option of a field: its names on the command line, help, type and bounds.
 
-    kind: int, float, floats (one, or a list for a grid search), flag, switch (0 or 1), path, size
-    (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label and number); a
-    tuple of words is a choice. Bounds: least <= value <= most, above < value < below; None: no
-    bound; below = inf: finite. unit: of the bounds. words: alternatives to a number. auto: of
-    floats, the values of AUTO; empty: AUTO is refused.
+    flags : names on the command line
+    kind : int, float, floats (one number, or a list for a grid search), flag, switch (0 or 1),
+    path, size (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label and
+    number); a tuple of words is a choice
+    least, most, above, below : least <= value <= most and above < value < below; None: no bound;
+    below = inf: the value must be finite
+    unit : unit of the bounds, for messages
+    words : words that are accepted instead of a number
+    auto : the values that AUTO stands for, if kind is floats; empty: AUTO is refused
     """
 
     flags: tuple[str, ...]
@@ -52,7 +56,7 @@ class Option(NamedTuple):
 
     def _bound(self, x: float) -> str:
         if self.kind == "size":
-            return word_of_size(x)
+            return format_size(x)
         return f"2^{math.log2(x):.0f}" if x >= 2**31 else word(x)
 
     def check(self, name: str, value: Any, typed: Any = None) -> None:
@@ -82,12 +86,12 @@ class Option(NamedTuple):
 
 
 def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str, **bounds: Any) -> Any:
-    """Return a dataclass field with an option of its own; bounds: see Option."""
-    return shared(default, Option(flags, help, kind, **bounds))
+    """Return a dataclass field with a new Option. bounds : other fields of the Option."""
+    return shared_option(default, Option(flags, help, kind, **bounds))
 
 
-def shared(default: Any, spec: Option) -> Any:
-    """Return a dataclass field with an option that several classes have."""
+def shared_option(default: Any, spec: Option) -> Any:
+    """Return a dataclass field with an Option that several classes use."""
     return field(default=default, metadata={"option": spec})
 
 
@@ -106,7 +110,7 @@ def check_bounds(parameters: Any) -> None:
 Grid: TypeAlias = "tuple[tuple[str, tuple[float, ...] | str], ...]"
 
 
-def values_of(spec: Option, several: tuple[float, ...] | str) -> tuple[float, ...]:
+def grid_values(spec: Option, several: tuple[float, ...] | str) -> tuple[float, ...]:
     """Return the values of an option in a grid."""
     return spec.auto if isinstance(several, str) else several
 
@@ -119,9 +123,12 @@ def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
 def command_line(
     *parameters: Any, grid: Grid = (), names: Container[str] | None = None
 ) -> list[str]:
-    """Return the options that make these parameters again, without those that are None or False.
+    """Return the words of a command line that gives these parameters.
 
-    grid: fields with several values. names: of the fields to include; None: all.
+    Options with the value None or False are left out.
+
+    grid : fields with several values
+    names : names of the fields to include; None: all
     """
     words: list[str] = []
     several = dict(grid)
@@ -161,12 +168,12 @@ def idle(parameters: Any) -> list[str]:
 
 
 def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
-    """Return the parameters with the values in `given`, of several values the first.
+    """Return the parameters with the values in `given`; a grid contributes its first value.
 
-    Raises ParameterError, also for another one of several values.
+    Raise ParameterError for any invalid value, also for the other values of a grid.
     """
     found, specs = dict(grid([group], given)), {f.name: spec for f, spec in options(group)}
-    several = {name: values_of(specs[name], values) for name, values in found.items()}
+    several = {name: grid_values(specs[name], values) for name, values in found.items()}
     own = {f.name: given[f.name] for f, _ in options(group) if f.name in given}
     own |= {name: values[0] for name, values in several.items()}
     # This checks every value of a grid.
@@ -186,13 +193,13 @@ def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
     )
 
 
-def word_of_size(count: float) -> str:
-    """Return bytes as an option takes them, in whole megabytes above one."""
+def format_size(count: float) -> str:
+    """Return a size in bytes as a word in megabytes, rounded if above one megabyte."""
     return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
 
 
 def word(value: Any) -> str:
-    """Return the shortest word that reads back as the same value."""
+    """Return the shortest word that is parsed as the same value."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):

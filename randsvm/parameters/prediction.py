@@ -1,4 +1,4 @@
-"""PredictParams: what a prediction writes and scores."""
+"""Options of predictions: the contents of the output and the metrics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ SPELLINGS = ("file", "libsvm")
 
 @dataclass(frozen=True)
 class PredictParams:
-    """What a prediction writes and scores.
+    """Options of predictions.
 
-    scores: decision values instead of labels. probabilities: the most probable label and the
-    probability of each class; of a regression the scale of its noise. metrics: more scores than
-    accuracy or squared error. labels: spelled as in the training file, or as LIBSVM writes them.
+    scores : whether to write decision values instead of labels
+    probabilities : whether to write the most probable label and the probability of each class; for
+    a regression whether to report the scale of its noise
+    metrics : whether to report more metrics than accuracy or squared error
+    labels : whether labels are written as in the training file ("file") or as in LIBSVM ("libsvm")
     """
 
     scores: bool = False

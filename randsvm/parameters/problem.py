@@ -1,4 +1,4 @@
-"""Kernels with their parameters, gamma, and Problem: what is optimised, with all values given."""
+"""Kernel names and their parameters, gamma, and the optimisation problem with all its numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Kernel -> its parameters; both in LIBSVM's order, where the position of a kernel is its number.
+# Kernel -> its parameters. Both are in LIBSVM's order; the position of a kernel is its number.
 KERNELS: dict[str, tuple[str, ...]] = {
     "linear": (),
     "poly": ("degree", "gamma", "coef0"),
@@ -15,7 +15,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "precomputed": (),
 }
 KERNEL_NAMES = tuple(KERNELS)
-# The word for gamma = 1/(d variance of all values), scikit-learn's default.
+# The value of gamma that stands for 1/(d variance of all values), scikit-learn's default.
 SCALE = "scale"
 
 
@@ -34,7 +34,7 @@ def resolve_gamma(
     if gamma is None:
         return 1.0 / max(d, 1) if default is None else default
     if isinstance(gamma, str):
-        assert variance is not None, "the word needs the data"
+        assert variance is not None, "gamma 'scale' needs the variance of the data"
         spread = d * variance()
         return 1.0 / spread if 0 < spread < math.inf else 1.0
     return gamma
@@ -44,12 +44,14 @@ def resolve_gamma(
 class Problem:
     """An optimisation problem of one decision function over the rows of D.
 
-    bounds: largest |beta| where beta > 0 and where beta < 0 (C of the classes y = +1 and y = -1; 1
-    for one-class and nu-SVC, LIBSVM's scale). epsilon: half width of the tube of an epsilon-SVR.
-    total: sum beta of every solution, nu n for one-class, else 0. size: sum |beta| of nu-SVC and
-    nu-SVR, else 0. tolerance: of the KKT conditions. kernel_cache: size of LIBSVM's cache in MB,
-    which changes the time and no result. doubtful: whether a precomputed kernel may not be positive
-    semidefinite.
+    bounds : largest |beta| for beta > 0 and for beta < 0 (C of the classes y = +1 and y = -1; 1 for
+    one-class and nu-SVC, LIBSVM's scale)
+    epsilon : half width of the tube of epsilon-SVR
+    total : sum beta of every solution: nu n for one-class, else 0
+    tolerance : tolerance of the KKT conditions
+    kernel_cache : size of LIBSVM's kernel cache in MB; it does not change results
+    size : sum |beta| of every solution of nu-SVC and nu-SVR, else 0
+    doubtful : whether the kernel is precomputed and may not be positive semidefinite
     """
 
     task: str
@@ -83,6 +85,6 @@ def kind_of(task: str) -> str:
 
 
 def positive_semidefinite(kernel: str, coef0: float) -> bool:
-    """Return whether a kernel is positive semidefinite; a precomputed one may be."""
+    """Return whether a kernel is positive semidefinite; precomputed kernels are assumed to be."""
     definite = kernel in ("linear", "rbf", "precomputed")
     return definite or (kernel == "poly" and coef0 >= 0)

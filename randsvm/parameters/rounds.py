@@ -1,4 +1,4 @@
-"""Parameters of the algorithms that work in rounds of solve and scan."""
+"""Parameters of randsvm and osuna, the algorithms that repeat rounds of solve and scan."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from randsvm.parameters.svm import Params
 class RandsvmParams:
     """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
 
-    support_bound None: the formula of KBH07, section 3, from distortion epsilon and delta, with the
-    defaults `DISTORTION` and `DELTA`. sample_size None: `EXCESS` times k; algorithms/randsvm.py has
-    the measurements. All options except sample_size are for the rule of KBH07, see StopParams.
+    support_bound : None: the formula of KBH07, section 3, from distortion (epsilon) and delta
+    sample_size : None: `SAMPLE_FACTOR` times k; algorithms/randsvm.py has the measurements
+    distortion, delta : None: `DEFAULT_DISTORTION` and `DEFAULT_DELTA`
+
+    All options except sample_size are for the rule of KBH07, see StopParams.
     """
 
-    EXCESS = 1.5
-    DISTORTION, DELTA = 0.2, 0.9
+    SAMPLE_FACTOR = 1.5
+    DEFAULT_DISTORTION, DEFAULT_DELTA = 0.2, 0.9
 
     support_bound: int | None = option(
         None,
@@ -34,8 +36,8 @@ class RandsvmParams:
         None,
         "int",
         "--sample-size",
-        help=f"Rows r of a subproblem, more than k.  [default: 1000 to 3000; {EXCESS:g} k by the "
-        "rule of the paper]",
+        help=f"Rows r of a subproblem, more than k.  [default: 1000 to 3000; {SAMPLE_FACTOR:g} k "
+        "by the rule of the paper]",
         least=2,
     )
     distortion: float | None = option(
@@ -43,7 +45,7 @@ class RandsvmParams:
         "float",
         "--distortion",
         help="epsilon of k's formula, distortion of the random projection.  "
-        f"[default: {DISTORTION:g}]",
+        f"[default: {DEFAULT_DISTORTION:g}]",
         above=0,
         below=1,
     )
@@ -51,7 +53,7 @@ class RandsvmParams:
         None,
         "float",
         "--delta",
-        help=f"Failure probability in k's formula.  [default: {DELTA:g}]",
+        help=f"Failure probability in k's formula.  [default: {DEFAULT_DELTA:g}]",
         above=0,
         below=1,
     )
@@ -73,11 +75,11 @@ class RandsvmParams:
             )
 
     @property
-    def about_k(self) -> list[str]:
-        """The options with a value that only determine k."""
+    def support_bound_flags(self) -> list[str]:
+        """The flags of the given options that only determine k."""
         return [flag for flag in given(self) if flag != "--sample-size"]
 
-    def without_k(self) -> RandsvmParams:
+    def without_support_bound(self) -> RandsvmParams:
         """Return the parameters without the options that only determine k."""
         return RandsvmParams(sample_size=self.sample_size)
 
@@ -90,11 +92,14 @@ class RandsvmParams:
         k, r = self.support_bound, self.sample_size
         if k is None:
             factor = 16 if self.separable else 32
-            delta, distortion = self.delta or self.DELTA, self.distortion or self.DISTORTION
+            delta, distortion = (
+                self.delta or self.DEFAULT_DELTA,
+                self.distortion or self.DEFAULT_DISTORTION,
+            )
             k = math.ceil(factor * math.log(4 * n / delta) / distortion**2)
             k = k if r is None else min(k, r - 1)
         return RandsvmParams(
-            support_bound=k, sample_size=r or max(k + 1, math.ceil(self.EXCESS * k))
+            support_bound=k, sample_size=r or max(k + 1, math.ceil(self.SAMPLE_FACTOR * k))
         )
 
 
@@ -102,16 +107,16 @@ class RandsvmParams:
 class OsunaParams:
     """OFG97's decomposition: the size of the working set B and how it changes."""
 
-    # Default sizes of the working set, see `rows`.
-    FEWEST, MOST, FEW_ROWS = 1000, 3000, 30_000
-    WHOLE = 3000
+    # Limits of the default size of the working set, see `default_rows`.
+    MIN_ROWS, MAX_ROWS, FEW_TRAINING_ROWS = 1000, 3000, 30_000
+    MAX_WHOLE_VARIABLES = 3000
 
     working_set: int | None = option(
         None,
         "int",
         "--working-set",
-        help=f"Rows B of a subproblem.  [default: {FEWEST}, up to {MOST} for more than "
-        f"{FEW_ROWS:,} rows; all rows up to {WHOLE:,}]",
+        help=f"Rows B of a subproblem.  [default: {MIN_ROWS}, up to {MAX_ROWS} for more than "
+        f"{FEW_TRAINING_ROWS:,} rows; all rows up to {MAX_WHOLE_VARIABLES:,}]",
         least=2,
         unit="rows",
     )
@@ -128,35 +133,35 @@ class OsunaParams:
         check_bounds(self)
 
     @classmethod
-    def rows(cls, n: int, variables: int = 1) -> int:
-        """Return the default size of a working set for n rows of so many variables each.
+    def default_rows(cls, n: int, variables: int = 1) -> int:
+        """Return the default size of the working set for n rows with `variables` variables each.
 
         All rows up to 3,000 variables, then 1,000 up to 30,000 rows, 1,825 for 100,000, and 3,000
         from 270,000 on. Small working sets cost LIBSVM less than large ones, but each round costs
         a scan.
         """
-        if n * variables <= cls.WHOLE:
+        if n * variables <= cls.MAX_WHOLE_VARIABLES:
             return max(n, 2)
-        return int(min(cls.FEWEST * max(n / cls.FEW_ROWS, 1.0) ** 0.5, cls.MOST))
+        return int(min(cls.MIN_ROWS * max(n / cls.FEW_TRAINING_ROWS, 1.0) ** 0.5, cls.MAX_ROWS))
 
 
 @dataclass(frozen=True)
 class StopParams:
-    """What ends a run in rounds.
+    """The conditions that end a run of randsvm or osuna.
 
-    gap: a number; NONE: no gap ends the run, which goes on until no violator is left or, with a
+    gap: a number; NO_GAP: no gap ends the run, which goes on until no violator is left or, with a
     bound k, until the rule of KBH07 ends it; None: the default, see `resolved`.
     """
 
-    NONE = "none"
-    GAP = 0.001
+    NO_GAP = "none"
+    DEFAULT_GAP = 0.001
 
     gap: float | str | None = option(
         None,
         "gap",
         "--gap",
         help="End when the model is certified to be within this part of the optimum, relative gap "
-        f"(P - D) / max; none: the rules of the papers.  [default: {GAP:g}; none with -k, "
+        f"(P - D) / max; none: the rules of the papers.  [default: {DEFAULT_GAP:g}; none with -k, "
         "--distortion, --delta, --separable]",
         above=0,
         below=1,
@@ -168,8 +173,8 @@ class StopParams:
     def __post_init__(self) -> None:
         check_bounds(self)
         require(
-            not isinstance(self.gap, str) or self.gap == self.NONE,
-            f"gap must be a number or {self.NONE}, got {self.gap}",
+            not isinstance(self.gap, str) or self.gap == self.NO_GAP,
+            f"gap must be a number or {self.NO_GAP}, got {self.gap}",
         )
 
     @property
@@ -178,7 +183,7 @@ class StopParams:
         return self.gap if isinstance(self.gap, float) else None
 
     def check(self, params: Params) -> None:
-        """Raise ParameterError if there is a gap and the kernel allows no certificate."""
+        """Raise ParameterError if a gap is given for a kernel without a certificate."""
         require(
             self.wanted_gap is None or params.positive_semidefinite,
             "--gap needs a positive semidefinite kernel: linear, rbf, precomputed, or poly with "
@@ -186,10 +191,10 @@ class StopParams:
         )
 
     def resolved(self, params: Params, bounded: bool, required: float | None) -> StopParams:
-        """Return the parameters with the default gap: `GAP`, or --require-gap if that is less.
+        """Return the parameters with a gap: by default DEFAULT_GAP, or --require-gap if less.
 
-        There is no default with a bound k, nor where nothing can be certified.
+        There is no default gap with a bound k or for a kernel without a certificate.
         """
         if self.gap is not None or bounded or not params.positive_semidefinite:
             return self
-        return replace(self, gap=min(self.GAP, required or self.GAP))
+        return replace(self, gap=min(self.DEFAULT_GAP, required or self.DEFAULT_GAP))

@@ -13,10 +13,10 @@ from randsvm.parameters.option import (
     MEGABYTE,
     Grid,
     check_bounds,
+    grid_values,
     option,
     options,
     require,
-    values_of,
 )
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.sgd import SgdParams
@@ -81,22 +81,24 @@ class Run:
 
 @dataclass(frozen=True)
 class Search:
-    """Cross-validation before training, over a grid of parameters where some have several values.
+    """Cross-validation before training, for one candidate or for a grid of parameter values.
 
-    earlier: returns the `tried` records of earlier runs, whose scores are not computed again.
+    grid : fields with several values
+    earlier : function that returns the `tried` records of earlier runs; their scores are reused
     """
 
-    FOLDS = 5
-    MOST_FOLDS = 1000
+    DEFAULT_FOLDS = 5
+    MAX_FOLDS = 1000
 
     folds: int | None = option(
         None,
         "int",
         "-v",
         "--folds",
-        help=f"Folds of a cross-validation before the training.  [default: {FOLDS} for a grid]",
+        help=f"Folds of a cross-validation before the training.  [default: {DEFAULT_FOLDS} for a "
+        "grid]",
         least=2,
-        most=MOST_FOLDS,
+        most=MAX_FOLDS,
     )
     subset: int | None = option(
         None,
@@ -112,19 +114,19 @@ class Search:
     def __post_init__(self) -> None:
         check_bounds(self)
         require(
-            self.subset is None or self.wanted,
+            self.subset is None or self.is_wanted,
             "--subset is for cross-validation: give -v or lists of values",
         )
 
     @property
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         return self.folds is not None or bool(self.grid)
 
     def resolved(self) -> Search:
-        return replace(self, folds=self.folds or self.FOLDS) if self.wanted else self
+        return replace(self, folds=self.folds or self.DEFAULT_FOLDS) if self.is_wanted else self
 
     def candidates(self, params: P) -> list[tuple[dict[str, float], P]]:
-        """Return every combination of values, and the parameters with it."""
+        """Return every combination of values in the grid and the parameters with these values."""
         specs = {f.name: spec for f, spec in options(params)}
         for name, _ in self.grid:
             require(
@@ -133,20 +135,20 @@ class Search:
                 "use",
             )
         return combinations(
-            params, {name: values_of(specs[name], values) for name, values in self.grid}
+            params, {name: grid_values(specs[name], values) for name, values in self.grid}
         )
 
     @property
-    def auto(self) -> list[str]:
-        """The fields whose range is searched, first coarsely and then finely."""
+    def refined_fields(self) -> list[str]:
+        """The fields with the value AUTO, which are searched coarsely and then finely."""
         return [name for name, values in self.grid if isinstance(values, str)]
 
-    def finer(
+    def refined_candidates(
         self, params: P, around: Mapping[str, float], step: float
     ) -> list[tuple[dict[str, float], P]]:
         """Return the combinations of `around` and of a step below and above in fields of `auto`."""
         several: dict[str, tuple[float, ...]] = {name: (value,) for name, value in around.items()}
-        for name in self.auto:
+        for name in self.refined_fields:
             several[name] = (around[name] / step, around[name], around[name] * step)
         return combinations(params, several)
 
@@ -163,8 +165,10 @@ def combinations(
 
 @dataclass(frozen=True)
 class Resources:
-    """Threads, memory and files that a run may use. They do not change a model, except that memory
-    bounds the groups of sgd on a cluster."""
+    """Threads, memory and files that a run may use.
+
+    They do not change the model, except that memory bounds the groups of sgd on a cluster.
+    """
 
     jobs: int | None = option(
         None,
@@ -221,14 +225,14 @@ class Resources:
 
     @property
     def layout_bytes(self) -> int:
-        """Bytes of rows that stay laid out for kernel values between passes."""
+        """Bytes of rows that are kept between passes in the layout for kernel values."""
         return self.memory // 4
 
-    def at_once(self, n: int) -> int:
+    def concurrent_fits(self, n: int) -> int:
         """Return the number of machines over n rows that may be trained at the same time.
 
-        Each has running values, states and a mask of the rows (17 bytes a row); all of them take
-        at most a quarter of the memory.
+        Each training has running values, states and a mask of the rows (17 bytes a row). All
+        concurrent trainings use at most a quarter of the memory.
         """
         return max(1, min(self.workers, self.memory // 4 // (17 * max(n, 1))))
 
@@ -238,7 +242,7 @@ class Resources:
         return self.libsvm_cache or self.memory / 4 / MEGABYTE
 
 
-# Name of an algorithm -> the classes of its own options; the first has the parameters of the model.
+# Name of an algorithm -> the classes of its options; the first has the parameters of the model.
 ALGORITHMS: dict[str, tuple[type, ...]] = {
     "randsvm": (Params, RandsvmParams, StopParams),
     "osuna": (Params, OsunaParams, StopParams),

@@ -1,11 +1,18 @@
-"""SgdParams: the parameters of linear machines, with their defaults and options."""
+"""Parameters of linear machines, with their defaults and options."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
-from randsvm.parameters.option import BALANCED, check_bounds, option, options, require, shared
+from randsvm.parameters.option import (
+    BALANCED,
+    check_bounds,
+    option,
+    options,
+    require,
+    shared_option,
+)
 from randsvm.parameters.problem import KERNEL_NAMES, SCALE
 from randsvm.parameters.svm import (
     COEF0,
@@ -17,8 +24,8 @@ from randsvm.parameters.svm import (
     PROBABILITY,
     TASK,
     WEIGHTS,
-    check_map,
     check_probability,
+    check_random_features,
     uses_field,
 )
 
@@ -44,23 +51,25 @@ MULTICLASS_NAMES = ("ovr", "crammer-singer")
 class SgdParams:
     """Linear SVM by stochastic gradient descent: minimise lambda/2 |w|^2 + mean loss.
 
-    C and lambda_ are two scales of the regularisation, C = 1/(lambda n); C is 1 if both are None.
-    epochs: passes over the data, or "auto" (CS246). update: the model file that is trained further.
-    checkpoint: rows (int) or seconds (float).
+    C, lambda_ : two scales of the regularisation, C = 1/(lambda n); C is 1 if both are None
+    epochs : number of passes over the data, or "auto" (CS246)
+    update : name of the model file that is trained further
+    checkpoint : rows (int) or seconds (float) between two writes of the model
     """
 
     # Fewer rows need more passes: 10 to 30 of them end within 1% of the optimum (measured on 4,000
     # to 500,000 rows of text at C = 1). Small sets get more, at little cost, for features on large
     # scales and for rare classes.
-    EPOCHS, MOST_EPOCHS, MANY_ROWS, FEW_STEPS = 10, 100, 200_000, 300_000
-    COMPONENTS = 1024
-    # Most epochs that --epochs auto tries, and the rows of its two small sets.
-    AUTO_EPOCHS = 50
-    # Options that have an effect with --update; the others are those of the old model.
-    OF_UPDATES = ("weights", "update", "update_rate", "checkpoint")
-    AUTO_ROWS = 10_000
+    MIN_EPOCHS, MAX_EPOCHS, MANY_ROWS, MIN_STEPS = 10, 100, 200_000, 300_000
+    DEFAULT_COMPONENTS = 1024
+    # Largest number of epochs that --epochs auto tries.
+    MAX_AUTO_EPOCHS = 50
+    # Fields that have an effect with --update; the old model determines the others.
+    UPDATE_FIELDS = ("weights", "update", "update_rate", "checkpoint")
+    # Rows of each of the two small sets of --epochs auto.
+    AUTO_SUBSET_ROWS = 10_000
 
-    task: str = shared("svc", SGD_TASK)
+    task: str = shared_option("svc", SGD_TASK)
     kernel: str = option(
         "linear",
         KERNEL_NAMES[:3],
@@ -68,7 +77,7 @@ class SgdParams:
         "--kernel",
         help="linear, or the kernel that random features stand for.",
     )
-    degree: int = shared(3, DEGREE)
+    degree: int = shared_option(3, DEGREE)
     gamma: float | str | None = option(
         None,
         "floats",
@@ -81,16 +90,16 @@ class SgdParams:
         words=(SCALE,),
         auto=GAMMAS,
     )
-    coef0: float = shared(0.0, SGD_COEF0)
+    coef0: float = shared_option(0.0, SGD_COEF0)
     components: int | None = option(
         None,
         "int",
         "--components",
-        help=f"Random features of -t rbf and -t poly.  [default: {COMPONENTS}]",
+        help=f"Random features of -t rbf and -t poly.  [default: {DEFAULT_COMPONENTS}]",
         least=1,
     )
-    exact: bool = shared(False, EXACT)
-    epsilon: float = shared(0.1, EPSILON)
+    exact: bool = shared_option(False, EXACT)
+    epsilon: float = shared_option(0.1, EPSILON)
     nu: float | None = option(
         None,
         "floats",
@@ -101,7 +110,7 @@ class SgdParams:
         above=0,
         most=1,
     )
-    C: float | None = shared(None, SGD_COST)
+    C: float | None = shared_option(None, SGD_COST)
     lambda_: float | None = option(
         None,
         "floats",
@@ -129,7 +138,7 @@ class SgdParams:
         "epochs",
         "--epochs",
         help="Passes over the data; auto: as many as were best on two small sets of rows.  "
-        f"[default: {EPOCHS}, up to {MOST_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
+        f"[default: {MIN_EPOCHS}, up to {MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
         least=1,
     )
     average: bool = option(
@@ -147,8 +156,8 @@ class SgdParams:
         above=0,
         below=1,
     )
-    weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
-    probability: bool = shared(False, SGD_PROBABILITY)
+    weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
+    probability: bool = shared_option(False, SGD_PROBABILITY)
     update: str | None = option(
         None,
         "path",
@@ -173,7 +182,7 @@ class SgdParams:
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.kernel == "linear" or self.components is not None:
-            check_map(self.kernel, self.components, self.exact)
+            check_random_features(self.kernel, self.components, self.exact)
         require(
             self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
         )
@@ -204,8 +213,17 @@ class SgdParams:
                 f"--{name.replace('_', '-')} needs --update MODEL",
             )
         words = {f.name: spec.flags[-1].lstrip("-") for f, spec in options(self)}
-        begun = ("gamma", "components", "nu", "C", "lambda_", "loss", "multiclass", "epochs")
-        for name in (*begun, "early_stopping"):
+        fixed_by_model = (
+            "gamma",
+            "components",
+            "nu",
+            "C",
+            "lambda_",
+            "loss",
+            "multiclass",
+            "epochs",
+        )
+        for name in (*fixed_by_model, "early_stopping"):
             require(
                 self.update is None or getattr(self, name) is None,
                 f"--update keeps the options of the model: it takes no --{words[name]}",
@@ -222,15 +240,15 @@ class SgdParams:
 
     def resolved(self, n: int) -> SgdParams:
         """Return the parameters with the defaults for n rows."""
-        passes = max(self.EPOCHS * (self.MANY_ROWS / n) ** 0.25, self.FEW_STEPS / n)
+        passes = max(self.MIN_EPOCHS * (self.MANY_ROWS / n) ** 0.25, self.MIN_STEPS / n)
         mapped = self.kernel != "linear" and self.components is None
         return replace(
             self,
-            components=self.COMPONENTS if mapped else self.components,
+            components=self.DEFAULT_COMPONENTS if mapped else self.components,
             C=1.0 if self.C is None and self.lambda_ is None and not self.has_share else self.C,
             loss=self.loss or (None if self.task == "svr" else "hinge"),
             multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
-            epochs=self.epochs or min(max(math.ceil(passes), self.EPOCHS), self.MOST_EPOCHS),
+            epochs=self.epochs or min(max(math.ceil(passes), self.MIN_EPOCHS), self.MAX_EPOCHS),
         )
 
     def uses(self, name: str) -> bool:
@@ -239,7 +257,7 @@ class SgdParams:
         With -n, C and lambda only change the scale of f, and no label.
         """
         if self.update is not None:
-            return name in self.OF_UPDATES
+            return name in self.UPDATE_FIELDS
         return uses_field(self, name) and not (self.has_share and name in ("C", "lambda_"))
 
     @property
@@ -251,7 +269,7 @@ class SgdParams:
     def averages(self) -> bool:
         """Whether the result is the mean of the weights.
 
-        Without a known number of steps the step size cannot fall to zero at the last one.
+        If the number of steps is unknown, the step size cannot fall to zero at the last step.
         """
         if self.average or self.early_stopping is not None or self.update is not None:
             return True

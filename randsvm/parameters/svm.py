@@ -1,7 +1,7 @@
-"""Params: the parameters of kernel machines, with their defaults and options.
+"""Parameters of kernel machines, with their defaults and options.
 
 A field carries its option (letters, long name, help), from which the command line is generated.
-Imports nothing heavy, because `--help` imports this module.
+It imports no large library, because `--help` imports this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from randsvm.errors import ParameterError
-from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared
+from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared_option
 from randsvm.parameters.problem import (
     KERNEL_NAMES,
     KERNELS,
@@ -23,10 +23,10 @@ from randsvm.parameters.problem import (
     resolve_gamma,
 )
 
-# In LIBSVM's order: the position of a task is its number.
+# Tasks in LIBSVM's order: the position of a task is its number.
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
 NU_TASKS = ("nu-svc", "nu-svr")
-WITHOUT_COST = ("one-class", "nu-svc")
+TASKS_WITHOUT_COST = ("one-class", "nu-svc")
 # One against one; one against the rest.
 MULTICLASS_NAMES = ("ovo", "ovr")
 
@@ -53,8 +53,8 @@ EXACT = Option(
     "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
     "flag",
 )
-# Labels that an error message lists at most.
-MOST_LISTED = 10
+# Largest number of labels in an error message.
+MAX_LISTED_LABELS = 10
 # The ranges of LIBSVM's grid.py.
 COSTS = tuple(2.0**power for power in range(-5, 16, 2))
 GAMMAS = tuple(2.0**power for power in range(3, -16, -2))
@@ -85,7 +85,7 @@ WEIGHTS = Option(
 )
 
 
-def same_label(one: str, other: str) -> bool:
+def is_same_label(one: str, other: str) -> bool:
     """Return whether two spellings name one class, as 1, +1 and 1.0 do."""
     try:
         return float(one) == float(other)
@@ -101,7 +101,7 @@ def check_probability(task: str, probability: bool) -> None:
     )
 
 
-def check_map(kernel: str, components: int | None, exact: bool) -> None:
+def check_random_features(kernel: str, components: int | None, exact: bool) -> None:
     """Raise ParameterError if the random features do not go with the kernel."""
     require(
         components is None or kernel in ("rbf", "poly"),
@@ -129,15 +129,15 @@ def class_weights(
 ) -> list[float]:
     """Return the weight of each class. names, counts: label and number of rows of each class.
 
-    BALANCED: n / (K n_class) for K classes, unless the label has a weight too. Raises
-    ParameterError as check_weights does.
+    BALANCED gives n / (K n_class) for K classes, except to a label with its own weight. Raise
+    ParameterError for a weight of an unknown label.
     """
     check_weights(weights, names)
     found = [1.0] * len(names)
     if BALANCED in [label for label, _ in weights]:
         found = [sum(counts) / (len(counts) * count) for count in counts]
     for label, weight in weights:
-        matches = [same_label(label, name) for name in names]
+        matches = [is_same_label(label, name) for name in names]
         if any(matches):
             found[matches.index(True)] = weight
     return found
@@ -146,8 +146,10 @@ def class_weights(
 def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) -> None:
     """Raise ParameterError for the weight of a label that is not in `names`."""
     for label, _ in weights:
-        if label != BALANCED and not any(same_label(label, name) for name in names):
-            listed = ", ".join(names[:MOST_LISTED]) + (", ..." if names[MOST_LISTED:] else "")
+        if label != BALANCED and not any(is_same_label(label, name) for name in names):
+            listed = ", ".join(names[:MAX_LISTED_LABELS]) + (
+                ", ..." if names[MAX_LISTED_LABELS:] else ""
+            )
             raise ParameterError(f"-w {label}: no class has this label; the labels are {listed}")
 
 
@@ -155,11 +157,11 @@ def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) 
 class Params:
     """The parameters of a kernel machine, with LIBSVM's letters, meanings and defaults."""
 
-    task: str = shared("svc", TASK)
+    task: str = shared_option("svc", TASK)
     kernel: str = option(
         "rbf", KERNEL_NAMES, "-t", "--kernel", help="Kernel, by word or LIBSVM's number."
     )
-    degree: int = shared(3, DEGREE)
+    degree: int = shared_option(3, DEGREE)
     gamma: float | str | None = option(
         None,
         "floats",
@@ -172,9 +174,9 @@ class Params:
         words=(SCALE,),
         auto=GAMMAS,
     )
-    coef0: float = shared(0.0, COEF0)
-    C: float = shared(1.0, COST)
-    epsilon: float = shared(0.1, EPSILON)
+    coef0: float = shared_option(0.0, COEF0)
+    C: float = shared_option(1.0, COST)
+    epsilon: float = shared_option(0.1, EPSILON)
     nu: float = option(
         0.5,
         "floats",
@@ -192,7 +194,7 @@ class Params:
         help="Random features that replace the rbf or poly kernel of a linear machine.",
         least=1,
     )
-    exact: bool = shared(False, EXACT)
+    exact: bool = shared_option(False, EXACT)
     tolerance: float = option(
         1e-3,
         "float",
@@ -212,12 +214,12 @@ class Params:
         help="Decision functions of three or more classes: one against one, by votes, as in "
         "LIBSVM, or one against the rest.  [default: ovo; ovr with --components]",
     )
-    weights: tuple[tuple[str, float], ...] = shared((), WEIGHTS)
-    probability: bool = shared(False, PROBABILITY)
+    weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
+    probability: bool = shared_option(False, PROBABILITY)
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        check_map(self.kernel, self.components, self.exact)
+        check_random_features(self.kernel, self.components, self.exact)
         require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
         )
@@ -239,7 +241,7 @@ class Params:
     def pair_weights(
         self, first: int, second: int, names: Sequence[str], counts: Sequence[int]
     ) -> tuple[float, float]:
-        """Return the weights of two of several classes: those among all classes, as in LIBSVM."""
+        """Return the weights of two of several classes. As in LIBSVM all classes determine them."""
         weights = class_weights(self.weights, names, counts)
         return weights[first], weights[second]
 
@@ -248,7 +250,7 @@ class Params:
     ) -> tuple[float, float]:
         """Return the weights of the class at `index` and of the rest.
 
-        The rest has the weight 1, as in LIBLINEAR; with BALANCED both sides have equal sums.
+        The rest has the weight 1, as in LIBLINEAR; with BALANCED the sums of both sides are equal.
         """
         rest = sum(counts) - counts[index]
         positive = class_weights(self.weights, names, counts)[index]
@@ -256,7 +258,7 @@ class Params:
             return positive, 1.0
         own = [(label, weight) for label, weight in self.weights if label != BALANCED]
         even = class_weights(((BALANCED, 1.0),), ("", "rest"), (counts[index], rest))
-        named = any(same_label(label, names[index]) for label, _ in own)
+        named = any(is_same_label(label, names[index]) for label, _ in own)
         return positive if named else even[0], even[1]
 
     def check_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
@@ -305,7 +307,7 @@ class Params:
     @property
     def cost(self) -> float:
         """C, or 1 for one-class and nu-svc in LIBSVM's scale."""
-        return 1.0 if self.task in WITHOUT_COST else self.C
+        return 1.0 if self.task in TASKS_WITHOUT_COST else self.C
 
     @property
     def kind(self) -> str:
@@ -314,7 +316,7 @@ class Params:
 
     def uses(self, name: str) -> bool:
         """Return whether the field `name` has an effect with the other values."""
-        return uses_field(self, name) and (name != "C" or self.task not in WITHOUT_COST)
+        return uses_field(self, name) and (name != "C" or self.task not in TASKS_WITHOUT_COST)
 
     @property
     def positive_semidefinite(self) -> bool:

@@ -16,7 +16,7 @@ from randsvm.data.points import Points
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.gram import exact_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.option import require, word_of_size
+from randsvm.parameters.option import format_size, require
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
@@ -209,8 +209,8 @@ def memory_of(
         values = 4 * rows**2 + 12 * variables**2
         require(
             rows <= GRAM_MOST or values <= allowed,
-            f"kernel values of a working set of {rows} rows take {word_of_size(values)}, "
-            f"--memory is {word_of_size(allowed)}: more memory, or fewer rows",
+            f"kernel values of a working set of {rows} rows take {format_size(values)}, "
+            f"--memory is {format_size(allowed)}: more memory, or fewer rows",
         )
         return values
     columns = rows if problem.task == "svr" else 2 * rows

@@ -113,7 +113,7 @@ def held_out_values(keep: Keep, fold: Fold[P]) -> np.ndarray | None:
 
 def at_once(D: Dataset, job: Job) -> int:
     """Return the number of concurrent fits on parts of D."""
-    return D.executor.concurrent_calls or job.resources.at_once(D.n)
+    return D.executor.concurrent_calls or job.resources.concurrent_fits(D.n)
 
 
 def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:

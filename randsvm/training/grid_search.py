@@ -63,7 +63,7 @@ def search(
     candidate_scores = CandidateScores(SearchSetup(D, fit, job, configuration, count, until))
     candidates = _candidates(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
-    if search.auto:
+    if search.refined_fields:
         refine_range(candidate_scores, candidates, params, rows)
     elif until < inf:
         halve_successively(candidate_scores, candidates, rows)
@@ -148,7 +148,9 @@ def refine_range(
     for power, factor in enumerate(FINER_FACTORS, 1):
         if has_time:
             around = candidate_scores.ranked[0].values
-            near = _candidates(candidate_scores.setup.job.search.finer(params, around, factor))
+            near = _candidates(
+                candidate_scores.setup.job.search.refined_candidates(params, around, factor)
+            )
             has_time = stage(near, min(ROW_GROWTH**power * coarse, most))
 
 

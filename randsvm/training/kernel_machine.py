@@ -85,7 +85,7 @@ def prepare(
     if params.kernel == "precomputed":
         _check_precomputed(job)
     # If the user bounds k, that bound ends the run instead of a gap.
-    bounded = isinstance(algorithm, RandsvmParams) and bool(algorithm.about_k)
+    bounded = isinstance(algorithm, RandsvmParams) and bool(algorithm.support_bound_flags)
     bounded = bounded and params.task != "one-class"
     job = replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
     spec_factory: SpecFactory = partial(SPECS[name], algorithm)
@@ -136,7 +136,7 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     the working set cannot all have coefficient 0. So does a precomputed kernel that is not
     certified while the user left the gap open: k rows take k^2 values of memory.
     """
-    left_open = problem.doubtful and job.stop.gap is None and not algorithm.about_k
+    left_open = problem.doubtful and job.stop.gap is None and not algorithm.support_bound_flags
     if job.stop.wanted_gap is None and not (problem.total or problem.size or left_open):
         own = algorithm.resolved(n)
         assert own.support_bound and own.sample_size
@@ -147,7 +147,7 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
         words = command_line(own, replace(job.stop, gap=None))
         notices = [FORMULA_FOR_K] if formula else []
         return AlgorithmSpec("randsvm", solve, r, False, words, rules, notices)
-    unused, own = " ".join(algorithm.about_k), algorithm.without_k()
+    unused, own = " ".join(algorithm.support_bound_flags), algorithm.without_support_bound()
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     r = _working_set_rows("--sample-size", own.sample_size, n, problem)
@@ -189,7 +189,7 @@ def _working_set_rows(option: str, rows: int | None, n: int, problem: Problem) -
     """
     if rows is None:
         # A regression has two variables a row.
-        return OsunaParams.rows(n, 2 if problem.kind == "svr" else 1)
+        return OsunaParams.default_rows(n, 2 if problem.kind == "svr" else 1)
     least = min(MIN_NU_ROWS, n) if problem.size else 1
     require(rows >= least, f"{option} must be {least} or more with -s {problem.task}, got {rows}")
     return rows

@@ -337,7 +337,7 @@ def best_epochs(
     """
     if D.n < 2:
         return 1
-    rows = D.sample(rng.next(), 2 * min(SgdParams.AUTO_ROWS, max(1, D.n // 2)))
+    rows = D.sample(rng.next(), 2 * min(SgdParams.AUTO_SUBSET_ROWS, max(1, D.n // 2)))
     mixed = rows[Permuter(rng.next()).permutation(len(rows))]
     A, B = (D.points(half) for half in np.array_split(mixed, 2))
     losses: list[float] = []
@@ -350,7 +350,7 @@ def best_epochs(
     def stop(learner: Learner) -> bool:
         return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
 
-    learner, most = Learner.new(steps, D.d, start), SgdParams.AUTO_EPOCHS
+    learner, most = Learner.new(steps, D.d, start), SgdParams.MAX_AUTO_EPOCHS
     with suppress(TimeLimitError):
         sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
     best = int(np.argmin(losses)) + 1 if losses else 1

@@ -50,7 +50,7 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
     clock = Clock(job.limits.time_limit, watch)
     check_paths(path, model, job)
     check_gap(job, params)
-    if job.search.wanted or job.run.scale:
+    if job.search.is_wanted or job.run.scale:
         raise ParameterError("--update keeps the options of the model: no -v, lists or --scale")
     if job.resources.cluster is not None:
         raise ParameterError("--update trains on rows in order, as they arrive: no --cluster")
@@ -60,7 +60,7 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
         steps, t = _steps_of(old, params, params.update)
         for option in [*idle(params), *given(job.run)]:
             emit(Notice(f"{option} has no effect with --update"))
-        words = [*command_line(params, names=params.OF_UPDATES), *command_line(job.limits)]
+        words = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
         emit(
             Started(
                 algorithm="sgd",
@@ -74,7 +74,7 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
             )
         )
         # A model does not store the name of the file that it came from.
-        nameless = command_line(replace(params, update="MODEL"), names=params.OF_UPDATES)
+        nameless = command_line(replace(params, update="MODEL"), names=params.UPDATE_FIELDS)
         running = _running_of(old, params.update)
         return UpdateRun(
             path, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep

@@ -73,7 +73,7 @@ def fit_by_cross_validation(
     targets. fit : trains on a fold. until : perf_counter() in seconds; only folds that are done by
     then count, and without any the result is empty.
     """
-    folds = min(Search.FOLDS, D.n)
+    folds = min(Search.DEFAULT_FOLDS, D.n)
     if folds < 2:
         emit(Notice("one row is too few for -b 1: no probabilities"))
         return {}

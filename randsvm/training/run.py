@@ -277,7 +277,7 @@ def train(
             return [description.algorithm, *words]
 
         searched = None
-        if job.search.wanted:
+        if job.search.is_wanted:
             until = clock.share(SEARCH_TIME)
             fit = trainer.for_parts().fit_for_scores
             searched, params = grid_search.search(trainer.D, params, fit, job, configuration, until)
