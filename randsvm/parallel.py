@@ -63,9 +63,9 @@ class ThreadPool(ThreadPoolExecutor):
 
     def read_ahead(self, items: Iterator[Item]) -> Iterator[Item]:
         """Yield the items, which are never None; a thread of the pool computes the next one."""
-        following = self.submit(next, items, None)
-        while (item := result_of(following)) is not None:
-            following = self.submit(next, items, None)
+        next_item = self.submit(next, items, None)
+        while (item := result_of(next_item)) is not None:
+            next_item = self.submit(next, items, None)
             yield item
 
     def stop(self) -> None:
@@ -128,19 +128,19 @@ def completed_results(
     at_heartbeat: called in this thread at least every HEARTBEAT seconds, before results are taken.
     """
     cancelled, pool = threading.Event(), ThreadPool(threads)
-    waiting = {pool.submit(task, cancelled) for task in tasks}
+    pending = {pool.submit(task, cancelled) for task in tasks}
     try:
-        while waiting and time.perf_counter() < until:
-            ended, waiting = wait(waiting, HEARTBEAT, FIRST_COMPLETED)
+        while pending and time.perf_counter() < until:
+            ended, pending = wait(pending, HEARTBEAT, FIRST_COMPLETED)
             at_heartbeat()
             for future in ended:
                 if not isinstance(future.exception(), Cancelled):
                     yield future.result()
-            emit(Progress(stage, len(tasks) - len(waiting), len(tasks), unit))
+            emit(Progress(stage, len(tasks) - len(pending), len(tasks), unit))
     finally:
         cancelled.set()
         pool.stop()
-        wait([future for future in waiting if not future.cancelled()], grace)
+        wait([future for future in pending if not future.cancelled()], grace)
 
 
 def run_forwarding_events(

@@ -126,10 +126,12 @@ def map_ranges(
     ranges = byte_ranges([text_file_at(path, options) for path in paths])
     worker_pool, pickled = WorkerPool(address), pickle.dumps(function)
     try:
-        calls = [(pickled, one.file, one.begin, one.end) for one in ranges]
+        calls = [
+            (pickled, byte_range.file, byte_range.begin, byte_range.end) for byte_range in ranges
+        ]
         results = map_calls(worker_pool, worker.map_lines, calls)
-        for one, result in zip(ranges, results, strict=True):
-            yield one, result.result
+        for byte_range, result in zip(ranges, results, strict=True):
+            yield byte_range, result.result
     finally:
         worker_pool.close()
 
@@ -179,10 +181,10 @@ def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resou
         return chunk_digest(chunk), chunk.precise
 
     digests = []
-    for one, needs_float64 in executor.map(digest, D.shards):
+    for chunk_hash, needs_float64 in executor.map(digest, D.shards):
         if needs_float64 and not text.summary.precise:
             raise RoundedError
-        digests.append(one)
+        digests.append(chunk_hash)
         emit(Progress("reading", int(D.starts[len(digests)]), D.n))
     D.summary = replace(D.summary, digest=hexdigest(digests, D.summary.names))
     return D
@@ -195,15 +197,15 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
     """
     ranges = byte_ranges(files)
     table = LabelTable(files[0].name, any_label=files[0].options.any_label)
-    whole, calls = EMPTY_SUMMARY, [one.arguments(key) for one in ranges]
+    whole, calls = EMPTY_SUMMARY, [byte_range.arguments(key) for byte_range in ranges]
     summaries = [EMPTY_SUMMARY] * len(files)
     readers: list[tuple[str, int]] = []
     results = map_calls(worker_pool, worker.summarise_range, calls)
-    for result, one in zip(results, ranges, strict=True):
+    for result, byte_range in zip(results, ranges, strict=True):
         found: RangeSummary = result.result
-        summaries[one.file_number] += found
+        summaries[byte_range.file_number] += found
         readers.append((result.worker, found.checksum))
-        emit(one.progress)
+        emit(byte_range.progress)
         if found.fault is not None:
             break
     for file, summary in zip(files, summaries, strict=True):
@@ -237,14 +239,14 @@ def _chunk_ends(
     """
     ends: list[tuple[int, int, int]] = []
     last = ChunkEnds([], 0, 0, 0)
-    for one, (name, checksum) in zip(ranges, readers, strict=True):
-        call = one.arguments(key, last.rows, last.nonzeros)
+    for byte_range, (name, checksum) in zip(ranges, readers, strict=True):
+        call = byte_range.arguments(key, last.rows, last.nonzeros)
         last = next(map_calls(worker_pool, worker.chunk_ends, [call], name)).result
         if last.checksum != checksum:
-            raise one.file.changed_error()
+            raise byte_range.file.changed_error()
         # At each event, a signal or a time limit may end this pass.
-        emit(one.progress)
-        ends += [(one.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
+        emit(byte_range.progress)
+        ends += [(byte_range.base + end, rows, nonzeros) for end, rows, nonzeros in last.ends]
     end = ranges[-1].base + ranges[-1].end
     return [*ends, (end, last.rows, last.nonzeros)] if last.rows else ends
 

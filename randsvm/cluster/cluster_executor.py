@@ -178,8 +178,8 @@ class ClusterExecutor(RemoteExecutor):
             yield from SerialExecutor().map(work, shards)
             return
         task = cloudpickle.dumps(MapTask(work))
-        for one in self.reports(lambda from_scratch: task, shards):
-            yield one.report
+        for shard_report in self.reports(lambda from_scratch: task, shards):
+            yield shard_report.report
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         return RemoteStates(self, make, shards)
@@ -197,23 +197,24 @@ class ClusterExecutor(RemoteExecutor):
 
     def reports(self, make_task: TaskFactory, shards: Sequence[Shard]) -> Iterator[ShardReport]:
         """Run a task on all shards; yield the reports in the order of the shards."""
-        waiting: dict[int, ShardReport] = {}
-        following = {a.number: b.number for a, b in itertools.pairwise(shards)}
-        number = shards[0].number if shards else None
+        early_reports: dict[int, ShardReport] = {}
+        next_shard = {a.number: b.number for a, b in itertools.pairwise(shards)}
+        expected = shards[0].number if shards else None
         batch = TaskBatch(self.worker_pool, self.spec.key)
         try:
-            for one in _ShardPass(self, batch, make_task, shards).reports():
-                waiting[one.first] = one
-                while number in waiting:
-                    one = waiting.pop(number)
-                    yield one
-                    number = following.get(one.last)
+            for shard_report in _ShardPass(self, batch, make_task, shards).reports():
+                early_reports[shard_report.first] = shard_report
+                while expected in early_reports:
+                    shard_report = early_reports.pop(expected)
+                    yield shard_report
+                    expected = next_shard.get(shard_report.last)
             fastest = min(batch.paces, default=0.0)
             self.assignment.pace = max(self.assignment.pace, fastest)
         finally:
             batch.cancel()
 
     def chunk_of(self, shard: Shard) -> int:
+        """Return the number in `spec` of the chunk of a shard."""
         return shard.number if self.chunks is None else self.chunks[shard.number]
 
 
@@ -295,12 +296,12 @@ class _ShardPass:
 
     def _new_reports(self, found: ShardReports) -> Iterator[ShardReport]:
         self.executor.worker_pool.count_bytes(found.reports)
-        for one in pickle.loads(found.reports):
+        for shard_report in pickle.loads(found.reports):
             # A slow worker may report shards that another worker has reported already.
-            if one.first in self.unreported:
-                for covered in range(one.first, one.last + 1):
+            if shard_report.first in self.unreported:
+                for covered in range(shard_report.first, shard_report.last + 1):
                     self.unreported.pop(covered, None)
-                yield one
+                yield shard_report
 
 
 def _times(began: float, reports: ShardReports, now: float) -> ClusterTimes:
@@ -378,8 +379,8 @@ class RemoteStates(LoggedStates[State]):
             make = self.make if first == log.first else None
             return cloudpickle.dumps(StateTask(self.key, make, first, log.since(first), function))
 
-        for one in self.executor.reports(make_task, self.shards):
-            yield one.rows, one.report
+        for shard_report in self.executor.reports(make_task, self.shards):
+            yield shard_report.rows, shard_report.report
         self.changes_seen = end
 
     def close(self) -> None:
@@ -444,6 +445,7 @@ class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
                 self.running[found[0]] -= 1
 
     def _reserve_thread(self) -> tuple[str, int] | None:
+        """Reserve a thread of the worker with the most free threads; None: all threads are busy."""
         members = self.worker_pool.members()
         with self.lock:
             free = {name: threads - self.running[name] for name, threads in members.items()}

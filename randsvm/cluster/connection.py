@@ -96,6 +96,7 @@ class Connection:
             raise
 
     def _connect(self, address: str) -> ConnectionClient:
+        """Return a client of the scheduler at an address; start the cluster of local:N."""
         if address.startswith("local:"):
             count = address.removeprefix("local:")
             if not re.fullmatch(r"[1-9]\d{0,3}", count):
@@ -120,6 +121,7 @@ class Connection:
         return run_in_daemon_thread(connected, WAITING_STAGE)
 
     def _new_client(self, **options: Any) -> ConnectionClient:
+        """Return a client that `close` closes. options: arguments of Dask's Client."""
         client = ConnectionClient(**options, timeout=CONNECTING_SECONDS)
         self.clients.append(client)
         # The thread that waits for this client may have stopped waiting.
@@ -179,21 +181,21 @@ class Connection:
                 # A process that reads from a disk that is gone does not end.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, latest - time.perf_counter()))
-            for one in [*self.clients, self.local_cluster]:
-                if one is not None:
-                    _close(one)
+            for service in [*self.clients, self.local_cluster]:
+                if service is not None:
+                    _close(service)
 
         closing = threading.Thread(target=close, daemon=True)
         closing.start()
         return closing
 
 
-def _close(one: Client | LocalCluster) -> None:
+def _close(service: Client | LocalCluster) -> None:
     """Close a client or cluster and stop its thread, which Dask may leave running."""
     with contextlib.suppress(Exception):
-        one.close(timeout=CLOSING_SECONDS)
+        service.close(timeout=CLOSING_SECONDS)
     with contextlib.suppress(Exception):
-        one._loop_runner.stop(CLOSING_SECONDS)
+        service._loop_runner.stop(CLOSING_SECONDS)
 
 
 def _temporary_security() -> Security:

@@ -48,6 +48,7 @@ class TextFile:
 
     @property
     def dialect(self) -> Dialect:
+        """Return the options of the parser."""
         options = self.options
         return Dialect(
             options.labels, options.zero_based, options.any_label, precise=options.precise

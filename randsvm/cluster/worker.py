@@ -165,14 +165,18 @@ def release(key: str) -> None:
         return other == key or other.startswith(f"{key}/")
 
     with _cache.lock:
-        released = [_cache.datasets.pop(one) for one in [*_cache.datasets] if matches(one)]
+        released = [
+            _cache.datasets.pop(cached_key)
+            for cached_key in [*_cache.datasets]
+            if matches(cached_key)
+        ]
         for number in [number for number in _cache.ranges if matches(number[0])]:
             del _cache.ranges[number]
-        for states_key in [one for one in _cache.make_state if matches(one)]:
+        for states_key in [cached_key for cached_key in _cache.make_state if matches(cached_key)]:
             del _cache.make_state[states_key]
         for cell in [cell for cell in _cache.cells if matches(cell[0])]:
             del _cache.cells[cell]
-        _cache.cancelled = {one for one in _cache.cancelled if not matches(one[0])}
+        _cache.cancelled = {entry for entry in _cache.cancelled if not matches(entry[0])}
         for table in (_cache.last_used, _cache.running):
             table.pop(key, None)
     for D in released:
@@ -180,6 +184,7 @@ def release(key: str) -> None:
 
 
 def release_states(states_key: str) -> None:
+    """Release all states with this key."""
     with _cache.lock:
         _cache.make_state.pop(states_key, None)
         for key in [key for key in _cache.cells if key[0] == states_key]:
@@ -386,12 +391,14 @@ class StateTask:
                 return cell.query(self.first, self.changes, self.function)
 
         found: list[ShardReport] = []
-        for one in _map_shards(query, shards, threads, watch):
-            if found and found[-1].last + 1 == one.first:
+        for shard_report in _map_shards(query, shards, threads, watch):
+            if found and found[-1].last + 1 == shard_report.first:
                 last = found.pop()
-                report = last.report + one.report
-                one = ShardReport(last.first, one.last, last.rows + one.rows, report)
-            found.append(one)
+                report = last.report + shard_report.report
+                shard_report = ShardReport(
+                    last.first, shard_report.last, last.rows + shard_report.rows, report
+                )
+            found.append(shard_report)
         return found
 
     def _has_state(self, shard: Shard) -> bool:

@@ -86,6 +86,7 @@ class WorkerHealth:
     running_seen: float
 
     def update(self, beat: float, status: str, now: float) -> None:
+        """Record what the scheduler reports of the worker. now: time.perf_counter()."""
         if beat != self.beat:
             self.beat, self.beat_seen = beat, now
         self.status = status
@@ -132,7 +133,7 @@ class WorkerPool:
         self._excluded: dict[str, str] = {}
         # Worker of other arithmetic -> the names of the computations that differ.
         self._differing: dict[str, str] = {}
-        self._closed = threading.Event()
+        self._stop_polling = threading.Event()
         self.connection = Connection(address)
         self.client = self.connection.client
         try:
@@ -146,7 +147,7 @@ class WorkerPool:
 
     def _poll(self) -> None:
         """Request the state of the cluster repeatedly; in a thread, as the scheduler may hang."""
-        while not self._closed.wait(POLL_SECONDS if self._ready else HEARTBEAT):
+        while not self._stop_polling.wait(POLL_SECONDS if self._ready else HEARTBEAT):
             with contextlib.suppress(Exception):
                 found = self.client.sync(self.client.scheduler.identity)["workers"]
                 self._contacted.intersection_update(found)
@@ -158,12 +159,12 @@ class WorkerPool:
                 health = {}
                 for worker, state in found.items():
                     beat, status = state["last_seen"], state["status"]
-                    one = self._health.get(worker) or WorkerHealth(beat, status, now, now)
-                    one.update(beat, status, now)
-                    health[worker] = one
+                    worker_health = self._health.get(worker) or WorkerHealth(beat, status, now, now)
+                    worker_health.update(beat, status, now)
+                    health[worker] = worker_health
                 self._health = health
                 self._threads = {worker: state["nthreads"] for worker, state in found.items()}
-                active = [min(one.beat_seen, one.running_seen) for one in health.values()]
+                active = [min(each.beat_seen, each.running_seen) for each in health.values()]
                 self._last_activity = max([self._last_activity, *active])
                 self._renew_leases(now)
 
@@ -246,7 +247,7 @@ class WorkerPool:
         if now - self._last_answer > SILENCE_SECONDS:
             raise self.fail(f"the scheduler has not answered for {SILENCE_SECONDS:.0f} s")
         if self._last_answer - self._last_activity > SILENCE_SECONDS:
-            idle = [one.status for one in list(self._health.values()) if one.status != "running"]
+            idle = [each.status for each in list(self._health.values()) if each.status != "running"]
             what = f"been running (they are {idle[0]})" if idle else "answered"
             raise self.fail(f"no worker of the cluster has {what} for {SILENCE_SECONDS:.0f} s")
 
@@ -287,9 +288,12 @@ class WorkerPool:
     def count_bytes(self, *messages: Any) -> None:
         """Count the messages that are bytes as sent or received."""
         with self._lock:
-            self.bytes_moved += sum(len(one) for one in messages if isinstance(one, bytes))
+            self.bytes_moved += sum(
+                len(message) for message in messages if isinstance(message, bytes)
+            )
 
     def add_times(self, times: ClusterTimes) -> None:
+        """Add the times of one pass."""
         with self._lock:
             self.times = ClusterTimes(*map(operator.add, self.times, times))
 
@@ -307,7 +311,8 @@ class WorkerPool:
         """
         caller = self._call(names, function, *arguments)
         with self._lock:
-            self._call_threads = [one for one in self._call_threads if one.is_alive()] + [caller]
+            running = [thread for thread in self._call_threads if thread.is_alive()]
+            self._call_threads = [*running, caller]
 
     def _call(
         self, names: list[str], function: Callable[..., Any], *arguments: Any
@@ -334,8 +339,8 @@ class WorkerPool:
 
     def close(self) -> None:
         """Close the connection. All waits are short: a scheduler that is gone does not answer."""
-        self.wait(lambda: not any(one.is_alive() for one in self._call_threads))
-        self._closed.set()
+        self.wait(lambda: not any(thread.is_alive() for thread in self._call_threads))
+        self._stop_polling.set()
         closing = self.connection.close()
         self.wait(lambda: not closing.is_alive())
 
@@ -474,7 +479,7 @@ class TaskBatch:
 
     def _is_late(self, task: PendingTask, members: dict[str, int]) -> bool:
         """Return whether the worker of a task is slow while another worker is idle."""
-        if not members.keys() - {one.worker for one in self.pending.values()}:
+        if not members.keys() - {each.worker for each in self.pending.values()}:
             return False
         excess = self._excess(task, time.perf_counter() - task.submitted)
         return excess > 0 and excess + self.worker_pool.waited.get(task.worker, 0.0) > SLOW_SECONDS
@@ -541,19 +546,19 @@ def map_calls(
     """
     results: dict[int, TaskResult] = {}
     batch = TaskBatch(worker_pool)
-    waiting, following = list(range(len(calls)))[::-1], 0
+    unsubmitted, next_number = list(range(len(calls)))[::-1], 0
     try:
-        while following < len(calls):
+        while next_number < len(calls):
             members = worker_pool.members()
             if worker in members:
                 members = {worker: members[worker]}
             busy = dict.fromkeys(members, 0)
             for task in batch.pending.values():
                 busy[task.worker] = busy.get(task.worker, 0) + 1
-            end = following + CALLS_AHEAD * sum(members.values())
+            end = next_number + CALLS_AHEAD * sum(members.values())
             for name, threads in members.items():
-                while waiting and waiting[-1] < end and busy[name] <= threads:
-                    number = waiting.pop()
+                while unsubmitted and unsubmitted[-1] < end and busy[name] <= threads:
+                    number = unsubmitted.pop()
                     batch.submit(name, number, function, *calls[number])
                     busy[name] += 1
             result = batch.next_result()
@@ -561,12 +566,12 @@ def map_calls(
                 continue
             batch.count_losses(result.lost, len(calls))
             if result.lost:
-                waiting = sorted([*waiting, result.tag], reverse=True)
+                unsubmitted = sorted([*unsubmitted, result.tag], reverse=True)
             else:
                 batch.measure(result)
                 results[result.tag] = result
-            while following in results:
-                yield results.pop(following)
-                following += 1
+            while next_number in results:
+                yield results.pop(next_number)
+                next_number += 1
     finally:
         batch.cancel()

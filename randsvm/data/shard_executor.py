@@ -86,7 +86,8 @@ class ShardExecutor(Protocol):
         """Return the number of bytes sent to and received from workers so far."""
 
     @property
-    def cluster_times(self) -> ClusterTimes: ...
+    def cluster_times(self) -> ClusterTimes:
+        """Return the seconds of all passes so far; 0 without a cluster."""
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """Yield work(shard) for each shard, in order."""
@@ -127,9 +128,11 @@ class ChangeLog(Generic[State]):
         return self.first + len(self.changes)
 
     def since(self, number: int) -> list[Change[State]]:
+        """Return the changes from this number on."""
         return self.changes[number - self.first :]
 
     def clear(self) -> None:
+        """Drop all changes; the next change keeps its number."""
         self.first, self.changes = self.end, []
 
 
