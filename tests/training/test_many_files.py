@@ -95,7 +95,7 @@ def test_predictions_of_parts_are_those_of_the_whole_file_in_order(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["randsvm", "part-*.svm"], "say a MODEL_FILE"),
+        (["randsvm", "part-*.svm"], "give a MODEL_FILE"),
         (["randsvm", "part-0.svm", "part-1.svm", "part-0.svm"], "is both TRAIN_FILE"),
         (["sgd", "--update", "old", "part-*.svm", "m"], "one TRAIN_FILE"),
     ],

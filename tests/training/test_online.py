@@ -441,7 +441,7 @@ def test_only_a_model_of_sgd_can_be_updated(tmp_path, make, message):
 )
 def test_what_the_model_decides_is_not_taken_from_the_command_line(tmp_path, words, option):
     case = Case(tmp_path, 2, ())
-    with pytest.raises(ParameterError, match=f"as the model was begun: it takes no --{option}$"):
+    with pytest.raises(ParameterError, match=f"the options of the model: it takes no --{option}$"):
         case.update("new", *words.split())
     assert not (tmp_path / "new").exists()
 
