@@ -107,7 +107,7 @@ class Started(NamedTuple):
     seconds : float
         Seconds since the start of the run.
     pass_bytes : int or None
-        Bytes that each pass over the rows reads.
+        Bytes that one pass over all rows reads.
     place : str or None
         Where a pass reads the rows: memory or a file.
     working_set : int or None
@@ -115,7 +115,7 @@ class Started(NamedTuple):
     solve_bytes : int or None
         Bytes that LIBSVM may take for the first subproblem.
     gap_asked : float or None
-        The relative gap that ends the run; None is no gap.
+        The relative gap at which the run ends; None if no gap is asked for.
     """
 
     algorithm: str
@@ -267,8 +267,8 @@ class Iteration(NamedTuple):
 class Trained(NamedTuple):
     """The end of a training in rounds.
 
-    primal, dual and gap are those of the model as written, of several classes the sums over their
-    problems.
+    primal, dual and gap belong to the model as written. If the training has several problems, P and
+    D are sums over the problems, and the gap is computed from these sums.
 
     Parameters
     ----------
@@ -302,9 +302,9 @@ class Trained(NamedTuple):
     gap : float
         Relative gap (P - D) / max(|P|, |D|); nan where nothing is certified.
     gap_asked : float or None
-        The gap that was to end the run; None is no gap.
+        The gap at which the run was to end; None if no gap was asked for.
     largest_gap : float or None
-        The largest gap of one of several problems.
+        The largest gap of any problem; None if there is only one problem.
     bytes_moved : int
         Bytes to and from workers of a cluster.
     saved : bool

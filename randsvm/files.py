@@ -68,17 +68,17 @@ def inputs(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> t
     The matches of a pattern are sorted. A name without a match stays, so that opening it fails.
     Raises ParameterError if `data` is empty.
     """
-    found: list[str] = []
+    paths: list[str] = []
     words = [data] if isinstance(data, str | os.PathLike) else data
     if not words:
         raise ParameterError("expected the name of a file, found none")
     for name in words:
         word = os.fspath(name)
-        there = word == STANDARD or file_exists(word)
-        matches = [] if there else sorted(glob.glob(word))  # noqa: PTH207 - Path takes no absolute pattern
+        is_name = word == STANDARD or file_exists(word)
+        matches = [] if is_name else sorted(glob.glob(word))  # noqa: PTH207 - Path takes no absolute pattern
         # A missing file is reported when it is opened.
-        found += matches or [word]
-    return tuple(found)
+        paths += matches or [word]
+    return tuple(paths)
 
 
 def file_exists(path: str) -> bool:
