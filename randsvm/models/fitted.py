@@ -91,7 +91,7 @@ class FittedModel:
         """
         f = decision_values(self.model, X, self.jobs, labels_only=True)
         predicted = self.model.predicted(f)
-        if self.model.regression:
+        if self.model.is_regression:
             return predicted
         classes = np.array(self.model.values) if self.classes is None else self.classes
         return classes[predicted]
@@ -114,7 +114,7 @@ class FittedModel:
         ModelError
             If the model has no probabilities.
         """
-        if self.model.regression or not self.model.has_probabilities:
+        if self.model.is_regression or not self.model.has_probabilities:
             raise ModelError("the model has no probabilities: train with probability=True")
         return self.model.probabilities(self.decision_function(X))
 

@@ -60,7 +60,7 @@ class LinearModel(Model):
         return X @ self.w + self.b
 
     def properties(self) -> dict[str, Any]:
-        task = "svr" if self.regression else "one-class" if self.finds_novelties else "svc"
+        task = "svr" if self.is_regression else "one-class" if self.finds_novelties else "svc"
         return {
             "format": "liblinear",
             "task": task,
@@ -91,7 +91,7 @@ class LinearModel(Model):
         body = LiblinearModel(
             solver_type=self.solver,
             nr_class=len(self.labels) or 2,
-            label=None if own_layout or self.regression or one_class else label,
+            label=None if own_layout or self.is_regression or one_class else label,
             nr_feature=len(w),
             bias=1.0,
             # The offset is the last row of w.

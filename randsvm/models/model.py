@@ -168,7 +168,7 @@ class Model:
         return False
 
     @property
-    def regression(self) -> bool:
+    def is_regression(self) -> bool:
         """Whether decision values are the predictions."""
         return not self.labels
 
@@ -185,7 +185,7 @@ class Model:
         array of shape (m,)
             Class index of each row, int64; f itself for a regression.
         """
-        return f if self.regression else decisions.predicted_classes(f)
+        return f if self.is_regression else decisions.predicted_classes(f)
 
     @property
     def has_probabilities(self) -> bool:

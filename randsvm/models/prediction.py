@@ -171,7 +171,7 @@ class _FilePrediction:
             paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
         )
         self.metric: Metric = Accuracy()
-        if model.regression:
+        if model.is_regression:
             self.metric = RegressionErrors()
         elif params.metrics:
             self.metric = ConfusionMatrix(len(model.labels))
@@ -183,7 +183,7 @@ class _FilePrediction:
     def blocks(self) -> Iterator[PredictedRows]:
         """Yield the predictions of consecutive rows."""
         for block, found in self._predicted():
-            y = block.y if self.model.regression else self.table.classes(block)
+            y = block.y if self.model.is_regression else self.table.classes(block)
             end = 0
             for rows in found:
                 begin, end = end, end + len(rows.f)
@@ -234,14 +234,14 @@ class _FilePrediction:
     @property
     def header_line(self) -> str:
         """The names of the probability columns, as in svm-predict; "" without probabilities."""
-        if not self.params.probabilities or self.model.regression:
+        if not self.params.probabilities or self.model.is_regression:
             return ""
         if self.model.finds_novelties:
             return "label normal outlier\n"
         return " ".join(["labels", *self.names]) + "\n"
 
     def lines(self, rows: PredictedRows) -> bytes:
-        if self.params.scores or self.model.regression:
+        if self.params.scores or self.model.is_regression:
             values = rows.f.reshape(len(rows.f), -1)
             return "".join(line + "\n" for line in join_rows(values)).encode()
         lines = [self.names[index] for index in rows.predicted.tolist()]
@@ -303,7 +303,7 @@ class Predictor:
         values = slice(indptr[0], indptr[-1])
         rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
         f = model.decision(rows, self.labels_only)
-        if not self.probabilities or model.regression:
+        if not self.probabilities or model.is_regression:
             return PredictedRows(f, model.predicted(f), None, rows.unseen)
         probabilities = model.probabilities(f)
         # The label is the most probable class. The probabilities of novelty detection are too
@@ -330,7 +330,7 @@ def predict_in_threads(
             table.path = path
             blocks = svmlight.read_blocks(
                 path,
-                labels="number" if predictor.model.regression else "class",
+                labels="number" if predictor.model.is_regression else "class",
                 zero_based=predictor.model.zero_based,
                 unlabelled=True,
                 precise=predictor.model.precise,
@@ -398,7 +398,7 @@ def predict_on_cluster(
     # The path is not resolved, because a symlink may have another target on a worker.
     path = str(Path(model).absolute())
     work = WorkerPredictor(path, _digest_of(path), predictor.probabilities, predictor.labels_only)
-    labels: svmlight.Labels = "number" if predictor.model.regression else "class"
+    labels: svmlight.Labels = "number" if predictor.model.is_regression else "class"
     precise = predictor.model.precise
     options = ParseOptions(labels, predictor.model.zero_based, any_label=True, precise=precise)
     line, base = 1, -1

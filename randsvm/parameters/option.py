@@ -155,16 +155,16 @@ def command_line(
     return words
 
 
-def given(parameters: Any) -> list[str]:
+def changed_flags(parameters: Any) -> list[str]:
     """Return the options whose values differ from the defaults."""
     own = options(parameters)
     return [spec.flags[0] for f, spec in own if getattr(parameters, f.name) != f.default]
 
 
-def idle(parameters: Any) -> list[str]:
+def ineffective_flags(parameters: Any) -> list[str]:
     """Return the options that differ from the defaults and have no effect with the others."""
     unused = [spec.flags[0] for f, spec in options(parameters) if not parameters.uses(f.name)]
-    return [flag for flag in given(parameters) if flag in unused]
+    return [flag for flag in changed_flags(parameters) if flag in unused]
 
 
 def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:

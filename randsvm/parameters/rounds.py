@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from randsvm.parameters.option import check_bounds, given, option, require
+from randsvm.parameters.option import changed_flags, check_bounds, option, require
 from randsvm.parameters.svm import Params
 
 
@@ -77,7 +77,7 @@ class RandsvmParams:
     @property
     def support_bound_flags(self) -> list[str]:
         """The flags of the given options that only determine k."""
-        return [flag for flag in given(self) if flag != "--sample-size"]
+        return [flag for flag in changed_flags(self) if flag != "--sample-size"]
 
     def without_support_bound(self) -> RandsvmParams:
         """Return the parameters without the options that only determine k."""

@@ -227,7 +227,7 @@ class LinearTrainingRun(TrainingRun[Learnt]):
                 seconds=self.clock.seconds,
                 rows=last.rows,
                 loss=last.loss,
-                errors=None if self.objective.regression else last.errors,
+                errors=None if self.objective.is_regression else last.errors,
                 held_out=held_out,
                 bytes_moved=self.D.executor.bytes_moved,
             )
@@ -253,7 +253,7 @@ class LinearTrainingRun(TrainingRun[Learnt]):
         """Do nothing: the learner has a complete solution at any time."""
 
     def outcome(self, end: RunEnd) -> Learnt:
-        found, regression = self.evaluation, self.objective.regression
+        found, regression = self.evaluation, self.objective.is_regression
         C, linear = self.trainer.scales(self.params)[0], self.solution
         last = self.last or self.learner.progressive()
         primal = None
@@ -360,7 +360,7 @@ def best_epochs(
 
 def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
     """Return b at the start, (K,) float64 or None for zero, and the expected spread of f."""
-    if not objective.regression:
+    if not objective.is_regression:
         return objective.best_constant, 1.0
     y = D.points(D.sample(Draw(0, 0), sgd.SAMPLE)).y
     median = np.median(y)
@@ -476,7 +476,7 @@ class Objective:
         return Objective(weights, Classes(params.loss, weights, crammer_singer), counts=counts)
 
     @property
-    def regression(self) -> bool:
+    def is_regression(self) -> bool:
         return self.epsilon is not None
 
     @property

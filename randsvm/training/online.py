@@ -25,7 +25,7 @@ from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.models.metadata import SeenFeatures
-from randsvm.parameters.option import command_line, given, idle
+from randsvm.parameters.option import changed_flags, command_line, ineffective_flags
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
@@ -58,7 +58,7 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
         assert params.update is not None
         old = _load_updatable(params.update)
         steps, t = _steps_of(old, params, params.update)
-        for option in [*idle(params), *given(job.run)]:
+        for option in [*ineffective_flags(params), *changed_flags(job.run)]:
             emit(Notice(f"{option} has no effect with --update"))
         words = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
         emit(
@@ -195,7 +195,7 @@ class UpdateRun(RunToModel[Learnt]):
             ):
                 blocks = svmlight.read_blocks(
                     self.data,
-                    labels="number" if old.regression else "class",
+                    labels="number" if old.is_regression else "class",
                     zero_based=old.zero_based,
                     unlabelled=bool(steps.origin),
                     prompt=True,
@@ -253,7 +253,7 @@ class UpdateRun(RunToModel[Learnt]):
                     rows=self.reported_rows,
                     last=last.rows,
                     loss=last.loss,
-                    errors=None if self.old.regression else last.errors,
+                    errors=None if self.old.is_regression else last.errors,
                 )
             )
 
@@ -283,7 +283,7 @@ class UpdateRun(RunToModel[Learnt]):
             model=self.path,
             steps=self.learner.learnt,
             progressive_loss=self.loss / rows,
-            progressive_errors=None if self.old.regression else self.errors / rows,
+            progressive_errors=None if self.old.is_regression else self.errors / rows,
             primal=None,
             J=None,
             violators=None,

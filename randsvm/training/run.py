@@ -26,7 +26,7 @@ from randsvm.models import decisions
 from randsvm.models.load import certified
 from randsvm.models.metadata import SeenFeatures
 from randsvm.models.model import Model
-from randsvm.parameters.option import Grid, command_line, idle, options
+from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
 from randsvm.parameters.problem import resolve_gamma
 from randsvm.training import grid_search, probabilities
 from randsvm.training.clock import RESERVED_SECONDS, Clock, limited
@@ -295,7 +295,7 @@ def _unused_options(params: P) -> list[str]:
     """Return a message for each option without effect. LIBSVM ignores such options silently."""
     return [
         f"{option} has no effect with -s {params.task} -t {params.kernel}"
-        for option in idle(params)
+        for option in ineffective_flags(params)
     ]
 
 

@@ -114,7 +114,7 @@ def test_of_a_regression(mean, pieces):
     count = counted(RegressionErrors(), y, f, pieces)
     assert count.score == pytest.approx(peers.mean_squared_error(y, f))
     assert count.mean_absolute_error == pytest.approx(peers.mean_absolute_error(y, f))
-    assert count.determination == pytest.approx(peers.r2_score(y, f), abs=1e-3)
+    assert count.r_squared == pytest.approx(peers.r2_score(y, f), abs=1e-3)
     assert count.squared_correlation == pytest.approx(np.corrcoef(y, f)[0, 1] ** 2, abs=1e-3)
 
 
@@ -129,13 +129,13 @@ def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
     near = counted(RegressionErrors(), y, f, pieces)
     # The targets themselves are rounded.
     digits = 1e-15 * abs(mean)
-    assert far.determination == pytest.approx(near.determination, abs=digits)
+    assert far.r_squared == pytest.approx(near.r_squared, abs=digits)
     assert far.squared_correlation == pytest.approx(near.squared_correlation, abs=digits)
 
 
 def test_targets_that_are_all_alike_have_none():
     count = counted(RegressionErrors(), np.full(10, 0.1), np.arange(10.0), 3)
-    assert np.isnan(count.determination)
+    assert np.isnan(count.r_squared)
     assert np.isnan(count.squared_correlation)
 
 
@@ -146,7 +146,7 @@ def test_of_nothing_there_is_no_score():
         assert np.isnan(count.score)
     targets = RegressionErrors()
     targets.add(np.ones(3), np.arange(3.0))
-    assert np.isnan(targets.determination)
+    assert np.isnan(targets.r_squared)
     assert np.isnan(RegressionErrors().mean_absolute_error)
     assert np.isnan(ConfusionMatrix(2).metrics(["a", "b"]).auc)
 
