@@ -140,7 +140,8 @@ def test_no_initials_of_papers_where_one_chooses():
         ("randsvm-train sgd to", ["file,to"]),
     ],
 )
-def test_the_shell_completes_commands_options_words_and_files(line, found):
+def test_the_shell_completes_commands_options_words_and_files(tmp_path, monkeypatch, line, found):
+    monkeypatch.chdir(tmp_path)
     ended = CliRunner().invoke(
         training,
         prog_name="randsvm-train",

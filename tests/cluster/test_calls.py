@@ -221,7 +221,7 @@ def test_workers_release_all_data_of_a_run(tmp_path, large, rows, params, folds,
 @pytest.mark.parametrize("name", ["folds for probabilities", "folds of a search"])
 def test_workers_release_the_states_of_finished_folds(tmp_path, large, monkeypatch, name):
     """Workers hold the states of running folds only."""
-    monkeypatch.setattr(Resources, "at_once", lambda resources, rows: 1)
+    monkeypatch.setattr(Resources, "concurrent_fits", lambda resources, rows: 1)
     rows, params, folds, _ = RUNS[name]
     most = 0
 
