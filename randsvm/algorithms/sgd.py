@@ -36,7 +36,7 @@ from randsvm.svm.linear import OUTSIDE, Linear
 RESTARTS = (2, 3, 5, 9, 17)
 BIAS_RATE = 0.1
 SAMPLE = 2000
-# Groups whose weights are averaged have at least so many chunks, dealt out, so that those of a file
+# Least chunks of a group whose weights are averaged, dealt out in turn, so that those of a file
 # sorted by class have rows of all classes.
 GROUP_CHUNKS = 8
 MOST_GROUPS = 64
@@ -293,7 +293,7 @@ def group_count(D: Dataset, learner: Learner, memory: int) -> int:
     """In how many groups the rows of D are learnt side by side; the same for each view of them.
 
     memory: bytes. A single worker may be all there is: what each group has learnt, and what is sent
-    of it, are in its memory and then in that of whoever asks. So --memory may decide the groups,
+    of it, are in its memory and then in the caller's. So --memory may decide the groups,
     and with them the model; who is there never does.
     """
     # Weights and their sums, float64, as they are and as they are sent.

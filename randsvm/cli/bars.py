@@ -115,7 +115,7 @@ def _line() -> type:
     from tqdm import tqdm
 
     class Line(tqdm):
-        monitor_interval = 0  # no thread of its own
+        monitor_interval = 0  # starts no monitor thread
 
         @staticmethod
         def status_printer(file: TextIO) -> Callable[[str], None]:
@@ -136,7 +136,7 @@ def _line() -> type:
 
 # ---- time left --------------------------------------------------------------------------------
 
-# No estimate with fewer rounds, or where the largest estimate is more than so many times the least.
+# No estimate with fewer rounds, or where the largest estimate exceeds this multiple of the least.
 LEAST_ROUNDS, WIDEST_RANGE = 4, 8.0
 # No estimate where the logarithm of the total time over the time so far exceeds this.
 WIDEST_GROWTH = 10.0

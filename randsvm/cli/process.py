@@ -18,7 +18,7 @@ from randsvm import events
 from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
 from randsvm.streams import make_standard_streams_patient
 
-# Exit codes besides those of randsvm.errors.
+# Exit codes that randsvm.errors does not have.
 BUG = 70
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
@@ -125,7 +125,7 @@ SIGNALS = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-# A second signal ends the process at once unless it comes within so many seconds of the first one:
+# A second signal ends the process at once unless it comes within this many seconds:
 # timeout(1) sends its signal to the command and again to its process group.
 REPEAT_SECONDS = 1.0
 # The same for a second Ctrl-C: shorter than a user can press it twice, longer than timeout -s INT.

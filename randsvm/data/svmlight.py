@@ -129,7 +129,7 @@ def read_blocks(
 
     Memory: jobs + 2 blocks of text and their rows; a longer line (up to LONGEST_LINE) makes a
     longer block. Raises DataError for the first bad line in file order, after the rows before
-    it were yielded: whoever maps labels meets an earlier bad label first. The last block
+    it were yielded: the caller that maps labels meets an earlier bad label first. The last block
     before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
     are handed on as they arrive, by this thread alone, not when a block is full. numbered: every
     row begins with 0:number, which takes zero_based. precise, near: see Dialect.

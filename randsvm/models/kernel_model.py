@@ -61,7 +61,7 @@ class KernelModel(Model):
     Z : CSR matrix of shape (m, d)
         Support vectors; column j is the feature `features[j]`. float64 if the model is `precise`,
         else float32. With a precomputed kernel `features` has the row numbers of the support
-        vectors in the training data, and each row of Z has one value: 1 in the column of its own
+        vectors in the training data, and each row of Z has one value: 1 in the column of its
         number.
     beta : array of shape (m, K), float64
         Coefficients of the support vectors. K is 1 for two classes, regression and novelty

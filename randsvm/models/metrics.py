@@ -26,7 +26,7 @@ class Metric:
 
     score_name : name of the score
     sign : 1 if a larger score is better, else -1
-    summed_attributes : names of the counts, besides `rows` and `labelled`
+    summed_attributes : names of the counts other than `rows` and `labelled`
     """
 
     score_name: str

@@ -31,7 +31,7 @@ NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
 # Pseudo-rows behind the rows of a Gram matrix: two for a linear term, and two that are pinned.
 EXTRA = 4
-# LIBSVM ends a solve after so many iterations, or so many for each of its variables.
+# LIBSVM's limits on the iterations of a solve: in all, and for each variable.
 MOST_ITERATIONS = 10_000_000
 MOST_FOR_EACH = 100
 
@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 # Calls its argument, in which LIBSVM works, and returns what that returns: in another thread, say.
 Caller = Callable[[Callable[[], Outcome]], Outcome]
 
-# Memory of layouts that nobody uses now: new pages cost as much as the values in them.
+# Memory of layouts that are no longer in use: new pages cost as much as the values in them.
 _spare: list[np.ndarray] = []
 
 
@@ -70,11 +70,11 @@ class Layout:
     and never looks at the index in its first half, so the nodes of two rows lie in between each
     other: 8 bytes a value. Node 0 of a row is its own number, from 1.
     starts : (rows,) uint64 addresses of the rows' first nodes. A row may be given to LIBSVM more
-    than once: what tells variables apart is their place in the list of pointers.
+    than once: variables differ by their place in the list of pointers.
 
     LIBSVM reads K(i, j) from row i and keeps each row by itself, so that the matrix need not be
     symmetric: the values that a pseudo-row has with the others are in its own row only, and all
-    others have 0 in its column. Where it stays at a bound nobody can tell.
+    others have 0 in its column. A variable that stays at its bound is not identified.
     """
 
     buffer: np.ndarray

@@ -19,7 +19,7 @@ from randsvm.arrays import in_order
 
 # How many times wider what is beside a window is asked for.
 WIDENING = 16.0
-# Some shards report so many bends one by one (half a megabyte), or else counts of so many cells of
+# Shards report up to this number of bends one by one (half a megabyte), or else counts of cells of
 # the window. Measured at a million rows: 18 passes for 16 scans; 32 if it were 4,096.
 MAX_BREAKPOINTS, CELLS = 32768, 1024
 # Of the largest sum of bounds that there could be: what is smaller is rounding. A shard adds up to

@@ -24,7 +24,7 @@ from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import Solution, product, solve, solve_two_sums
 from randsvm.svm.tasks import Task, task_of
 
-# Up to so many rows LIBSVM is given kernel values ready made: 8 bytes each for LIBSVM and 4 for us.
+# LIBSVM gets precomputed kernel values for at most this many rows: 8 bytes a value there, 4 here.
 GRAM_MOST = 4096
 # A solve ends at this share of what the rows violate the KKT conditions by: what would be gained
 # further is lost again in the next round. Measured: covtype, twonorm and checkerboard change as
@@ -197,7 +197,7 @@ def laid_out(rows: int, problem: Problem, beside: bool) -> bool:
 def memory_of(
     rows: int, nonzeros: float, problem: Problem, beside: bool, allowed: float = math.inf
 ) -> int:
-    """Bytes that a subproblem of so many rows with so many nonzeros each takes at the most;
+    """Return the most bytes that a subproblem takes; rows, nonzeros: of it, and of each row;
     beside: see svmlearn.
 
     Raises ParameterError where more than GRAM_MOST rows, for which there is always room, take more

@@ -63,9 +63,9 @@ LARGEST_SUM = -1e-6 * PINNING_VALUE
 BOUND_ROUNDING = 1e-13
 # Most smaller problems that are solved one after the other, see _by_signs and _by_windows.
 MAX_RESTARTS = 3
-# Steps are tried where the slopes differ by no more than so many steps of one row would change.
+# Steps are tried where the slopes differ by no more than this number of steps of a row changes.
 MAX_WINDOW_STEPS = 2
-# So many coefficients class weights try as the one that makes the sum.
+# Number of coefficients that class weights try as the one that makes the sum.
 MAX_SUM_ROWS = 30
 # Relative rounding of a sum in float64. It moves the gradient of a one-class problem by this share
 # of what all variables at their bounds would make; ROUNDING_SHARE: the share of the tolerance that

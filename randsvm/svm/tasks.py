@@ -17,10 +17,10 @@ nu-SVC, whose loss is max(0, rho - y f). With P's term size tube this is nu-SVC 
 P = 1/2 |w|^2 - nu n rho + sum max(0, rho - y f), D = -1/2 |w|^2; the model is divided by rho.
 
 The two sums of a nu task are one sum each for the coefficients above 0 and for those below: two
-groups, which have nothing to do with each other but for |w|^2. Each is a task of its own, with the
+groups, which have nothing to do with each other but for |w|^2. Each is a separate task, with the
 offset b + tube above 0 and b - tube below.
 
-A row of the table is all that tells the tasks apart. Plain functions of some rows; knows nothing of
+The tasks differ only by their row of the table. Plain functions of some rows; knows nothing of
 scans or solvers.
 """
 

@@ -1,4 +1,4 @@
-"""The options of a training besides its parameters, their checks, and types shared by training.
+"""Options of a training other than its parameters, their checks, and shared types.
 
 Knows no algorithm.
 """

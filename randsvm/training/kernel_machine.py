@@ -43,7 +43,7 @@ from randsvm.training.stopping import Stopped, StopReason, support_bound
 from randsvm.training.usefulness import TEXTS
 from randsvm.training.warm_start import WarmStart
 
-# Each class takes a training of its own.
+# Each class is trained separately.
 MAX_CLASSES = 1000
 # The fewest rows of a working set of a nu task: two of each side.
 MIN_NU_ROWS = 4

@@ -57,7 +57,7 @@ PROBABILITY_TIME = 4
 class RunDescription(NamedTuple):
     """A training before it begins; see events.Started.
 
-    words: the options of the algorithm, besides the parameters, with defaults filled in
+    words: the options of the algorithm other than the parameters, with defaults filled in
     notices: messages for the user
     """
 
