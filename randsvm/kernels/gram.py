@@ -1,4 +1,4 @@
-"""Kernel values of every pair of some rows."""
+"""Kernel values for every pair of some rows, and the same values centred."""
 
 from __future__ import annotations
 
@@ -17,47 +17,33 @@ OFFSET = 100.0
 
 
 def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = False) -> np.ndarray:
-    """Return K(x_i, x_j) of every pair of rows, (m, m) float32, in the precision of the layout.
+    """Return K(x_i, x_j) for every pair of rows, (m, m) float32, in the precision of the layout.
 
-    centred: subtract the means of rows and columns if the values lie far from 0 beside their
-    spread, so that float32 holds their differences. For sum d = 0 the sums sum_j K_ij d_j then
-    differ by a constant only.
+    centred: return `centred_gram` if float32 does not hold the differences between the values. The
+    caller may then use K only in products K d with sum d = 0.
     """
     m, d = X.shape
+    kernel = kernel_layout.kernel
     K: np.ndarray = np.empty((m, m), np.float32)
     if m and kernel_layout.uses_differences:
         rows = kernel_layout.convert(X)
-        difference_gram(
-            kernel_layout.left_operand(rows), to_panels(rows.X), kernel_layout.kernel.gamma, K
-        )
+        difference_gram(kernel_layout.left_operand(rows), to_panels(rows.X), kernel.gamma, K)
     elif m and kernel_layout.is_compiled(d):
         x, _ = kernel_layout.lay_out(X)
-        # [2 gamma x, left, 1]: what `centres` makes, of float32 rows.
-        z = np.column_stack(
-            [x[:, :d] * np.float32(kernel_layout.kernel.scale), x[:, d + 1], x[:, d]]
-        )
+        # [2 gamma x, left, 1], which is what `centres` computes, in float32.
+        z = np.column_stack([x[:, :d] * np.float32(kernel.scale), x[:, d + 1], x[:, d]])
         rbf_gram(x, to_panels(z), K)
     else:
-        sums, diagonal = _gram_in_blocks(kernel_layout, X, K)
-        mean, far = float(sums.mean()) / max(m, 1), kernel_layout.kernel.name in ("linear", "poly")
-        if centred and far and abs(mean) > OFFSET * (diagonal - mean) and np.isfinite(mean):
-            _gram_in_blocks(kernel_layout, X, K, sums / m)
+        _gram_in_blocks(kernel_layout, X, K)
+        if centred and kernel.name in ("linear", "poly") and _is_far_from_0(K):
+            return centred_gram(kernel, X, K)
     return K
 
 
-def _gram_in_blocks(
-    kernel_layout: KernelLayout,
-    X: sparse.csr_matrix,
-    K: np.ndarray,
-    means: np.ndarray | None = None,
-) -> tuple[np.ndarray, float]:
-    """Compute `gram` into K, less the means : (m,) of rows and columns.
-
-    Returns the sums of the rows, (m,) float64, and the mean of the diagonal.
-    """
-    m = len(K)
-    rows, sums, diagonal = kernel_layout.convert(X), np.zeros(m), 0.0
-    parts = list(slices(m, GRAM_ROWS))
+def _gram_in_blocks(kernel_layout: KernelLayout, X: sparse.csr_matrix, K: np.ndarray) -> None:
+    """Compute kernel values into K, (m, m) float32, in blocks of GRAM_ROWS rows and columns."""
+    rows = kernel_layout.convert(X)
+    parts = list(slices(len(K), GRAM_ROWS))
     centres = [kernel_layout.right_operand(rows[j]) for j in parts]
     buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, kernel_layout.dtype)
     for number, i in enumerate(parts):
@@ -66,30 +52,46 @@ def _gram_in_blocks(
             block = buffer[: (i.stop - i.start) * (j.stop - j.start)].reshape(i.stop - i.start, -1)
             columns.arguments(prepared, block, largest)
             kernel_layout.kernel.finish(block, largest)
-            if means is not None:
-                block -= means[i, None]
-                block -= means[j] - means.mean()
             K[i, j] = block
             K[j, i] = block.T
-            sums[i] += block.sum(axis=1)
-            if i == j:
-                diagonal += float(block.trace()) / m
-            else:
-                sums[j] += block.sum(axis=0)
     if kernel_layout.kernel.name == "rbf":
         np.fill_diagonal(K, 1.0)
-    return sums, diagonal
+
+
+def _is_far_from_0(K: np.ndarray) -> bool:
+    """Return whether the mean of the kernel values exceeds OFFSET times their spread."""
+    if not len(K):
+        return False
+    mean, diagonal = float(K.mean(dtype=np.float64)), float(K.diagonal().mean(dtype=np.float64))
+    return bool(np.isfinite(mean)) and abs(mean) > OFFSET * (diagonal - mean)
+
+
+def centred_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> np.ndarray:
+    """Return kernel values less the means of rows and columns, (m, m) float32.
+
+    These are the kernel values of rows centred in feature space: the smallest values with the same
+    d' K d for every d with sum d = 0, so float32 rounds them least. For such d, K d differs from
+    that of `gram` by a constant only.
+
+    K : (m, m) float32, the values of `gram`. They are used for a precomputed kernel only; those of
+    other kernels are computed again in float64.
+    """
+    exact = K.astype(np.float64) if kernel.name == "precomputed" else exact_gram(kernel, X)
+    means = exact.mean(axis=0)
+    exact -= means[:, None]
+    exact -= means - means.mean()
+    return np.ascontiguousarray(exact, np.float32)
 
 
 def exact_gram(kernel: Kernel, X: sparse.csr_matrix) -> np.ndarray:
-    """Return K(x_i, x_j) of every pair of rows, (m, m) float64, computed in float64.
+    """Return K(x_i, x_j) for every pair of rows, (m, m) float64, computed in float64.
 
-    Not for a precomputed kernel.
+    The kernel must not be precomputed.
     """
     rows = X.astype(np.float64)
     if prefers_dense(X.shape[0], X.shape[1], X.nnz):
         dense = rows.toarray()
-        if kernel.name == "rbf":  # does not change, and its rounding shrinks
+        if kernel.name == "rbf":  # rbf depends on differences only: rounding shrinks
             dense -= dense.mean(axis=0)
         K, norms = dense @ dense.T, np.einsum("ij,ij->i", dense, dense)
     else:

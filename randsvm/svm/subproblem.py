@@ -14,7 +14,7 @@ import numpy as np
 
 from randsvm.data.points import Points
 from randsvm.events import Notice, emit_once
-from randsvm.kernels.gram import exact_gram
+from randsvm.kernels.gram import centred_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.option import format_size, require
 from randsvm.parameters.problem import Problem
@@ -106,13 +106,13 @@ def _solve_gram(
         and not beta.any()
         and _rounding(K, np.full(len(y), max(task.bounds))) > violation
     ):
-        K = _centred(K, points, problem)
+        K = centred_gram(Kernel.of(problem), points.X, K)
     # The values of more rows than features, rounded, are those of no kernel at all.
     singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
     largest = (share if singular else SOLVE_SHARE) * violation
     rounding_shows = not task.size and _rounding(K, beta) > largest
     if rounding_shows:
-        K, share = _centred(K, points, problem), SOLVE_SHARE
+        K, share = centred_gram(Kernel.of(problem), points.X, K), SOLVE_SHARE
         K.flat[:: len(K) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
     products = product(K, beta)
     h = y - (u - products)
@@ -142,20 +142,6 @@ def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
     norms = np.maximum(K.diagonal().astype(np.float64), 0.0)
     largest = float(norms.max(initial=0.0))
     return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta))
-
-
-def _centred(K: np.ndarray, points: Points, problem: Problem) -> np.ndarray:
-    """Return kernel values of less rounding for steps that leave the sum of beta as it is.
-
-    Steps d with sum d = 0 have the same d' K d where rows are centred in feature space, so that
-    kernel values are as small as they can be. K : (m, m) float32, returns the same shape and type.
-    """
-    precomputed = problem.kernel == "precomputed"
-    exact = K.astype(np.float64) if precomputed else exact_gram(Kernel.of(problem), points.X)
-    means = exact.mean(axis=0)
-    exact -= means[:, None]
-    exact -= means - means.mean()
-    return np.ascontiguousarray(exact, np.float32)
 
 
 def _solve_task(

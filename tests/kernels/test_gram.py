@@ -7,8 +7,9 @@ import pytest
 from scipy import sparse
 
 from randsvm.kernels.expansion import KernelLayout
-from randsvm.kernels.gram import GRAM_ROWS, gram
+from randsvm.kernels.gram import GRAM_ROWS, centred_gram, gram
 from randsvm.kernels.kernel import Kernel
+from tests.support import oracle
 
 KERNELS = {
     "linear": Kernel("linear", 1.0, 0.0, 3),
@@ -54,3 +55,13 @@ def test_values_around_0_stay_as_they_are(kernel):
     X = sparse.csr_matrix(rows(0.0), dtype=np.float32)
     kernel_layout = KernelLayout(kernel, True, None, np.float64)
     assert np.array_equal(gram(kernel_layout, X, centred=True), gram(kernel_layout, X))
+
+
+@pytest.mark.parametrize("name", ["linear", "poly", "rbf", "sigmoid", "precomputed"])
+def test_centred_values_are_those_of_centred_rows(name):
+    X = rows(0.0)[:40].astype(np.float32) / 8
+    values = oracle.kernel_matrix("rbf" if name == "precomputed" else name, X, X, 0.3, 0.5, 2)
+    kernel = Kernel(name, gamma=0.3, coef0=0.5, degree=2)
+    K = centred_gram(kernel, sparse.csr_matrix(X), values.astype(np.float32))
+    centring = np.eye(40) - 1 / 40
+    assert pytest.approx(centring @ values @ centring, rel=1e-6, abs=1e-6) == K
