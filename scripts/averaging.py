@@ -14,7 +14,7 @@ import click
 
 from randsvm import api
 from randsvm.algorithms import sgd
-from randsvm.data.dataset import ParseOptions
+from randsvm.data.reading import ParseOptions
 from randsvm.models.prediction import predict
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import SgdParams

@@ -22,7 +22,7 @@ from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
 
 from randsvm import api, files
 from randsvm.data import dataset, reading, svmlight
-from randsvm.data.dataset import ParseOptions
+from randsvm.data.reading import ParseOptions
 from randsvm.errors import (
     ClusterError,
     GapError,

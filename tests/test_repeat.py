@@ -13,7 +13,7 @@ import pytest
 from learning import board, learn
 
 from randsvm.data import batches, svmlight
-from randsvm.data.dataset import ParseOptions
+from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
 from randsvm.svm.running_values import FEW_ROWS
 

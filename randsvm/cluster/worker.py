@@ -124,7 +124,7 @@ class _Cache:
         self.lock = Lock()
         self.datasets: dict[str, Dataset] = {}
         # (key of the states, number of the shard) -> state.
-        self.cells: dict[tuple[str, int], StateCell] = {}
+        self.cells: dict[tuple[str, int], StateCell[Any]] = {}
         # Key of the states -> function that makes one.
         self.make_state: dict[str, Callable[[Shard], Any]] = {}
         # (key of the data set, number of the range) -> lines of the range.
@@ -375,7 +375,7 @@ class StateTask:
     states_key: str
     make: bytes | None
     first: int
-    changes: list[Change]
+    changes: list[Change[Any]]
     function: Callable[[Any], Any]
 
     def reports(

@@ -149,7 +149,8 @@ class WorkerPool:
         """Request the state of the cluster repeatedly; in a thread, as the scheduler may hang."""
         while not self._stop_polling.wait(POLL_SECONDS if self._ready else HEARTBEAT):
             with contextlib.suppress(Exception):
-                found = self.client.sync(self.client.scheduler.identity)["workers"]
+                scheduler: Any = self.client.scheduler  # None before the first connection
+                found = self.client.sync(scheduler.identity)["workers"]
                 self._contacted.intersection_update(found)
                 for worker in found.keys() - self._contacted:
                     self._contacted.add(worker)
@@ -389,8 +390,8 @@ class TaskBatch:
     def __init__(self, worker_pool: WorkerPool, key: str | None = None) -> None:
         self.worker_pool, self.key, self.number = worker_pool, key, next(BATCH_NUMBERS)
         self.paces: list[float] = []
-        self.pending: dict[Future, PendingTask] = {}
-        self.results: queue.SimpleQueue[tuple[Future, TaskResult]] = queue.SimpleQueue()
+        self.pending: dict[Future[Any], PendingTask] = {}
+        self.results: queue.SimpleQueue[tuple[Future[Any], TaskResult]] = queue.SimpleQueue()
         # Workers that may still run tasks that other workers have taken over.
         self.abandoned: set[str] = set()
         self.consecutive_losses = 0
@@ -421,7 +422,7 @@ class TaskBatch:
         self.pending[future] = PendingTask(worker, tag, time.perf_counter(), weight, pace)
         _when_done(future, self._receive)
 
-    def _receive(self, future: Future) -> None:
+    def _receive(self, future: Future[Any]) -> None:
         """Fetch a result; runs in its own thread."""
         task = self.pending.get(future)
         worker, tag = ("", None) if task is None else (task.worker, task.tag)
@@ -518,7 +519,7 @@ class TaskBatch:
             self.worker_pool.call_now(names, cancel, self.key, self.number)
 
 
-def _when_done(future: Future, function: Callable[[Future], object]) -> None:
+def _when_done(future: Future[Any], function: Callable[[Future[Any]], object]) -> None:
     """Call function(future) in a new thread when the future is done.
 
     Dask tries for 30 s to fetch a result of a worker that was killed, and has one thread for all

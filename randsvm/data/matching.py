@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
+from randsvm.data.shard_executor import Shard
 
 NOT_FOUND = -1
 

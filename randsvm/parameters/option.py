@@ -115,7 +115,7 @@ def grid_values(spec: Option, several: tuple[float, ...] | str) -> tuple[float, 
     return spec.auto if isinstance(several, str) else several
 
 
-def options(parameters: Any) -> Iterator[tuple[Field, Option]]:
+def options(parameters: Any) -> Iterator[tuple[Field[Any], Option]]:
     """Return the fields of a parameter class or object that have an option."""
     return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
 

@@ -115,7 +115,7 @@ def check_random_features(kernel: str, components: int | None, exact: bool) -> N
 
 def uses_field(params: Any, name: str) -> bool:
     """Return whether a field of Params or SgdParams has an effect with its task and kernel."""
-    needs = {
+    needs: dict[str, bool] = {
         "nu": params.task in ("one-class", *NU_TASKS),
         "epsilon": params.task == "svr",
         **{field: field in KERNELS[params.kernel] for field in KERNELS["poly"]},

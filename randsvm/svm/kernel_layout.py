@@ -11,9 +11,10 @@ import numpy as np
 
 from randsvm.arrays import slices, squared_norms
 from randsvm.data import precomputed
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.precomputed import kernel_centres, kernel_values
+from randsvm.data.shard_executor import Shard
 from randsvm.kernels import gram
 from randsvm.kernels.expansion import (
     BLOCK_ROWS,

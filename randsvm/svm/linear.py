@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from randsvm.arrays import Matrix
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
+from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.svm.tasks import Task
 

@@ -45,7 +45,8 @@ class Window:
     @property
     def divisible(self) -> bool:
         """Whether its cells are narrower than it is: not of a few last digits."""
-        return self.right - self.left > 16 * np.spacing(max(abs(self.left), abs(self.right)))
+        largest = max(abs(self.left), abs(self.right))
+        return self.right - self.left > 16 * float(np.spacing(largest))
 
     def cells_of(self, at: np.ndarray) -> np.ndarray:
         """The numbers of the cells, of equal width, that these points are in. at : (m,) float64."""

@@ -16,9 +16,8 @@ from randsvm.data.points import Points
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.gram import centred_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.option import format_size, require
+from randsvm.parameters.option import MEGABYTE, format_size, require
 from randsvm.parameters.problem import Problem
-from randsvm.parameters.run import MEGABYTE
 from randsvm.svm import libsvm
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import Solution, product, solve, solve_two_sums

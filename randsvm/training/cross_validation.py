@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
+from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, Queued, emit, listening
 from randsvm.parallel import Cancelled, completed_results

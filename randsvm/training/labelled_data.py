@@ -9,8 +9,9 @@ import numpy as np
 from randsvm import files
 from randsvm.data import dataset
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import Dataset, ParseOptions, Source, scaling_of
+from randsvm.data.dataset import Dataset, Source, scaling_of
 from randsvm.data.in_memory import Arrays
+from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ParameterError
 from randsvm.events import Notice, emit
 from randsvm.files import display_name, inputs

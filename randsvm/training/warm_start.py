@@ -9,9 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.algorithms.decomposition import Start
-from randsvm.data.dataset import Dataset, Shard
+from randsvm.data.dataset import Dataset
 from randsvm.data.matching import Matches, matches
 from randsvm.data.scaling import Scaling
+from randsvm.data.shard_executor import Shard
 from randsvm.errors import ModelError
 from randsvm.files import display_name
 from randsvm.models.kernel_model import KernelModel, PairwiseModel

@@ -25,7 +25,8 @@ def clocked(name: str):
 
 def read(path: str) -> None:
     """With our reader, in one thread; prints what was read, and the seconds without imports."""
-    from randsvm.data.dataset import ParseOptions, load
+    from randsvm.data.dataset import load
+    from randsvm.data.reading import ParseOptions
     from randsvm.parameters.run import Resources
 
     with clocked("seconds"):

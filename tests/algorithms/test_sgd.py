@@ -26,7 +26,7 @@ from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import batches, dataset
 from randsvm.data.batches import Batch
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import ParseOptions
+from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.linear_model import LinearModel

@@ -24,7 +24,8 @@ from randsvm.algorithms.sgd import Learner, Steps
 from randsvm.data import dataset
 from randsvm.data.batches import chunk_groups, shuffled_batches
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.data.dataset import Dataset
+from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
 from randsvm.events import Epoch, Learnt, Progress, listening

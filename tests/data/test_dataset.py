@@ -18,10 +18,12 @@ from randsvm.data import batches, dataset, reading, svmlight
 from randsvm.data.batches import shuffled_batches
 from randsvm.data.chunks import RawChunk, join_chunks
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import ParseOptions, random_subset
+from randsvm.data.dataset import random_subset
+from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import DataError, InputError, ParameterError
-from randsvm.parameters.run import MEGABYTE, Resources
+from randsvm.parameters.option import MEGABYTE
+from randsvm.parameters.run import Resources
 
 SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
 

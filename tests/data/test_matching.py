@@ -10,8 +10,9 @@ import pytest
 from scipy import sparse
 
 from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.data.dataset import Dataset
 from randsvm.data.matching import NOT_FOUND, matches
+from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
 
 

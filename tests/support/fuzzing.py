@@ -28,8 +28,8 @@ from scipy import sparse
 
 from randsvm.arrays import squared_norms
 from randsvm.data import dataset, svmlight
-from randsvm.data.dataset import ParseOptions
 from randsvm.data.labels import LabelTable
+from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.files import encoded
 from randsvm.models import liblinear_format, libsvm_format

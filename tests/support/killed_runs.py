@@ -20,7 +20,7 @@ from fake_cluster import FakeWorkerPool
 from learning import Data, board
 
 from randsvm.cluster.worker_pool import WorkerPool
-from randsvm.data.dataset import ParseOptions
+from randsvm.data.reading import ParseOptions
 
 # A run for each task and algorithm, and its data.
 BOARD = "-g 5 --sample-size 100 --gap 0.01 --max-iterations 5"

@@ -14,7 +14,8 @@ from learning import two_classes
 
 from randsvm.data import dataset
 from randsvm.data.classes import one_class
-from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.data.dataset import Dataset
+from randsvm.data.reading import ParseOptions
 from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import Resources
 from randsvm.svm.scan import Scan

@@ -11,7 +11,8 @@ import oracle
 from learning import Data, gaussians
 
 from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.data.dataset import Dataset
+from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
 from randsvm.training.labelled_data import LabelledData
 

@@ -15,7 +15,8 @@ from scans import KERNELS, TASKS, case, problem, task_file
 from scipy import sparse
 
 from randsvm.data import dataset
-from randsvm.data.dataset import ParseOptions, scaling_of
+from randsvm.data.dataset import scaling_of
+from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.parameters.run import Resources
 from randsvm.svm import kernel_layout, running_values

@@ -15,7 +15,7 @@ import pytest
 from learning import LATE, answer_of, board, gaussians, learn, optimum, read_log
 
 from randsvm.svm import libsvm
-from randsvm.svm.scan import Certificate
+from randsvm.svm.solution import Certificate
 from randsvm.training.rounds import BestSolution, Rounds
 from randsvm.training.stopping import (
     MAX_FURTHER_ITERATIONS,
