@@ -74,7 +74,7 @@ class Decomposition:
             scan.gram,
             W.whole,
             scan.slack,
-            beside=frozen and not W.whole,
+            frozen=frozen and not W.whole,
             b=b,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -337,7 +338,7 @@ def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
     parameter.shrinking = int(problem.shrinking)
     space, pointers = _nodes(points)
     labels = np.ascontiguousarray(y, np.float64)
-    found = in_daemon_thread(lambda: library.train(parameter, pointers, labels), space)
+    found = in_daemon_thread(lambda: library.train(parameter, pointers, labels), memory=space)
     if not np.isfinite(found.alpha).all():
         raise ParameterError(f"LIBSVM finds no finite solution on this data: {remedy(problem)}")
     return found
@@ -376,6 +377,5 @@ def check_values(points: Points, problem: Problem) -> None:
             )
 
 
-def in_daemon_thread(work: Callable[[], Outcome], memory: object = None) -> Outcome:
-    """work() of the library, as parallel.run_in_daemon_thread does it: ctypes releases the GIL."""
-    return run_in_daemon_thread(work, "solving", memory)
+# Calls the library in a daemon thread, which a signal need not wait for: ctypes releases the GIL.
+in_daemon_thread = partial(run_in_daemon_thread, stage="solving")

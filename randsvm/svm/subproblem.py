@@ -58,82 +58,93 @@ def svmlearn(
     whole: bool,
     slack: float = 0.0,
     *,
-    beside: bool = False,
+    frozen: bool = False,
     b: float | None = None,
 ) -> Step:
     """Solve the SVM over `points`, which carry u and beta; all other coefficients stay.
-    whole: whether these are all rows of D, so that there is no next round. slack: see
-    RunningValues. beside: whether other coefficients may differ from 0. b: of the solution so far,
-    None: there is none.
 
-    Where none does, more than GRAM_MOST rows are solved from 0 on, by LIBSVM's own kernel if it has
-    one; not so for the nu tasks.
+    whole: whether these are all rows of D, so that there is no next round
+    slack: see RunningValues
+    frozen: whether coefficients of other rows may differ from 0. If they do not, LIBSVM's own
+    kernel, where it has one, solves more than GRAM_MOST rows from 0 on
+    b: the offset of the solution so far; None: there is none
     """
     began = time.perf_counter()
-    if laid_out(len(points), problem, beside):
-        found = _solve_gram(
-            points, problem, gram, FINAL_SOLVE_SHARE if whole else SOLVE_SHARE, slack, b
-        )
-    else:
+    if not laid_out(len(points), problem, frozen):
         libsvm.check_values(points, problem)
         own = libsvm.whole(points, problem, problem.tolerance / 2)
-        found = Solution(own.alpha, own.ended, own.iterations)
-    if not found.ended:
-        emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
-    return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)
-
-
-def _solve_gram(
-    points: Points,
-    problem: Problem,
-    gram: Gram,
-    share: float,
-    slack: float,
-    b: float | None,
-) -> Solution:
-    """The coefficients that are best beside all others. share: of the violation, at which the
-    solve ends."""
+        return _step(points, Solution(own.alpha, own.ended, own.iterations), problem, began)
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
+    unchanged = Solution(beta, True, 0)
     violation = task.short_of(slack).violation(y, u, beta)
     if violation <= 0:
-        return Solution(beta, True, 0)
+        return _step(points, unchanged, problem, began)
+
     K = gram(points)
-    # What rounding could come to with coefficients of any size: it is least in centred values.
+    share = FINAL_SOLVE_SHARE if whole else SOLVE_SHARE
+    # Rounding by coefficients of any size is smallest in centred values.
     if (
         not task.size
         and not beta.any()
         and _rounding(K, np.full(len(y), max(task.bounds))) > violation
     ):
         K = centred_gram(Kernel.of(problem), points.X, K)
-    # The values of more rows than features, rounded, are those of no kernel at all.
+    # Rounded values of more rows than features are those of no linear kernel.
     singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
     largest = (share if singular else SOLVE_SHARE) * violation
     rounding_shows = not task.size and _rounding(K, beta) > largest
     if rounding_shows:
         K, share = centred_gram(Kernel.of(problem), points.X, K), SOLVE_SHARE
         K.flat[:: len(K) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
+
     products = product(K, beta)
     h = y - (u - products)
     # Below this LIBSVM's own sums do not tell one gradient from another.
     floor = GRADIENT_ROUNDING * float(np.abs(h).max() + np.abs(products).max())
     if violation <= floor:
-        return Solution(beta, True, 0)
-    tolerance = max(share * violation, floor)
-    before, iterations = _dual_part(task, h, beta, products), 0
+        return _step(points, unchanged, problem, began)
+    tolerance, (lower, upper) = max(share * violation, floor), task.box(y)
+    s, call = float(beta.sum()), libsvm.in_daemon_thread
+    before, iterations, best = _dual_part(task, h, beta, products), 0, beta
     for _ in range(MAX_SOLVES):
-        found = _solve_task(task, task.box(y), K, h, beta, slack, tolerance, b, rounding_shows)
+        if task.size:
+            sums = _two_sums(beta, upper, slack)
+            found = solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
+        else:
+            found = solve(
+                K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b, rounding_shows
+            )
+        iterations += found.iterations
         after = _dual_part(task, h, found.beta, product(K, found.beta))
-        # So much D may lose in a solve to this tolerance; with rounded values D has no tighter
+        # D may lose this much in a solve to this tolerance: with rounded values it has no tighter
         # bound.
         lost = tolerance * float(np.abs(found.beta - beta).sum()) if rounding_shows else 0.0
-        iterations += found.iterations
         if after >= before - MAX_DUAL_LOSS * (abs(before) + abs(after)) - lost:
-            return found._replace(iterations=iterations)
+            best = found.beta
+            break
         if not found.ended:
             break
         tolerance /= 10
-    return Solution(beta, found.ended, iterations)
+    return _step(points, Solution(best, found.ended, iterations), problem, began)
+
+
+def _step(points: Points, found: Solution, problem: Problem, began: float) -> Step:
+    """Return the step to a solution; report where LIBSVM reached its limit of iterations."""
+    if not found.ended:
+        emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
+    return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)
+
+
+def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float, float]:
+    """Return the sums of |beta| above and below 0 that a nu task prescribes to a working set."""
+    above, below = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
+    if not slack:
+        return above, below
+    # At most all coefficients reach their bounds: with p + q <= sum upper a row can still have any
+    # beta, as a and a* have room for what they have in common.
+    more = min(slack, float(upper.sum()) - above - below) / 2
+    return above + more, below + more
 
 
 def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
@@ -143,52 +154,26 @@ def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
     return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta))
 
 
-def _solve_task(
-    task: Task,
-    box: tuple[np.ndarray, np.ndarray],
-    K: np.ndarray,
-    h: np.ndarray,
-    beta: np.ndarray,
-    slack: float,
-    tolerance: float,
-    b: float | None,
-    rounding_shows: bool,
-) -> Solution:
-    lower, upper = box
-    call = libsvm.in_daemon_thread
-    if not task.size:
-        s = float(beta.sum())
-        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b, rounding_shows)
-    own = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
-    sums = own
-    if slack:
-        # No more than all coefficients at their bounds: with p + q <= sum upper a row can still
-        # have any beta, as a and a* have room for what they have in common.
-        more = min(slack, float(upper.sum()) - own[0] - own[1]) / 2
-        sums = own[0] + more, own[1] + more
-    return solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
-
-
 def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
     """The part of D that the working set can change."""
     return task.linear(h, beta) - float(products @ beta) / 2
 
 
-def laid_out(rows: int, problem: Problem, beside: bool) -> bool:
-    """Whether LIBSVM is given kernel values ready made; beside: see svmlearn."""
-    return rows <= GRAM_MOST or beside or problem.size > 0 or problem.kernel == "precomputed"
+def laid_out(rows: int, problem: Problem, frozen: bool) -> bool:
+    """Return whether LIBSVM gets precomputed kernel values; frozen: see svmlearn."""
+    return rows <= GRAM_MOST or frozen or problem.size > 0 or problem.kernel == "precomputed"
 
 
 def memory_of(
-    rows: int, nonzeros: float, problem: Problem, beside: bool, allowed: float = math.inf
+    rows: int, nonzeros: float, problem: Problem, frozen: bool, allowed: float = math.inf
 ) -> int:
     """Return the most bytes that a subproblem takes; rows, nonzeros: of it, and of each row;
-    beside: see svmlearn.
+    frozen: see svmlearn.
 
     Raises ParameterError where more than GRAM_MOST rows, for which there is always room, take more
     than is allowed for kernel values.
     """
-    if laid_out(rows, problem, beside):
+    if laid_out(rows, problem, frozen):
         # Kernel values for us, for LIBSVM, and in its cache. Few rows of svr have two variables.
         variables = 2 * rows if problem.task == "nu-svr" else rows
         values = 4 * rows**2 + 12 * variables**2

@@ -83,9 +83,9 @@ class AlgorithmSpec:
         Raises ParameterError if that is more than the run may use.
         """
         rows, D = self.working_set(subtasks), subtasks.D
-        beside = rows < subtasks.most_rows and self.freezes
+        frozen = rows < subtasks.most_rows and self.freezes
         nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
-        return memory_of(rows, nonzeros, subtasks.problem, beside, memory)
+        return memory_of(rows, nonzeros, subtasks.problem, frozen, memory)
 
 
 @dataclass
