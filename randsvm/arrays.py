@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -67,3 +67,13 @@ def sorted_csr(X: sparse.csr_matrix) -> sparse.csr_matrix:
 def csr_parts(X: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return indptr, indices (int32) and data of X, as compiled code takes them."""
     return X.indptr.astype(np.int32, copy=False), X.indices.astype(np.int32, copy=False), X.data
+
+
+def join_weights(parts: Sequence[tuple[int, np.ndarray | None]]) -> np.ndarray | None:
+    """Return the weights of consecutive rows, or None if no part has weights.
+
+    parts: the number of rows of each part, and their weights; None: all 1.
+    """
+    if all(weights is None for _, weights in parts):
+        return None
+    return np.concatenate([np.ones(m) if w is None else w for m, w in parts])

@@ -96,7 +96,7 @@ def _pieces(D: Dataset) -> list[RowRange]:
 
 
 def _batch(D: Dataset, pieces: Sequence[RowRange], random: Permuter) -> Batch:
-    X, y, rows = D.read_ranges(pieces)
+    X, y, _, rows = D.read_ranges(pieces)
     order = rows[random.permutation(len(rows))].astype(np.int32)
     return Batch.of(X.indptr, X.indices.astype(np.int32, copy=False), X.data, y, order)
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from randsvm.data.chunks import FileStore, SpillingWriter, Store
+from randsvm.data.chunks import ChunkEntry, FileStore, SpillingWriter, Store
 from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
@@ -24,7 +24,7 @@ from randsvm.parameters.run import Resources
 # Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
 # the sha256 of all from the features to the footer, the bytes of both arrays, those of the footer.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"5\n"
+MAGIC = KIND + b"6\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
 # Bytes of the head and of the tail of a source that are compared.
@@ -158,12 +158,16 @@ def _opened(
         footer, arrays = found
         learnt = footer["header"]
         d = learnt["features"]
-        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(footer["chunks"], 6)
+        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(
+            footer["chunks"], len(ChunkEntry._fields)
+        )
         store = FileStore(stream, cache, table)
         with ThreadPool(jobs) as pool:
             if not all(pool.map_in_order(store.intact, range(len(table)))):
                 return None
-        learnt |= {key: tuple(learnt[key]) for key in ("names", "values", "counts")}
+        learnt |= {
+            key: tuple(learnt[key]) for key in ("names", "values", "counts", "class_weight_sums")
+        }
         learnt["features"] = np.frombuffer(arrays, np.int32, d).copy()
         stack.pop_all()
         return Summary(**learnt), store

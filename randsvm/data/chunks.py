@@ -25,6 +25,7 @@ from zlib import crc32
 
 import numpy as np
 
+from randsvm.arrays import join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 
 # ---- float32 or float64 ----------------------------------------------------------------------
@@ -105,17 +106,21 @@ class RawChunk:
     """Consecutive parsed rows.
 
     y : (m,) float64, class numbers or target values; indptr : (m + 1,) int64; indices : (nnz,)
-    int32, as written in the file; values : (nnz,) float32, or float64 if rounding is measurable.
+    int32, as written in the file; values : (nnz,) float32, or float64 if rounding is measurable;
+    weights : (m,) float64, above 0, or None if all weights are 1.
     """
 
     y: np.ndarray
     indptr: np.ndarray
     indices: np.ndarray
     values: np.ndarray
+    weights: np.ndarray | None = None
 
     @property
     def nbytes(self) -> int:
-        return self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+        weights = 0 if self.weights is None else self.weights.nbytes
+        arrays = self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+        return arrays + weights
 
     @property
     def precise(self) -> bool:
@@ -129,6 +134,7 @@ class RawChunk:
             self.indptr[begin : end + 1] - first,
             self.indices[first:last],
             self.values[first:last],
+            None if self.weights is None else self.weights[begin:end],
         )
 
     def __getitem__(self, rows: np.ndarray) -> RawChunk:
@@ -137,7 +143,8 @@ class RawChunk:
         lengths = self.indptr[rows + 1] - begins
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         at = np.arange(indptr[-1]) + np.repeat(begins - indptr[:-1], lengths)
-        return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at])
+        weights = None if self.weights is None else self.weights[rows]
+        return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at], weights)
 
 
 def join_and_round(parts: Sequence[RawChunk], number: int) -> RawChunk:
@@ -164,6 +171,7 @@ def join_chunks(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChun
         np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
         np.concatenate([p.indices for p in parts]),
         np.concatenate([p.values for p in parts], dtype=dtype, casting="same_kind"),
+        join_weights([(len(p.y), p.weights) for p in parts]),
     )
 
 
@@ -202,6 +210,9 @@ class InMemoryStore:
     def labels(self, number: int) -> np.ndarray:
         return self.chunks[number].y
 
+    def weights(self, number: int) -> np.ndarray | None:
+        return self.chunks[number].weights
+
     def nonzeros(self, number: int) -> int:
         return len(self.chunks[number].values)
 
@@ -218,7 +229,8 @@ class InMemoryStore:
 class ChunkEntry(NamedTuple):
     """The place and the layout of a chunk in a file; see FileStore.
 
-    offset: in bytes. stored: the number of stored indices.
+    offset: in bytes. stored: the number of stored indices. weighted: 1 if weights are stored, else
+    0.
     """
 
     offset: int
@@ -227,15 +239,21 @@ class ChunkEntry(NamedTuple):
     stored: int
     value_bytes: int
     crc: int
+    weighted: int
 
     @property
     def dtype(self) -> type:
         return np.float32 if self.value_bytes == 4 else np.float64
 
     @property
+    def indptr_at(self) -> int:
+        """Return the offset of indptr in the chunk, in bytes."""
+        return 8 * self.rows * (1 + self.weighted)
+
+    @property
     def values_at(self) -> int:
         """Return the offset of the values in the chunk, in bytes."""
-        return 16 * self.rows + 8
+        return self.indptr_at + 8 * self.rows + 8
 
     @property
     def indices_at(self) -> int:
@@ -252,10 +270,10 @@ class FileStore:
 
     A chunk is valid until its thread reads the next. Mapped pages would count as resident memory.
 
-    A chunk is y, indptr, values, indices. If all its rows have the same indices (dense data), these
-    are stored once.
+    A chunk is y, weights (if it has them), indptr, values, indices. If all its rows have the same
+    indices (dense data), these are stored once.
 
-    place: the kind of the file, in words. table : (chunks, 6) int64, the fields of ChunkEntry, for
+    place: the kind of the file, in words. table : (chunks, 7) int64, the fields of ChunkEntry, for
     a named file that must not change any more.
     """
 
@@ -291,15 +309,17 @@ class FileStore:
         if nnz == m * width and width and (indices.reshape(m, width) == indices[:width]).all():
             indices = indices[:width]
         offset, crc = self.stream.tell(), 0
+        weights = [] if chunk.weights is None else [chunk.weights]
         try:
-            for array in (chunk.y, chunk.indptr, chunk.values, indices):
+            for array in (chunk.y, *weights, chunk.indptr, chunk.values, indices):
                 data = np.ascontiguousarray(array).data
                 crc = crc32(data, crc)
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
             raise self.write_error(f"writing {self.name}: {error.strerror}") from error
-        self.entries.append(ChunkEntry(offset, m, nnz, len(indices), chunk.values.itemsize, crc))
+        itemsize = chunk.values.itemsize
+        self.entries.append(ChunkEntry(offset, m, nnz, len(indices), itemsize, crc, len(weights)))
 
     @property
     def sizes(self) -> np.ndarray:
@@ -311,15 +331,27 @@ class FileStore:
         m, nnz, stored = entry.rows, entry.nonzeros, entry.stored
         buffer = self._bytes(number)
         y = np.frombuffer(buffer, np.float64, m)
-        indptr = np.frombuffer(buffer, np.int64, m + 1, 8 * m)
+        weights = np.frombuffer(buffer, np.float64, m, 8 * m) if entry.weighted else None
+        indptr = np.frombuffer(buffer, np.int64, m + 1, entry.indptr_at)
         values: np.ndarray = np.frombuffer(buffer, entry.dtype, nnz, entry.values_at)
         indices = np.frombuffer(buffer, np.int32, stored, entry.indices_at)
-        return RawChunk(y, indptr, indices if stored == nnz else np.tile(indices, m), values)
+        indices = indices if stored == nnz else np.tile(indices, m)
+        return RawChunk(y, indptr, indices, values, weights)
 
     def labels(self, number: int) -> np.ndarray:
         """Return a copy of y of a chunk."""
         entry = self.entries[number]
         return self._array(np.float64, entry.rows, entry.offset)
+
+    def weights(self, number: int) -> np.ndarray | None:
+        """Return a copy of the weights of a chunk."""
+        entry = self.entries[number]
+        return self._weights(entry, 0, entry.rows)
+
+    def _weights(self, entry: ChunkEntry, begin: int, end: int) -> np.ndarray | None:
+        if not entry.weighted:
+            return None
+        return self._array(np.float64, end - begin, entry.offset + 8 * (entry.rows + begin))
 
     def nonzeros(self, number: int) -> int:
         return self.entries[number].nonzeros
@@ -327,9 +359,10 @@ class FileStore:
     def part(self, number: int, begin: int, end: int) -> RawChunk:
         """Return a copy of rows begin .. end - 1 of a chunk."""
         entry = self.entries[number]
-        offset, m, stored = entry.offset, entry.rows, entry.stored
+        offset, stored = entry.offset, entry.stored
         y = self._array(np.float64, end - begin, offset + 8 * begin)
-        indptr = self._array(np.int64, end - begin + 1, offset + 8 * (m + begin))
+        weights = self._weights(entry, begin, end)
+        indptr = self._array(np.int64, end - begin + 1, offset + entry.indptr_at + 8 * begin)
         first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
         at = offset + entry.values_at + entry.value_bytes * first
         values = self._array(entry.dtype, count, at)
@@ -338,7 +371,7 @@ class FileStore:
             indices = self._array(np.int32, count, at + 4 * first)
         else:
             indices = np.tile(self._array(np.int32, stored, at), end - begin)
-        return RawChunk(y, indptr - first, indices, values)
+        return RawChunk(y, indptr - first, indices, values, weights)
 
     @property
     def nbytes(self) -> int:
@@ -423,6 +456,9 @@ class Store(Protocol):
     def labels(self, number: int) -> np.ndarray:
         """Return y of a chunk."""
 
+    def weights(self, number: int) -> np.ndarray | None:
+        """Return the weights of the rows of a chunk; None: all 1."""
+
     def nonzeros(self, number: int) -> int: ...
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
@@ -449,6 +485,9 @@ class SubsetStore:
 
     def labels(self, number: int) -> np.ndarray:
         return self.store.labels(self.numbers[number])
+
+    def weights(self, number: int) -> np.ndarray | None:
+        return self.store.weights(self.numbers[number])
 
     def nonzeros(self, number: int) -> int:
         return self.store.nonzeros(self.numbers[number])
@@ -511,7 +550,7 @@ class ComputedStore:
     They are kept in memory up to `limit` bytes, then in a spill file in `folder`.
 
     make: returns the chunk of a number; several threads may call it. sizes, counts : (chunks,)
-    int64, the numbers of rows and nonzeros of each chunk.
+    int64, the numbers of rows and nonzeros of each chunk. weighted: whether rows have weights.
     """
 
     def __init__(
@@ -522,8 +561,11 @@ class ComputedStore:
         limit: int,
         folder: str | None,
         place: str,
+        *,
+        weighted: bool = False,
     ) -> None:
         self.make, self.sizes, self.counts, self.place = make, sizes, counts, place
+        self.weighted = weighted
         self.kept = SpillingWriter(limit, folder)
         # Number -> its number among those that are kept.
         self.found: dict[int, int] = {}
@@ -531,7 +573,7 @@ class ComputedStore:
 
     @property
     def nbytes(self) -> int:
-        return int((16 * self.sizes + 8 + 8 * self.counts).sum())
+        return int(((16 + 8 * self.weighted) * self.sizes + 8 + 8 * self.counts).sum())
 
     @property
     def resident_bytes(self) -> int:
@@ -547,6 +589,10 @@ class ComputedStore:
     def labels(self, number: int) -> np.ndarray:
         place = self.found.get(number)
         return self._made(number).y if place is None else self.kept.store.labels(place)
+
+    def weights(self, number: int) -> np.ndarray | None:
+        place = self.found.get(number)
+        return self._made(number).weights if place is None else self.kept.store.weights(place)
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
         place = self.found.get(number)

@@ -56,12 +56,13 @@ class Chunk(NamedTuple):
     """Rows start .. start + m - 1 of D.
 
     X : (m, d), CSR with the dtype of RawChunk.values, or a float32 array computed by a `mapping`; y
-    : (m,) float64.
+    : (m,) float64; weights : (m,) float64, or None if those of D are all 1.
     """
 
     start: int
     X: Matrix
     y: np.ndarray
+    weights: np.ndarray | None = None
 
 
 # The rows of a training: the names of files, or arrays.
@@ -172,7 +173,9 @@ class Dataset:
         The other parameters are those of ComputedStore.
         """
         make = functools.partial(made, self)
-        return self.with_store(ComputedStore(make, sizes, counts, limit, folder, self.store.place))
+        place, weighted = self.store.place, self.summary.weighted
+        store = ComputedStore(make, sizes, counts, limit, folder, place, weighted=weighted)
+        return self.with_store(store)
 
     def chunk_subset(self, numbers: Sequence[int]) -> Dataset:
         """Return a view of the rows of some chunks, renumbered from 0."""
@@ -234,6 +237,25 @@ class Dataset:
         y = self._labels(self.store.labels(shard.number))
         return self._chosen(shard.number, y)
 
+    def weights(self) -> np.ndarray | None:
+        """Return the weight of every row, (n,) float64, or None if those of the data are all 1."""
+        if not self.summary.weighted:
+            return None
+        return np.concatenate([of for of in self.map(self.weights_of) if of is not None])
+
+    def weights_of(self, shard: Shard) -> np.ndarray | None:
+        """Return the weights of the rows of a shard, (m,) float64, or None as `weights`."""
+        if not self.summary.weighted:
+            return None
+        m = int(self.stored_starts[shard.number + 1] - self.stored_starts[shard.number])
+        weights = self._weights(self.store.weights(shard.number), m)
+        return self._chosen(shard.number, weights)
+
+    def total_weight(self) -> float:
+        """Return the sum of the weights of all rows of this view, n if rows have no weights."""
+        weights = self.weights()
+        return float(self.n) if weights is None else float(weights.sum())
+
     def _count_from(self, starts: np.ndarray) -> None:
         """Set the shards. starts : (chunks + 1,) int64, the first row of each chunk, and n."""
         self.starts, firsts = starts, starts.tolist()
@@ -273,7 +295,10 @@ class Dataset:
         raw = self.store.read(number)
         self.bytes_counter.add(raw.nbytes)
         X, y = self._chosen(number, self._matrix(raw)), self._chosen(number, self._labels(raw.y))
-        return Chunk(int(self.starts[number]), self._scaled(X), y)
+        weights = self._weights(raw.weights, len(raw.y))
+        if weights is not None:
+            weights = self._chosen(number, weights)
+        return Chunk(int(self.starts[number]), self._scaled(X), y, weights)
 
     def raw(self, shard: Shard) -> tuple[RawChunk, np.ndarray]:
         """Return the rows of a shard as stored, and y; the rows are valid as long as those of
@@ -301,8 +326,9 @@ class Dataset:
 
     def read_ranges(
         self, ranges: Sequence[RowRange]
-    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
-        """Return X and y of ranges of stored rows, and the positions of the rows of this view.
+    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray | None, np.ndarray]:
+        """Return X, y and weights of ranges of stored rows, and the positions of the rows of this
+        view.
 
         X has no `mapping`. The ranges follow each other in the result.
         """
@@ -317,7 +343,9 @@ class Dataset:
             rows += end - begin
         raw = join_chunks(parts)
         self.bytes_counter.add(raw.nbytes)
-        return self._scaled(self._matrix(raw)), self._labels(raw.y), np.concatenate(chosen)
+        weights = self._weights(raw.weights, rows)
+        X = self._scaled(self._matrix(raw))
+        return X, self._labels(raw.y), weights, np.concatenate(chosen)
 
     def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
         X = sparse.csr_matrix((len(raw.y), len(self.summary.features)), dtype=np.float32)
@@ -330,6 +358,12 @@ class Dataset:
     def _labels(self, y: np.ndarray) -> np.ndarray:
         return y.copy() if self.targets is None else self.targets[y.astype(np.int64)]
 
+    def _weights(self, weights: np.ndarray | None, m: int) -> np.ndarray | None:
+        """Return the weights of m stored rows, or None if those of the data are all 1."""
+        if not self.summary.weighted:
+            return None
+        return np.ones(m) if weights is None else weights.copy()
+
     def chunks(self, shard: Shard) -> Iterator[Chunk]:
         """Yield the rows of a shard in order; with a `mapping` a few rows at a time."""
         chunk = self.chunk(shard.number)
@@ -338,7 +372,8 @@ class Dataset:
             return
         for at in slices(len(chunk.y), max(1, MAPPED_VALUES // self.mapping.width)):
             values = self.mapping.values(chunk.X[at])
-            yield Chunk(chunk.start + at.start, values, chunk.y[at])
+            weights = None if chunk.weights is None else chunk.weights[at]
+            yield Chunk(chunk.start + at.start, values, chunk.y[at], weights)
 
     def _features(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
         """Return X with the features of this view, computed by its `mapping` if it has one."""
@@ -363,23 +398,27 @@ class Dataset:
             wanted = rows[shard.within(rows)]
             if not len(wanted):
                 return None
-            X, y = self._rows_of(shard, wanted - shard.start)
-            return Points(wanted, self._features(X), y)
+            X, y, weights = self._rows_of(shard, wanted - shard.start)
+            return Points(wanted, self._features(X), y, weights=weights)
 
         parts = [part for part in self.map(gather) if part is not None]
         if not parts:
             empty = sparse.csr_matrix((0, self.d), dtype=np.float32)
-            return Points(rows, empty, np.empty(0))
+            weights = np.empty(0) if self.summary.weighted else None
+            return Points(rows, empty, np.empty(0), weights=weights)
         return Points.concatenate(parts)
 
-    def _rows_of(self, shard: Shard, local: np.ndarray) -> tuple[sparse.csr_matrix, np.ndarray]:
-        """Return X, without `mapping`, and y of some rows of a shard."""
+    def _rows_of(
+        self, shard: Shard, local: np.ndarray
+    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray | None]:
+        """Return X, without `mapping`, y and weights of some rows of a shard."""
         raw = self.store.read(shard.number)
         if self.row_mask is not None:
             local = self._places(shard.number)[local]
         part = raw[local]
         self.bytes_counter.add(part.nbytes)
-        return self._scaled(self._matrix(part)), self._labels(part.y)
+        weights = self._weights(part.weights, len(part.y))
+        return self._scaled(self._matrix(part)), self._labels(part.y), weights
 
     def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:
         """Return X of all rows of a shard, with the features of this view."""

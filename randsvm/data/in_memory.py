@@ -57,14 +57,22 @@ class ArrayStore:
     """A store of chunks as views of an array or a CSR matrix, made when they are read.
 
     base: the index of the first feature. starts : (chunks + 1,), the first row of each chunk, and
-    n.
+    n. row_weights : (n,) float64, or None if all weights are 1.
     """
 
     place = "memory"
 
-    def __init__(self, X: Matrix, y: np.ndarray, base: int, starts: np.ndarray) -> None:
+    def __init__(
+        self,
+        X: Matrix,
+        y: np.ndarray,
+        base: int,
+        starts: np.ndarray,
+        row_weights: np.ndarray | None = None,
+    ) -> None:
         self.X = X
         self.y = y
+        self.row_weights = row_weights
         self.base = base
         self.starts = starts
 
@@ -78,9 +86,11 @@ class ArrayStore:
 
     @property
     def nbytes(self) -> int:
+        weights = 0 if self.row_weights is None else self.row_weights.nbytes
         if isinstance(self.X, np.ndarray):
-            return self.X.nbytes + self.y.nbytes
-        return sum(a.nbytes for a in (self.X.data, self.X.indices, self.X.indptr, self.y))
+            return self.X.nbytes + self.y.nbytes + weights
+        arrays = (self.X.data, self.X.indices, self.X.indptr, self.y)
+        return sum(a.nbytes for a in arrays) + weights
 
     def read(self, number: int) -> RawChunk:
         return self._rows(self.starts[number], self.starts[number + 1])
@@ -91,6 +101,11 @@ class ArrayStore:
 
     def labels(self, number: int) -> np.ndarray:
         return self.y[self.starts[number] : self.starts[number + 1]]
+
+    def weights(self, number: int) -> np.ndarray | None:
+        if self.row_weights is None:
+            return None
+        return self.row_weights[self.starts[number] : self.starts[number + 1]]
 
     def nonzeros(self, number: int) -> int:
         first, last = self.starts[number], self.starts[number + 1]
@@ -104,14 +119,16 @@ class ArrayStore:
 
     def _rows(self, begin: int, end: int) -> RawChunk:
         y = self.y[begin:end]
+        weights = None if self.row_weights is None else self.row_weights[begin:end]
         if isinstance(self.X, np.ndarray):
             m, d = len(y), self.X.shape[1]
             indices = np.tile(np.arange(self.base, self.base + d, dtype=np.int32), m)
-            return RawChunk(y, np.arange(m + 1) * d, indices, self.X[begin:end].ravel())
+            values = self.X[begin:end].ravel()
+            return RawChunk(y, np.arange(m + 1) * d, indices, values, weights)
         indptr = self.X.indptr[begin : end + 1].astype(np.int64)
         first, last = indptr[0], indptr[-1]
         indices = self.X.indices[first:last].astype(np.int32) + np.int32(self.base)
-        return RawChunk(y, indptr - first, indices, self.X.data[first:last])
+        return RawChunk(y, indptr - first, indices, self.X.data[first:last], weights)
 
     def close(self) -> None:
         """Do nothing: the arrays belong to the caller."""

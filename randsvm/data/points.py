@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import slices
+from randsvm.arrays import join_weights, slices
 
 # Rows that are copied at a time.
 ROWS_AT_ONCE = 8192
@@ -26,6 +26,7 @@ class Points:
     indices; for a precomputed kernel see precomputed.kernel_centres
     y : (m,) float64, labels of the task (-1/+1 for classification)
     u, beta : (m,) float64, decision values without b and coefficients, if a scan has set them
+    weights : (m,) float64, weights of the rows, or None if those of D are all 1
     """
 
     rows: np.ndarray
@@ -33,13 +34,16 @@ class Points:
     y: np.ndarray
     u: np.ndarray | None = None
     beta: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, chosen: np.ndarray) -> Points:
-        u, beta = (None if of is None else of[chosen] for of in (self.u, self.beta))
-        return Points(self.rows[chosen], self.X[chosen], self.y[chosen], u, beta)
+        u, beta, weights = (
+            None if of is None else of[chosen] for of in (self.u, self.beta, self.weights)
+        )
+        return Points(self.rows[chosen], self.X[chosen], self.y[chosen], u, beta, weights)
 
     @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:
@@ -50,6 +54,7 @@ class Points:
             np.concatenate([p.rows for p in parts]),
             sparse.vstack([p.X for p in parts], format="csr"),
             np.concatenate([p.y for p in parts]),
+            weights=join_weights([(len(p), p.weights) for p in parts]),
         )
 
 
@@ -66,6 +71,8 @@ class RowCache:
         self._rows = np.empty(0, np.int64)
         self._place = np.empty(0, np.int64)
         self._y = np.empty(0)
+        # None: all rows so far have the weight 1.
+        self._weights: np.ndarray | None = None
         self._ends = np.zeros(1, np.int64)
         self._indices = np.empty(0, np.int32)
         self._values = np.empty(0, np.float32)
@@ -73,7 +80,8 @@ class RowCache:
     @property
     def nbytes(self) -> int:
         arrays = (self._rows, self._place, self._y, self._ends, self._indices, self._values)
-        return sum(array.nbytes for array in arrays)
+        weights = 0 if self._weights is None else self._weights.nbytes
+        return sum(array.nbytes for array in arrays) + weights
 
     def missing(self, rows: np.ndarray) -> np.ndarray:
         """Return the rows that are not in the cache."""
@@ -96,6 +104,10 @@ class RowCache:
         self._rows = np.insert(self._rows, at, points.rows)
         self._place = np.insert(self._place, at, np.arange(m, m + len(points)))
         self._y = _with_room(self._y, m, points.y)
+        if points.weights is not None or self._weights is not None:
+            before = np.ones(m) if self._weights is None else self._weights
+            more = np.ones(len(points)) if points.weights is None else points.weights
+            self._weights = _with_room(before, m, more)
         self._ends = _with_room(self._ends, m + 1, nnz + points.X.indptr[1:].astype(np.int64))
         self._indices = _with_room(self._indices, nnz, points.X.indices)
         if points.X.data.itemsize > self._values.itemsize:
@@ -117,7 +129,9 @@ class RowCache:
             every += np.repeat(begins[some] - indptr[some], lengths[some])
             values[to], indices[to] = self._values[every], self._indices[every]
         shape = (len(rows), self.columns)
-        return Points(rows, sparse.csr_matrix((values, indices, indptr), shape=shape), self._y[at])
+        X = sparse.csr_matrix((values, indices, indptr), shape=shape)
+        weights = None if self._weights is None else self._weights[at]
+        return Points(rows, X, self._y[at], weights=weights)
 
 
 def _with_room(array: np.ndarray, used: int, more: np.ndarray) -> np.ndarray:

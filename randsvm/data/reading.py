@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,11 +55,49 @@ def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
 
 
 def chunk_digest(chunk: RawChunk) -> bytes:
-    """Return the sha256 of labels, row lengths, indices and values."""
+    """Return the sha256 of labels, row lengths, indices, values, and of weights other than 1."""
     found = hashlib.sha256()
     for array in (chunk.y, np.diff(chunk.indptr), chunk.indices, chunk.values):
         found.update(array.data)
+    if chunk.weights is not None and (chunk.weights != 1).any():
+        found.update(np.ascontiguousarray(chunk.weights).data)
     return found.digest()
+
+
+class WeightSums:
+    """The sums of the weights of rows, of each class and in all.
+
+    Sums are taken chunk by chunk, so that they do not depend on the source of the rows.
+
+    weighted: whether any weight is not 1. total: the sum of all weights. by_class : (classes seen,)
+    float64, the sum of the weights of each class.
+    """
+
+    def __init__(self) -> None:
+        self.weighted = False
+        self.total = 0.0
+        self.by_class: np.ndarray = np.zeros(0)
+
+    def add(self, chunk: RawChunk, *, classes: bool) -> None:
+        """Add the rows of a chunk. classes: whether y has class numbers."""
+        weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
+        self.weighted = self.weighted or bool((weights != 1).any())
+        self.total += float(weights.sum())
+        if classes:
+            more = np.bincount(chunk.y.astype(np.int64), weights, len(self.by_class))
+            sums: np.ndarray = np.zeros(len(more))
+            sums[: len(self.by_class)] = self.by_class
+            self.by_class = sums + more
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of Summary for these sums."""
+        if not self.weighted:
+            return {}
+        return {
+            "weighted": True,
+            "weight_sum": self.total,
+            "class_weight_sums": tuple(self.by_class.tolist()),
+        }
 
 
 @dataclass(frozen=True)
@@ -70,6 +109,9 @@ class Summary:
     names, values, counts: of each class, in order of appearance: the label as first written, its
     value, and its number of rows. queries: the number of rows with a qid. has_row_numbers: see
     ParseOptions. precise: whether values are float64, because rounding to float32 is measurable.
+
+    weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
+    the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
     """
 
     n: int
@@ -82,6 +124,19 @@ class Summary:
     digest: str
     has_row_numbers: bool = False
     precise: bool = False
+    weighted: bool = False
+    weight_sum: float = 0.0
+    class_weight_sums: tuple[float, ...] = ()
+
+    @property
+    def total_weight(self) -> float:
+        """Return the sum of the weights of all rows, n if they have none."""
+        return self.weight_sum if self.weighted else float(self.n)
+
+    @property
+    def total_weight_by_class(self) -> tuple[float, ...]:
+        """Return the sum of the weights of each class, its number of rows if rows have none."""
+        return self.class_weight_sums if self.weighted else tuple(map(float, self.counts))
 
 
 @dataclass(frozen=True)
@@ -312,9 +367,11 @@ def first_pass(
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
     features = _Features()
     n = nnz = queries = 0
+    sums = WeightSums()
 
     def take(chunk: RawChunk) -> None:
         digest.add(chunk)
+        sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
 
     for block in _blocks(paths, options, classes.table, features, jobs):
@@ -342,4 +399,5 @@ def first_pass(
         digest=digest.hexdigest(names),
         has_row_numbers=options.has_row_numbers,
         precise=precision.precise,
+        **sums.fields(),
     )

@@ -186,7 +186,7 @@ def test_a_spill_file_and_parts_of_it_have_float64(tmp_path, monkeypatch):
     D = read(data.train)
     assert D.store.place == "a spill file"
     np.testing.assert_array_equal(values_of(D), data.X)
-    X, _, _ = D.read_ranges([(1, 3, 9), (0, 0, 2)])
+    X, _, _, _ = D.read_ranges([(1, 3, 9), (0, 0, 2)])
     np.testing.assert_array_equal(X.toarray(), data.X[[*range(67, 73), 0, 1]])
     np.testing.assert_array_equal(D.points(np.array([5, 333])).X.toarray(), data.X[[5, 333]])
     D.close()
