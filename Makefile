@@ -17,7 +17,7 @@ help:
 	@echo "make fuzz   read 100,000 damaged files, compare 500 random small trainings with an exact"
 	@echo "            optimum, end 100 runs at random moments, and kill workers in 53 trainings on a"
 	@echo "            Dask cluster (some minutes; FUZZ='--fuzz-seed 1' makes other cases)"
-	@echo "make docs   write docs/command-line.md and man/ from the help texts, and a site in build/site/"
+	@echo "make docs   write the references in docs/ and man/ from help texts and docstrings, and a site in build/site/"
 	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
 	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
 	@echo "            (RANDSVM_DATA names the folder of more real sets; what is asked most comes"
@@ -60,6 +60,7 @@ fuzz: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python scripts/command_reference.py
+	$(BIN)/python scripts/python_reference.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/mkdocs build --strict
 

@@ -9,6 +9,7 @@ before it, `<!-- not run: REASON -->`.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import re
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import pytest
 from commands import run_predict, run_train
 
+import randsvm
 from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
 
@@ -155,6 +157,21 @@ def test_every_named_option_exists(page):
 def test_the_reference_of_the_command_line_is_up_to_date(script):
     for page, text in script("command_reference").pages().items():
         assert page.read_text() == text, f"{page}: run: python scripts/command_reference.py"
+
+
+def test_the_reference_of_python_is_up_to_date(script):
+    pytest.importorskip("numpydoc")
+    reference = script("python_reference")
+    assert reference.PAGE.read_text() == reference.page(), "run: python scripts/python_reference.py"
+
+
+def test_the_reference_of_python_has_every_public_name(script):
+    text = (ROOT / "docs" / "python-reference.md").read_text()
+    for name in randsvm.__all__:
+        assert f"\n### {name}\n" in text
+        value = getattr(randsvm, name)
+        for parameter in inspect.signature(value).parameters.values():
+            assert f"- `{'**' * (parameter.kind is parameter.VAR_KEYWORD)}{parameter.name}`" in text
 
 
 def anchors(page: Path) -> set[str]:
