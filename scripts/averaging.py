@@ -15,6 +15,7 @@ import click
 from randsvm import api
 from randsvm.algorithms import sgd
 from randsvm.data.reading import ParseOptions
+from randsvm.events import Learnt
 from randsvm.models.prediction import predict
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import SgdParams
@@ -34,6 +35,7 @@ def measured(
         model, output = str(Path(folder, "model")), str(Path(folder, "output"))
         learnt = api.train_sgd(train, model, params, api.Job(resources=resources)).outcome
         predicted = predict(test, model, output)
+    assert isinstance(learnt, Learnt)
     assert learnt.primal is not None
     assert predicted.accuracy is not None
     return learnt.primal, predicted.accuracy
@@ -47,7 +49,7 @@ def measured(
 @click.option("--cluster", default="local:1", show_default=True, help="As sgd has it.")
 def main(train: str, test: str, groups: str, epochs: int | None, cluster: str) -> None:
     """Train on the file TRAIN, predict TEST."""
-    labelled_data.ParseOptions = partial(ParseOptions, chunk_rows=CHUNK_ROWS)
+    setattr(labelled_data, ParseOptions.__name__, partial(ParseOptions, chunk_rows=CHUNK_ROWS))
     params, plain = SgdParams(epochs=epochs), None
     for count in [1, *map(int, groups.split(","))]:
         P, accuracy = measured(train, test, count, params, cluster)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -69,7 +69,7 @@ class PartsFormatter(click.HelpFormatter):
             self._add(self.paragraph(" ".join(part.split())))
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         self._add(self.definitions([(term, " ".join(text.split())) for term, text in rows]))
 
@@ -131,12 +131,14 @@ MAN_SECTIONS = {
     "Environment": "ENVIRONMENT",
 }
 # Characters that roff would change, or that it takes for a request at the beginning of a line.
-ROFF = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
+ROFF = str.maketrans(
+    {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
+)
 
 
 def roff(text: str) -> str:
     """Return text as roff that shows the same characters."""
-    lines = text.translate(str.maketrans(ROFF)).split("\n")
+    lines = text.translate(ROFF).split("\n")
     return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in lines)
 
 
@@ -158,7 +160,9 @@ class ManFormatter(PartsFormatter):
 
     def term(self, term: str) -> str:
         """Return the names of an option in bold and its value in italics."""
-        flags, value = re.fullmatch(r"(-\S+(?:, -\S+)*|[^-].*) ?(.*)", term).groups()
+        found = re.fullmatch(r"(-\S+(?:, -\S+)*|[^-].*) ?(.*)", term)
+        assert found
+        flags, value = found.groups()
         return rf"\fB{roff(flags)}\fR" + (rf" \fI{roff(value)}\fR" if value else "")
 
     def heading(self, name: str) -> str:

@@ -127,8 +127,8 @@ def write_set(name: str, folder: Path) -> None:
     with (folder / f"{name}.train").open("w") as stream:
         stream.writelines(svmlight(*row) for row in rows(rng, train))
     with (folder / f"{name}.test").open("w") as stream:
-        for number, (label, *features) in enumerate(rows(rng, test)):
-            stream.write(svmlight("?" if number < UNKNOWN else label, *features))
+        for number, (label, indices, values) in enumerate(rows(rng, test)):
+            stream.write(svmlight("?" if number < UNKNOWN else label, indices, values))
 
 
 def write_data(folder: Path) -> None:

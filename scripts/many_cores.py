@@ -54,7 +54,9 @@ def seconds_of_a_round(
 @click.option("--cores", multiple=True, default=[10, 100, 1000], show_default=True)
 @click.option("--threads", default=8, show_default=True, help="Of each worker.")
 @click.option("--network", default=1e9, show_default=True, help="Bytes per second.")
-def main(logs: tuple[Path, ...], rows: float, cores: tuple[int, ...], threads: int, network: float):
+def main(
+    logs: tuple[Path, ...], rows: float, cores: tuple[int, ...], threads: int, network: float
+) -> None:
     """LOGS: of runs with --cluster local:2 on samples of the same data, the smallest first; the
     last one is split, and how rounds grow in number is taken from the first and the last."""
     first, found = split(logs[0]), split(logs[-1])

@@ -17,6 +17,7 @@ import click
 from benchmarks.sets import data_option, find
 from benchmarks.tables import row
 from randsvm import api, files
+from randsvm.events import Trained
 from randsvm.parameters.rounds import OsunaParams, StopParams
 from randsvm.parameters.svm import Params
 
@@ -46,6 +47,7 @@ def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool)
     own = OsunaParams(working_set=size, swap=swap)
     fitted = api.train_osuna(str(train), str(model), PARAMS, own, RULE, closest=closest)
     outcome = fitted.outcome
+    assert isinstance(outcome, Trained)
     if outcome.iterations < LEAST_ROUNDS:
         sys.exit(f"only {outcome.iterations} rounds with B = {size}: nothing was decomposed")
     score = api.predict(str(test), str(model), str(train.with_suffix(".out")))
@@ -57,7 +59,7 @@ def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool)
         f"{outcome.solve_seconds:.2f} s",
         f"{outcome.seconds:.2f} s",
         f"{score.accuracy:.2f}%",
-        f"{outcome.certificate.gap:.1e}",
+        f"{outcome.gap:.1e}",
     ]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 
-def iterations(log: str) -> list[dict]:
-    """The iteration records of a log's last run; a line may be cut short by a kill."""
+def iterations(log: str) -> list[dict[str, Any]]:
+    """Return the iteration records of a log's last run; a kill may cut a line short."""
     records = []
     for line in Path(log).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):

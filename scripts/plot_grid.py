@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any, TypeAlias
 
 import click
 
 from randsvm.cli.log import read_trials
 
 LEVELS = 12
+# A result of a grid search, as the log holds it.
+Record: TypeAlias = "dict[str, Any]"
 
 
-def of_one_search(records: list[dict]) -> list[dict]:
+def of_one_search(records: list[Record]) -> list[Record]:
     """The records on the same data and the same parameters as the last."""
     last = records[-1]
     found = {
@@ -26,13 +29,13 @@ def of_one_search(records: list[dict]) -> list[dict]:
     return list(found.values())
 
 
-def on_equal_rows(records: list[dict]) -> list[dict]:
+def on_equal_rows(records: list[Record]) -> list[Record]:
     """Those on as many rows as most are; under a time limit, and of a range, few are on more."""
     (rows, _), *_ = Counter(sorted((r["rows"] for r in records), reverse=True)).most_common(1)
     return [record for record in records if record["rows"] == rows]
 
 
-def best_of(records: list[dict]) -> dict:
+def best_of(records: list[Record]) -> Record:
     sign = 1 if records[0]["score_name"] == "accuracy" else -1
     # Under a time limit, and of a range, only the best are tried on the most rows.
     return max(records, key=lambda record: (record["rows"], sign * record["score"]))
@@ -62,7 +65,7 @@ def main(log: str, axes: str | None, output: str) -> None:
     click.echo(output)
 
 
-def draw(records: list[dict], best: dict, axes: list[str], output: str) -> None:
+def draw(records: list[Record], best: Record, axes: list[str], output: str) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -87,7 +90,9 @@ def draw(records: list[dict], best: dict, axes: list[str], output: str) -> None:
     figure.savefig(output, dpi=120)
 
 
-def contour(figure, plot, records: list[dict], axes: list[str], score_name: str) -> None:
+def contour(
+    figure: Any, plot: Any, records: list[Record], axes: list[str], score_name: str
+) -> None:
     """Lines of equal score; what was not tried (yet) is left white."""
     x, y = (sorted({record["values"][name] for record in records}) for name in axes)
     score = {tuple(record["values"][name] for name in axes): record["score"] for record in records}

@@ -19,6 +19,7 @@ from benchmarks import limits, papers
 from benchmarks.harness import Comparison, Effort, compare, output
 from benchmarks.quality import versions
 from benchmarks.sets import REAL, SCRIPTS, data_option, results_option
+from benchmarks.tables import Record
 from benchmarks.trainings import (
     LOOSE,
     ROWS,
@@ -85,7 +86,16 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
 @results_option
 @data_option
 def main(
-    works, quick, rows, rounds, most_minutes, again, ccat, c11, results: Path, data: Path
+    works: tuple[str, ...],
+    quick: bool,
+    rows: int | None,
+    rounds: int | None,
+    most_minutes: float,
+    again: bool,
+    ccat: tuple[Path, Path] | None,
+    c11: tuple[Path, Path] | None,
+    results: Path,
+    data: Path,
 ) -> None:
     """Run WORKS (all), ours and the peers in turn; compare quality, time and memory.
 
@@ -108,7 +118,7 @@ def main(
     compare(title, chosen, effort, results, sections, again, **metadata)
 
 
-def sections(found: dict) -> list[str]:
+def sections(found: Record) -> list[str]:
     scale = found["scale"]
     note = f"These sets have {scale:g} times the rows that the goals are meant for."
     return [

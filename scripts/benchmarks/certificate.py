@@ -126,7 +126,14 @@ def sums(X: sparse.csr_matrix, model: Model) -> np.ndarray:
         return np.concatenate(list(pool.map(block, range(0, X.shape[0], step))))
 
 
-def classification(model: Model, y, u, norms, C: float, weights: dict[float, float]):
+def classification(
+    model: Model,
+    y: np.ndarray,
+    u: np.ndarray,
+    norms: np.ndarray,
+    C: float,
+    weights: dict[float, float],
+) -> Iterator[Worth]:
     """The worth of each machine of C-SVC, on the rows of its two classes."""
     for machine, (i, j) in enumerate(model.pairs):
         beta = model.B[:, machine]
@@ -141,14 +148,24 @@ def classification(model: Model, y, u, norms, C: float, weights: dict[float, flo
         yield Worth(half + loss, np.abs(beta).sum() - half, beyond + abs(beta.sum()))
 
 
-def regression(model: Model, X, y, u, norms, C: float, epsilon: float) -> Iterator[Worth]:
+def regression(
+    model: Model,
+    X: sparse.csr_matrix,
+    y: np.ndarray,
+    u: np.ndarray,
+    norms: np.ndarray,
+    C: float,
+    epsilon: float,
+) -> Iterator[Worth]:
     beta, half = model.B[:, 0], norms[0] / 2
     loss = C * np.maximum(0, np.abs(y - u[:, 0] + model.rho[0]) - epsilon).sum()
     D = linear_term(X, y, model.Z, beta) - epsilon * np.abs(beta).sum() - half
     yield Worth(half + loss, D, max(0, np.abs(beta).max() - C) + abs(beta.sum()))
 
 
-def linear_term(X, y, Z, beta) -> float:
+def linear_term(
+    X: sparse.csr_matrix, y: np.ndarray, Z: sparse.csr_matrix, beta: np.ndarray
+) -> float:
     """sum y beta. The target of a support vector is that of its row; among equal rows the largest
     targets go to the largest coefficients, which is feasible like any other choice.
 
@@ -159,7 +176,8 @@ def linear_term(X, y, Z, beta) -> float:
     away, nearest = cKDTree(rows).query(Z @ directions)
     if away.max(initial=0) > SAME:
         raise SystemExit("a support vector is no row of the training file")
-    targets, own = ([[] for _ in rows] for _ in range(2))
+    targets: list[list[float]] = [[] for _ in rows]
+    own: list[list[float]] = [[] for _ in rows]
     for place, target in zip(group.ravel(), y, strict=True):
         targets[place].append(target)
     for place, value in zip(nearest, beta, strict=True):
@@ -171,7 +189,7 @@ def linear_term(X, y, Z, beta) -> float:
     )
 
 
-def novelty(model: Model, u, norms, nu: float) -> Iterator[Worth]:
+def novelty(model: Model, u: np.ndarray, norms: np.ndarray, nu: float) -> Iterator[Worth]:
     beta, half, total = model.B[:, 0], norms[0] / 2, nu * len(u)
     P = half - total * model.rho[0] + np.maximum(0, model.rho[0] - u[:, 0]).sum()
     beyond = max(0, beta.max() - 1, -beta.min())

@@ -23,7 +23,7 @@ from statistics import median
 import click
 import psutil
 
-from benchmarks.tables import markdown
+from benchmarks.tables import Record, markdown
 from randsvm import files
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
@@ -113,12 +113,12 @@ class Goal:
     """
 
     gates: tuple[Gate, ...] = ()
-    times: dict[str, float] = field(default_factory=dict)
-    fit: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=Record)
+    fit: dict[str, float] = field(default_factory=Record)
     seconds: float = inf
     peak: float = inf
-    most: dict[str, float] = field(default_factory=dict)
-    near: dict[str, float] = field(default_factory=dict)
+    most: dict[str, float] = field(default_factory=Record)
+    near: dict[str, float] = field(default_factory=Record)
 
     def __str__(self) -> str:
         parts = [f"{times:g} times {name}" for name, times in self.times.items()]
@@ -138,7 +138,7 @@ class Goal:
         ]
         return replace(self, times=kept[0], fit=kept[1])
 
-    def missed(self, record: dict, lowest: dict[str, float]) -> list[str]:
+    def missed(self, record: Record, lowest: dict[str, float]) -> list[str]:
         """What `record` does not reach, in words. lowest: of each quality, among the peers."""
         quality, typical = record["quality"], record["median"]
         faults = [
@@ -154,7 +154,7 @@ class Goal:
         ]
         return [fault for fault in faults if fault]
 
-    def _slow(self, peers: dict[str, dict]) -> Iterable[str]:
+    def _slow(self, peers: dict[str, Record]) -> Iterable[str]:
         """Ratios that are below what is to be reached; of a peer that was ended the lower bound."""
         for of in ("times", "fit"):
             for name, times in getattr(self, of).items():
@@ -176,7 +176,7 @@ class Command:
 
     name: str
     words: Sequence[str]
-    quality: Callable[[], dict[str, float]] = dict
+    quality: Callable[[], dict[str, float]] = Record
     missing: str | None = None
     goal: Goal | None = None
     timed: bool = True
@@ -217,7 +217,7 @@ class Effort:
 # ---- comparisons ------------------------------------------------------------------------------
 
 
-def measure(comparison: Comparison, effort: Effort) -> dict:
+def measure(comparison: Comparison, effort: Effort) -> Record:
     """A B A B ... after one round, which gives the quality and counts only where it was long.
 
     ended: whether a peer took longer than it may; what it made, and is worth, is unknown then.
@@ -225,7 +225,9 @@ def measure(comparison: Comparison, effort: Effort) -> dict:
     began = time.perf_counter()
     rounds = int(min(effort.rounds, comparison.rounds))
     present = [command for command in comparison.commands if not command.missing]
-    records = [{"name": command.name, "words": list(command.words)} for command in present]
+    records: list[Record] = [
+        {"name": command.name, "words": list(command.words)} for command in present
+    ]
     pairs = list(zip(present, records, strict=True))
     again = []
     for command, record in pairs:
@@ -251,7 +253,7 @@ def measure(comparison: Comparison, effort: Effort) -> dict:
     return {"name": comparison.name, "rows": comparison.rows, "commands": records}
 
 
-def _judge(goal: Goal, record: dict, peers: Sequence[tuple[Command, dict]]) -> None:
+def _judge(goal: Goal, record: Record, peers: Sequence[tuple[Command, Record]]) -> None:
     """Add to our record how it stands against each peer, its goal and what of that is missed."""
     record["peers"] = {
         peer.name: against(record, theirs, goal.gates if peer.equal else (), peer.timed)
@@ -271,7 +273,7 @@ def _judge(goal: Goal, record: dict, peers: Sequence[tuple[Command, dict]]) -> N
         record["missed"] = goal.missed(record, lowest)
 
 
-def against(ours: dict, peer: dict, gates: Sequence[Gate], timed: bool = True) -> dict:
+def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = True) -> Record:
     """Where ours is short in quality; if nowhere, how many times the time of ours the peer took,
     and its training alone, where it says that."""
     both = ours["quality"].keys() & peer["quality"].keys()
@@ -289,7 +291,7 @@ def against(ours: dict, peer: dict, gates: Sequence[Gate], timed: bool = True) -
     }
 
 
-def _ratios(ours: dict, peer: dict, of: str) -> dict:
+def _ratios(ours: Record, peer: Record, of: str) -> Record:
     """Of runs of one round; a peer that ran less often stands against all of ours with its last.
     ended: the peer was, so these are lower bounds."""
     own, theirs = _all(ours, "wall"), _all(peer, of)
@@ -298,7 +300,7 @@ def _ratios(ours: dict, peer: dict, of: str) -> dict:
     return ratios | {"ended": peer["ended"]}
 
 
-def _all(record: dict, of: str) -> list[float]:
+def _all(record: Record, of: str) -> list[float]:
     return [each[of] for each in record["runs"]]
 
 
@@ -307,7 +309,7 @@ def compare(
     works: Mapping[str, Callable[[], Comparison]],
     effort: Effort,
     into: Path,
-    sections: Callable[[dict], list[str]] = lambda found: [],
+    sections: Callable[[Record], list[str]] = lambda found: [],
     again: bool = False,
     **metadata: object,
 ) -> None:
@@ -319,7 +321,7 @@ def compare(
     the JSON says besides. Raises ClickException at the end where ours was short in quality.
     """
     began = time.perf_counter()
-    found = {
+    found: Record = {
         "title": title,
         "machine": machine(),
         "load": [os.getloadavg()[0]],
@@ -353,7 +355,7 @@ def compare(
         raise click.ClickException(f"ours was short in quality: {'; '.join(short)}")
 
 
-def _add(found: dict, name: str, work: Callable[[], Comparison], effort: Effort) -> None:
+def _add(found: Record, name: str, work: Callable[[], Comparison], effort: Effort) -> None:
     """What one work gave, and the seconds of all of it: sets, runs, qualities."""
     began = time.perf_counter()
     try:
@@ -369,7 +371,7 @@ def _add(found: dict, name: str, work: Callable[[], Comparison], effort: Effort)
     found["load"].append(os.getloadavg()[0])
 
 
-def _put(comparisons: list[dict], measured: dict) -> None:
+def _put(comparisons: list[Record], measured: Record) -> None:
     """In the place of the same work, if it ran before."""
     for place, each in enumerate(comparisons):
         if (each["name"], each["rows"]) == (measured["name"], measured["rows"]):
@@ -389,7 +391,7 @@ def machine() -> str:
     return ", ".join([*parts, f"Python {platform.python_version()}"])
 
 
-def _skip(found: dict, reasons: Iterable[str | None]) -> None:
+def _skip(found: Record, reasons: Iterable[str | None]) -> None:
     for reason in reasons:
         if reason and reason not in found["skipped"]:
             click.echo(f"skipped: {reason}", err=True)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks import papers
-from benchmarks.tables import table
+from benchmarks.tables import Record, table
 
 REPEATS = 3
 COPIED = 1 << 25  # float32 values of an array that is copied: 128 MB
@@ -93,7 +93,7 @@ def measured() -> dict[str, dict[str, float]]:
     }
 
 
-def shares(found: dict) -> list[str]:
+def shares(found: Record) -> list[str]:
     """The limits in Markdown, and beside them what reader, scan and sgd reached in `found`."""
     one, all_cores = (found["limits"][str(workers)] for workers in (1, os.cpu_count()))
     rows = [
@@ -126,7 +126,7 @@ def shares(found: dict) -> list[str]:
     ]
 
 
-def _commands(found: dict, name: str) -> list[tuple[str, dict]]:
+def _commands(found: Record, name: str) -> list[tuple[str, Record]]:
     """Comparisons whose names begin so, and of each the record of what is ours."""
     return [
         (f"{each['name']} {each['rows']:,}", each["commands"][0])
@@ -135,7 +135,7 @@ def _commands(found: dict, name: str) -> list[tuple[str, dict]]:
     ]
 
 
-def _reader(found: dict, parsed: float) -> list[list[str]]:
+def _reader(found: Record, parsed: float) -> list[list[str]]:
     """Bytes of text per second, in one thread beside the main one."""
     return [
         _row(name, Path(record["words"][-1]).stat().st_size / record["best"]["wall"], parsed)
@@ -148,7 +148,7 @@ def _row(name: str, bytes_per_second: float, bandwidth: float) -> list[str]:
     return [name, f"{bytes_per_second / 1e9:.2f} GB/s", f"{bandwidth / 1e9:.1f} GB/s", share]
 
 
-def _scan(found: dict, limit: dict[str, float]) -> list[list[str]]:
+def _scan(found: Record, limit: dict[str, float]) -> list[list[str]]:
     """Kernel values per second of all scans of --gap: every coefficient that changed over every
     row. A value costs 2 (d + 2) + 2 operations of matrix products, and one exp."""
     rows = []
@@ -166,7 +166,7 @@ def _scan(found: dict, limit: dict[str, float]) -> list[list[str]]:
     return rows
 
 
-def _sgd(found: dict, bandwidth: float) -> list[list[str]]:
+def _sgd(found: Record, bandwidth: float) -> list[list[str]]:
     """Bytes of rows that the steps of all epochs read per second: 8 for a nonzero."""
     rows = []
     for name, record in _commands(found, "linear"):
@@ -177,7 +177,7 @@ def _sgd(found: dict, bandwidth: float) -> list[list[str]]:
     return rows
 
 
-def _start(found: dict) -> list[list[str]]:
+def _start(found: Record) -> list[list[str]]:
     """Seconds that sgd takes for 100 rows, of what it takes for each linear set."""
     starts = [
         record["median"]["wall"]

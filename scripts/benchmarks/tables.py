@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+# An object of the JSON files that the harness writes.
+Record: TypeAlias = "dict[str, Any]"
 
 HEADER = [
     *("work", "rows", "command", "quality", "runs", "best", "median", "fit", "CPU", "peak"),
@@ -11,7 +15,7 @@ HEADER = [
 NEAR = 1.02  # times the floor: a peak that is not above it is not told from it
 
 
-def markdown(found: dict) -> list[str]:
+def markdown(found: Record) -> list[str]:
     """The JSON record as a table."""
     rows = [
         [comparison["name"], f"{comparison['rows']:,}", *_cells(record)]
@@ -32,7 +36,7 @@ def markdown(found: dict) -> list[str]:
     ]
 
 
-def left_out(found: dict) -> list[str]:
+def left_out(found: Record) -> list[str]:
     """What was skipped, works that were not run, peers that were ended."""
     ended = [
         f"{record['name']} ({each['name']}, {each['rows']:,} rows)"
@@ -48,7 +52,7 @@ def left_out(found: dict) -> list[str]:
     return [line for text in lines for line in ("", text)]
 
 
-def _cells(record: dict) -> list[str]:
+def _cells(record: Record) -> list[str]:
     best, middle = record["best"], record["median"]
     return [
         record["name"],
@@ -64,23 +68,23 @@ def _cells(record: dict) -> list[str]:
     ]
 
 
-def _standing(name: str, peer: dict) -> list[str]:
+def _standing(name: str, peer: Record) -> list[str]:
     ratios = [(title, peer[of]) for title, of in ((name, "times"), (f"{name}'s fit", "fit"))]
     return peer["short"] or [f"{title}: {spread(found)}" for title, found in ratios if found]
 
 
-def bounded(record: dict, number: str) -> str:
+def bounded(record: Record, number: str) -> str:
     """What a command took; of one that was ended a lower bound."""
     return f"> {number}" if record["ended"] else number
 
 
-def peak(record: dict) -> str:
+def peak(record: Record) -> str:
     """MB; an upper bound where that is what a process is seen to have at the least."""
     most, floor = record["median"]["peak"], record["median"].get("floor", 0)
     return f"<= {most:.0f}" if most <= NEAR * floor else bounded(record, f"{most:.0f}")
 
 
-def spread(ratios: dict) -> str:
+def spread(ratios: Record) -> str:
     """The median of some ratios, the least and the most; of lower bounds the median."""
     pairs, middle = ratios["pairs"], f"{ratios['median']:.3g}"
     return f"> {middle}" if ratios["ended"] else f"{middle} ({min(pairs):.3g}-{max(pairs):.3g})"
