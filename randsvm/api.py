@@ -13,7 +13,7 @@ from randsvm.data.in_memory import Arrays, original_labels
 from randsvm.events import Watch, check, silent
 from randsvm.models.fitted import FittedModel, load
 from randsvm.models.prediction import predict
-from randsvm.parameters.option import BALANCED, gather, grid, options
+from randsvm.parameters.option import BALANCED, grid, make_parameters, options
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -222,7 +222,7 @@ def _train(
     groups = ALGORITHMS[name]
     values = _parameter_values(given, (*groups, *COMMON))
     params, *algorithm = [
-        own or gather(group, values) for own, group in zip(objects, groups, strict=False)
+        own or make_parameters(group, values) for own, group in zip(objects, groups, strict=False)
     ]
     kept: list[Any] = []
     job = replace(job or _job(groups, values), keep=kept.append)
@@ -262,12 +262,12 @@ def _paths(
 
 
 def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
-    stop = gather(StopParams, values) if StopParams in groups else StopParams()
+    stop = make_parameters(StopParams, values) if StopParams in groups else StopParams()
     return Job(
         stop=stop,
-        limits=gather(Limits, values),
-        run=gather(Run, values),
-        resources=gather(Resources, values),
+        limits=make_parameters(Limits, values),
+        run=make_parameters(Run, values),
+        resources=make_parameters(Resources, values),
         warm_start=values.get(WARM_START),
         search=Search(
             values.get("folds"),
@@ -285,27 +285,27 @@ EARLIER = "earlier"
 
 def _parameter_values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
     """Convert values to the types of the parameter classes. Raise TypeError for an unknown name."""
-    kinds = {f.name: spec.kind for group in groups for f, spec in options(group)}
-    kinds |= {EARLIER: ""}
+    value_types = {f.name: spec.value_type for group in groups for f, spec in options(group)}
+    value_types |= {EARLIER: ""}
     if StopParams in groups:
-        kinds |= {WARM_START: "path"}
+        value_types |= {WARM_START: "path"}
     for name in given:
-        if name not in kinds:
+        if name not in value_types:
             import difflib
 
-            near = difflib.get_close_matches(name, kinds, 1)
+            near = difflib.get_close_matches(name, value_types, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")
-    return {name: _parameter_value(kinds[name], value) for name, value in given.items()}
+    return {name: _parameter_value(value_types[name], value) for name, value in given.items()}
 
 
-def _parameter_value(kind: str | tuple[str, ...], value: Any) -> Any:
-    if kind == "weights":
+def _parameter_value(value_type: str | tuple[str, ...], value: Any) -> Any:
+    if value_type == "weights":
         pairs = {BALANCED: 1.0} if value == BALANCED else value
         pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
         return tuple((str(label), float(weight)) for label, weight in pairs)
-    if kind == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
+    if value_type == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(map(float, value))
-    if kind in ("float", "floats", "gap") and isinstance(value, numbers.Real):
+    if value_type in ("float", "floats", "gap") and isinstance(value, numbers.Real):
         return float(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -60,7 +60,7 @@ class Decomposition:
         if self.warm_start is not None:
             return self.warm_start(self.scan, r)
         S = self.random_subset(r)
-        if self.scan.task.total or self.scan.task.size:
+        if self.scan.task.coefficient_sum or self.scan.task.absolute_sum:
             return _start_with_sums(self.scan, S), S
         return self.svmlearn(S), S
 
@@ -122,8 +122,11 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     task, y, m = scan.task, points.y, len(points)
     lower, upper = task.box(y)
     call = libsvm.in_daemon_thread
-    K, h = scan.gram(points, centred=not task.total), y - task.epsilon * np.sign(y) * task.one_sided
-    if not task.size:
-        return solve(K, h, lower, upper, task.total * m / scan.D.n, call=call).beta
-    share = min(task.size / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))
+    K, h = (
+        scan.gram(points, centred=not task.coefficient_sum),
+        y - task.epsilon * np.sign(y) * task.one_sided,
+    )
+    if not task.absolute_sum:
+        return solve(K, h, lower, upper, task.coefficient_sum * m / scan.D.n, call=call).beta
+    share = min(task.absolute_sum / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))
     return solve_two_sums(K, h, lower, upper, (share, share), np.zeros(m), call=call).beta

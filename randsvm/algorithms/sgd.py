@@ -67,8 +67,8 @@ class Steps:
     fixed_rate: float = 0.0
 
     @property
-    def kind(self) -> int:
-        """The loss as _sgd.pyx knows it."""
+    def loss_number(self) -> int:
+        """The number that the compiled code gives to the loss."""
         if self.epsilon is not None:
             return _sgd.EPSILON_INSENSITIVE
         if self.loss == OUTSIDE:
@@ -157,8 +157,8 @@ class Learner:
         values = batch.values.astype(np.float32, copy=False)
         _sgd.steps(
             batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
-            steps.weights, steps.kind, steps.crammer_singer, steps.epsilon or 0.0, steps.origin,
-            steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
+            steps.weights, steps.loss_number, steps.crammer_singer, steps.epsilon or 0.0,
+            steps.origin, steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
             steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip

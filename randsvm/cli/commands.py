@@ -75,7 +75,7 @@ class Typed(click.Option):
         if found is None or ctx.resilient_parsing:
             return found
         flag = self._spelled(ctx.meta.get(WORDS_KEY, []))
-        if self.spec.kind == "weights":
+        if self.spec.value_type == "weights":
             for label, weight in found:
                 self.spec.check(f"the weight in {flag} {label}", weight)
             return found

@@ -32,13 +32,16 @@ OUTCOMES = (Trained, Learnt)
 class Records:
     """The records of one run of a command.
 
-    files: role of a file -> its name or names. words: options that complete the configuration.
+    files: role of a file -> its name or names. arguments: options that complete the configuration.
     """
 
     def __init__(
-        self, command: str, files: Mapping[str, str | tuple[str, ...]], words: Sequence[str] = ()
+        self,
+        command: str,
+        files: Mapping[str, str | tuple[str, ...]],
+        arguments: Sequence[str] = (),
     ) -> None:
-        self.words = words
+        self.arguments = arguments
         # Distinguishes the lines of runs that share a log.
         run = os.urandom(4).hex()
         head = {"run": run, "version": __version__, "command": command}
@@ -50,7 +53,7 @@ class Records:
         if isinstance(event, Started):
             self.run |= {
                 "algorithm": event.algorithm,
-                "parameters": shlex.join([*own.pop("configuration"), *self.words]),
+                "parameters": shlex.join([*own.pop("configuration"), *self.arguments]),
                 "n": event.n,
                 "d": event.d,
                 "nnz": event.nnz,

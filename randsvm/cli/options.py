@@ -106,7 +106,7 @@ class Numbers(click.ParamType):
     MOST = 1000
 
     def __init__(self, spec: Option) -> None:
-        self.words = (*spec.words, *([AUTO] if spec.auto else []))
+        self.words = (*spec.accepted_words, *([AUTO] if spec.auto else []))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
@@ -187,8 +187,8 @@ class Checkpoint(Duration):
         return super().convert(value, param, ctx)
 
 
-# Kind of an option -> arguments of click.option.
-KINDS: dict[str, dict[str, Any]] = {
+# Type of an option's values -> arguments of click.option.
+VALUE_TYPES: dict[str, dict[str, Any]] = {
     "int": {"type": int},
     "float": {"type": float},
     "flag": {"is_flag": True},
@@ -205,7 +205,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def _shows_default(spec: Option, default: Any) -> bool:
     """Return whether click shows the default; else the help text has it."""
-    return default is not None and spec.kind not in ("flag", "size", "switch", "weights")
+    return default is not None and spec.value_type not in ("flag", "size", "switch", "weights")
 
 
 def _help(spec: Option, default: Any) -> str:
@@ -216,11 +216,11 @@ def _help(spec: Option, default: Any) -> str:
     return text + (mark + own or ("  [default: none]" if default is None else ""))
 
 
-def _kind(spec: Option) -> dict[str, Any]:
-    """Return the arguments of click.option for the kind of values."""
-    if isinstance(spec.kind, tuple):
-        return {"type": Word(spec.kind)}
-    return {"type": Numbers(spec)} if spec.kind == "floats" else KINDS[spec.kind]
+def _value_type(spec: Option) -> dict[str, Any]:
+    """Return the arguments of click.option for the type of values."""
+    if isinstance(spec.value_type, tuple):
+        return {"type": Word(spec.value_type)}
+    return {"type": Numbers(spec)} if spec.value_type == "floats" else VALUE_TYPES[spec.value_type]
 
 
 def parameters(
@@ -245,7 +245,7 @@ def parameters(
                     cls=Typed,
                     spec=spec,
                     hidden=f.name in hidden,
-                    **_kind(spec),
+                    **_value_type(spec),
                 )(command)
         return command
 

@@ -10,8 +10,7 @@ from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command
 from randsvm.errors import ParameterError
-from randsvm.parameters.prediction import SPELLINGS, PredictParams
-from randsvm.parameters.run import Resources
+from randsvm.parameters.run import LABEL_SPELLINGS, PredictParams, Resources
 
 COMMAND = "randsvm-predict"
 
@@ -64,7 +63,7 @@ class OfFilesOrInfo(Command):
 )
 @click.option(
     "--labels",
-    type=click.Choice(SPELLINGS),
+    type=click.Choice(LABEL_SPELLINGS),
     default=PredictParams.labels,
     show_default=True,
     help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).",

@@ -40,7 +40,7 @@ from randsvm.files import STANDARD_OUTPUTS, display_output
 class Report:
     """The listener of a command, as a context.
 
-    words, files: options, and role -> name of files, that complete the command line of the run.
+    arguments, files: options, and role -> name of files, that complete the command line of the run.
     given: options of the command, with quiet, report (text or json) and, for a training, log (a
     path or None).
     """
@@ -48,18 +48,18 @@ class Report:
     def __init__(
         self,
         command: str,
-        words: list[str],
+        arguments: list[str],
         files: Mapping[str, str | tuple[str, ...]],
         given: Mapping[str, Any],
     ) -> None:
         self.command = command
-        self.words = words
+        self.arguments = arguments
         self.files: list[str] = []
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names
         # A model or predictions on standard output must not be mixed with other lines.
         self.to_stdout = any(name in STANDARD_OUTPUTS for name in self.files[-1:])
-        self.records = Records(command, files, words)
+        self.records = Records(command, files, arguments)
         self.quiet = given["quiet"]
         self.json = given["report"] == "json"
         path = given.get("log")
@@ -171,7 +171,7 @@ class Report:
     def _(self, event: Started) -> None:
         # A name that begins with a dash would be read as an option.
         dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
-        words = [*event.configuration, *self.words, *dashes, *self.files]
+        words = [*event.configuration, *self.arguments, *dashes, *self.files]
         self.say(shlex.join([self.command, event.algorithm, *words]))
         if event.n is None:
             return

@@ -159,7 +159,7 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
         except RoundedError:
             worker_pool.broadcast(worker.release, key)
             worker_pool.key = precise_key
-            text = replace(text, summary=replace(text.summary, precise=True))
+            text = replace(text, summary=replace(text.summary, float64=True))
             return _load(worker_pool, precise_key, text, resources)
     except BaseException:
         worker_pool.broadcast(worker.release, key)
@@ -169,7 +169,7 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
 
 
 def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resources) -> Dataset:
-    """Return D. Raises RoundedError if a chunk needs float64 values and the text is not precise."""
+    """Return D. Raises RoundedError if a chunk needs float64 values and the text is not float64."""
     spec = DatasetSpec(key, text, resources.data_bytes, resources.tmpdir)
     # If the cluster fails, this process reads and keeps the chunks that a model still needs.
     store = text.store(resources.data_bytes, resources.tmpdir)
@@ -178,11 +178,11 @@ def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resou
 
     def digest(shard: Shard) -> tuple[bytes, bool]:
         chunk = D.store.read(shard.number)
-        return chunk_digest(chunk), chunk.precise
+        return chunk_digest(chunk), chunk.float64
 
     digests = []
     for chunk_hash, needs_float64 in executor.map(digest, D.shards):
-        if needs_float64 and not text.summary.precise:
+        if needs_float64 and not text.summary.float64:
             raise RoundedError
         digests.append(chunk_hash)
         emit(Progress("reading", int(D.starts[len(digests)]), D.n))

@@ -51,7 +51,7 @@ class TextFile:
         """Return the options of the parser."""
         options = self.options
         return Dialect(
-            options.labels, options.zero_based, options.any_label, precise=options.precise
+            options.labels, options.zero_based, options.any_label, float64=options.float64
         )
 
     def read(self, begin: int, end: int) -> bytes:
@@ -329,7 +329,7 @@ def _is_row(line: bytes) -> bool:
 class ChunkedText:
     """Text files, one after the other, cut into chunks.
 
-    If the summary is `precise`, all chunks have float64 values. If not, only those chunks have
+    If the summary is `float64`, all chunks have float64 values. If not, only those chunks have
     them whose values change measurably when rounded to float32.
 
     checksums: checksums of each file in the first pass. starts : (chunks + 1,) int64, the byte
@@ -356,7 +356,7 @@ class ChunkedText:
                 content = checksums.read(file, first, min(end, file.size))
                 parts.append(self._parsed(file, without_byte_order_mark(content, first)))
             begin, end = begin - file.size, end - file.size
-        chunk = join_chunks(parts) if self.summary.precise else join_and_round(parts, number)
+        chunk = join_chunks(parts) if self.summary.float64 else join_and_round(parts, number)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             raise self.files[0].changed_error()
         return chunk
@@ -369,8 +369,8 @@ class ChunkedText:
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
-            precise=True,
-            near=not self.summary.precise,
+            float64=True,
+            near=not self.summary.float64,
         )
         y = block.y
         if options.labels == "class":

@@ -52,7 +52,7 @@ def read(
     try:
         return _spilled(paths, options, resources)
     except RoundedError:
-        return _spilled(paths, replace(options, precise=True), resources)
+        return _spilled(paths, replace(options, float64=True), resources)
 
 
 def _spilled(
@@ -86,7 +86,7 @@ def _read_through_cache(
     try:
         return _written(paths, options, cache, jobs)
     except RoundedError:
-        return _written(paths, replace(options, precise=True), cache, jobs)
+        return _written(paths, replace(options, float64=True), cache, jobs)
 
 
 def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
 
     Whether values are float64 follows from the files.
     """
-    reading = vars(replace(options, precise=False))
+    reading = vars(replace(options, float64=False))
     return {"files": [_file(path) for path in paths], "reading": reading}
 
 

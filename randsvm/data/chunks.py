@@ -123,7 +123,7 @@ class RawChunk:
         return arrays + weights
 
     @property
-    def precise(self) -> bool:
+    def float64(self) -> bool:
         return self.values.dtype == np.float64
 
     def part(self, begin: int, end: int) -> RawChunk:
@@ -152,7 +152,7 @@ def join_and_round(parts: Sequence[RawChunk], number: int) -> RawChunk:
 
     number: of the chunk in the data set; rounding is checked for some chunks only.
     """
-    if not (parts[0].precise and is_checked(number)):
+    if not (parts[0].float64 and is_checked(number)):
         return join_chunks(parts, np.float32)
     chunk = join_chunks(parts)
     some = chunk[rows_checked(len(chunk.y))]

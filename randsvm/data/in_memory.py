@@ -157,9 +157,9 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         indptr = X.indptr.astype(np.int64, copy=False)
         columns = np.arange(d) if options.has_row_numbers else _occurring(X)
     starts = _starts(indptr, options)
-    precise = not options.has_row_numbers and _needs_float64(arrays.X, X, starts)
-    if precise:
-        X = to_matrix(arrays.X, precise=True)
+    float64 = not options.has_row_numbers and _needs_float64(arrays.X, X, starts)
+    if float64:
+        X = to_matrix(arrays.X, float64=True)
     store = ArrayStore(X, y, base, starts)
     digest = Digest()
     for number in range(len(store.sizes)):
@@ -174,7 +174,7 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         queries=0,
         digest=digest.hexdigest(names),
         has_row_numbers=options.has_row_numbers,
-        precise=precise,
+        float64=float64,
     ), store
 
 
@@ -197,8 +197,8 @@ def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
         some: Any = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
         if not isinstance(rounded, np.ndarray):
             some = sparse.csr_matrix(some)
-        store = ArrayStore(to_matrix(some, precise=True), np.zeros(len(rows)), 0, np.array([0]))
-        if join_and_round([store.all_rows], number).precise:
+        store = ArrayStore(to_matrix(some, float64=True), np.zeros(len(rows)), 0, np.array([0]))
+        if join_and_round([store.all_rows], number).float64:
             return True
     return False
 
@@ -217,9 +217,9 @@ def with_row_numbers(X: Matrix) -> Matrix:
     return to_matrix(sparse.hstack([sparse.csr_matrix(numbers), X], format="csr"))
 
 
-def chunks_of(X: Any, zero_based: bool, rows: int, *, precise: bool) -> Iterator[RawChunk]:
-    """Yield chunks of X for prediction; labels are nan. precise: see to_matrix."""
-    matrix = to_matrix(X, precise=precise)
+def chunks_of(X: Any, zero_based: bool, rows: int, *, float64: bool) -> Iterator[RawChunk]:
+    """Yield chunks of X for prediction; labels are nan. float64: see to_matrix."""
+    matrix = to_matrix(X, float64=float64)
     n = matrix.shape[0]
     starts = np.append(np.arange(0, n, rows), n)
     store = ArrayStore(matrix, np.full(n, np.nan), 0 if zero_based else 1, starts)
@@ -229,13 +229,13 @@ def chunks_of(X: Any, zero_based: bool, rows: int, *, precise: bool) -> Iterator
 # ---- rows -------------------------------------------------------------------------------------
 
 
-def to_matrix(X: Any, *, precise: bool = False) -> Matrix:
-    """Return X as float32, or as float64 if `precise`.
+def to_matrix(X: Any, *, float64: bool = False) -> Matrix:
+    """Return X as float32, or as float64 if `float64`.
 
     The result is a C-contiguous array, or CSR with ascending columns if few values are not 0. It
     shares the memory of X if X has that form.
     """
-    dtype = np.float64 if precise else np.float32
+    dtype = np.float64 if float64 else np.float32
     if sparse.issparse(X):
         csr = sparse.csr_matrix(X)
         if not csr.has_canonical_format:

@@ -60,7 +60,7 @@ def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
     same bits (a stored zero adds nothing). Rows of equal hash are then compared.
     """
     weights = np.random.Generator(np.random.Philox(0)).standard_normal(D.d)
-    dtype: type = np.float64 if D.summary.precise and Z.dtype == np.float64 else np.float32
+    dtype: type = np.float64 if D.summary.float64 and Z.dtype == np.float64 else np.float32
     Z = Z.astype(dtype, copy=False)
     Z, possible = _over(D.summary.features, Z, features)
     keys, first, groups = np.unique(Z @ weights, return_index=True, return_inverse=True)

@@ -108,7 +108,7 @@ class Summary:
 
     names, values, counts: of each class, in order of appearance: the label as first written, its
     value, and its number of rows. queries: the number of rows with a qid. has_row_numbers: see
-    ParseOptions. precise: whether values are float64, because rounding to float32 is measurable.
+    ParseOptions. float64: whether values are float64, because rounding to float32 is measurable.
 
     weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
     the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
@@ -123,7 +123,7 @@ class Summary:
     queries: int
     digest: str
     has_row_numbers: bool = False
-    precise: bool = False
+    float64: bool = False
     weighted: bool = False
     weight_sum: float = 0.0
     class_weight_sums: tuple[float, ...] = ()
@@ -144,7 +144,7 @@ class ParseOptions:
     """The options that change what is parsed, and how D is cut into chunks.
 
     labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
-    precomputed kernel and begin with 0:number, which takes zero_based. precise: all values are
+    precomputed kernel and begin with 0:number, which takes zero_based. float64: all values are
     float64; else only if rounding to float32 is measurable.
     """
 
@@ -152,7 +152,7 @@ class ParseOptions:
     zero_based: bool = False
     any_label: bool = False
     has_row_numbers: bool = False
-    precise: bool = False
+    float64: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
 
@@ -163,7 +163,7 @@ def are_files(paths: Sequence[str]) -> bool:
 
 
 class RoundedError(Exception):
-    """Rounding is measurable: the caller reads again with `precise` options."""
+    """Rounding is measurable: the caller reads again with `float64` options."""
 
 
 class Precision:
@@ -171,25 +171,25 @@ class Precision:
     measurable. All has to be read again then if that is possible: the rounding of chunks before it,
     too, is measurable beside the differences in that chunk.
 
-    precise: known from the beginning; final: nothing can be read again.
+    float64: known from the beginning; final: nothing can be read again.
     """
 
-    def __init__(self, *, precise: bool, final: bool) -> None:
-        self.precise, self.final = precise, final
+    def __init__(self, *, float64: bool, final: bool) -> None:
+        self.float64, self.final = float64, final
         self.chunks = self.rounded = 0
 
     def join(self, parts: Sequence[RawChunk]) -> RawChunk:
         """The next chunk as it is stored. Raises RoundedError."""
-        if self.precise:
+        if self.float64:
             return join_chunks(parts)
         chunk = join_and_round(parts, self.chunks)
         self.chunks += 1
-        if not chunk.precise:
+        if not chunk.float64:
             self.rounded += len(chunk.y)
         elif not self.final:
             raise RoundedError
         else:
-            self.precise = True
+            self.float64 = True
             if self.rounded:
                 emit(
                     Notice(
@@ -313,8 +313,8 @@ def _blocks(
 
     Values are float64 unless rows have numbers, and exact if they cannot be read again.
     """
-    precise = not options.has_row_numbers
-    near = precise and not options.precise and are_files(paths)
+    float64 = not options.has_row_numbers
+    near = float64 and not options.float64 and are_files(paths)
     way = ReadingProgress(paths, emit)
     for path in paths:
         table.path = features.path = path
@@ -324,7 +324,7 @@ def _blocks(
             zero_based=options.zero_based,
             unlabelled=options.any_label,
             has_row_numbers=options.has_row_numbers,
-            precise=precise,
+            float64=float64,
             near=near,
             jobs=jobs,
             watch=way.on_event,
@@ -359,10 +359,10 @@ def first_pass(
     """Parse and validate all files in order, and call `keep` with each chunk in order.
 
     Raises RoundedError if all values must be float64 and the files can be read again: the caller
-    starts from scratch with `precise` options. Values of a precomputed kernel are always float32,
+    starts from scratch with `float64` options. Values of a precomputed kernel are always float32,
     as in LIBSVM.
     """
-    precision = Precision(precise=options.precise, final=not are_files(paths))
+    precision = Precision(float64=options.float64, final=not are_files(paths))
     classes, digest = _Classes(paths[0], options.any_label), Digest()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
     features = _Features()
@@ -398,6 +398,6 @@ def first_pass(
         queries=queries,
         digest=digest.hexdigest(names),
         has_row_numbers=options.has_row_numbers,
-        precise=precision.precise,
+        float64=precision.float64,
         **sums.fields(),
     )

@@ -59,7 +59,7 @@ class Block:
     spellings : the block's distinct label tokens in order of first appearance
     y : (m,) float64, nan for `?`; empty unless labels are numbers
     indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float32, or
-    float64 where the dialect is precise
+    float64 where the dialect is float64
     features : the distinct indices, ascending, int32
     queries : rows with a qid:
     numbers : of rows that are to begin with 0:number; of others None
@@ -82,7 +82,7 @@ class Block:
 class Dialect(NamedTuple):
     """The options of the format.
 
-    precise: values become float64, not float32. near: float64 values of many digits need not be
+    float64: values become float64, not float32. near: float64 values of many digits need not be
     exact, but only round to the right float32, which is faster (to judge rounding by).
     """
 
@@ -90,7 +90,7 @@ class Dialect(NamedTuple):
     zero_based: bool
     unlabelled: bool
     has_row_numbers: bool = False
-    precise: bool = False
+    float64: bool = False
     near: bool = False
 
 
@@ -118,7 +118,7 @@ def read_blocks(
     zero_based: bool = False,
     unlabelled: bool = False,
     has_row_numbers: bool = False,
-    precise: bool = False,
+    float64: bool = False,
     near: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
@@ -132,9 +132,9 @@ def read_blocks(
     it were yielded: the caller that maps labels meets an earlier bad label first. The last block
     before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
     are handed on as they arrive, by this thread alone, not when a block is full. numbered: every
-    row begins with 0:number, which takes zero_based. precise, near: see Dialect.
+    row begins with 0:number, which takes zero_based. float64, near: see Dialect.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, precise, near)
+    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, near)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
@@ -160,12 +160,12 @@ def parse(
     labels: Labels,
     zero_based: bool = False,
     unlabelled: bool = False,
-    precise: bool = False,
+    float64: bool = False,
     near: bool = False,
     first_line: int = 1,
 ) -> Block:
     """Return the rows of complete lines in memory. name, first_line: for DataError."""
-    dialect = Dialect(labels, zero_based, unlabelled, precise=precise, near=near)
+    dialect = Dialect(labels, zero_based, unlabelled, float64=float64, near=near)
     piece = parse_piece(text + PADDING, dialect)
     if piece.fault:
         raise data_error(name, piece.fault, first_line)
@@ -281,7 +281,7 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     y = np.empty(newlines if numbers else 0)
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
-    values: np.ndarray = np.empty(colons, np.float64 if dialect.precise else np.float32)
+    values: np.ndarray = np.empty(colons, np.float64 if dialect.float64 else np.float32)
     rows = _svmlight.Rows()
     rows.parse(
         text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,

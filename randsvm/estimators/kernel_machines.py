@@ -19,9 +19,9 @@ from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.machine import Machine, one_blas_thread
 from randsvm.events import Iteration, Notice
-from randsvm.parameters.problem import SCALE, positive_semidefinite, resolve_gamma
+from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
-from randsvm.training.usefulness import TEXTS
+from randsvm.training.usefulness import USELESS_MODEL_TEXTS
 
 # Values that are squared at once for the variance of X.
 VARIANCE_ROWS = 8192
@@ -135,7 +135,7 @@ class KernelMachine(Machine):
         def watch(event: object) -> None:
             if isinstance(event, Iteration):
                 rounds[event.machine] += 1
-            elif isinstance(event, Notice) and event.text in TEXTS:
+            elif isinstance(event, Notice) and event.text in USELESS_MODEL_TEXTS:
                 kernel_notices.append(event.text)
 
         with one_blas_thread():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.parameters.problem import Problem
+from randsvm.parameters.svm import Problem
 
 # Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
 LARGE_NORM = 2.0**40

@@ -210,7 +210,7 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
 
     if model.has_row_numbers:
         X = with_row_numbers(to_matrix(X))
-    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, precise=model.precise))
+    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, float64=model.float64))
     if len(chunks) == 1:
         return decide(chunks[0])
     if not chunks:

@@ -27,7 +27,7 @@ from randsvm.models import decisions, libsvm_format
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.metadata import Metadata
 from randsvm.models.model import Model, ModelRows, common_fields
-from randsvm.parameters.problem import KERNELS
+from randsvm.parameters.kernel import KERNELS
 
 # Kernel names of this package -> names in LIBSVM's models, and the inverse.
 LIBSVM_KERNELS = {name: "polynomial" if name == "poly" else name for name in KERNELS}
@@ -59,7 +59,7 @@ class KernelModel(Model):
     kernel : Kernel
         The kernel with its parameters.
     Z : CSR matrix of shape (m, d)
-        Support vectors; column j is the feature `features[j]`. float64 if the model is `precise`,
+        Support vectors; column j is the feature `features[j]`. float64 if the model is `float64`,
         else float32. With a precomputed kernel `features` has the row numbers of the support
         vectors in the training data, and each row of Z has one value: 1 in the column of its
         number.
@@ -425,7 +425,7 @@ class PairwiseModel(KernelModel):
             zero_based=self.zero_based,
             seen=self.seen,
             scaling=self.scaling,
-            precise=self.precise,
+            float64=self.float64,
         )
 
 

@@ -21,7 +21,7 @@ from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models.header import Header, HeaderFormat
 from randsvm.models.metadata import SealedStream, has_float64_values
-from randsvm.parameters.problem import KERNELS
+from randsvm.parameters.kernel import KERNELS
 
 CLASSIFIER_TYPES = ("c_svc", "nu_svc")
 SVM_TYPE_NAMES = (*CLASSIFIER_TYPES, "one_class", "epsilon_svr", "nu_svr")
@@ -230,10 +230,10 @@ def _per_class(
     return header.integers(keyword, nr_class)
 
 
-def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
+def _parse_rows(header: Header, float64: bool) -> dict[str, Any]:
     """Return the fields of LibsvmModel for the support vectors: `total_sv` svmlight rows.
 
-    precise : whether values are float64.
+    float64 : whether values are float64.
     """
     total_sv = _total_sv(header)
     header.check_rows(total_sv, "support vectors (total_sv)")
@@ -246,7 +246,7 @@ def _parse_rows(header: Header, precise: bool) -> dict[str, Any]:
         name=header.name,
         labels="number",
         zero_based=True,
-        precise=precise,
+        float64=float64,
         first_line=header.first_row_line,
     )
     if len(block.y) != total_sv:

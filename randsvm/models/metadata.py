@@ -213,16 +213,16 @@ def trailer_items(
     zero_based: bool,
     seen: SeenFeatures | None,
     scaling: Scaling | None,
-    precise: bool,
+    float64: bool,
 ) -> dict[str, str]:
     """Return the items that `Metadata` reads.
 
     labels : as the training data spells them; empty if the header or the task determines them.
-    precise : whether feature values are float64.
+    float64 : whether feature values are float64.
     """
     lines = {"labels": " ".join(labels)} if labels else {}
     lines["index_base"] = "0" if zero_based else "1"
-    if precise:
+    if float64:
         lines["values"] = "float64"
     if seen is not None:
         lines["features"] = str(seen)
@@ -299,13 +299,13 @@ class Metadata:
             raise self.error(f"expected index_base 0 or 1 in the trailer, found {base!r}")
         return base == "0"
 
-    def precise(self) -> bool:
+    def float64(self) -> bool:
         """Return whether feature values are float64; see `has_float64_values`."""
-        precise = has_float64_values(None if self.has_no_trailer else self.unparsed)
-        values = self.unparsed.pop("values", "float64" if precise else "float32")
+        float64 = has_float64_values(None if self.has_no_trailer else self.unparsed)
+        values = self.unparsed.pop("values", "float64" if float64 else "float32")
         if values not in ("float32", "float64"):
             raise self.error(f"expected values float32 or float64 in the trailer, found {values!r}")
-        return precise
+        return float64
 
     def seen_features(self) -> SeenFeatures | None:
         return self.take("features", SeenFeatures.parse)

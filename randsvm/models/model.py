@@ -57,7 +57,7 @@ class Model:
         features of a row.
     scaling : Scaling, optional
         Scaling of rows over the seen features; it is applied first.
-    precise : bool
+    float64 : bool
         Whether feature values are float64, as in the training; if not, they are rounded to float32.
     sigmoid : array of shape (2, columns of f), float64, optional
         A and B of the probability 1 / (1 + exp(A f + B)); None: not fitted.
@@ -74,7 +74,7 @@ class Model:
     zero_based: bool = False
     seen: SeenFeatures | None = None
     scaling: Scaling | None = None
-    precise: bool = False
+    float64: bool = False
     sigmoid: np.ndarray | None = None
     noise_scale: float | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -230,7 +230,7 @@ class Model:
         ModelRows
             Rows for `decision`.
         """
-        values = values.astype(np.float64 if self.precise else np.float32, copy=False)
+        values = values.astype(np.float64 if self.float64 else np.float32, copy=False)
         unseen = np.empty(0, np.int32)
         if self.seen is not None:
             unseen = indices[~self.seen.contains(indices)]
@@ -277,7 +277,7 @@ class Model:
     def _trailer(self) -> dict[str, str]:
         """The lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
-        lines = trailer_items(labels, self.zero_based, self.seen, self.scaling, self.precise)
+        lines = trailer_items(labels, self.zero_based, self.seen, self.scaling, self.float64)
         return {**self.metadata, **lines}
 
 
@@ -304,7 +304,7 @@ def common_fields(
         "labels": ONE_CLASS_LABELS if task == "one-class" else labels,
         "values": ONE_CLASS_VALUES if task == "one-class" else values,
         "zero_based": metadata.zero_based(),
-        "precise": metadata.precise(),
+        "float64": metadata.float64(),
         "seen": seen,
         "scaling": metadata.scaling(seen),
         "metadata": metadata.unparsed,

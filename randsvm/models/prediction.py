@@ -39,8 +39,7 @@ from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.model import Model
 from randsvm.parallel import ThreadPool
-from randsvm.parameters.prediction import PredictParams
-from randsvm.parameters.run import Resources
+from randsvm.parameters.run import PredictParams, Resources
 
 
 def predict(
@@ -333,7 +332,7 @@ def predict_in_threads(
                 labels="number" if predictor.model.is_regression else "class",
                 zero_based=predictor.model.zero_based,
                 unlabelled=True,
-                precise=predictor.model.precise,
+                float64=predictor.model.float64,
                 jobs=jobs,
                 watch=reading.on_event,
             )
@@ -399,8 +398,8 @@ def predict_on_cluster(
     path = str(Path(model).absolute())
     work = WorkerPredictor(path, _digest_of(path), predictor.probabilities, predictor.labels_only)
     labels: svmlight.Labels = "number" if predictor.model.is_regression else "class"
-    precise = predictor.model.precise
-    options = ParseOptions(labels, predictor.model.zero_based, any_label=True, precise=precise)
+    float64 = predictor.model.float64
+    options = ParseOptions(labels, predictor.model.zero_based, any_label=True, float64=float64)
     line, base = 1, -1
     for part, (piece, found) in map_ranges(address, paths, options, work):
         if part.base != base:

@@ -22,25 +22,25 @@ class Option(NamedTuple):
     """The option of a field: its names on the command line, help, type and bounds.
 
     flags : names on the command line
-    kind : int, float, floats (one number, or a list for a grid search), flag, switch (0 or 1),
-    path, size (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label and
-    number); a tuple of words is a choice
+    value_type : int, float, floats (one number, or a list for a grid search), flag, switch (0 or
+    1), path, size (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of label
+    and number); a tuple of words is a choice
     least, most, above, below : least <= value <= most and above < value < below; None: no bound;
     below = inf: the value must be finite
     unit : unit of the bounds, for messages
-    words : words that are accepted instead of a number
-    auto : the values that AUTO stands for, if kind is floats; empty: AUTO is refused
+    accepted_words : words that are accepted instead of a number
+    auto : the values that AUTO stands for, if value_type is floats; empty: AUTO is refused
     """
 
     flags: tuple[str, ...]
     help: str
-    kind: str | tuple[str, ...]
+    value_type: str | tuple[str, ...]
     least: float | None = None
     most: float | None = None
     above: float | None = None
     below: float | None = None
     unit: str = ""
-    words: tuple[str, ...] = ()
+    accepted_words: tuple[str, ...] = ()
     auto: tuple[float, ...] = ()
 
     @property
@@ -55,22 +55,22 @@ class Option(NamedTuple):
         return " and ".join(words) + (f" {self.unit}" if self.unit else "")
 
     def _bound(self, x: float) -> str:
-        if self.kind == "size":
+        if self.value_type == "size":
             return format_size(x)
-        return f"2^{math.log2(x):.0f}" if x >= 2**31 else word(x)
+        return f"2^{math.log2(x):.0f}" if x >= 2**31 else format_value(x)
 
     def check(self, name: str, value: Any, typed: Any = None) -> None:
         """Raise ParameterError if the value is not one of the words or out of its bounds.
 
         typed: the text that the user wrote.
         """
-        if isinstance(self.kind, tuple):
-            listed = ", ".join(filter(None, self.kind))
-            allowed = value != "" and value in self.kind
+        if isinstance(self.value_type, tuple):
+            listed = ", ".join(filter(None, self.value_type))
+            allowed = value != "" and value in self.value_type
             require(allowed, f"{name} must be one of {listed}, got {value}")
-        elif self.kind == "floats" and isinstance(value, str):
-            listed = " or ".join(["a number", *self.words])
-            require(value in self.words, f"{name} must be {listed}, got {value}")
+        elif self.value_type == "floats" and isinstance(value, str):
+            listed = " or ".join(["a number", *self.accepted_words])
+            require(value in self.accepted_words, f"{name} must be {listed}, got {value}")
         elif self.bounds and not isinstance(value, str):
             found = value if typed is None else typed
             require(self._within(value), f"{name} must be {self.bounds}, got {found}")
@@ -85,9 +85,11 @@ class Option(NamedTuple):
         )
 
 
-def option(default: Any, kind: str | tuple[str, ...], *flags: str, help: str, **bounds: Any) -> Any:
+def option(
+    default: Any, value_type: str | tuple[str, ...], *flags: str, help: str, **bounds: Any
+) -> Any:
     """Return a dataclass field with a new Option. bounds : other fields of the Option."""
-    return shared_option(default, Option(flags, help, kind, **bounds))
+    return shared_option(default, Option(flags, help, value_type, **bounds))
 
 
 def shared_option(default: Any, spec: Option) -> Any:
@@ -99,7 +101,7 @@ def check_bounds(parameters: Any) -> None:
     """Raise ParameterError for the first field that is out of the bounds of its option."""
     for f, spec in options(parameters):
         value = getattr(parameters, f.name)
-        if spec.kind == "weights":
+        if spec.value_type == "weights":
             for label, weight in value:
                 spec.check(f"weight of {label}", weight)
         elif value is not None:
@@ -139,19 +141,19 @@ def command_line(
                 continue
             if f.name in several:
                 own = several[f.name]
-                listed = own if isinstance(own, str) else ",".join(map(word, own))
+                listed = own if isinstance(own, str) else ",".join(map(format_value, own))
                 words += [spec.flags[0], listed]
-            elif spec.kind == "flag":
+            elif spec.value_type == "flag":
                 name, _, negation = spec.flags[0].partition("/")
                 words += [name] if value else [negation] if negation else []
-            elif spec.kind == "weights":
+            elif spec.value_type == "weights":
                 for label, weight in value:
                     words += [spec.flags[0], label]
-                    words += [] if label == BALANCED else [word(weight)]
+                    words += [] if label == BALANCED else [format_value(weight)]
             elif value is not None:
-                timed = spec.kind == "checkpoint" and isinstance(value, float)
-                unit = "s" if spec.kind == "duration" or timed else ""
-                words += [spec.flags[0], word(value) + unit]
+                timed = spec.value_type == "checkpoint" and isinstance(value, float)
+                unit = "s" if spec.value_type == "duration" or timed else ""
+                words += [spec.flags[0], format_value(value) + unit]
     return words
 
 
@@ -167,7 +169,7 @@ def ineffective_flags(parameters: Any) -> list[str]:
     return [flag for flag in changed_flags(parameters) if flag in unused]
 
 
-def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
+def make_parameters(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
     """Return the parameters with the values in `given`; a grid contributes its first value.
 
     Raise ParameterError for any invalid value, also for the other values of a grid.
@@ -185,7 +187,9 @@ def gather(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
 
 def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
     """Return the fields with several values, which a grid search varies."""
-    fields = [f.name for group in groups for f, spec in options(group) if spec.kind == "floats"]
+    fields = [
+        f.name for group in groups for f, spec in options(group) if spec.value_type == "floats"
+    ]
     return tuple(
         (name, given[name])
         for name in fields
@@ -198,7 +202,7 @@ def format_size(count: float) -> str:
     return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
 
 
-def word(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return the shortest word that is parsed as the same value."""
     if isinstance(value, bool):
         return str(int(value))

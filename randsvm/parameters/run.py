@@ -1,4 +1,4 @@
-"""Options of every run: limits, seed, search, resources; and the options of each algorithm."""
+"""Options of every run and of predictions, and the options of each algorithm."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+from randsvm.errors import ParameterError
 from randsvm.parameters.option import (
     MEGABYTE,
     Grid,
@@ -240,6 +241,36 @@ class Resources:
     def libsvm_megabytes(self) -> float:
         """Size of LIBSVM's kernel cache in MB, which changes the time and no result."""
         return self.libsvm_cache or self.memory / 4 / MEGABYTE
+
+
+LABEL_SPELLINGS = ("file", "libsvm")
+
+
+@dataclass(frozen=True)
+class PredictParams:
+    """Options of predictions.
+
+    scores : whether to write decision values instead of labels
+    probabilities : whether to write the most probable label and the probability of each class; for
+    a regression whether to report the scale of its noise
+    metrics : whether to report more metrics than accuracy or squared error
+    labels : whether labels are written as in the training file ("file") or as in LIBSVM ("libsvm")
+    """
+
+    scores: bool = False
+    probabilities: bool = False
+    metrics: bool = False
+    labels: Literal["file", "libsvm"] = "file"
+
+    def __post_init__(self) -> None:
+        if self.labels not in LABEL_SPELLINGS:
+            raise ParameterError(
+                f"expected labels {' or '.join(LABEL_SPELLINGS)}, found {self.labels!r}"
+            )
+        if self.scores and self.labels != "file":
+            raise ParameterError("give one of --scores and --labels, not both")
+        if self.scores and self.probabilities:
+            raise ParameterError("give one of --scores and -b 1, not both")
 
 
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.

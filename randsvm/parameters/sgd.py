@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from randsvm.parameters.kernel import KERNEL_NAMES, SCALE
 from randsvm.parameters.option import (
     BALANCED,
     check_bounds,
@@ -13,7 +14,6 @@ from randsvm.parameters.option import (
     require,
     shared_option,
 )
-from randsvm.parameters.problem import KERNEL_NAMES, SCALE
 from randsvm.parameters.svm import (
     COEF0,
     COST,
@@ -32,7 +32,7 @@ from randsvm.parameters.svm import (
 # Options of kernel machines that sgd has too. The empty word keeps LIBSVM's numbers of tasks.
 SGD_TASK = TASK._replace(
     help="What is trained: classes (LIBSVM's 0), novelty detection (2), epsilon-regression (3).",
-    kind=("svc", "", "one-class", "svr"),
+    value_type=("svc", "", "one-class", "svr"),
 )
 SGD_COEF0 = COEF0._replace(help="coef0 of poly.")
 SGD_COST = COST._replace(
@@ -87,7 +87,7 @@ class SgdParams:
         "with d features found, 1 for poly]",
         least=0,
         below=math.inf,
-        words=(SCALE,),
+        accepted_words=(SCALE,),
         auto=GAMMAS,
     )
     coef0: float = shared_option(0.0, SGD_COEF0)
@@ -234,7 +234,7 @@ class SgdParams:
         )
 
     @property
-    def kind(self) -> str:
+    def prediction_type(self) -> str:
         """The type of prediction: svc, svr or one-class."""
         return self.task
 

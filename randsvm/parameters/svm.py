@@ -1,4 +1,4 @@
-"""Parameters of kernel machines, with their defaults and options.
+"""Parameters of kernel machines, with their defaults and options, and the problem that they define.
 
 A field carries its option (letters, long name, help), from which the command line is generated.
 It imports no large library, because `--help` imports this module.
@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from randsvm.errors import ParameterError
-from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared_option
-from randsvm.parameters.problem import (
+from randsvm.parameters.kernel import (
     KERNEL_NAMES,
     KERNELS,
     SCALE,
-    Problem,
-    kind_of,
     positive_semidefinite,
     resolve_gamma,
 )
+from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared_option
 
 # Tasks in LIBSVM's order: the position of a task is its number.
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
@@ -83,6 +81,11 @@ WEIGHTS = Option(
     above=0,
     below=math.inf,
 )
+
+
+def prediction_type_of(task: str) -> str:
+    """Return the type of prediction of a task: svc, svr or one-class, with or without nu."""
+    return task.removeprefix("nu-")
 
 
 def is_same_label(one: str, other: str) -> bool:
@@ -154,6 +157,45 @@ def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) 
 
 
 @dataclass(frozen=True)
+class Problem:
+    """An optimisation problem of one decision function over the rows of D.
+
+    bounds : largest |beta| for beta > 0 and for beta < 0 (C of the classes y = +1 and y = -1; 1 for
+    one-class and nu-SVC, LIBSVM's scale)
+    epsilon : half width of the tube of epsilon-SVR
+    coefficient_sum : sum beta of every solution: nu n for one-class, else 0
+    tolerance : tolerance of the KKT conditions
+    kernel_cache : size of LIBSVM's kernel cache in MB; it does not change results
+    absolute_sum : sum |beta| of every solution of nu-SVC and nu-SVR, else 0
+    may_be_indefinite : whether the kernel is precomputed and may not be positive semidefinite
+    """
+
+    task: str
+    kernel: str
+    degree: int
+    gamma: float
+    coef0: float
+    bounds: tuple[float, float]
+    epsilon: float
+    coefficient_sum: float
+    tolerance: float
+    shrinking: bool
+    kernel_cache: float = 100.0
+    absolute_sum: float = 0.0
+    may_be_indefinite: bool = False
+
+    @property
+    def prediction_type(self) -> str:
+        """The type of prediction: svc, svr or one-class."""
+        return prediction_type_of(self.task)
+
+    @property
+    def positive_semidefinite(self) -> bool:
+        """Whether the kernel is positive semidefinite: only then D <= optimum <= P."""
+        return not self.may_be_indefinite and positive_semidefinite(self.kernel, self.coef0)
+
+
+@dataclass(frozen=True)
 class Params:
     """The parameters of a kernel machine, with LIBSVM's letters, meanings and defaults."""
 
@@ -171,7 +213,7 @@ class Params:
         "auto.  [default: 1/d, d features found]",
         least=0,
         below=math.inf,
-        words=(SCALE,),
+        accepted_words=(SCALE,),
         auto=GAMMAS,
     )
     coef0: float = shared_option(0.0, COEF0)
@@ -227,7 +269,9 @@ class Params:
             self.task not in NU_TASKS or self.components is None,
             f"--components: random features are not for -s {self.task}",
         )
-        check_probability("svc" if self.components is None else self.kind, self.probability)
+        check_probability(
+            "svc" if self.components is None else self.prediction_type, self.probability
+        )
         require(
             self.multiclass != "ovo" or self.components is None,
             "--multiclass ovo: --components makes a linear machine, each class against the rest",
@@ -288,7 +332,7 @@ class Params:
         sum alpha = nu n.
         """
         assert isinstance(self.gamma, float | int), "params.resolved(d) comes first"
-        total = self.nu * n if self.task == "one-class" else 0.0
+        coefficient_sum = self.nu * n if self.task == "one-class" else 0.0
         return Problem(
             task=self.task,
             kernel=self.kernel,
@@ -297,11 +341,11 @@ class Params:
             coef0=self.coef0,
             bounds=(self.cost * weights[0], self.cost * weights[1]),
             epsilon=self.epsilon,
-            total=total,
+            coefficient_sum=coefficient_sum,
             tolerance=self.tolerance,
             shrinking=self.shrinking,
             kernel_cache=kernel_cache,
-            size=self.cost * self.nu * n if self.task in NU_TASKS else 0.0,
+            absolute_sum=self.cost * self.nu * n if self.task in NU_TASKS else 0.0,
         )
 
     @property
@@ -310,9 +354,9 @@ class Params:
         return 1.0 if self.task in TASKS_WITHOUT_COST else self.C
 
     @property
-    def kind(self) -> str:
+    def prediction_type(self) -> str:
         """The type of prediction: svc, svr or one-class."""
-        return kind_of(self.task)
+        return prediction_type_of(self.task)
 
     def uses(self, name: str) -> bool:
         """Return whether the field `name` has an effect with the other values."""

@@ -24,7 +24,7 @@ from randsvm.kernels.expansion import (
     profits_from_cells,
 )
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.problem import Problem
+from randsvm.parameters.svm import Problem
 
 # float32 arguments of this size carry a rounding error that no audit needs to find.
 FLOAT32_UNIT = 2.0**-24
@@ -34,9 +34,9 @@ CUT = 20.0
 
 
 def kernel_layout_of(
-    D: Dataset, problem: Problem, some: Points, *, precise: bool, few: bool
+    D: Dataset, problem: Problem, some: Points, *, float64: bool, few: bool
 ) -> KernelLayout:
-    """In float32 where its rounding is small from the start, and else, or `precise`, in float64.
+    """In float32 where its rounding is small from the start, and else, or `float64`, in float64.
 
     some: of all over D; few: they are all rows. Of a precomputed kernel sums are products with
     what was read, and always in float64.
@@ -45,7 +45,7 @@ def kernel_layout_of(
     if kernel.name == "precomputed":
         return KernelLayout(kernel, dense=False, centre=None, dtype=np.float64)
     dense = prefers_dense(D.n, D.d, D.nnz)
-    if dense and not few and not precise and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
+    if dense and not few and not float64 and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
         kernel_layout = KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
         if kernel.magnitude(_largest_norm(D, kernel_layout)) * FLOAT32_UNIT < FLOAT32_LIMIT:
             return kernel_layout
@@ -55,7 +55,7 @@ def kernel_layout_of(
     kernel_layout = KernelLayout(kernel, dense, centre, np.float32)
     norms = kernel_layout.lay_out(some.X)[1] if few else None
     largest = _largest_norm(D, kernel_layout) if norms is None else float(norms.max(initial=0.0))
-    if precise or kernel.magnitude(largest) * FLOAT32_UNIT >= FLOAT32_LIMIT:
+    if float64 or kernel.magnitude(largest) * FLOAT32_UNIT >= FLOAT32_LIMIT:
         return replace(kernel_layout, dtype=np.float64)
     if few:
         return kernel_layout

@@ -19,7 +19,8 @@ from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
-from randsvm.parameters.problem import KERNEL_NAMES, Problem
+from randsvm.parameters.kernel import KERNEL_NAMES
+from randsvm.parameters.svm import Problem
 
 # LIBSVM's numbers.
 C_SVC, NU_SVC, ONE_CLASS, EPSILON_SVR = 0, 1, 2, 3
@@ -333,7 +334,7 @@ def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
         parameter.C = problem.bounds[0]
     parameter.p = problem.epsilon
     # The bound on alpha is 1 / (nu n) for the whole data set, whatever the subset.
-    parameter.nu = min(1.0, problem.total / len(y)) if problem.total else 0.5
+    parameter.nu = min(1.0, problem.coefficient_sum / len(y)) if problem.coefficient_sum else 0.5
     parameter.cache_size = problem.kernel_cache
     parameter.shrinking = int(problem.shrinking)
     space, pointers = _nodes(points)

@@ -74,9 +74,9 @@ def outermost(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray) -> np.
     every = np.zeros(len(beta))
     for group in task.groups:
         lower, upper = group.box(y)
-        own, sign = np.clip(beta, lower, upper), np.sign(group.total)
+        own, sign = np.clip(beta, lower, upper), np.sign(group.coefficient_sum)
         most = upper if sign > 0 else -lower
-        every += sign * filled(sign * own, most, sign * group.total, sign * (u - y))
+        every += sign * filled(sign * own, most, sign * group.coefficient_sum, sign * (u - y))
     return every
 
 

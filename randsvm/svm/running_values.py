@@ -25,7 +25,7 @@ from randsvm.errors import ParameterError
 from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_block_bytes
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.problem import Problem
+from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import gram_of, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
@@ -293,11 +293,11 @@ class ScanState:
     """Everything that changes from round to round, but for u.
 
     task: with the tube last found. coefficients: of the support vectors. b: the offset last found.
-    slack: `Task.size` less sum |beta| of nu-SVR. windows: where the next scan expects the offset of
-    each group of the task. max_violation: rise less fall of the maximal violating pair in the last
-    scan; before the first scan the range of the targets. kernel_layout: how rows are laid out for
-    sums, and the precision of the sums; gram_layout: the same for kernel values for LIBSVM, which
-    become float32. used_float32: whether any sums were float32. audited: their errors.
+    slack: `Task.absolute_sum` less sum |beta| of nu-SVR. windows: where the next scan expects the
+    offset of each group of the task. max_violation: rise less fall of the maximal violating pair
+    in the last scan; before the first scan the range of the targets. kernel_layout: how rows are
+    laid out for sums, and the precision of the sums; gram_layout: the same for kernel values for
+    LIBSVM, which become float32. used_float32: whether any sums were float32. audited: errors.
     changed_since_restart: coefficients that changed since u was last computed from scratch.
     """
 
@@ -360,7 +360,7 @@ class RunningValues:
     there is no error. least_objective: see Certificate. state: all that changes, but for u.
 
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
-    and no result. precise: whether to use float64 from the start.
+    and no result. float64: whether to use float64 from the start.
     """
 
     def __init__(
@@ -369,7 +369,7 @@ class RunningValues:
         problem: Problem,
         seed: int,
         layout_bytes: int = 0,
-        precise: bool = False,
+        float64: bool = False,
     ) -> None:
         self.D, self.problem = D, problem
         self.all_audited = D.n <= FEW_ROWS
@@ -380,7 +380,7 @@ class RunningValues:
         self.row_reader = RowReader(D, self.audit, self.all_audited, layout_bytes // 2)
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
         gram_layout = kernel_layout_of(
-            D, problem, self.audit, precise=precise, few=self.all_audited
+            D, problem, self.audit, float64=float64, few=self.all_audited
         )
         layout = replace(gram_layout, dtype=np.float64) if self.all_audited else gram_layout
         task, zeros = task_of(problem), np.zeros(len(self.audit))
@@ -578,4 +578,4 @@ def _least_objective(D: Dataset, problem: Problem, kernel: Kernel, audit: Points
     norms = squared_norms(audit.X)
     diagonal = [kernel.magnitude(norm) for norm in norms.tolist()]
     mean = 1.0 if kernel.name == "rbf" else float(np.mean(diagonal))
-    return ONE_CLASS_ZERO_SHARE * problem.total**2 / D.n * mean / 2
+    return ONE_CLASS_ZERO_SHARE * problem.coefficient_sum**2 / D.n * mean / 2

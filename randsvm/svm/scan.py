@@ -124,7 +124,7 @@ class Scan(RunningValues):
             sums, offset = self._least_loss_offset(group, state.windows[k])
             windows.append(Window.around(offset, 4 * abs(offset - before[k]) + tolerance))
             found = self.ask(ViolationQuery(group, offset, tolerance, collector))
-            primal += in_order(found.loss) + group.total * offset
+            primal += in_order(found.loss) + group.coefficient_sum * offset
             candidates.append(self._with_both_sides(group, found.candidates, collector.keep))
             offsets.append(offset)
         norm, linear = in_order(sums.norm), in_order(sums.linear)
@@ -160,7 +160,7 @@ class Scan(RunningValues):
             window = self._first_window(group)
         while True:
             sums = self.ask(SumsQuery(group, window))
-            found = sums.breakpoints.minimum(group.total, self.D.n * max(group.bounds))
+            found = sums.breakpoints.minimum(group.coefficient_sum, self.D.n * max(group.bounds))
             if not isinstance(found, Window):
                 return sums, found
             window = found
@@ -214,7 +214,7 @@ class Scan(RunningValues):
         m, whole = len(audit), Window(-np.inf, np.inf)
         u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)
         some = totals(group, audit.y, u, beta, whole).breakpoints
-        b = some.minimum(group.total * m / self.D.n, m * max(group.bounds))
+        b = some.minimum(group.coefficient_sum * m / self.D.n, m * max(group.bounds))
         assert not isinstance(b, Window)
         return Window.around(b, (some.last - some.first) / 16 if len(some.at) else 1.0)
 
@@ -239,7 +239,7 @@ SEPARATING_SHARE = 1e-8
 def least_norm(scan: Scan) -> float:
     """Return the |w|^2 of nu-SVC below which nothing but rounding separates the classes."""
     K = scan.gram(scan.audit).astype(np.float64)
-    return SEPARATING_SHARE * scan.task.size**2 * float(K.diagonal().mean() - K.mean())
+    return SEPARATING_SHARE * scan.task.absolute_sum**2 * float(K.diagonal().mean() - K.mean())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from randsvm.data.points import Points
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.problem import Problem
+from randsvm.parameters.svm import Problem
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SV:
             return 1.0
         if self.has_margin:
             return -1 / self.tube
-        return self.problem.size / self.norm if self.norm > 0 else 1.0
+        return self.problem.absolute_sum / self.norm if self.norm > 0 else 1.0
 
     @property
     def has_margin(self) -> bool:

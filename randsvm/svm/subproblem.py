@@ -17,7 +17,7 @@ from randsvm.events import Notice, emit_once
 from randsvm.kernels.gram import centred_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.option import MEGABYTE, format_size, require
-from randsvm.parameters.problem import Problem
+from randsvm.parameters.svm import Problem
 from randsvm.svm import libsvm
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import Solution, product, solve, solve_two_sums
@@ -85,7 +85,7 @@ def svmlearn(
     share = FINAL_SOLVE_SHARE if whole else SOLVE_SHARE
     # Rounding by coefficients of any size is smallest in centred values.
     if (
-        not task.size
+        not task.absolute_sum
         and not beta.any()
         and _rounding(K, np.full(len(y), max(task.bounds))) > violation
     ):
@@ -93,7 +93,7 @@ def svmlearn(
     # Rounded values of more rows than features are those of no linear kernel.
     singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
     largest = (share if singular else SOLVE_SHARE) * violation
-    rounding_shows = not task.size and _rounding(K, beta) > largest
+    rounding_shows = not task.absolute_sum and _rounding(K, beta) > largest
     if rounding_shows:
         K, share = centred_gram(Kernel.of(problem), points.X, K), SOLVE_SHARE
         K.flat[:: len(K) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
@@ -108,7 +108,7 @@ def svmlearn(
     s, call = float(beta.sum()), libsvm.in_daemon_thread
     before, iterations, best = _dual_part(task, h, beta, products), 0, beta
     for _ in range(MAX_SOLVES):
-        if task.size:
+        if task.absolute_sum:
             sums = _two_sums(beta, upper, slack)
             found = solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
         else:
@@ -161,7 +161,9 @@ def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray
 
 def laid_out(rows: int, problem: Problem, frozen: bool) -> bool:
     """Return whether LIBSVM gets precomputed kernel values; frozen: see svmlearn."""
-    return rows <= GRAM_MOST or frozen or problem.size > 0 or problem.kernel == "precomputed"
+    return (
+        rows <= GRAM_MOST or frozen or problem.absolute_sum > 0 or problem.kernel == "precomputed"
+    )
 
 
 def memory_of(

@@ -1,19 +1,20 @@
 """Tasks as one form: what a row may lose, and how far its coefficient may go.
 
-    P = 1/2 |w|^2 + sum_i loss_i(y_i - f_i) + total b + size tube,    f = u + b
-    D = sum y beta - epsilon sum |beta| - 1/2 |w|^2,      lower <= beta <= upper, sum beta = total
+    P = 1/2 |w|^2 + sum_i loss_i(y_i - f_i) + t b + a tube,       f = u + b
+    D = sum y beta - epsilon sum |beta| - 1/2 |w|^2,      lower <= beta <= upper, sum beta = t
     loss_i(z) = max(0, upper_i (z - epsilon - tube), lower_i (z + epsilon + tube))
 
-    task         y         lower, upper                           epsilon    total   size
+    task         y         lower, upper                           epsilon    t       a
     C-SVC        -1, +1    0, C+ where y = 1; -C-, 0 elsewhere    0          0       0
     epsilon-SVR  targets   -C, C                                  epsilon    0       0
     one-class    0         0, 1 (LIBSVM's scale), b = -rho        0          nu n    0
     nu-SVC       -1, +1    as C-SVC with C = 1                    1          0       nu n
     nu-SVR       targets   -C, C                                  0          0       C nu n
 
-The nu tasks (Schoelkopf et al. 2000) have a second sum, sum |beta| = size (of nu-SVR at the most),
-and its multiplier, the tube, is found as b is: half the width of a regression's tube, and -rho of
-nu-SVC, whose loss is max(0, rho - y f). With P's term size tube this is nu-SVC in LIBSVM's scale,
+t is `Task.coefficient_sum` and a is `Task.absolute_sum`. The nu tasks (Schoelkopf et al. 2000) have
+the second sum, sum |beta| = a (of nu-SVR at the most), and its multiplier, the tube, is found as b
+is: half the width of a regression's tube, and -rho of nu-SVC, whose loss is max(0, rho - y f). With
+P's term a tube this is nu-SVC in LIBSVM's scale,
 P = 1/2 |w|^2 - nu n rho + sum max(0, rho - y f), D = -1/2 |w|^2; the model is divided by rho.
 
 The two sums of a nu task are one sum each for the coefficients above 0 and for those below: two
@@ -30,7 +31,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from randsvm.parameters.problem import Problem
+from randsvm.parameters.svm import Problem
 
 
 @dataclass(frozen=True)
@@ -38,40 +39,42 @@ class Task:
     """One row of the table. y, u, f, beta : (m,) float64 of some rows.
 
     bounds: of |beta| where y > 0 and elsewhere. one_sided: beta has the sign of y (classes).
-    tube: as last found, 0 where size is 0.
+    tube: as last found, 0 where absolute_sum is 0.
     """
 
     bounds: tuple[float, float]
     epsilon: float = 0.0
-    total: float = 0.0
+    coefficient_sum: float = 0.0
     one_sided: bool = False
-    size: float = 0.0
+    absolute_sum: float = 0.0
     tube: float = 0.0
 
     @property
     def groups(self) -> list[Task]:
         """Tasks with one sum each, whose rows beyond their bounds belong to the other one."""
-        if not self.size:
+        if not self.absolute_sum:
             return [self]
-        (positive, negative), half = self.bounds, self.size / 2
-        one = replace(self, size=0.0, tube=0.0)
+        (positive, negative), half = self.bounds, self.absolute_sum / 2
+        one = replace(self, absolute_sum=0.0, tube=0.0)
         return [
-            replace(one, bounds=(positive, 0.0), total=half),
-            replace(one, bounds=(0.0, negative), total=-half),
+            replace(one, bounds=(positive, 0.0), coefficient_sum=half),
+            replace(one, bounds=(0.0, negative), coefficient_sum=-half),
         ]
 
     def short_of(self, slack: float) -> Task:
-        """The task where sum |beta| may rise by `slack` before it reaches size: then one sum is
-        left, and the tube has no width."""
-        return replace(self, size=0.0, tube=0.0) if slack else self
+        """Return the task where sum |beta| may rise by `slack` before it reaches absolute_sum.
+
+        Then one sum is left, and the tube has no width.
+        """
+        return replace(self, absolute_sum=0.0, tube=0.0) if slack else self
 
     def group_offsets(self, b: float) -> list[float]:
         """The groups' offsets."""
-        return [b + self.tube, b - self.tube] if self.size else [b]
+        return [b + self.tube, b - self.tube] if self.absolute_sum else [b]
 
     def at(self, offsets: list[float]) -> tuple[Task, float]:
         """The task with its tube, and b: of the groups' offsets."""
-        if not self.size:
+        if not self.absolute_sum:
             return self, offsets[0]
         above, below = offsets
         return replace(self, tube=(above - below) / 2), (above + below) / 2
@@ -112,11 +115,11 @@ class Task:
         return rise, fall
 
     def missing(self, beta: np.ndarray) -> float:
-        """What sum |beta| is short of size, beyond rounding. Classes reach it always."""
-        if not self.size or self.one_sided:
+        """What sum |beta| is short of absolute_sum, beyond rounding. Classes reach it always."""
+        if not self.absolute_sum or self.one_sided:
             return 0.0
-        short = self.size - float(np.abs(beta).sum())
-        return short if short > 1e-12 * self.size else 0.0
+        short = self.absolute_sum - float(np.abs(beta).sum())
+        return short if short > 1e-12 * self.absolute_sum else 0.0
 
     def violation(self, y: np.ndarray, u: np.ndarray, beta: np.ndarray) -> float:
         """By how much the steepest rise exceeds the steepest fall of a group, LIBSVM's measure of
@@ -138,9 +141,9 @@ def task_of(problem: Problem) -> Task:
     if problem.task == "svr":
         return Task(problem.bounds, epsilon=problem.epsilon)
     if problem.task == "nu-svr":
-        return Task(problem.bounds, size=problem.size)
+        return Task(problem.bounds, absolute_sum=problem.absolute_sum)
     if problem.task == "nu-svc":
-        return Task(problem.bounds, epsilon=1.0, one_sided=True, size=problem.size)
+        return Task(problem.bounds, epsilon=1.0, one_sided=True, absolute_sum=problem.absolute_sum)
     if problem.task == "one-class":
-        return Task((problem.bounds[0], 0.0), total=problem.total)
+        return Task((problem.bounds[0], 0.0), coefficient_sum=problem.coefficient_sum)
     return Task(problem.bounds, one_sided=True)

@@ -59,7 +59,7 @@ def search(
     until: the moment when the search ends with the results so far
     """
     began, search = time.perf_counter(), job.search
-    count = RegressionErrors if params.kind == "svr" else Accuracy
+    count = RegressionErrors if params.prediction_type == "svr" else Accuracy
     candidate_scores = CandidateScores(SearchSetup(D, fit, job, configuration, count, until))
     candidates = _candidates(search.candidates(params))
     rows = min(search.subset or D.n, D.n)

@@ -20,9 +20,8 @@ from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.option import command_line, require
-from randsvm.parameters.problem import Problem
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import Params, Problem
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.solution import SV
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
@@ -40,7 +39,7 @@ from randsvm.training.rounds import (
 )
 from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
 from randsvm.training.stopping import Stopped, StopReason, support_bound
-from randsvm.training.usefulness import TEXTS
+from randsvm.training.usefulness import USELESS_MODEL_TEXTS
 from randsvm.training.warm_start import WarmStart
 
 # Each class is trained separately.
@@ -136,23 +135,27 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     the working set cannot all have coefficient 0. So does a precomputed kernel that is not
     certified while the user left the gap open: k rows take k^2 values of memory.
     """
-    left_open = problem.doubtful and job.stop.gap is None and not algorithm.support_bound_flags
-    if job.stop.wanted_gap is None and not (problem.total or problem.size or left_open):
+    left_open = (
+        problem.may_be_indefinite and job.stop.gap is None and not algorithm.support_bound_flags
+    )
+    if job.stop.wanted_gap is None and not (
+        problem.coefficient_sum or problem.absolute_sum or left_open
+    ):
         own = algorithm.resolved(n)
         assert own.support_bound and own.sample_size
         r, rules = own.sample_size, [support_bound(own.support_bound)]
         solve = partial(randsvm_1, r=r)
         formula = algorithm.support_bound is None and problem.kernel != "rbf"
         # -k says by itself that no gap ends the run.
-        words = command_line(own, replace(job.stop, gap=None))
+        arguments = command_line(own, replace(job.stop, gap=None))
         notices = [FORMULA_FOR_K] if formula else []
-        return AlgorithmSpec("randsvm", solve, r, False, words, rules, notices)
+        return AlgorithmSpec("randsvm", solve, r, False, arguments, rules, notices)
     unused, own = " ".join(algorithm.support_bound_flags), algorithm.without_support_bound()
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     r = _working_set_rows("--sample-size", own.sample_size, n, problem)
-    words = command_line(own, job.stop)
-    return AlgorithmSpec("randsvm", partial(certified, r=r), r, True, words, notices=notices)
+    arguments = command_line(own, job.stop)
+    return AlgorithmSpec("randsvm", partial(certified, r=r), r, True, arguments, notices=notices)
 
 
 def osuna_spec(algorithm: OsunaParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:
@@ -189,8 +192,8 @@ def _working_set_rows(option: str, rows: int | None, n: int, problem: Problem) -
     """
     if rows is None:
         # A regression has two variables a row.
-        return OsunaParams.default_rows(n, 2 if problem.kind == "svr" else 1)
-    least = min(MIN_NU_ROWS, n) if problem.size else 1
+        return OsunaParams.default_rows(n, 2 if problem.prediction_type == "svr" else 1)
+    least = min(MIN_NU_ROWS, n) if problem.absolute_sum else 1
     require(rows >= least, f"{option} must be {least} or more with -s {problem.task}, got {rows}")
     return rows
 
@@ -241,7 +244,7 @@ class KernelTrainer(Trainer[Params, Trained]):
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return RunDescription(
             algorithm=spec.name,
-            words=spec.words,
+            arguments=spec.arguments,
             notices=[*self.notices, *uncertified, *spec.notices],
             working_set=spec.working_set(subtasks),
             solve_bytes=spec.solve_bytes(subtasks),
@@ -257,8 +260,8 @@ class KernelTrainer(Trainer[Params, Trained]):
         if mapping is not None:
             D = D.mapped(mapping.over(D.summary.features))
             params = replace(params, kernel="linear", components=None)
-        doubtful = self.not_psd is not None
-        return Subtasks(D, params, self.job.resources, at_once, doubtful=doubtful)
+        may_be_indefinite = self.not_psd is not None
+        return Subtasks(D, params, self.job.resources, at_once, may_be_indefinite=may_be_indefinite)
 
     def _spec(self, task: Subtask, C: float) -> AlgorithmSpec:
         spec = self.spec_factory(task.D.n, task.problem, self.job)
@@ -273,7 +276,7 @@ class KernelTrainer(Trainer[Params, Trained]):
         return _decision_of(subtasks, partial(self._spec, C=params.cost), self.job, clock)
 
     def holds_out(self, params: Params) -> bool:
-        return params.probability and params.kind != "one-class"
+        return params.probability and params.prediction_type != "one-class"
 
     def start(self, params: Params, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks = self._subtasks(self.D, params)
@@ -361,7 +364,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             self.subtasks.close()
         self._fill_in_unsolved(Stopped(StopReason.TIME_LIMIT))
         self._report_uselessness()
-        if self.params.probability and self.params.kind == "one-class":
+        if self.params.probability and self.params.prediction_type == "one-class":
             D, seed = self.subtasks.D, self.trainer.job.run.seed
             end = self.end - RESERVED_SECONDS
             self.density_marks = fit_density_marks(
@@ -371,7 +374,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
     def _report_uselessness(self) -> None:
         """Report why the model is useless, if most of its subtasks are."""
         counts = Counter(one.uselessness for one in self._solutions)
-        for text in TEXTS:
+        for text in USELESS_MODEL_TEXTS:
             if counts[text] > len(self.solved) / 2:
                 emit(Notice(text))
 

@@ -95,7 +95,7 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
     """
     D = _load(data, params, job)
-    if D.summary.precise:
+    if D.summary.float64:
         emit(
             Notice(
                 "features are large beside their differences, which float32 would round: kept as "
@@ -108,7 +108,7 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
 def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     row_numbers = params.kernel == "precomputed"
     options = ParseOptions(
-        labels="number" if params.kind == "svr" else "class",
+        labels="number" if params.prediction_type == "svr" else "class",
         any_label=params.task == "one-class",
         zero_based=job.run.zero_based or row_numbers,
         has_row_numbers=row_numbers,

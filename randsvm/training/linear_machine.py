@@ -67,7 +67,7 @@ class LinearTrainer(Trainer[SgdParams, Learnt]):
         return params.scales(self.D.n)
 
     def describe(self, params: SgdParams) -> RunDescription:
-        return RunDescription("sgd", words=[], notices=[])
+        return RunDescription("sgd", arguments=[], notices=[])
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
         run = self._training(D, params, clock, clock.end)

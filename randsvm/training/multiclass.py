@@ -28,9 +28,8 @@ from randsvm.models.decisions import class_pairs
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
-from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import Params, Problem
 from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
 from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
@@ -76,7 +75,7 @@ class Subtasks:
     D : y are class indices (`labelled_classes`) or targets; novelty detection ignores them
     resources : shared by all subtasks
     at_once : number of such sequences that share the resources
-    doubtful : see Problem
+    may_be_indefinite : see Problem
     """
 
     def __init__(
@@ -86,15 +85,15 @@ class Subtasks:
         resources: Resources,
         at_once: int = 1,
         *,
-        doubtful: bool = False,
+        may_be_indefinite: bool = False,
     ) -> None:
-        self.D, self.params, self.doubtful = D, params, doubtful
+        self.D, self.params, self.may_be_indefinite = D, params, may_be_indefinite
         self.resources, self.at_once = resources, at_once
         self._regrouped: RowsByClass | None = None
         self._lock = Lock()
         self.names: list[str] = []
         self.counts: list[int] = []
-        if params.kind == "svc":
+        if params.prediction_type == "svc":
             assert D.targets is not None
             order = np.argsort(D.targets).tolist()
             self.names = [D.summary.names[i] for i in order]
@@ -144,7 +143,7 @@ class Subtasks:
         D, problem = self.D, self._problem_of(number)
         if self.params.task == "one-class":
             return Subtask(one_class(D), problem)
-        if self.params.kind != "svc":
+        if self.params.prediction_type != "svc":
             return Subtask(D, problem)
         if not self.pairs:
             name = self.names[number] if len(self.names) > 2 else ""
@@ -165,7 +164,9 @@ class Subtasks:
 
     def _problem(self, n: int, weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
         cache = self.resources.libsvm_megabytes / self.at_once
-        return replace(self.params.problem(n, weights, cache), doubtful=self.doubtful)
+        return replace(
+            self.params.problem(n, weights, cache), may_be_indefinite=self.may_be_indefinite
+        )
 
     def _problem_of(self, number: int) -> Problem:
         params, names, counts = self.params, self.names, self.counts
@@ -197,7 +198,7 @@ class Subtasks:
         with rho = 0 has P = 0, and D is unknown. Only classifications are certified.
         """
         empty, problem = self._empty, self._problem_of(number)
-        if problem.size or not self.names:
+        if problem.absolute_sum or not self.names:
             certified = bool(self.names) and problem.positive_semidefinite
             certificate = Certificate(0.0, -inf if certified else 0.0, certified)
             return SV(empty.rows, EMPTY, 0.0, problem, empty), certificate
@@ -240,8 +241,8 @@ def assemble(subtasks: Subtasks, solutions: Sequence[SV]) -> KernelModel:
     """
     problem = solutions[0].problem
     fields: dict[str, Any] = {
-        "task": problem.kind,
-        "nu": problem.size > 0,
+        "task": problem.prediction_type,
+        "nu": problem.absolute_sum > 0,
         "kernel": Kernel.of(problem),
         "features": subtasks.D.summary.features,
         "labels": tuple(subtasks.names),

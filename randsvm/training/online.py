@@ -60,11 +60,11 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
         steps, t = _steps_of(old, params, params.update)
         for option in [*ineffective_flags(params), *changed_flags(job.run)]:
             emit(Notice(f"{option} has no effect with --update"))
-        words = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
+        arguments = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
         emit(
             Started(
                 algorithm="sgd",
-                configuration=words,
+                configuration=arguments,
                 n=None,
                 d=None,
                 nnz=None,
@@ -165,7 +165,7 @@ class UpdateRun(RunToModel[Learnt]):
         checkpoint: int | float | None,
         clock: Clock,
         path: str,
-        words: list[str],
+        arguments: list[str],
         keep: Callable[[LinearModel], object],
     ) -> None:
         self.data = data
@@ -177,7 +177,7 @@ class UpdateRun(RunToModel[Learnt]):
         self.checkpoint = checkpoint
         self.clock = clock
         self.path = path
-        self.words = words
+        self.arguments = arguments
         self.keep = keep
         self.features = old.features
         self.columns = np.arange(len(old.features))
@@ -304,7 +304,7 @@ class UpdateRun(RunToModel[Learnt]):
         metadata = {
             **old.metadata,
             "version": __version__,
-            "configuration": " ".join(["sgd", *self.words]),
+            "configuration": " ".join(["sgd", *self.arguments]),
             "n": str(int(old.metadata.get("n", "0")) + learner.learnt),
             "d": str(len(self.features)),
             "primal": "unknown",

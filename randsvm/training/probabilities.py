@@ -52,9 +52,9 @@ def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return f
 
 
-def calibration_of(kind: str, multiclass: str | None) -> Calibration:
+def calibration_of(prediction_type: str, multiclass: str | None) -> Calibration:
     """Return the calibration of a regression (svr) or of classes (svc)."""
-    if kind == "svr":
+    if prediction_type == "svr":
         return Calibration(lambda f, y: {"noise_scale": laplace_scale(y - f[:, 0])}, keep_all)
     if multiclass == "ovo":
         return Calibration(lambda f, y: {"sigmoid": fit_pair_sigmoids(f, y)}, own_pair_values)

@@ -58,7 +58,7 @@ class AlgorithmSpec:
     solve: the algorithm
     r: the number of rows of its working sets
     freezes: whether coefficients outside of a working set keep their values; otherwise they are 0
-    words: the options of the algorithm and the user's limits, as on a command line
+    arguments: the options of the algorithm and the user's limits, as on a command line
     rules: stop rules besides V = 0 and the user's limits
     notices: messages for the user
     warm_start: makes the first step in place of a random working set
@@ -68,7 +68,7 @@ class AlgorithmSpec:
     solve: Callable[[Decomposition], SV]
     r: int
     freezes: bool
-    words: list[str]
+    arguments: list[str]
     rules: list[Rule] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     warm_start: Start | None = None
@@ -196,8 +196,8 @@ class Rounds:
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
         layout_bytes = self.job.resources.layout_bytes // self.memory_shares
-        precise = (self.job.stop.wanted_gap or 1.0) < FLOAT64_GAP
-        self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, precise)
+        float64 = (self.job.stop.wanted_gap or 1.0) < FLOAT64_GAP
+        self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, float64)
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 

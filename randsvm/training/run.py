@@ -26,8 +26,8 @@ from randsvm.models import decisions
 from randsvm.models.load import certified
 from randsvm.models.metadata import SeenFeatures
 from randsvm.models.model import Model
+from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
-from randsvm.parameters.problem import resolve_gamma
 from randsvm.training import grid_search, probabilities
 from randsvm.training.clock import RESERVED_SECONDS, Clock, limited
 from randsvm.training.job import (
@@ -57,12 +57,12 @@ PROBABILITY_TIME = 4
 class RunDescription(NamedTuple):
     """A training before it begins; see events.Started.
 
-    words: the options of the algorithm other than the parameters, with defaults filled in
+    arguments: the options of the algorithm other than the parameters, with defaults filled in
     notices: messages for the user
     """
 
     algorithm: str
-    words: list[str]
+    arguments: list[str]
     notices: list[str]
     working_set: int | None = None
     solve_bytes: int | None = None
@@ -186,7 +186,7 @@ class Trainer(ABC, Generic[P, Outcome]):
 
     def calibration(self, params: P) -> probabilities.Calibration:
         """Return how probabilities are fitted to f of held-out rows."""
-        return probabilities.calibration_of(params.kind, params.multiclass)
+        return probabilities.calibration_of(params.prediction_type, params.multiclass)
 
     @abstractmethod
     def start(self, params: P, clock: Clock, until: float) -> TrainingRun[Outcome]:
@@ -259,7 +259,7 @@ def train(
         closing(load_rows(data, params, job)) as whole,
     ):
         name = joint_name(data)
-        trainer = make(LabelledData.of(whole, name, params.kind), job)
+        trainer = make(LabelledData.of(whole, name, params.prediction_type), job)
         trainer.labelled_data.check_classes(name, trainer.most_classes)
         trainer.labelled_data.check_weights(params)
         # Scaling comes before defaults that follow from the features, such as -g scale.
@@ -273,19 +273,23 @@ def train(
 
         def configuration(params: P, job: Job) -> list[str]:
             # The model stores the options that decide its bytes, so not the limits of time.
-            words = [*_words_of(params), *description.words, *command_line(job.run, job.search)]
-            return [description.algorithm, *words]
+            arguments = [
+                *_arguments_of(params),
+                *description.arguments,
+                *command_line(job.run, job.search),
+            ]
+            return [description.algorithm, *arguments]
 
         searched = None
         if job.search.is_wanted:
             until = clock.share(SEARCH_TIME)
             fit = trainer.for_parts().fit_for_scores
             searched, params = grid_search.search(trainer.D, params, fit, job, configuration, until)
-        words = configuration(params, job)
-        return RunOnAllRows(trainer, params, clock, model, words, searched).complete()
+        arguments = configuration(params, job)
+        return RunOnAllRows(trainer, params, clock, model, arguments, searched).complete()
 
 
-def _words_of(params: P, grid: Grid = ()) -> list[str]:
+def _arguments_of(params: P, grid: Grid = ()) -> list[str]:
     """Return the options that make these parameters, without options that have no effect."""
     used = {f.name for f, _ in options(params) if params.uses(f.name)}
     return command_line(params, grid=grid, names=used)
@@ -304,11 +308,11 @@ def _report_start(
 ) -> None:
     """Emit the configuration of the run, and its notices."""
     D, job, (C, lambda_) = trainer.D, trainer.job, trainer.scales(params)
-    words = [*_words_of(params, job.search.grid), *description.words]
+    arguments = [*_arguments_of(params, job.search.grid), *description.arguments]
     emit(
         Started(
             algorithm=description.algorithm,
-            configuration=[*words, *command_line(job.run, job.search, job.limits)],
+            configuration=[*arguments, *command_line(job.run, job.search, job.limits)],
             n=D.n,
             d=len(D.summary.features),
             nnz=D.summary.nnz,
@@ -408,7 +412,7 @@ class RunToModel(ABC, Generic[Outcome]):
 class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
     """The last part of a run on a whole file, or on arrays.
 
-    words: the configuration that the model stores
+    arguments: the configuration that the model stores
     """
 
     def __init__(
@@ -417,14 +421,14 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
         params: P,
         clock: Clock,
         path: str | None,
-        words: list[str],
+        arguments: list[str],
         searched: Searched | None,
     ) -> None:
         self.trainer = trainer
         self.params = params
         self.clock = clock
         self.path = path
-        self.words = words
+        self.arguments = arguments
         self.searched = searched
         # The gap of the model in `path`, if it is better and stays there.
         self.better_gap: float | None = None
@@ -486,8 +490,8 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
         old = certified(path)
         if old is None or outcome.gap <= old[1]:
             return None
-        words = old[0].split()
-        tasks = [task for option, task in pairwise(words) if option == "-s"]
+        arguments = old[0].split()
+        tasks = [task for option, task in pairwise(arguments) if option == "-s"]
         return old[1] if tasks == [self.params.task] else None
 
     def why_written_elsewhere(self, outcome: Outcome) -> str | None:
@@ -512,7 +516,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
             zero_based=job.run.zero_based or labelled_data.D.summary.has_row_numbers,
             seen=SeenFeatures.of(labelled_data.D.summary.features),
             scaling=labelled_data.D.scaling,
-            precise=labelled_data.D.summary.precise,
+            float64=labelled_data.D.summary.float64,
             metadata=self._metadata(outcome),
             **self.calibrated,
         )
@@ -525,7 +529,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
         D = self.trainer.D
         return {
             "version": __version__,
-            "configuration": " ".join(self.words),
+            "configuration": " ".join(self.arguments),
             "seed": str(self.trainer.job.run.seed),
             "n": str(D.n),
             "d": str(len(D.summary.features)),

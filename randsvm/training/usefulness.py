@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from randsvm.parameters.problem import Problem
+from randsvm.parameters.svm import Problem
 from randsvm.svm.running_values import Values
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import SV
@@ -23,7 +23,7 @@ CONSTANT = (
     "says nothing, however small its gap; try --scale standard, -g scale, a larger -g or a larger "
     "-c"
 )
-TEXTS = (MEMORISED, CONSTANT)
+USELESS_MODEL_TEXTS = (MEMORISED, CONSTANT)
 
 # At least this part of the rows of a memorised data set are support vectors, except for a
 # regression, whose tube may hold some rows. Noisy data has fewer: a9a 37%, covtype 58%.
@@ -48,9 +48,11 @@ def why_useless(scan: Scan, solution: SV) -> str | None:
     if not len(solution) or problem.kernel == "precomputed":
         return None
     u, beta = np.concatenate(scan.ask(Values(audit.rows))), scan.coefficients.of(audit.rows)
-    if problem.kind != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(problem, solution, audit.y):
+    if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(
+        problem, solution, audit.y
+    ):
         return CONSTANT
-    nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.kind == "svr"
+    nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.prediction_type == "svr"
     if problem.kernel != "rbf" or scan.D.n < MIN_ROWS or not nearly_all:
         return None
     others = u - beta  # K(x, x) = 1
@@ -60,6 +62,6 @@ def why_useless(scan: Scan, solution: SV) -> str | None:
 
 def _margin(problem: Problem, solution: SV, y: np.ndarray) -> float:
     """Return the distance of the margin from f = 0; for a regression, the deviation of y."""
-    if problem.kind == "svr":
+    if problem.prediction_type == "svr":
         return float(np.std(y))
     return abs(solution.tube) if problem.task == "nu-svc" else 1.0

@@ -17,9 +17,9 @@ from randsvm.errors import ModelError
 from randsvm.files import display_name
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import load
+from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
-from randsvm.parameters.problem import KERNELS, kind_of
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import Params, prediction_type_of
 from randsvm.svm.projection import clipped, mended, outermost
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
@@ -59,7 +59,7 @@ class WarmStart:
         def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
             rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
             # The sum that a nu task prescribes does not follow from old coefficients.
-            if len(rows) >= MIN_FOUND_PART * support and not scan.task.size:
+            if len(rows) >= MIN_FOUND_PART * support and not scan.task.absolute_sum:
                 step, free = _by_coefficients(scan, rows, beta * self.old.proportion(C))
             else:
                 step, free = _by_values(scan, old.values(D, column, sign))
@@ -72,7 +72,7 @@ class WarmStart:
 
 def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[Step, np.ndarray]:
     """Return a feasible step to these coefficients, and the rows that it leaves unbounded."""
-    task, total = scan.task, scan.task.total
+    task, total = scan.task, scan.task.coefficient_sum
     lower, upper = task.box(scan.D.labels()[rows])
     beta = clipped(beta, lower, upper)
     if total and beta.sum() < total:
@@ -88,7 +88,7 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
 
     Rows furthest inside come first, as far as the sum of the coefficients allows.
     """
-    if scan.task.total or scan.task.size:
+    if scan.task.coefficient_sum or scan.task.absolute_sum:
         return _outermost(scan, f), np.empty(0, np.int64)
     y = scan.D.labels()
     rise, fall = scan.task.slopes(y, f, np.zeros(len(y)))
@@ -140,7 +140,7 @@ class OldModel:
         given: None stands for all options. Raises ModelError if the model is for another task.
         """
         given = frozenset(self._values) if given is None else given
-        if "task" in given and kind_of(params.task) != self.model.task:
+        if "task" in given and prediction_type_of(params.task) != self.model.task:
             raise ModelError(
                 f"{self.path}: expected a model of -s {params.task} to start from, found one of "
                 f"-s {self.model.task}"
@@ -154,14 +154,16 @@ class OldModel:
         if taken.get("kernel", params.kernel) != self.model.kernel.name:
             taken = {name: taken[name] for name in taken if name not in KERNELS["poly"]}
         params = replace(params, **taken)
-        words = command_line(params, names={name for name in taken if params.uses(name)})
-        return params, [f"as in {display_name(self.path)}: {' '.join(words)}"] if words else []
+        arguments = command_line(params, names={name for name in taken if params.uses(name)})
+        return params, [
+            f"as in {display_name(self.path)}: {' '.join(arguments)}"
+        ] if arguments else []
 
     @property
     def _values(self) -> dict[str, Any]:
         """The parameters that the model states."""
         kernel, metadata = self.model.kernel, self.model.metadata
-        words = metadata.get("configuration", "").split()
+        arguments = metadata.get("configuration", "").split()
         values: dict[str, Any] = {
             "task": self.task,
             "kernel": kernel.name,
@@ -171,8 +173,8 @@ class OldModel:
             values["multiclass"] = "ovo" if isinstance(self.model, PairwiseModel) else "ovr"
         values |= {} if self.cost is None else {"C": self.cost}
         for name, letter in (("epsilon", "-p"), ("nu", "-n")):
-            if letter in words[:-1]:
-                values[name] = self._number(words[words.index(letter) + 1])
+            if letter in arguments[:-1]:
+                values[name] = self._number(arguments[arguments.index(letter) + 1])
         return values
 
     def _number(self, word: str) -> float:

@@ -138,7 +138,7 @@ def linear(name: str, bench: Bench) -> Comparison:
             timed=False,
         ),
     ]
-    if name in papers.TEXTS:
+    if name in papers.USELESS_MODEL_TEXTS:
         options = ["-c", C]
         goals = {papers.LINEAR_GAP: POINTS, papers.LINEAR_RULE: SAMPLED}
         commands += [

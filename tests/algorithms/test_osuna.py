@@ -89,7 +89,7 @@ def test_a_working_set_smaller_than_the_unbounded_support_vectors_reaches_libsvm
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algorithm, task, size):
     """The box and the sum stay exact over hundreds of rounds."""
-    asked = replace(TASKS[task], total=30.0 if task == "one-class" else 0.0)
+    asked = replace(TASKS[task], coefficient_sum=30.0 if task == "one-class" else 0.0)
     with case(*task_file(tmp_path, asked, rows=100), asked) as one:
         duals, gaps = [], []
 
@@ -104,7 +104,7 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algo
         assert min(gaps) <= 1e-2
         assert (np.diff(duals) >= -1e-6 * np.abs(duals).max()).all()
         assert (lower <= beta).all() and (beta <= upper).all()
-        total = asked.total
+        total = asked.coefficient_sum
         assert beta.sum() == pytest.approx(total, abs=1e-9 * upper.max())
 
 

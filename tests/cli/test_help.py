@@ -78,9 +78,9 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(name):
     for entry in entries:
         flag = re.match(r"(?:-\w, )?(--[\w-]+)", entry)[1]
         words = " ".join(entry.split())
-        if flag in specs and specs[flag].kind not in ("flag", "weights"):
+        if flag in specs and specs[flag].value_type not in ("flag", "weights"):
             assert "[default: " in words
-        numbers = flag in specs and specs[flag].kind in ("int", "float", "floats", "duration")
+        numbers = flag in specs and specs[flag].value_type in ("int", "float", "floats", "duration")
         if numbers and flag not in ("--coef0",):
             assert re.search(r"\[(>|from)", words)
 

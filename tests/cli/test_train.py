@@ -74,7 +74,7 @@ def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group
                 continue
             assert all(flag in helps[name] for flag in spec.flags)
             assert declared(name)[field.name].default == field.default
-            plain = spec.kind in ("int", "float") or isinstance(spec.kind, tuple)
+            plain = spec.value_type in ("int", "float") or isinstance(spec.value_type, tuple)
             if plain and field.default is not None:
                 entry = helps[name].partition(spec.flags[-1] + " ")[2]
                 default = re.search(r"\[default: \(?(.*?)\)?\]", entry)

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 
 from randsvm.cli.options import Numbers, Word
 from randsvm.errors import ParameterError
-from randsvm.parameters.problem import KERNEL_NAMES
+from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import COST, Params
 
 

@@ -62,7 +62,7 @@ HIDDEN = {
 def test_columns_in_which_rounding_shows_stay_float64(column):
     others = normal(2, len(column)), normal(3, len(column))
     chunk = join_and_round([chunk_of(others[0], column, others[1])], 0)
-    assert chunk.precise
+    assert chunk.float64
     assert len(chunk.values) == 3 * len(column) - np.isnan(column).sum()
 
 
@@ -77,8 +77,8 @@ def test_other_columns_become_float32(column):
 def test_few_rows_behind_others_are_no_evidence():
     """A word with nearly equal counts in the last two rows of a large file says nothing."""
     chunk = chunk_of(np.array([0.7123456789, 0.7123456111]))
-    assert join_and_round([chunk], 0).precise
-    assert not join_and_round([chunk], 1).precise
+    assert join_and_round([chunk], 0).float64
+    assert not join_and_round([chunk], 1).float64
 
 
 @given(st.integers(1, 10_000))
@@ -102,6 +102,6 @@ def test_a_sample_is_of_rows_from_all_over(m):
 )
 def test_precise_values_are_those_of_python(texts):
     row = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
-    block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", precise=True)
+    block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", float64=True)
     assert block.values.dtype == np.float64
     assert block.values.tolist() == [float(text) for text in texts]

@@ -18,7 +18,7 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.load import load
 from randsvm.models.prediction import predict as predict_file
-from randsvm.parameters.prediction import PredictParams
+from randsvm.parameters.run import PredictParams
 
 NU_SVC, ONE_CLASS, REGRESSIONS = 1, 2, (3, 4)
 SIGMOID, PRECOMPUTED = 3, 4

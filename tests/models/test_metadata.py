@@ -71,11 +71,11 @@ def test_what_is_no_finite_number_is_refused(text):
     ],
 )
 def test_all_lines_are_read_as_they_were_written(zero_based, scaling):
-    lines = trailer_items(["+1", "-1.0"], zero_based, FIVE, scaling, precise=zero_based)
+    lines = trailer_items(["+1", "-1.0"], zero_based, FIVE, scaling, float64=zero_based)
     metadata = Metadata("m", {"seed": "7", **lines})
     assert metadata.labels((1, -1), 2) == (("+1", "-1.0"), (1, -1))
     assert metadata.zero_based() == zero_based
-    assert metadata.precise() == zero_based
+    assert metadata.float64() == zero_based
     assert str(metadata.seen_features()) == str(FIVE)
     found = metadata.scaling(FIVE)
     assert repr(found) == repr(scaling)

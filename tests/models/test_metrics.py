@@ -16,7 +16,7 @@ from sklearn import metrics as peers
 
 from randsvm import api
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
-from randsvm.parameters.prediction import PredictParams
+from randsvm.parameters.run import PredictParams
 
 # ---- counts -------------------------------------------------------------------------------------
 

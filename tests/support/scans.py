@@ -16,8 +16,8 @@ from randsvm.data import dataset
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.parameters.problem import Problem
 from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Problem
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 
@@ -29,7 +29,8 @@ def problem(kernel: str = "rbf", gamma: float = 0.8, C: float = 1.0, **others) -
     """Return the problem of a C-SVC; others: any field of Problem."""
     fields = {
         "task": "svc", "kernel": kernel, "degree": 3, "gamma": gamma, "coef0": 0.0,
-        "bounds": (C, C), "epsilon": 0.0, "total": 0.0, "tolerance": 1e-3, "shrinking": True,
+        "bounds": (C, C), "epsilon": 0.0, "coefficient_sum": 0.0, "tolerance": 1e-3,
+        "shrinking": True,
     }  # fmt: skip
     return Problem(**{**fields, **others})
 
@@ -38,7 +39,7 @@ TASKS = {
     "C-SVC": problem(C=2.0),
     "class weights": problem(bounds=(0.5, 5.0)),
     "epsilon-SVR": problem(task="svr", C=2.0, epsilon=0.2),
-    "one-class": problem(task="one-class", bounds=(1.0, 1.0), total=0.3 * 450),
+    "one-class": problem(task="one-class", bounds=(1.0, 1.0), coefficient_sum=0.3 * 450),
 }
 KERNELS = {
     "linear": problem("linear", C=0.5),
@@ -76,7 +77,7 @@ class Case:
 
     def primal(self, beta: np.ndarray, b: float) -> float:
         u = self.K @ beta
-        return beta @ u / 2 + self.loss(u + b) + self.problem.total * b
+        return beta @ u / 2 + self.loss(u + b) + self.problem.coefficient_sum * b
 
     def dual(self, beta: np.ndarray) -> float:
         linear = self.y @ beta - self.problem.epsilon * np.abs(beta).sum()

@@ -163,10 +163,10 @@ def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(t
 
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
-@pytest.mark.parametrize("precise, accuracy", [(True, 1e-9), (False, 1e-5)])
-def test_advancing_by_steps_equals_starting_from_scratch(made, problem, precise, accuracy):
+@pytest.mark.parametrize("float64, accuracy", [(True, 1e-9), (False, 1e-5)])
+def test_advancing_by_steps_equals_starting_from_scratch(made, problem, float64, accuracy):
     """Some solutions share coefficients with the one before, and some share none."""
-    with case(*made("two_gaussians", 450), problem, precise=precise) as one:
+    with case(*made("two_gaussians", 450), problem, float64=float64) as one:
         for beta in chain(one):
             SV, V = one.scan.after(one.step(beta), KEEP_ALL)
             rounding = accuracy * max(np.abs(beta).sum(), 1e-3)

@@ -29,8 +29,8 @@ def feasible_start(one, seed: int) -> np.ndarray:
     lower, upper = one.box
     beta = one.some(seed, m=len(one.y) // 2)
     for i in rng.permutation(len(beta)):
-        beta[i] = np.clip(beta[i] + one.problem.total - beta.sum(), lower[i], upper[i])
-    assert beta.sum() == pytest.approx(one.problem.total, abs=1e-12)
+        beta[i] = np.clip(beta[i] + one.problem.coefficient_sum - beta.sum(), lower[i], upper[i])
+    assert beta.sum() == pytest.approx(one.problem.coefficient_sum, abs=1e-12)
     return beta
 
 
@@ -64,7 +64,7 @@ def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
     if task != "one-class":
         bounds = (C * asked.bounds[0], C * asked.bounds[1])
         asked = replace(asked, bounds=bounds)
-    with case(*task_file(tmp_path, asked), asked, precise=True) as one:
+    with case(*task_file(tmp_path, asked), asked, float64=True) as one:
         one.scan.after(one.step(feasible_start(one, 2)), COLLECTOR)
         before, (lower, upper) = one.standing, one.box
         W = np.sort(np.random.default_rng(3).permutation(450)[:60])

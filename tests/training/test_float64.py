@@ -176,7 +176,7 @@ def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64):
 def values_of(D) -> np.ndarray:
     # A chunk of a file is valid until the next is read.
     X = oracle.sparse.vstack([D.chunk_matrix(shard).copy() for shard in D.shards])
-    assert X.dtype == (np.float64 if D.summary.precise else np.float32)
+    assert X.dtype == (np.float64 if D.summary.float64 else np.float32)
     return X.toarray()
 
 
@@ -207,14 +207,14 @@ def test_all_rows_are_float64_wherever_the_need_shows(tmp_path, change):
     path = tmp_path / "data"
     path.write_text(text_of(y[: len(X)], X))
     D = read(path)
-    assert D.summary.precise
+    assert D.summary.float64
     np.testing.assert_array_equal(values_of(D), X)
     again, store = cache.read(
         [str(path)], ParseOptions(chunk_rows=64), Resources(cache=str(tmp_path / "cache"))
     )
-    assert again.precise
+    assert again.float64
     assert again.digest == D.summary.digest
-    assert all(store.read(number).precise for number in range(len(store.sizes)))
+    assert all(store.read(number).float64 for number in range(len(store.sizes)))
     store.close()
     D.close()
 
@@ -232,7 +232,7 @@ def test_a_pipe_says_that_its_first_rows_were_rounded(tmp_path, monkeypatch, sma
 def test_ordinary_rows_stay_float32(tmp_path):
     data = files(tmp_path, 0.0, 1.0)
     D = read(data.train)
-    assert not D.summary.precise
+    assert not D.summary.float64
     np.testing.assert_array_equal(values_of(D), data.X.astype(np.float32))
     D.close()
     run = learn("randsvm", data.train, tmp_path / "m", "-g", 0.5)

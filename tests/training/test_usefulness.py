@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import randsvm
 from randsvm.events import Notice
-from randsvm.training.usefulness import CONSTANT, MEMORISED, TEXTS
+from randsvm.training.usefulness import CONSTANT, MEMORISED, USELESS_MODEL_TEXTS
 
 N, D = 1200, 12
 
@@ -57,7 +57,7 @@ def notes(X, y, **options) -> tuple[randsvm.models.fitted.FittedModel, list[str]
     emitted: list[str] = []
 
     def watch(event: object) -> None:
-        if isinstance(event, Notice) and event.text in TEXTS:
+        if isinstance(event, Notice) and event.text in USELESS_MODEL_TEXTS:
             emitted.append(event.text)
 
     return randsvm.train_randsvm(randsvm.Arrays(X, y), watch=watch, **options), emitted
