@@ -20,6 +20,7 @@ import numpy as np
 
 from randsvm.cluster import worker
 from randsvm.cluster.cluster_executor import ClusterDataset, ClusterExecutor
+from randsvm.cluster.messages import DatasetSpec
 from randsvm.cluster.text_file import (
     BLOCK_BYTES,
     EMPTY_SUMMARY,
@@ -29,7 +30,6 @@ from randsvm.cluster.text_file import (
     RangeSummary,
     TextFile,
 )
-from randsvm.cluster.worker import DatasetSpec
 from randsvm.cluster.worker_pool import WorkerPool, map_calls
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable

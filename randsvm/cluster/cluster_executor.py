@@ -22,7 +22,7 @@ import cloudpickle
 import numpy as np
 
 from randsvm.cluster import worker
-from randsvm.cluster.worker import (
+from randsvm.cluster.messages import (
     CacheMiss,
     DatasetSpec,
     MapTask,
@@ -31,6 +31,8 @@ from randsvm.cluster.worker import (
     ShardReport,
     ShardReports,
     StateTask,
+    child_key,
+    packed_view,
 )
 from randsvm.cluster.worker_pool import TaskBatch, WorkerPool
 from randsvm.data.chunks import InMemoryStore, RawChunk, join_chunks
@@ -86,13 +88,6 @@ class RemoteDataset(Dataset):
     def __reduce__(self) -> tuple[Any, ...]:
         assert isinstance(self.executor, RemoteExecutor)
         return self.executor.reduce_view(self)
-
-    def _copy_with(self, **fields: Any) -> Dataset:
-        view = super()._copy_with(**fields)
-        if not isinstance(view.executor, RemoteExecutor):
-            # The rows of the view are in this process.
-            view.__class__ = Dataset
-        return view
 
 
 # --- shards on workers ---------------------------------------------------------------------
@@ -185,7 +180,7 @@ class ClusterExecutor(RemoteExecutor):
         return RemoteStates(self, make, shards)
 
     def reduce_view(self, D: Dataset) -> tuple[Any, ...]:
-        return worker.make_view, (self.spec.key, *worker.packed_view(D), self.chunks)
+        return worker.make_view, (self.spec.key, *packed_view(D), self.chunks)
 
     @contextmanager
     def replicated(self, D: Any) -> Iterator[Any]:
@@ -239,19 +234,12 @@ class _ShardPass:
     def reports(self) -> Iterator[ShardReport]:
         """Yield the reports in the order in which they arrive."""
         began, times = time.time(), ClusterTimes()
-        while self.unreported:
-            if self.unassigned:
-                self._assign()
-            result = self.batch.next_result()
-            if result is None:
-                continue
+        for result in self.batch.run(lambda: bool(self.unreported), self._assign, len(self.shards)):
             shards, task = result.tag
             found = result.result
-            missing = isinstance(found, CacheMiss)
-            self.batch.count_losses(result.lost or missing, len(self.shards))
             if result.lost:
                 self.unassigned += [shard for shard in shards if shard.number in self.unreported]
-            elif missing:
+            elif isinstance(found, CacheMiss):
                 self._resubmit(result.worker, shards, task, found)
             else:
                 self.batch.measure(result)
@@ -260,7 +248,13 @@ class _ShardPass:
         self.executor.worker_pool.add_times(times)
 
     def _assign(self) -> None:
-        """Submit the task for all shards without a worker, if there are workers."""
+        """Submit the task for all shards without a worker, if there are workers.
+
+        Unlike the calls of `map_calls`, which any worker runs, a shard goes to the worker that has
+        its rows.
+        """
+        if not self.unassigned:
+            return
         assignment, chunk_of = self.executor.assignment, self.executor.chunk_of
         found = assignment.assign(self.unassigned, chunk_of)
         for name, shards in found.items():
@@ -326,7 +320,7 @@ class ClusterDataset(RemoteDataset):
         view = super().with_computed_chunks(made, sizes, counts, limit, folder)
         worker_pool, parent = self.executor.worker_pool, self.executor.spec
         chunks = RegroupedChunks(parent, pickle.dumps(self), made, sizes, counts)
-        spec = DatasetSpec(worker.child_key(parent.key), chunks, parent.memory, parent.folder)
+        spec = DatasetSpec(child_key(parent.key), chunks, parent.memory, parent.folder)
         return view._copy_with(executor=ClusterExecutor(worker_pool, spec))
 
     def chunk_subset(self, numbers: Sequence[int]) -> Dataset:
@@ -343,7 +337,7 @@ class ClusterDataset(RemoteDataset):
         store = InMemoryStore()
         for chunk in self.map(copy):
             store.append(chunk)
-        return self.with_store(store)._copy_with(executor=SerialExecutor())
+        return self.with_store(store)._copy_with(Dataset, executor=SerialExecutor())
 
     def close(self) -> None:
         worker_pool = self.executor.worker_pool
@@ -362,7 +356,7 @@ class RemoteStates(LoggedStates[State]):
     ) -> None:
         super().__init__()
         self.executor, self.shards = executor, shards
-        self.key, self.make = worker.child_key(executor.spec.key), cloudpickle.dumps(make)
+        self.key, self.make = child_key(executor.spec.key), cloudpickle.dumps(make)
         # The number of changes that every state has seen.
         self.changes_seen = 0
 
@@ -399,10 +393,9 @@ def _replica(D: Dataset, worker_pool: WorkerPool, parent: DatasetSpec) -> Datase
     local = D.single_threaded()
     chunks = [local.store.read(shard.number) for shard in local.shards]
     source = ReplicatedChunks(parent, local.summary, chunks)
-    spec = DatasetSpec(worker.child_key(parent.key), source, parent.memory, parent.folder)
-    view = local._copy_with(executor=ReplicaExecutor(local.pool, worker_pool, spec), nnz=D.nnz)
-    view.__class__ = RemoteDataset
-    return view
+    spec = DatasetSpec(child_key(parent.key), source, parent.memory, parent.folder)
+    executor = ReplicaExecutor(local.pool, worker_pool, spec)
+    return local._copy_with(RemoteDataset, executor=executor, nnz=D.nnz)
 
 
 class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
@@ -417,7 +410,7 @@ class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
         self.lock = Lock()
 
     def reduce_view(self, D: Dataset) -> tuple[Any, ...]:
-        return worker.make_serial_view, (self.spec.key, *worker.packed_view(D))
+        return worker.make_serial_view, (self.spec.key, *packed_view(D))
 
     def call(self, work: Callable[[], Report]) -> Report:
         """Return work(), run by a worker; if the worker is lost, another one runs it."""
@@ -425,7 +418,6 @@ class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
         while True:
             with self._free_worker() as (name, threads):
                 found = self._call_on(batch, name, function, threads)
-            batch.count_losses(found is None, 1)
             if found is not None:
                 report: Report = pickle.loads(found)
                 return report
@@ -457,17 +449,22 @@ class ReplicaExecutor(RemoteExecutor, ThreadExecutor):
 
     def _call_on(self, batch: TaskBatch, name: str, function: bytes, threads: int) -> bytes | None:
         """Return the pickled result of a call on a worker; None: the worker is lost."""
-        spec = None
-        try:
-            while True:
+        spec: bytes | None = None
+
+        def submit() -> None:
+            if not batch.pending:
                 arguments = self.spec.key, spec, function, batch.number, threads
                 batch.submit(name, None, worker.run_call, *arguments)
-                while (result := batch.next_result()) is None:
-                    pass
-                if result.lost or isinstance(result.result, bytes):
-                    return None if result.lost else result.result
-                assert isinstance(result.result, CacheMiss)
+
+        try:
+            for result in batch.run(lambda: True, submit, 1):
+                if result.lost:
+                    break
+                if not isinstance(result.result, CacheMiss):
+                    pickled: bytes = result.result
+                    return pickled
                 spec = self.pickled_spec
+            return None
         finally:
             batch.cancel()
 

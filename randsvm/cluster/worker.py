@@ -1,114 +1,44 @@
 """The functions that run on a worker, and the cache of a worker.
 
-A worker may lose its cache at any time. A task whose data are not in the cache returns a
-`CacheMiss`; the client then sends the data with the task. This module does not call the scheduler.
+messages.py lists these functions with what they receive and return. A worker may lose its cache at
+any time: a task whose data are not in the cache returns a `CacheMiss`, and the client then sends
+the data with the task. This module does not call the scheduler.
 """
 
 from __future__ import annotations
 
 import pickle
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from threading import Lock, Thread
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from randsvm.cluster.messages import (
+    CacheMiss,
+    DatasetSpec,
+    MapTask,
+    PackedRowMask,
+    ReplicatedChunks,
+    ShardReport,
+    ShardReports,
+    StateTask,
+)
 from randsvm.cluster.text_file import ChunkedText, ChunkEnds, RangeSummary, TextFile, TextRange
-from randsvm.data.chunks import InMemoryStore, RawChunk
+from randsvm.data.chunks import InMemoryStore
 from randsvm.data.dataset import Dataset
-from randsvm.data.reading import Summary
-from randsvm.data.shard_executor import Change, SerialExecutor, Shard, StateCell
+from randsvm.data.shard_executor import SerialExecutor, Shard, StateCell
 from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
 from randsvm.events import Waiting, Watch, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
-# The fields of a view that are sent; the others follow from the data set.
-VIEW_FIELDS = ("targets", "scaling", "mapping", "d", "nnz")
 # A worker releases the rows of a run this many seconds after its last task or renewal, because the
 # client was probably killed. If the client was only suspended, a CacheMiss brings the rows back.
 LEASE_SECONDS = 180.0
-
-# --- messages ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DatasetSpec:
-    """Specification from which a worker makes a data set.
-
-    key: key of the data set in the cache. memory: bytes of chunks to hold in memory. folder: folder
-    of the spill file for the other chunks.
-    """
-
-    key: str
-    source: ChunkedText | RegroupedChunks | ReplicatedChunks
-    memory: int
-    folder: str | None
-
-
-@dataclass(frozen=True)
-class RegroupedChunks:
-    """Chunks made from the rows of another data set; see Dataset.with_computed_chunks.
-
-    view: the pickled view of the data set of `parent`. make: called with the view and the number
-    of a chunk. sizes, counts : (chunks,) int64, rows and nonzeros of each chunk.
-    """
-
-    parent: DatasetSpec
-    view: bytes
-    make: Callable[[Dataset, int], RawChunk]
-    sizes: np.ndarray
-    counts: np.ndarray
-
-
-@dataclass(frozen=True)
-class ReplicatedChunks:
-    """All chunks of a small data set, to send to each worker. `parent` has the rows too."""
-
-    parent: DatasetSpec
-    summary: Summary
-    chunks: Sequence[RawChunk]
-
-
-@dataclass(frozen=True)
-class CacheMiss:
-    """The result of a task whose data are not in the cache of the worker.
-
-    dataset: whether the data set is missing. shards: the numbers of the shards without a usable
-    state. If nothing is missing, the task was cancelled.
-    """
-
-    dataset: bool = False
-    shards: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class ShardReport:
-    """The report of the consecutive shards first .. last, which have `rows` rows."""
-
-    first: int
-    last: int
-    rows: int
-    report: Any
-
-
-@dataclass(frozen=True)
-class ShardReports:
-    """The result of a task over shards.
-
-    reports: pickled list of ShardReport. began, ended: begin and end of the task, as time.time() of
-    the worker.
-    """
-
-    reports: bytes
-    began: float
-    ended: float
-
 
 # --- the cache -----------------------------------------------------------------------------
 
@@ -151,11 +81,6 @@ class _Cache:
 
 
 _cache = _Cache()
-
-
-def child_key(key: str) -> str:
-    """Return a new key for data that are released with the data set `key`."""
-    return f"{key}/{uuid.uuid4().hex}"
 
 
 def release(key: str) -> None:
@@ -263,16 +188,6 @@ def _new_dataset(spec: DatasetSpec) -> Dataset:
     return D.with_computed_chunks(source.make, source.sizes, source.counts, limit, spec.folder)
 
 
-# Dataset.row_mask as it is sent: the number of rows, and one bit for each row. None: all rows.
-PackedRowMask: TypeAlias = tuple[int, np.ndarray] | None
-
-
-def packed_view(D: Dataset) -> tuple[dict[str, Any], PackedRowMask]:
-    """Return the fields and the packed row mask of a view, arguments of `make_view`."""
-    row_mask = None if D.row_mask is None else (len(D.row_mask), np.packbits(D.row_mask))
-    return {name: getattr(D, name) for name in VIEW_FIELDS}, row_mask
-
-
 def make_view(
     key: str, fields: dict[str, Any], row_mask: PackedRowMask, chunks: Sequence[int] | None = None
 ) -> Dataset:
@@ -351,67 +266,42 @@ def _watch(key: str, batch_number: int) -> Watch:
 # --- tasks over shards ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class MapTask:
-    """A task that calls a function of each shard."""
+def _state_reports(
+    task: StateTask, shards: Sequence[Shard], threads: int, watch: Watch
+) -> CacheMiss | list[ShardReport]:
+    """Run a StateTask; add up the reports of consecutive shards."""
+    missing = [shard.number for shard in shards if not _has_state(task, shard)]
+    if missing:
+        return CacheMiss(shards=tuple(missing))
 
-    function: Callable[[Shard], Any]
+    def query(shard: Shard) -> Any:
+        cell = _cache.cells[task.states_key, shard.number]
+        with listening(silent):  # an exception in the middle of a change would spoil the state
+            return cell.query(task.first, task.changes, task.function)
 
-    def reports(
-        self, shards: Sequence[Shard], threads: int, watch: Watch
-    ) -> CacheMiss | list[ShardReport]:
-        return list(_map_shards(self.function, shards, threads, watch))
+    found: list[ShardReport] = []
+    for shard_report in _map_shards(query, shards, threads, watch):
+        if found and found[-1].last + 1 == shard_report.first:
+            last = found.pop()
+            report = last.report + shard_report.report
+            shard_report = ShardReport(
+                last.first, shard_report.last, last.rows + shard_report.rows, report
+            )
+        found.append(shard_report)
+    return found
 
 
-@dataclass(frozen=True)
-class StateTask:
-    """A task that applies changes to the states of shards, and then calls a function of each state.
-
-    The reports of consecutive shards are added up. states_key: key of the states in the cache.
-    make: the pickled function that makes a state; None if the changes apply to existing states
-    only. first: the number of changes[0].
-    """
-
-    states_key: str
-    make: bytes | None
-    first: int
-    changes: list[Change[Any]]
-    function: Callable[[Any], Any]
-
-    def reports(
-        self, shards: Sequence[Shard], threads: int, watch: Watch
-    ) -> CacheMiss | list[ShardReport]:
-        missing = [shard.number for shard in shards if not self._has_state(shard)]
-        if missing:
-            return CacheMiss(shards=tuple(missing))
-
-        def query(shard: Shard) -> Any:
-            cell = _cache.cells[self.states_key, shard.number]
-            with listening(silent):  # an exception in the middle of a change would spoil the state
-                return cell.query(self.first, self.changes, self.function)
-
-        found: list[ShardReport] = []
-        for shard_report in _map_shards(query, shards, threads, watch):
-            if found and found[-1].last + 1 == shard_report.first:
-                last = found.pop()
-                report = last.report + shard_report.report
-                shard_report = ShardReport(
-                    last.first, shard_report.last, last.rows + shard_report.rows, report
-                )
-            found.append(shard_report)
-        return found
-
-    def _has_state(self, shard: Shard) -> bool:
-        """Return whether the changes apply to the state of a shard; make the state if possible."""
-        with _cache.lock:
-            cell = _cache.cells.get((self.states_key, shard.number))
-            if cell is None and self.make is not None:
-                make = _cache.make_state.get(self.states_key)
-                if make is None:
-                    make = _cache.make_state[self.states_key] = pickle.loads(self.make)
-                cell = StateCell(make(shard), self.first)
-                _cache.cells[self.states_key, shard.number] = cell
-            return cell is not None and (self.make is not None or cell.changes_seen >= self.first)
+def _has_state(task: StateTask, shard: Shard) -> bool:
+    """Return whether the changes apply to the state of a shard; make the state if possible."""
+    with _cache.lock:
+        cell = _cache.cells.get((task.states_key, shard.number))
+        if cell is None and task.make is not None:
+            make = _cache.make_state.get(task.states_key)
+            if make is None:
+                make = _cache.make_state[task.states_key] = pickle.loads(task.make)
+            cell = StateCell(make(shard), task.first)
+            _cache.cells[task.states_key, shard.number] = cell
+        return cell is not None and (task.make is not None or cell.changes_seen >= task.first)
 
 
 def _map_shards(
@@ -446,9 +336,14 @@ def run_on_shards(
     if not ensure_dataset(key, spec):
         return CacheMiss(dataset=True)
     message: MapTask | StateTask = pickle.loads(task)
+    found: CacheMiss | list[ShardReport]
     try:
         with _leased(key):
-            found = message.reports(shards, threads, _watch(key, batch_number))
+            watch = _watch(key, batch_number)
+            if isinstance(message, MapTask):
+                found = list(_map_shards(message.function, shards, threads, watch))
+            else:
+                found = _state_reports(message, shards, threads, watch)
     except Cancelled:
         return CacheMiss()
     if isinstance(found, CacheMiss):

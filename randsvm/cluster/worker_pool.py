@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,8 +27,10 @@ from randsvm.cluster.connection import (
     CONNECTING_SECONDS,
     WAITING_STAGE,
     Connection,
+    differing_names,
+    handshake,
 )
-from randsvm.cluster.handshake import differing_names, handshake
+from randsvm.cluster.messages import CacheMiss
 from randsvm.cluster.worker import LEASE_SECONDS, cancel, renew_lease
 from randsvm.data.shard_executor import ClusterTimes
 from randsvm.errors import (
@@ -65,7 +68,7 @@ FILE_ERRORS = (InputError, OutputError, TransferError)
 SPILL_ERRORS = (OutputError, SpillError)
 # Dask sends a function of this package by its name. The client first asks a worker to import the
 # module of `handshake`: only then does a worker without this package report a clear error.
-HANDSHAKE_MODULE = "randsvm.cluster.handshake"
+HANDSHAKE_MODULE = "randsvm.cluster.connection"
 ARITHMETIC_DIFFERS = (
     "worker {worker} computes other last digits than this process ({names}): the model may have "
     "other bytes than that of one machine; the gap that is reported holds"
@@ -441,7 +444,24 @@ class TaskBatch:
             result = TaskResult(worker, tag, error if is_bug else None, lost=not is_bug)
         self.results.put((future, result))
 
-    def next_result(self) -> TaskResult | None:
+    def run(
+        self, is_unfinished: Callable[[], bool], submit: Callable[[], None], tasks: int
+    ) -> Iterator[TaskResult]:
+        """Yield results in the order in which they arrive, while is_unfinished() is true.
+
+        Before each wait, `submit` submits the tasks that can run now. The caller submits the tasks
+        of lost results again. tasks: the number of tasks of the caller.
+
+        Raises the error of a task, and ClusterError after too many consecutive losses.
+        """
+        while is_unfinished():
+            submit()
+            result = self._next_result()
+            if result is not None:
+                self._count_losses(result.lost or isinstance(result.result, CacheMiss), tasks)
+                yield result
+
+    def _next_result(self) -> TaskResult | None:
         """Return the next result, or None after HEARTBEAT seconds; raise the error of a task."""
         check()
         try:
@@ -500,11 +520,8 @@ class TaskBatch:
         waited[task.worker] = waited.get(task.worker, 0.0) + excess if excess > 0 else 0.0
         self.paces.append(result.seconds / task.weight)
 
-    def count_losses(self, lost: bool, tasks: int) -> None:
-        """Count consecutive losses. tasks: the number of tasks of the caller.
-
-        Raises ClusterError after too many losses.
-        """
+    def _count_losses(self, lost: bool, tasks: int) -> None:
+        """Count consecutive losses and cache misses; see `run`."""
         self.consecutive_losses = self.consecutive_losses + 1 if lost else 0
         if self.consecutive_losses > EXTRA_LOSSES + tasks:
             raise self.worker_pool.fail("the workers lose what they are given again and again")
@@ -548,24 +565,24 @@ def map_calls(
     results: dict[int, TaskResult] = {}
     batch = TaskBatch(worker_pool)
     unsubmitted, next_number = list(range(len(calls)))[::-1], 0
+
+    def submit() -> None:
+        members = worker_pool.members()
+        if worker in members:
+            members = {worker: members[worker]}
+        busy = Counter(task.worker for task in batch.pending.values())
+        end = next_number + CALLS_AHEAD * sum(members.values())
+        for name, threads in members.items():
+            while unsubmitted and unsubmitted[-1] < end and busy[name] <= threads:
+                number = unsubmitted.pop()
+                batch.submit(name, number, function, *calls[number])
+                busy[name] += 1
+
+    def is_unfinished() -> bool:
+        return next_number < len(calls)
+
     try:
-        while next_number < len(calls):
-            members = worker_pool.members()
-            if worker in members:
-                members = {worker: members[worker]}
-            busy = dict.fromkeys(members, 0)
-            for task in batch.pending.values():
-                busy[task.worker] = busy.get(task.worker, 0) + 1
-            end = next_number + CALLS_AHEAD * sum(members.values())
-            for name, threads in members.items():
-                while unsubmitted and unsubmitted[-1] < end and busy[name] <= threads:
-                    number = unsubmitted.pop()
-                    batch.submit(name, number, function, *calls[number])
-                    busy[name] += 1
-            result = batch.next_result()
-            if result is None:
-                continue
-            batch.count_losses(result.lost, len(calls))
+        for result in batch.run(is_unfinished, submit, len(calls)):
             if result.lost:
                 unsubmitted = sorted([*unsubmitted, result.tag], reverse=True)
             else:

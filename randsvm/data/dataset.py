@@ -152,13 +152,12 @@ class Dataset:
         for at in slices(self.n, CHUNK_ROWS):
             store.append(whole.part(at.start, at.stop))
         summary = replace(self.summary, n=self.n, nnz=len(whole.values))
-        return self._copy_with(summary=summary, executor=ThreadExecutor(self.pool)).with_store(
-            store
-        )
+        view = self._copy_with(Dataset, summary=summary, executor=ThreadExecutor(self.pool))
+        return view.with_store(store)
 
     def single_threaded(self) -> Dataset:
         """Return a view whose work runs in the calling thread."""
-        return self._copy_with(executor=SerialExecutor())
+        return self._copy_with(Dataset, executor=SerialExecutor())
 
     def with_computed_chunks(
         self,
@@ -219,8 +218,12 @@ class Dataset:
         """Return a view of the same rows and labels with the features of the file."""
         return self._copy_with(scaling=None, mapping=None, d=len(self.summary.features))
 
-    def _copy_with(self, **own: Any) -> Dataset:
-        view = object.__new__(type(self))
+    def _copy_with(self, dataset_type: type[Dataset] | None = None, **own: Any) -> Dataset:
+        """Return a view with other attributes.
+
+        dataset_type: the class of the view, which goes with its executor; None: the class of self.
+        """
+        view = object.__new__(dataset_type or type(self))
         view.__dict__ = {**self.__dict__, **own}
         return view
 

@@ -32,7 +32,8 @@ from fake_cluster import FakeWorkerPool
 
 from randsvm.cluster import worker
 from randsvm.cluster.connection import CLOSING_SECONDS
-from randsvm.cluster.worker import CacheMiss, MapTask, StateTask, _cache
+from randsvm.cluster.messages import CacheMiss, MapTask, StateTask, child_key
+from randsvm.cluster.worker import _cache
 from randsvm.cluster.worker_pool import WorkerPool
 
 # Rows of a file, and of a shard.
@@ -246,8 +247,8 @@ def test_a_run_that_is_over_submits_no_tasks(D):
 
 def test_released_rows_take_their_states_with_them(D):
     shard, key = D.shards[0], D.executor.spec.key
-    other = worker.child_key(key)
-    for run in (other, worker.child_key(other), "another"):
+    other = child_key(key)
+    for run in (other, child_key(other), "another"):
         visit = StateTask(run, pickle.dumps(nothing), 0, [], nothing_of)
         worker.run_on_shards(key, D.executor.pickled_spec, pickle.dumps(visit), NUMBER, [shard], 1)
     worker.release(key)

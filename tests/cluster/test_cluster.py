@@ -49,7 +49,7 @@ from fake_cluster import DoneFuture, FakeWorkerPool
 
 from randsvm.cluster import connection
 from randsvm.cluster.byte_ranges import first_pass, text_file_at
-from randsvm.cluster.handshake import arithmetic
+from randsvm.cluster.connection import arithmetic
 from randsvm.cluster.worker import release
 from randsvm.cluster.worker_pool import TaskBatch, WorkerPool, map_calls
 
@@ -604,7 +604,7 @@ def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clou
 
 
 def test_a_worker_of_another_version_is_excluded(two, tmp_path, path, monkeypatch):
-    monkeypatch.setattr("randsvm.cluster.handshake.__version__", "0.1")
+    monkeypatch.setattr("randsvm.cluster.connection.__version__", "0.1")
     with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, this process has 0.1"):
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
@@ -656,7 +656,7 @@ def test_one_notice_reports_workers_that_compute_other_bits(
     two, tmp_path, path, monkeypatch, expected, others
 ):
     ours = {**arithmetic(), **others}
-    monkeypatch.setattr("randsvm.cluster.handshake.arithmetic", lambda: ours)
+    monkeypatch.setattr("randsvm.cluster.connection.arithmetic", lambda: ours)
     emitted: list[object] = []
     assert trained(path, tmp_path / "m", on_cluster(two), emitted.append) == expected
     notices = [one.text for one in emitted if isinstance(one, Notice) and "bytes" in one.text]
@@ -751,10 +751,7 @@ def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch):
         patch.setattr("fake_cluster.DoneFuture", Unreachable)
         tasks.submit("worker 0", "lost", int)
     tasks.submit("worker 1", "quick", int)
-    result = None
-    while result is None:
-        result = tasks.next_result()
-    assert result.tag == "quick"
+    assert next(tasks.run(lambda: True, lambda: None, 2)).tag == "quick"
 
 
 @pytest.mark.parametrize(

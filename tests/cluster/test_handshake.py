@@ -11,11 +11,11 @@ from importlib import import_module
 
 import numpy as np
 
-from randsvm.cluster import handshake
+from randsvm.cluster import connection
 
 PROGRAM = """
 import hashlib, json, numpy as np
-from randsvm.cluster.handshake import arithmetic
+from randsvm.cluster.connection import arithmetic
 a = np.random.default_rng(1).random((300, 300))
 print(json.dumps([arithmetic(), hashlib.sha256((a @ a).tobytes()).hexdigest()]))
 """
@@ -48,9 +48,9 @@ def test_another_last_digit_of_a_function_is_found(monkeypatch):
     def other_exp(x: np.ndarray) -> np.ndarray:
         return np.nextafter(np.exp(x), np.inf, dtype=x.dtype)
 
-    ours = handshake.arithmetic()
-    monkeypatch.setattr(handshake, "FUNCTIONS", (other_exp, *handshake.FUNCTIONS[1:]))
-    theirs = handshake.arithmetic.__wrapped__()
+    ours = connection.arithmetic()
+    monkeypatch.setattr(connection, "FUNCTIONS", (other_exp, *connection.FUNCTIONS[1:]))
+    theirs = connection.arithmetic.__wrapped__()
     assert {name for name in ours if ours[name] != theirs[name]} == {"functions"}
 
 
@@ -62,9 +62,9 @@ COMPILED = (
 
 def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
     """So machines need not agree on the width of vectors."""
-    ours = handshake.arithmetic()
+    ours = connection.arithmetic()
     for name in COMPILED:
         room, _, function = name.partition(".")
         narrow = partial(getattr(import_module(f"randsvm.kernels.{room}"), function), widest=256)
         monkeypatch.setattr(f"randsvm.kernels.{name}", narrow)
-    assert handshake.arithmetic.__wrapped__() == ours
+    assert connection.arithmetic.__wrapped__() == ours

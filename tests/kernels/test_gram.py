@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import oracle
 import pytest
 from scipy import sparse
 
 from randsvm.kernels.expansion import KernelLayout
 from randsvm.kernels.gram import GRAM_ROWS, centred_gram, gram
 from randsvm.kernels.kernel import Kernel
-from tests.support import oracle
 
 KERNELS = {
     "linear": Kernel("linear", 1.0, 0.0, 3),
