@@ -210,7 +210,7 @@ def test_the_readme_is_short():
 
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-BASE = {"arrays", "decimals", "errors", "events", "files", "parallel", "streams"}
+BASE = {"arrays", "decimals", "errors", "events", "files", "parallel"}
 
 
 def test_modules_that_the_architecture_names_exist():

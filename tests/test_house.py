@@ -22,7 +22,7 @@ LAYERS = [
     {"data", "kernels"},
     {"parameters"},
     {"parallel"},
-    {"events", "errors", "files", "streams", "arrays", "decimals"},
+    {"events", "errors", "files", "arrays", "decimals"},
     {""},  # the package itself: its version
 ]
 LAYER_OF = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}

@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 
 from randsvm import __version__
 from randsvm.events import Learnt, Started, Trained
-from randsvm.files import STANDARD, check_file_type, check_output
-from randsvm.streams import open_patiently
+from randsvm.files import STANDARD, check_file_type, check_output, open_patiently
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
 SCHEMA = 2

@@ -126,12 +126,10 @@ def _print_description(model: str, in_json: bool) -> None:
     import json
 
     from randsvm.cli.log import as_json
-    from randsvm.models import description
+    from randsvm.models.fitted import describe_file, format_lines
 
-    found = description.describe_file(model)
-    click.echo(
-        json.dumps(as_json(found)) if in_json else "\n".join(description.format_lines(found))
-    )
+    found = describe_file(model)
+    click.echo(json.dumps(as_json(found)) if in_json else "\n".join(format_lines(found)))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import click
 
 from randsvm import events
 from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
-from randsvm.streams import make_standard_streams_patient
+from randsvm.files import make_standard_streams_patient
 
 # Exit codes that randsvm.errors does not have.
 BUG = 70

@@ -23,7 +23,7 @@ class Points:
 
     rows : (m,) int64, row numbers in D
     X : (m, d) CSR, with the dtype of RawChunk.values; columns are positions in D's sorted feature
-    indices; for a precomputed kernel see precomputed.kernel_centres
+    indices; for a precomputed kernel see svm.kernel_layout.kernel_centres
     y : (m,) float64, labels of the task (-1/+1 for classification)
     u, beta : (m,) float64, decision values without b and coefficients, if a scan has set them
     weights : (m,) float64, weights of the rows, or None if those of D are all 1

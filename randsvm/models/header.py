@@ -16,7 +16,7 @@ import numpy as np
 
 from randsvm.decimals import is_number, shortest
 from randsvm.errors import ModelError, quoted
-from randsvm.models.metadata import split_trailer
+from randsvm.models.trailer import split_trailer
 
 # The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,

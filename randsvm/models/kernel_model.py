@@ -12,9 +12,9 @@ from scipy import sparse
 
 from randsvm.arrays import squared_norms
 from randsvm.errors import ContentError
-from randsvm.kernels.cells import SLICE_ROWS
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
+    SLICE_ROWS,
     Expansion,
     KernelLayout,
     evaluate_expansions,
@@ -25,8 +25,8 @@ from randsvm.kernels.expansion import (
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
 from randsvm.models.libsvm_format import LibsvmModel
-from randsvm.models.metadata import Metadata
 from randsvm.models.model import Model, ModelRows, common_fields
+from randsvm.models.trailer import Trailer
 from randsvm.parameters.kernel import KERNELS
 
 # Kernel names of this package -> names in LIBSVM's models, and the inverse.
@@ -465,11 +465,11 @@ def parse(content: bytes, name: str) -> KernelModel:
 
     name : the file's name in messages. Raise ModelError or DataError.
     """
-    body, trailer = libsvm_format.parse(content, name)
-    metadata = Metadata(name, trailer)
+    body, lines = libsvm_format.parse(content, name)
+    trailer = Trailer(name, lines)
     task = TASKS_OF_LIBSVM[body.svm_type]
-    common = common_fields(metadata, task, body.label, body.nr_class)
-    features, Z = _support_vectors(body, metadata)
+    common = common_fields(trailer, task, body.label, body.nr_class)
+    features, Z = _support_vectors(body, trailer)
     fields = {
         "task": task,
         "kernel": Kernel(
@@ -494,13 +494,13 @@ def parse(content: bytes, name: str) -> KernelModel:
     return KernelModel(**fields)
 
 
-def _support_vectors(body: LibsvmModel, metadata: Metadata) -> tuple[np.ndarray, sparse.csr_matrix]:
+def _support_vectors(body: LibsvmModel, trailer: Trailer) -> tuple[np.ndarray, sparse.csr_matrix]:
     """Return the features of the support vectors, (d,) int32 ascending, and Z over them."""
     indices, values = body.indices, body.values
     if body.kernel_type == "precomputed":
         whole = (values == np.floor(values)) & (values > 0)
         if (np.diff(body.indptr) != 1).any() or (indices != 0).any() or not whole.all():
-            raise metadata.error("expected '0:number' of a training row in each support vector")
+            raise trailer.error("expected '0:number' of a training row in each support vector")
         indices, values = values.astype(np.int32), np.ones_like(values)
     features, columns = np.unique(indices, return_inverse=True)
     shape = (len(body.coefficients), len(features))

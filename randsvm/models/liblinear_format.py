@@ -17,7 +17,7 @@ from randsvm.decimals import compact, is_number, words_of_numbers
 from randsvm.errors import ModelError
 from randsvm.models import header as headers
 from randsvm.models.header import INT_LIMIT, Header, HeaderFormat
-from randsvm.models.metadata import SealedStream
+from randsvm.models.trailer import SealedStream
 
 CRAMMER_SINGER = "MCSVM_CS"
 CLASSIFIER_SOLVERS = (

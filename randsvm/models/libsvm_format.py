@@ -20,7 +20,7 @@ from randsvm.decimals import NUMBER, join_rows
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.models import header as headers
 from randsvm.models.header import Header, HeaderFormat
-from randsvm.models.metadata import SealedStream, has_float64_values
+from randsvm.models.trailer import SealedStream, has_float64_values
 from randsvm.parameters.kernel import KERNELS
 
 CLASSIFIER_TYPES = ("c_svc", "nu_svc")

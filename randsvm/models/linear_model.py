@@ -12,8 +12,8 @@ from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models import liblinear_format
 from randsvm.models.liblinear_format import LiblinearModel
-from randsvm.models.metadata import MAX_FEATURES, Metadata, SeenFeatures
 from randsvm.models.model import Model, ModelRows, common_fields
+from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer
 
 # LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
 # 2147483647. A model that needs more than ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS is
@@ -127,18 +127,18 @@ class LinearModel(Model):
         ModelError
             If the content is not a model.
         """
-        body, trailer = liblinear_format.parse(content, name)
-        metadata = Metadata(name, trailer)
+        body, lines = liblinear_format.parse(content, name)
+        trailer = Trailer(name, lines)
         if body.nr_class < 2:
-            raise metadata.error(f"expected two classes or more, found {body.nr_class}")
-        fields = common_fields(metadata, _task(body.solver_type), body.label, body.nr_class)
+            raise trailer.error(f"expected two classes or more, found {body.nr_class}")
+        fields = common_fields(trailer, _task(body.solver_type), body.label, body.nr_class)
         w = body.w[: body.nr_feature]
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
         if body.rho is not None:
             b = b - body.rho
-        mapping = metadata.take("map", RandomMap.parse)
-        sigmoid = _sigmoid(metadata, w.shape[1])
-        features, w = _select_rows_of_w(metadata, fields["seen"], w, mapping, body.own_layout)
+        mapping = trailer.take("map", RandomMap.parse)
+        sigmoid = _sigmoid(trailer, w.shape[1])
+        features, w = _select_rows_of_w(trailer, fields["seen"], w, mapping, body.own_layout)
         return LinearModel(
             w=np.ascontiguousarray(w),
             b=b,
@@ -156,18 +156,18 @@ def _task(solver_type: str) -> str:
     return "svr" if solver_type in liblinear_format.REGRESSION_SOLVERS else "svc"
 
 
-def _sigmoid(metadata: Metadata, columns: int) -> np.ndarray | None:
+def _sigmoid(trailer: Trailer, columns: int) -> np.ndarray | None:
     """Return A and B of each column, (2, columns); None if the trailer has none."""
-    if "probA" not in metadata.unparsed:
+    if "probA" not in trailer.unparsed:
         return None
-    A, B = (metadata.take(key, parse_numbers) for key in ("probA", "probB"))
+    A, B = (trailer.take(key, parse_numbers) for key in ("probA", "probB"))
     if A is None or B is None or not len(A) == len(B) == columns:
-        raise metadata.error("expected probA and probB for each column of w")
+        raise trailer.error("expected probA and probB for each column of w")
     return np.array([A, B])
 
 
 def _select_rows_of_w(
-    metadata: Metadata,
+    trailer: Trailer,
     seen: SeenFeatures | None,
     w: np.ndarray,
     mapping: RandomMap | None,
@@ -183,9 +183,9 @@ def _select_rows_of_w(
     if mapping is not None:
         features = seen.indices(MAX_FEATURES)
         if len(features) > MAX_FEATURES:
-            raise metadata.error(f"expected a random map of at most {MAX_FEATURES} features")
+            raise trailer.error(f"expected a random map of at most {MAX_FEATURES} features")
         if mapping.width(len(features)) != len(w):
-            raise metadata.error("expected a row of w for each random feature")
+            raise trailer.error("expected a row of w for each random feature")
         return features, w
     features = seen.indices(len(w))
     if own_layout:
@@ -193,5 +193,5 @@ def _select_rows_of_w(
     else:
         fits = len(features) == 0 or (features[0] >= 1 and features[-1] <= len(w))
     if not fits:
-        raise metadata.error("expected a row of w for each known feature")
+        raise trailer.error("expected a row of w for each known feature")
     return features, w if own_layout else w[features - 1]

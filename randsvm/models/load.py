@@ -8,8 +8,8 @@ from math import nan
 from randsvm import files
 from randsvm.errors import ParameterError, RandsvmError
 from randsvm.models import header
-from randsvm.models.metadata import split_trailer
 from randsvm.models.model import Model
+from randsvm.models.trailer import split_trailer
 
 
 def check_is_not_model(path: str, order: str) -> None:

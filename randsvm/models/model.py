@@ -16,7 +16,7 @@ from scipy import sparse
 from randsvm.arrays import Matrix
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
-from randsvm.models.metadata import MAX_FEATURES, Metadata, SeenFeatures, trailer_items
+from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer, trailer_items
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")
@@ -291,21 +291,21 @@ def _find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray
 
 
 def common_fields(
-    metadata: Metadata, task: str, header_labels: tuple[int, ...] | None, classes: int
+    trailer: Trailer, task: str, header_labels: tuple[int, ...] | None, classes: int
 ) -> dict[str, Any]:
     """Return the fields of Model from the trailer and the header.
 
     task : svc, one-class or svr; classes : number of classes of svc. The field `metadata` is
-    `metadata.unparsed` itself, so that later calls of `metadata.take` remove lines from it.
+    `trailer.unparsed` itself, so that later calls of `trailer.take` remove lines from it.
     """
-    labels, values = metadata.labels(header_labels, classes if task == "svc" else 0)
-    seen = metadata.seen_features()
+    labels, values = trailer.labels(header_labels, classes if task == "svc" else 0)
+    seen = trailer.seen_features()
     return {
         "labels": ONE_CLASS_LABELS if task == "one-class" else labels,
         "values": ONE_CLASS_VALUES if task == "one-class" else values,
-        "zero_based": metadata.zero_based(),
-        "float64": metadata.float64(),
+        "zero_based": trailer.zero_based(),
+        "float64": trailer.float64(),
         "seen": seen,
-        "scaling": metadata.scaling(seen),
-        "metadata": metadata.unparsed,
+        "scaling": trailer.scaling(seen),
+        "metadata": trailer.unparsed,
     }

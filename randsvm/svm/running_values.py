@@ -18,7 +18,6 @@ from scipy import sparse
 from randsvm.arrays import squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points, RowCache
-from randsvm.data.precomputed import kernel_centres
 from randsvm.data.sampling import Draw
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
@@ -26,7 +25,7 @@ from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_block_bytes
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import gram_of, kernel_layout_of
+from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
 from randsvm.svm.tasks import Task, task_of

@@ -20,7 +20,6 @@ from randsvm.arrays import distinct
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
-from randsvm.data.precomputed import kernel_centres
 from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.random_features import RandomMap
@@ -30,6 +29,7 @@ from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params, Problem
+from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
 from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate

@@ -24,7 +24,7 @@ from randsvm.events import Learnt, Notice, Started, Taught, Watch, emit, listeni
 from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
-from randsvm.models.metadata import SeenFeatures
+from randsvm.models.trailer import SeenFeatures
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import class_weights

@@ -24,8 +24,8 @@ from randsvm.events import Learnt, Notice, Searched, Started, Trained, Tried, Wa
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
 from randsvm.models.load import certified
-from randsvm.models.metadata import SeenFeatures
 from randsvm.models.model import Model
+from randsvm.models.trailer import SeenFeatures
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
 from randsvm.training import grid_search, probabilities

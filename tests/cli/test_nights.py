@@ -18,7 +18,7 @@ from learning import LATE, OLD_MODEL, board, gaussians, read_log
 
 from randsvm import __version__, events
 from randsvm.cli.log import Log
-from randsvm.streams import PatientFile
+from randsvm.files import PatientFile
 
 # One round of these leaves a gap.
 ROUGH = ("osuna", "-g", 5, "--working-set", 100, "--max-iterations", 1)

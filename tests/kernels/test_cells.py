@@ -9,13 +9,16 @@ import pytest
 from scipy import sparse
 
 from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
-from randsvm.kernels.cells import SLICE_ROWS, CellRbfSum, rows_per_slice, sort_rows
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
+    SLICE_ROWS,
+    CellRbfSum,
     Expansion,
     KernelLayout,
     profits_from_cells,
     row_block_bytes,
+    rows_per_slice,
+    sort_rows,
 )
 from randsvm.kernels.kernel import Kernel
 

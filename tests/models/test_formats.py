@@ -24,7 +24,7 @@ from model_files import (
 from randsvm.errors import ModelError
 from randsvm.models import header
 from randsvm.models.load import load
-from randsvm.models.metadata import SealedStream
+from randsvm.models.trailer import SealedStream
 
 
 @pytest.fixture(params=FORMATS)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from randsvm.errors import ModelError
-from randsvm.models.metadata import SealedStream, split_trailer
+from randsvm.models.trailer import SealedStream, split_trailer
 
 BODY = b"any\nmodel 0.5\n"
 ITEMS = {"seed": "7", "labels": "ham spam", "stopped": ""}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from randsvm.data.scaling import Scaling
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError
-from randsvm.models.metadata import Metadata, SeenFeatures, trailer_items
+from randsvm.models.trailer import SeenFeatures, Trailer, trailer_items
 
 FIVE = SeenFeatures.of(np.array([1, 2, 3, 7, 9], np.int32))
 
@@ -42,7 +42,7 @@ def test_one_index_too_many_shows_that_there_are_more():
 )
 def test_what_is_no_runs_of_features_is_refused(text):
     with pytest.raises(ModelError, match=r"^m: expected .*features"):
-        Metadata("m", {"features": text}).seen_features()
+        Trailer("m", {"features": text}).seen_features()
 
 
 # ---- lines ----------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_numbers_come_back_to_the_last_bit(numbers):
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "1_0", "0x1", "a"])
 def test_what_is_no_finite_number_is_refused(text):
     with pytest.raises(ModelError, match=r"^m: expected finite numbers$"):
-        Metadata("m", {"key": f"1 {text}"}).take("key", parse_numbers)
+        Trailer("m", {"key": f"1 {text}"}).take("key", parse_numbers)
 
 
 @pytest.mark.parametrize("zero_based", [False, True])
@@ -72,7 +72,7 @@ def test_what_is_no_finite_number_is_refused(text):
 )
 def test_all_lines_are_read_as_they_were_written(zero_based, scaling):
     lines = trailer_items(["+1", "-1.0"], zero_based, FIVE, scaling, float64=zero_based)
-    metadata = Metadata("m", {"seed": "7", **lines})
+    metadata = Trailer("m", {"seed": "7", **lines})
     assert metadata.labels((1, -1), 2) == (("+1", "-1.0"), (1, -1))
     assert metadata.zero_based() == zero_based
     assert metadata.float64() == zero_based
@@ -83,7 +83,7 @@ def test_all_lines_are_read_as_they_were_written(zero_based, scaling):
 
 
 def test_without_a_trailer_the_header_has_the_labels():
-    metadata = Metadata("m", None)
+    metadata = Trailer("m", None)
     assert metadata.labels((3, -1), 2) == (("3", "-1"), (3, -1))
     assert (metadata.zero_based(), metadata.seen_features(), metadata.scaling(None)) == (
         False,
@@ -105,7 +105,7 @@ def test_without_a_trailer_the_header_has_the_labels():
 )
 def test_labels_that_contradict_the_model_are_refused(labels, header, message):
     with pytest.raises(ModelError, match=f"^{re.escape(message)}$"):
-        Metadata("m", {"labels": labels}).labels(header, 2)
+        Trailer("m", {"labels": labels}).labels(header, 2)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_labels_that_contradict_the_model_are_refused(labels, header, message):
 )
 def test_a_scaling_that_does_not_fit_its_features_is_refused(lines):
     with pytest.raises(ModelError, match="expected a scaling of each known feature"):
-        Metadata("m", lines).scaling(FIVE)
+        Trailer("m", lines).scaling(FIVE)
     with pytest.raises(ModelError, match="expected a scaling of each known feature"):
-        Metadata("m", {"scale": "unit"}).scaling(None)
+        Trailer("m", {"scale": "unit"}).scaling(None)
     with pytest.raises(ModelError, match="expected a scaling of each known feature"):
-        Metadata("m", {"scale": "unit"}).scaling(SeenFeatures.parse("1-2147483647"))
+        Trailer("m", {"scale": "unit"}).scaling(SeenFeatures.parse("1-2147483647"))
 
 
 def test_an_index_base_is_0_or_1():
     with pytest.raises(ModelError, match="expected index_base 0 or 1 in the trailer, found '2'"):
-        Metadata("m", {"index_base": "2"}).zero_based()
+        Trailer("m", {"index_base": "2"}).zero_based()

@@ -215,7 +215,7 @@ def trailer_items(
     scaling: Scaling | None,
     float64: bool,
 ) -> dict[str, str]:
-    """Return the items that `Metadata` reads.
+    """Return the items that `Trailer` reads.
 
     labels : as the training data spells them; empty if the header or the task determines them.
     float64 : whether feature values are float64.
@@ -234,14 +234,14 @@ def trailer_items(
 
 
 def has_float64_values(lines: Mapping[str, str] | None) -> bool:
-    """Return whether the feature values of a model are float64. lines : see Metadata.
+    """Return whether the feature values of a model are float64. lines : see Trailer.
 
     A model without a trailer has float64 values, because LIBSVM and LIBLINEAR parse float64.
     """
     return lines is None or lines.get("values") == "float64"
 
 
-class Metadata:
+class Trailer:
     """The lines of one trailer. Each method removes the lines that it parses from `unparsed`.
 
     All methods raise ModelError with the name of the file.
