@@ -236,7 +236,25 @@ MAX_SHOWN_LABELS = 20
 
 
 def describe_file(path: str) -> dict[str, Any]:
-    """Describe the model in a file and the time of its last change. Raise the errors of `load`."""
+    """Describe the model in a file, and the time at which it was written.
+
+    Parameters
+    ----------
+    path : str
+        Name of the model file; "-" is standard input.
+
+    Returns
+    -------
+    dict
+        Values by the name of the property, as from `describe`, with "model" and "made".
+
+    Raises
+    ------
+    ModelError
+        If the file is not a model, or was altered or truncated.
+    InputError
+        If the file cannot be opened.
+    """
     model, made = load_model(path), None
     if path != files.STANDARD:
         changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
@@ -245,7 +263,18 @@ def describe_file(path: str) -> dict[str, Any]:
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """Describe a model. Names and units are those of the log; unknown values are None."""
+    """Describe a model with the names and units of the log.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    dict
+        Values by the name of the property; None for an unknown value.
+    """
     metadata = model.metadata
     return {
         **model.properties(),
@@ -272,7 +301,18 @@ def _number(metadata: Mapping[str, str], name: str, convert: type) -> Any:
 
 
 def format_lines(info: Mapping[str, Any]) -> list[str]:
-    """Return a line for each property whose value is known."""
+    """Return a line for each property whose value is known.
+
+    Parameters
+    ----------
+    info : mapping of str to object
+        The description from `describe`.
+
+    Returns
+    -------
+    list of str
+        Name and value of each property, in columns.
+    """
     shown = {name: _format_value(value) for name, value in info.items() if value not in (None, [])}
     width = max(map(len, shown))
     return [f"{name.ljust(width)}  {text}" for name, text in shown.items()]
