@@ -21,6 +21,7 @@ __all__ = [
     "NuSVC",
     "NuSVR",
     "OneClassSVM",
+    "certify",
     "load",
     "predict",
     "train_osuna",

@@ -1,6 +1,7 @@
 """Where the names come from that `__getattr__` imports when somebody asks."""
 
 from randsvm.api import Arrays as Arrays
+from randsvm.api import certify as certify
 from randsvm.api import load as load
 from randsvm.api import predict as predict
 from randsvm.api import train_osuna as train_osuna

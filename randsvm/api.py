@@ -11,6 +11,7 @@ from typing import Any
 
 from randsvm.data.in_memory import Arrays, original_labels
 from randsvm.events import Watch, check, silent
+from randsvm.models.certification import certify
 from randsvm.models.fitted import FittedModel, load
 from randsvm.models.prediction import predict
 from randsvm.parameters.option import BALANCED, grid, make_parameters, options
@@ -26,6 +27,7 @@ __all__ = [
     "Arrays",
     "FittedModel",
     "Job",
+    "certify",
     "load",
     "predict",
     "train_osuna",

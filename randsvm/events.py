@@ -554,6 +554,93 @@ class Predicted(NamedTuple):
     to_stdout: bool
 
 
+class MachineObjectives(NamedTuple):
+    """The objectives of one machine of a model that was judged by its training file.
+
+    Parameters
+    ----------
+    name : str
+        The classes that it separates; empty if the model has one machine only.
+    primal : float
+        Primal objective P.
+    dual : float
+        Dual objective D of the feasible coefficients next to those of the machine; nan where there
+        are none, or the kernel is not positive semidefinite.
+    gap : float
+        Relative gap (P - D) / max(|P|, |D|).
+    infeasibility : float
+        Distance of the coefficients from the feasible ones, as a share of sum |beta|.
+    beyond_bounds : float
+        Largest distance of a coefficient from its bounds.
+    sum_error : float
+        Sum of the coefficients minus the sum that the problem demands.
+    """
+
+    name: str
+    primal: float
+    dual: float
+    gap: float
+    infeasibility: float
+    beyond_bounds: float
+    sum_error: float
+
+
+class Certified(NamedTuple):
+    """P, D and the gap of a model file, computed from the text of its training file.
+
+    With several machines P and D are sums over the machines, and the gap is computed from these.
+
+    Parameters
+    ----------
+    model : str
+        Model file.
+    problem : str
+        Options that define the problem beside the model: "-c 1".
+    rows : int
+        Rows of the training file.
+    support_vectors : int
+        Support vectors of the model.
+    unknown_support_vectors : int
+        Support vectors that are no row of the training file.
+    primal : float
+        Primal objective P of the machine as written.
+    dual : float
+        Dual objective D of the feasible coefficients next to those of the model.
+    gap : float
+        Relative gap (P - D) / max(|P|, |D|); nan where D is unknown.
+    largest_gap : float or None
+        The largest gap of a machine; None if there is only one.
+    feasible : bool
+        Whether the coefficients of the model are feasible, but for rounding.
+    infeasibility : float
+        Largest infeasibility of a machine.
+    beyond_bounds : float
+        Largest distance of a coefficient from its bounds.
+    sum_error : float
+        Largest difference of a sum of coefficients from the sum that the problem demands.
+    machines : list of MachineObjectives
+        The objectives of each machine.
+    seconds : float
+        Seconds of the computation.
+    """
+
+    model: str
+    problem: str
+    rows: int
+    support_vectors: int
+    unknown_support_vectors: int
+    primal: float
+    dual: float
+    gap: float
+    largest_gap: float | None
+    feasible: bool
+    infeasibility: float
+    beyond_bounds: float
+    sum_error: float
+    machines: list[MachineObjectives]
+    seconds: float
+
+
 # ---- emitting and listening -------------------------------------------------------------------
 
 Watch = Callable[[object], None]

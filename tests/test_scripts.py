@@ -1,6 +1,5 @@
-"""Test the scripts: the data generators, the certificate of a model, and the page of results."""
+"""Test the scripts: the data generators, the quality of a model, and the page of results."""
 
-import argparse
 import json
 import subprocess
 import sys
@@ -11,9 +10,8 @@ import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
+from commands import run_train
 from fake_cluster import FakeWorkerPool
-from libsvm import svm as bindings
-from libsvm import svmutil
 from scipy import sparse
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -98,130 +96,23 @@ def test_the_time_on_more_cores_is_computed_from_the_parts_of_a_round(script, tm
     assert "| 100 | 17.50 |" in said
 
 
-# ---- the certificate of a model file ----------------------------------------------------------
-
-FRIEDMAN = oracle.as_float32(np.random.default_rng(1).random((120, 3)))
-TARGETS = np.round(np.sin(5 * FRIEDMAN[:, 0]) + FRIEDMAN[:, 1], 3)
-# Equal rows with different targets; their bound must stay a bound.
-FRIEDMAN[60:80] = FRIEDMAN[:20]
-
-TRAININGS = {
-    "two classes": (*oracle.checkerboard(200), "-c 1 -g 2"),
-    "weights": (*oracle.two_gaussians(200), "-c 1 -g 0.5 -w1 5 -w-1 2"),
-    "linear kernel": (*oracle.two_gaussians(200), "-t 0 -c 1"),
-    "sparse rows": (*oracle.sparse_rows(150), "-c 1 -g 0.5"),
-    "several classes": (*oracle.clouds(160), "-c 2 -g 0.3 -w1 2 -w2 3"),
-    "regression": (TARGETS, FRIEDMAN, "-s 3 -c 1 -g 2 -p 0.1"),
-    "novelty detection": (*oracle.two_gaussians(200), "-s 2 -n 0.2 -g 0.5"),
-}
+# ---- the quality of a model file ---------------------------------------------------------------
 
 
-def written(path, y, X):
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
-    return path
-
-
-def certificate_of(script, train, model, options, test=None):
-    """Return the certificate of a model; LIBSVM's options are words."""
-    words = options.split()
-    given = {"-c": "1", "-p": "0.1", "-n": "0.5"} | dict(zip(words[::2], words[1::2], strict=True))
-    weights = [(name[2:], value) for name, value in given.items() if name.startswith("-w")]
-    given = {"c": given["-c"], "p": given["-p"], "n": given["-n"]}
-    given = {name: float(value) for name, value in given.items()}
-    paths = {"train": str(train), "model": str(model), "test": test and str(test)}
-    return script("benchmarks.certificate").evaluate(
-        argparse.Namespace(**paths, **given, w=weights, most=1e9)
-    )
-
-
-def solved(y, X, options, path):
-    """Return LIBSVM's optimum to 1e-7 and its model, which is written to `path`."""
-    emitted = []
-    wanted = bindings.svm_parameter(f"{options} -e 1e-7")
-    wanted.print_func = bindings.PRINT_STRING_FUN(lambda text: emitted.append(text.decode()))
-    model = svmutil.svm_train(bindings.svm_problem(y, sparse.csr_matrix(X)), wanted)
-    bindings.libsvm.svm_save_model(str(path).encode(), model)
-    lines = "".join(emitted).splitlines()
-    return sum(float(line.split()[2].rstrip(",")) for line in lines if line[:3] == "obj"), model
-
-
-@pytest.mark.parametrize("name", TRAININGS)
-def test_the_certificate_has_libsvms_objective_and_a_small_gap(script, tmp_path, name):
-    y, X, options = TRAININGS[name]
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
-    optimum, model = solved(y, X, options, path)
-    found = certificate_of(script, train, path, options, test=train)
-    assert found["dual"] == pytest.approx(-optimum, rel=1e-5)
-    assert found["primal"] == pytest.approx(-optimum, rel=1e-5)
-    # LIBSVM writes 8 digits of a value, so the certificate is for slightly different rows.
-    assert -1e-7 <= found["gap"] < 1e-5
-    _, (accuracy, mse, _), _ = svmutil.svm_predict(y, sparse.csr_matrix(X), model, "-q")
-    said = {"accuracy": accuracy, "mse": mse}
-    shown = found.keys() & said.keys()
-    assert shown or name == "novelty detection"
-    assert {of: found[of] for of in shown} == pytest.approx({of: said[of] for of in shown})
-
-
-@pytest.mark.parametrize("name", TRAININGS)
-@pytest.mark.parametrize("factor", [0.5, 2])
-def test_a_worse_model_has_a_worse_certificate(script, tmp_path, name, factor):
-    """Half of each coefficient is far from the optimum. Twice each coefficient, or half of a sum
-    that must be nu n, is infeasible and bounds nothing.
-    """
-    y, X, options = TRAININGS[name]
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
-    solved(y, X, options, path)
-    head, rows = path.read_text().split("SV\n")
-    columns = max(1, len(set(y)) - 1) if "several" in name else 1
-    lines = []
-    for line in rows.splitlines():
-        words = line.split(" ", columns)
-        lines += [" ".join([*(repr(factor * float(word)) for word in words[:-1]), words[-1]])]
-    path.write_text("\n".join([f"{head}SV", *lines, ""]))
-    gap = certificate_of(script, train, path, options)["gap"]
-    if factor == 2 or name == "novelty detection":
-        assert np.isnan(gap)
-    else:
-        assert gap > 0.05
-
-
-@pytest.mark.parametrize(
-    ("name", "layout"),
-    [
-        *((name, "dense") for name in ("two classes", "weights", "sparse rows", "several classes")),
-        ("sparse rows", "csr"),
-    ],
-)
-def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
-    """The peers write this file, and it predicts the same as LIBSVM's own model."""
-    y, X, options = TRAININGS[name]
-    train, path, own = written(tmp_path / "train", y, X), tmp_path / "theirs", tmp_path / "own"
-    words = [*options.split(), "--layout", layout]
-    script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
-    solved(y, X, options, own)
-    theirs, ours = (svmutil.svm_load_model(str(each)) for each in (path, own))
-    rows = sparse.csr_matrix(X)
-    predicted = [svmutil.svm_predict(y, rows, model, "-q") for model in (theirs, ours)]
-    assert predicted[0][0] == predicted[1][0]
-    assert certificate_of(script, train, path, options)["gap"] < 5e-3
-
-
-def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path):
-    y, X, options = TRAININGS["two classes"]
-    train, path, gaps = written(tmp_path / "train", y, X), tmp_path / "model", []
-    for tolerance in ("0.001", "0.1"):
-        words = [*options.split(), "-e", tolerance]
-        script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
-        gaps.append(certificate_of(script, train, path, options)["gap"])
-    assert gaps[1] > 3 * gaps[0]
-
-
-def test_expensive_certificates_are_omitted(script, tmp_path):
-    y, X, options = TRAININGS["two classes"]
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
-    solved(y, X, options, path)
-    words = ["benchmarks/certificate.py", train, path, "-c", 1, "--test", train, "--most", 1000]
-    assert run(*words).stdout.decode().split()[::2] == ["SV"]
+def test_the_quality_of_a_model_is_its_gap_and_its_score(script, monkeypatch, tmp_path):
+    quality = script("benchmarks.quality")
+    y, X = oracle.checkerboard(300)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    run_train("-q", "-g", 2, "-c", 4, train, path)
+    found = quality.certified(train, path, train, ["-c", "4", "-g", "2"])
+    metadata = oracle.trailer(path)
+    assert found["gap"] == pytest.approx(float(metadata["gap"]), rel=0.05)
+    assert found["said"] == float(metadata["gap"])
+    assert 80 < found["accuracy"] <= 100
+    run_train("-q", "-s", "one-class", "-n", 0.2, "-g", 2, train, path)
+    assert 70 < quality.certified(train, path, train, ["-n", "0.2"])["inliers"] < 90
+    monkeypatch.setattr(quality, "MOST_VALUES", 1000)
+    assert set(quality.certified(train, path, train, ["-n", "0.2"])) == {"SV", "said"}
 
 
 # ---- real sets, and the page ------------------------------------------------------------------

@@ -1,40 +1,64 @@
-"""randsvm-predict: labels, decision values or probabilities of svmlight files by a model."""
+"""randsvm-predict: predictions of svmlight files by a model, and the certificate of a model."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command
 from randsvm.errors import ParameterError
-from randsvm.parameters.run import LABEL_SPELLINGS, PredictParams, Resources
+from randsvm.parameters.option import options as option_fields
+from randsvm.parameters.run import LABEL_SPELLINGS, CertifyParams, PredictParams, Resources
 
 COMMAND = "randsvm-predict"
 
 
-class OfFilesOrInfo(Command):
-    """A command that takes --info MODEL in place of its files."""
+class PredictCommand(Command):
+    """A command that takes --info MODEL, or --certify with two files, in place of three files."""
+
+    FILES = "test_file", "model_file", "output_file"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            rest = super().parse_args(ctx, args)
-        except click.MissingParameter:
-            # click has read the options by now; a missing TEST_FILE is right with --info.
-            if ctx.params.get("info") is None or ctx.params.get("test_file") is not None:
-                raise
-            for parameter in self.params:
-                ctx.params.setdefault(parameter.name or "", parameter.get_default(ctx))
-            return []
-        if ctx.params["info"] is not None:
-            raise ParameterError("--info MODEL takes no other files")
+        rest = super().parse_args(ctx, args)
+        if ctx.resilient_parsing:
+            return rest
+        given = ctx.params
+        if given["info"] is not None:
+            if given["test_file"] is not None:
+                raise ParameterError("--info MODEL takes no other files")
+            return rest
+        _check_options(ctx)
+        for name in self.FILES[: 2 if given["certify"] else 3]:
+            if given[name] is None:
+                missing = next(one for one in self.params if one.name == name)
+                raise click.MissingParameter(ctx=ctx, param=missing)
         return rest
 
 
+def _check_options(ctx: click.Context) -> None:
+    """Raise ParameterError for options that have no effect with or without --certify."""
+    certify = ctx.params["certify"]
+    judging = {f.name for f, _ in option_fields(CertifyParams)}
+    shared = {"certify", "test_file", "model_file", "jobs", "report", "quiet"}
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        flag = max(parameter.opts, key=len)
+        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if certify and name == "output_file":
+            raise ParameterError("--certify takes TRAIN_FILE MODEL_FILE and writes no file")
+        if certify and name not in judging | shared:
+            raise ParameterError(f"{flag} has no effect with --certify")
+        if not certify and name in judging:
+            raise ParameterError(f"{flag} is for --certify")
+
+
 @click.command(
-    cls=OfFilesOrInfo,
+    cls=PredictCommand,
     context_settings=SETTINGS,
     examples={
         "randsvm-predict test.svm data.svm.model labels.txt": "prints the accuracy",
@@ -42,11 +66,14 @@ class OfFilesOrInfo(Command):
         "randsvm-predict --metrics test.svm data.model /dev/null": (
             "confusion matrix, precision, recall, F1, AUC"
         ),
+        "randsvm-predict --certify train.svm train.svm.model -c 8": (
+            "P, D and the gap of a model of svm-train"
+        ),
     },
 )
-@click.argument("test_file", type=options.PATH)
-@click.argument("model_file", type=options.PATH)
-@click.argument("output_file", type=options.PATH)
+@click.argument("test_file", type=options.PATH, required=False, metavar="TEST_FILE")
+@click.argument("model_file", type=options.PATH, required=False, metavar="MODEL_FILE")
+@click.argument("output_file", type=options.PATH, required=False, metavar="OUTPUT_FILE")
 @click.option(
     "--scores",
     is_flag=True,
@@ -79,6 +106,14 @@ class OfFilesOrInfo(Command):
     help="Print a description of this model and of its training, and predict nothing; --report "
     "json: as one JSON object.",
 )
+@click.option(
+    "--certify",
+    is_flag=True,
+    help="Take TRAIN_FILE MODEL_FILE, and print the objectives P and D of the model and the gap "
+    "between them, computed in float64 from the text of both files. The model may come from any "
+    "program that writes LIBSVM's format; give -c, -p, -n and -w as in its training.",
+)
+@options.parameters(CertifyParams)
 @options.parameters(Resources, only=["jobs"])
 @click.option(
     "--cluster",
@@ -97,6 +132,7 @@ def predict(
     labels: Literal["file", "libsvm"],
     metrics: bool,
     info: str | None,
+    certify: bool,
     jobs: int | None,
     cluster: str | None,
     **given: Any,
@@ -107,11 +143,15 @@ def predict(
     labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
     prints it. MODEL_FILE may come from randsvm-train, from LIBSVM's svm-train or from LIBLINEAR's
     liblinear-train. Files may be gzip, bzip2 or xz; - is standard input or output.
+    With --certify, TEST_FILE is the training file of the model, and there is no OUTPUT_FILE.
     """
     from randsvm.cli.report import Report
 
     if info is not None:
         _print_description(info, given["report"] == "json")
+        return
+    if certify:
+        _certify(test_file, model_file, jobs, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
     params = PredictParams(scores, probability, metrics, labels)
@@ -119,6 +159,17 @@ def predict(
     with Report(COMMAND, [], files, given) as report:
         process.import_api().predict(
             test_file, model_file, output_file, params=params, resources=resources, watch=report
+        )
+
+
+def _certify(data: str, model: str, jobs: int | None, given: dict[str, Any]) -> None:
+    from randsvm.cli.report import Report
+
+    names = {f.name for f, _ in option_fields(CertifyParams)}
+    params = CertifyParams(**{name: given[name] for name in names})
+    with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
+        process.import_api().certify(
+            data, model, params=params, resources=Resources(jobs=jobs), watch=report
         )
 
 

@@ -20,6 +20,7 @@ from randsvm.cli import bars
 from randsvm.cli.log import Log, Records
 from randsvm.errors import OutOfMemoryError, ParameterError, TransferError
 from randsvm.events import (
+    Certified,
     Epoch,
     Iteration,
     Learnt,
@@ -108,7 +109,7 @@ class Report:
             if not isinstance(event, Epoch):
                 self.bar.close()
             self.bar.update(event)
-        if self.json and isinstance(event, Trained | Learnt | Predicted):
+        if self.json and isinstance(event, Trained | Learnt | Predicted | Certified):
             self._print(line.rstrip(), event)
         self._show(event)
 
@@ -128,7 +129,7 @@ class Report:
             self._say(line)
         elif sys.stdout is None and self.json:
             self._lose("<stdout>", "it is closed")
-        elif isinstance(event, Predicted):
+        elif isinstance(event, Predicted | Certified):
             click.echo(line)
         elif "<stdout>" not in self.failed_streams:
             try:
@@ -295,6 +296,31 @@ class Report:
         if not self.json:
             for line in [*_noise(outcome), *_score(outcome)]:
                 self._print(line, outcome)
+
+    @_show.register
+    def _(self, outcome: Certified) -> None:
+        """Print P, D and the gap as a result."""
+        self.say(
+            f"{outcome.model}: {outcome.support_vectors:,} support vectors, judged with "
+            f"{outcome.problem} by {outcome.rows:,} rows in {outcome.seconds:.2f} s"
+        )
+        if outcome.unknown_support_vectors:
+            self.say(
+                f"{outcome.unknown_support_vectors:,} support vectors are no row of the training "
+                "file"
+            )
+        if outcome.feasible:
+            self.say("the coefficients are feasible")
+        else:
+            self.say(
+                f"the coefficients are infeasible: up to {outcome.beyond_bounds:.3g} beyond their "
+                f"bounds, sum off by {outcome.sum_error:.3g}; D is of feasible ones next to them"
+            )
+        if outcome.largest_gap is not None:
+            worst = max(outcome.machines, key=lambda one: (math.isnan(one.gap), one.gap))
+            self.say(f"largest gap of one problem: {worst.gap:.3%} ({worst.name})")
+        if not self.json:
+            self._print(_objectives(outcome.primal, outcome.dual, outcome.gap), outcome)
 
 
 def _round(event: Iteration) -> str:

@@ -460,12 +460,13 @@ def _fastest_float32_layout(
 # --- reading -------------------------------------------------------------------------------
 
 
-def parse(content: bytes, name: str) -> KernelModel:
+def parse(content: bytes, name: str, float64: bool = False) -> KernelModel:
     """Return the model in `content`, a file of LIBSVM or of this package.
 
-    name : the file's name in messages. Raise ModelError or DataError.
+    name : the file's name in messages; float64 : whether feature values are float64 in any case.
+    Raise ModelError or DataError.
     """
-    body, lines = libsvm_format.parse(content, name)
+    body, lines = libsvm_format.parse(content, name, float64)
     trailer = Trailer(name, lines)
     task = TASKS_OF_LIBSVM[body.svm_type]
     common = common_fields(trailer, task, body.label, body.nr_class)
@@ -486,6 +487,7 @@ def parse(content: bytes, name: str) -> KernelModel:
         **common,
         **_probability_fields(body, task),
     }
+    fields["float64"] = fields["float64"] or float64
     if body.kernel_type == "precomputed":
         # Rows of kernel values begin with 0:number.
         fields["zero_based"] = True

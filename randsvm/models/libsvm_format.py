@@ -159,15 +159,18 @@ def _check_arrays(model: LibsvmModel, path: str) -> None:
 # --- reading -------------------------------------------------------------------------------
 
 
-def parse(content: bytes, name: str) -> tuple[LibsvmModel, dict[str, str] | None]:
+def parse(
+    content: bytes, name: str, float64: bool = False
+) -> tuple[LibsvmModel, dict[str, str] | None]:
     """Return the model in `content` and its trailer. name : the file's name in messages.
+
+    float64 : whether feature values are float64 even if the trailer says float32.
 
     Raise ModelError, or DataError with line and column inside the support vectors.
     """
     header, trailer = headers.read(content, name, HEADER_FORMAT)
-    return LibsvmModel(
-        **_fields(header), **_parse_rows(header, has_float64_values(trailer))
-    ), trailer
+    rows = _parse_rows(header, float64 or has_float64_values(trailer))
+    return LibsvmModel(**_fields(header), **rows), trailer
 
 
 def _fields(header: Header) -> dict[str, Any]:

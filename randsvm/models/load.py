@@ -39,13 +39,15 @@ def certified(path: str) -> tuple[str, float] | None:
     return None if metadata is None or gap != gap else (metadata.get("configuration", ""), gap)
 
 
-def load(path: str) -> Model:
+def load(path: str, float64: bool = False) -> Model:
     """Return the model in a file.
 
     Parameters
     ----------
     path : str
         Name of the file; "-" is standard input.
+    float64 : bool, default=False
+        Whether feature values are float64 even if the training rounded them to float32.
 
     Returns
     -------
@@ -67,4 +69,4 @@ def load(path: str) -> Model:
         return LinearModel.parse(content, name)
     from randsvm.models import kernel_model
 
-    return kernel_model.parse(content, name)
+    return kernel_model.parse(content, name, float64)

@@ -18,10 +18,11 @@ from randsvm.parameters.option import (
     option,
     options,
     require,
+    shared_option,
 )
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import WEIGHTS, Params
 
 SCALINGS = ("minmax", "standard", "unit")
 
@@ -271,6 +272,53 @@ class PredictParams:
             raise ParameterError("give one of --scores and --labels, not both")
         if self.scores and self.probabilities:
             raise ParameterError("give one of --scores and -b 1, not both")
+
+
+@dataclass(frozen=True)
+class CertifyParams:
+    """The problem that a model is judged by, which its file does not hold, and the required gap."""
+
+    C: float = option(
+        1.0,
+        "float",
+        "-c",
+        "--cost",
+        help="With --certify: C of the training.",
+        above=0,
+        below=math.inf,
+    )
+    epsilon: float = option(
+        0.1,
+        "float",
+        "-p",
+        "--epsilon",
+        help="With --certify: half width of the tube of an epsilon-regression.",
+        least=0,
+        below=math.inf,
+    )
+    nu: float = option(
+        0.5,
+        "float",
+        "-n",
+        "--nu",
+        help="With --certify: nu of one-class, nu-svc and nu-svr.",
+        above=0,
+        most=1,
+    )
+    weights: tuple[tuple[str, float], ...] = shared_option(
+        (), WEIGHTS._replace(help="With --certify: class weights, as in randsvm-train.")
+    )
+    require_gap: float | None = option(
+        None,
+        "float",
+        "--require-gap",
+        help="With --certify: end with exit code 75 if the gap is above this one.",
+        above=0,
+        below=1,
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.

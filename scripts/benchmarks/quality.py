@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from math import nan
 from pathlib import Path
 
 from benchmarks.harness import output
@@ -16,6 +18,9 @@ from benchmarks.sets import RESULTS
 
 TRAIN, PREDICT = (str(Path(sys.executable).with_name(f"randsvm-{w}")) for w in ("train", "predict"))
 HERE = Path(__file__).resolve().parent
+JSON = ("-q", "--report", "json")
+# Kernel values that a certificate or a score may take.
+MOST_VALUES = 7e9
 PEERS = [sys.executable, str(HERE / "peers.py")]
 # `make peers` makes this environment; a link to another one does as well.
 INTELEX = [str(RESULTS / "peers/bin/python"), str(HERE / "peers.py")]
@@ -67,22 +72,42 @@ def accuracy(*words: object) -> dict[str, float]:
 
 
 def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> dict[str, float]:
-    """Return gap, accuracy or mse, and size of a kernel machine, computed by certificate.py.
+    """Return gap, accuracy or mse, and size of a kernel machine, by randsvm-predict in float64.
 
     options: LIBSVM's, in pairs. The result has `said` as well, the gap that a model of randsvm
-    reports. It has no gap if that would take too many kernel values.
+    reports; of several machines `gap` is the largest. It has no gap or no score if that would take
+    more than MOST_VALUES kernel values.
     """
-    if NO_SKLEARN:
-        return {"SV": size(model)} | said(model)
-    words = []
+    words: list[str] = []
     for name, value in zip(options[::2], options[1::2], strict=True):
-        if name.startswith("-w"):
-            words += ["-w", name[2:], value]
-        elif name in ("-c", "-p", "-n"):
+        if name.startswith("-w") or name in ("-c", "-p", "-n"):
             words += [name, value]
-    found = numbers(sys.executable, HERE / "certificate.py", train, model, "--test", test, *words)
-    shown = ("gap", "accuracy", "mse", "inliers", "SV")
-    return {name: found[name] for name in shown if name in found} | said(model)
+    found: dict[str, float] = {"SV": size(model)}
+    if affordable(train, model):
+        given = ["--certify", train, model, *words, *JSON]
+        judged = json.loads(output(PREDICT, *given))
+        gap = judged["gap"] if judged["largest_gap"] is None else judged["largest_gap"]
+        found["gap"] = nan if gap is None else gap
+    if affordable(test, model):
+        given = [test, model, "/dev/null", *JSON]
+        record = json.loads(output(PREDICT, *given))
+        if "one_class" in model.read_text().partition("\nSV\n")[0]:
+            labels = output(PREDICT, "-q", test, model, "-").split()
+            found["inliers"] = 100 * sum(float(label) > 0 for label in labels) / len(labels)
+        elif record["accuracy"] is not None:
+            found["accuracy"] = record["accuracy"]
+        else:
+            found["mse"] = record["squared_error"]
+    return found | said(model)
+
+
+def affordable(rows: Path, model: Path) -> bool:
+    """Return whether the decision values of all rows take at most MOST_VALUES kernel values."""
+    if re.search(r"^kernel_type linear$", model.read_text().partition("\nSV\n")[0], re.M):
+        return True
+    with rows.open("rb") as stream:
+        count = sum(1 for _ in stream)
+    return size(model) * (count + size(model)) <= MOST_VALUES
 
 
 def said(model: Path) -> dict[str, float]:

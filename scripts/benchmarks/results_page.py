@@ -43,11 +43,11 @@ is a lower bound. "Fit alone" is the training without start and reading, as meas
 library's own call. A peak with "<=" is too small to be measured: every process shows at least
 that peak.
 
-Gap and accuracy are computed from each model file by `scripts/benchmarks/certificate.py`: P and D
-in double precision with numpy, without code of randsvm. The gap is (P - D) / max(|P|, |D|) and
+Gap and accuracy are computed from each model file: P and D by `randsvm-predict --certify`, in
+double precision, without code of the training. The gap is (P - D) / max(|P|, |D|) and
 bounds the distance to the optimum; for several classes it is the largest gap of a pair. Gaps that
 need more than 7e9 kernel values are not computed. A gap marked "({REPORTED})", and "said" in a
-goal, is the one that randsvm reports, not checked by an independent program. Accuracy is on at
+goal, is the one that randsvm reports, not checked by --certify. Accuracy is on at
 most 10,000 rows that were not trained on; a regression has its mean squared error there. Times
 are not compared if randsvm is less accurate than the peer by more than 0.2 points (0.3 for
 several classes; 1% of the squared error).

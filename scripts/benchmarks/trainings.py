@@ -1,6 +1,6 @@
 """The works that train kernel machines: data sets, options, peers and goals.
 
-certificate.py judges every model.
+`randsvm-predict --certify` judges every model.
 """
 
 from __future__ import annotations

@@ -1,0 +1,697 @@
+"""Judge a kernel model of any program by its training file: P, D and the gap, in float64.
+
+Reads the text of the rows and of the model. Shares the reader, kernel functions and decision values
+of models with the rest of the package, and nothing with the training.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import inf, isinf, nan
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from randsvm import files
+from randsvm.arrays import slices, squared_norms
+from randsvm.data import svmlight
+from randsvm.data.labels import LabelTable
+from randsvm.data.reading import ReadingProgress
+from randsvm.data.svmlight import Block
+from randsvm.errors import ContentError, GapError, ModelError
+from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
+from randsvm.models import decisions
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.load import check_is_not_model, load
+from randsvm.models.model import ModelRows
+from randsvm.parallel import ThreadPool
+from randsvm.parameters.kernel import positive_semidefinite
+from randsvm.parameters.option import command_line
+from randsvm.parameters.run import CertifyParams, Resources
+from randsvm.parameters.svm import Params
+
+# Support vectors are found among the rows by this number of random projections.
+PROJECTIONS = 4
+# Programs write values with 8 digits (LIBSVM), or round them to float32.
+VALUE_ROUNDING = 2e-7
+# Coefficients that rounding moves by this share of their sum still count as feasible.
+COEFFICIENT_ROUNDING = 1e-6
+# The gap of one-class is relative to at least this share of 1/2 nu^2 n K(x, x), the optimum for
+# orthogonal rows, because its optimum may be 0. docs/certificate.md has the definition.
+ONE_CLASS_ZERO_SHARE = 0.01
+
+
+def certify(
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    model: str | os.PathLike[str],
+    *,
+    params: CertifyParams | None = None,
+    resources: Resources | None = None,
+    watch: Watch = silent,
+) -> Certified:
+    """Compute P, D and their gap for a kernel model of any program, in float64.
+
+    Parameters
+    ----------
+    data : str, PathLike or sequence of these
+        Training file of the model, a pattern of names, or several names.
+    model : str or PathLike
+        Model file in LIBSVM's format, of randsvm, svm-train, ThunderSVM or another program.
+    params : CertifyParams, optional
+        C, epsilon, nu and the class weights of the training, and the gap that is required.
+    resources : Resources, optional
+        Worker threads.
+    watch : callable, default=silent
+        Called with each event of `randsvm.events`.
+
+    Returns
+    -------
+    Certified
+        P, D, the gap, and how far the coefficients are from feasible ones.
+
+    Raises
+    ------
+    GapError
+        If the gap is above `params.require_gap`, or is unknown.
+    DataError, ModelError
+        If the rows or the model are unusable.
+    InputError, TransferError
+        If a file cannot be opened or read.
+
+    Notes
+    -----
+    P is the primal objective of the machine as written. D is the dual objective of the feasible
+    coefficients next to those of the model: a coefficient beyond its bound is moved to the bound,
+    and so is one of a support vector that is not a row of the training file. Therefore
+    D <= optimum <= P holds for any model.
+
+    Rows are read in chunks; memory grows with the support vectors only, except by 8 bytes a row for
+    nu-SVR.
+    """
+    began = time.perf_counter()
+    params, resources = params or CertifyParams(), resources or Resources()
+    paths, model = files.inputs(data), os.fspath(model)
+    for path in paths:
+        check_is_not_model(path, "TRAIN_FILE MODEL_FILE")
+    loaded = load(model, float64=True)
+    if not isinstance(loaded, KernelModel):
+        raise ModelError(f"{model}: expected a model in LIBSVM's format, found one of LIBLINEAR")
+    if loaded.task == "svc" and len(loaded.labels) < 2:
+        raise ModelError(f"{model}: expected a model of two or more classes")
+    with listening(watch):
+        judge = _judge_of(loaded, params)
+        found = _read(judge, paths, resources.workers)
+        outcome = judge.outcome(model, found, resources.workers, began)
+        emit(outcome)
+        required = params.require_gap
+        # nan is above every gap.
+        if required is not None and not outcome.gap <= required:
+            raise GapError(f"{model}: gap {outcome.gap:.3g} is above {required:g} (--require-gap)")
+        return outcome
+
+
+# --- support vectors among the rows --------------------------------------------------------
+
+
+class Matches(NamedTuple):
+    """Rows of the file that may be support vectors.
+
+    groups : (k,) int64, group of equal support vectors that each row equals
+    y : (k,) float64, class index or target of each row
+    distances : (k,) float64, distance of the projections
+    X : (k, d) CSR, kernel values of the rows; only of a precomputed kernel
+    """
+
+    groups: np.ndarray
+    y: np.ndarray
+    distances: np.ndarray
+    X: sparse.csr_matrix | None = None
+
+    @staticmethod
+    def joined(parts: Sequence[Matches]) -> Matches:
+        groups, y, distances = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("groups", "y", "distances")
+        )
+        matrices = [part.X for part in parts if part.X is not None]
+        return Matches(groups, y, distances, sparse.vstack(matrices) if matrices else None)
+
+    def nearest(self, count: int) -> Matches:
+        """Return the rows that are as near to their group as any row. count : groups."""
+        least = np.full(count, inf)
+        np.minimum.at(least, self.groups, self.distances)
+        near = self.distances <= 2 * least[self.groups]
+        X = None if self.X is None else self.X[near]
+        return Matches(self.groups[near], self.y[near], self.distances[near], X)
+
+
+class SupportVectorIndex:
+    """Finds the rows of a file that are support vectors of a model.
+
+    groups : (m,) int64, number of the group of equal support vectors
+    count : number of groups
+    """
+
+    def __init__(self, model: KernelModel) -> None:
+        # scipy.spatial takes 50 ms to import, and only this class needs it.
+        from scipy.spatial import cKDTree
+
+        self.model = model
+        if model.has_row_numbers:
+            # The features of this model are row numbers, and each row of Z has one of them.
+            self.groups, self.count = model.Z.indices.astype(np.int64), len(model.features)
+            return
+        self.directions = np.random.default_rng(0).normal(size=(len(model.features), PROJECTIONS))
+        centres, groups = np.unique(model.Z @ self.directions, axis=0, return_inverse=True)
+        self.groups, self.count = groups.ravel().astype(np.int64), len(centres)
+        self.tree = cKDTree(centres) if len(centres) else None
+
+    def find(self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray) -> Matches:
+        """Return the rows that equal a support vector. numbers : of rows of kernel values."""
+        if numbers is not None:
+            at = np.searchsorted(self.model.features, numbers)
+            at[at == self.count] = 0
+            found = np.flatnonzero((self.model.features[at] == numbers) if self.count else [])
+            return Matches(at[found], y[found], np.zeros(len(found)), rows.X[found])
+        if self.tree is None:
+            return Matches(np.empty(0, np.int64), np.empty(0), np.empty(0))
+        X = rows.X
+        distances, groups = self.tree.query(X @ self.directions, p=inf)
+        tolerances = VALUE_ROUNDING * (abs(X) @ np.abs(self.directions)).max(axis=1)
+        # A value of a feature that no support vector has makes the row another one.
+        found = np.flatnonzero((distances <= tolerances) & (rows.extra == 0))
+        return Matches(groups[found].astype(np.int64), y[found], distances[found])
+
+    def classes(self, rows: Matches, wanted: np.ndarray) -> np.ndarray:
+        """Return the class of the row of each support vector, (m,) int64; -1: no row is left.
+
+        A row serves for one support vector. wanted : (m,) int64, the class of each support vector;
+        -1: any.
+        """
+        return _pair(self.groups, wanted, rows.groups, rows.y.astype(np.int64))
+
+    def targets(self, rows: Matches, beta: np.ndarray) -> np.ndarray:
+        """Return the target of the row of each support vector, (m,) float64; nan: no row is left.
+
+        Among equal rows the largest targets go to the largest coefficients: D is the highest of
+        all ways to assign them, and each of them is feasible. beta : (m,).
+        """
+        order = np.lexsort([rows.y, rows.groups])
+        targets = rows.y[order]
+        sizes = np.bincount(rows.groups, minlength=self.count)
+        starts = np.cumsum(sizes) - sizes
+        # Support vectors beyond the number of rows: those with the smallest coefficients.
+        by_size = np.lexsort([-np.abs(beta), self.groups])
+        kept = by_size[_ranks(self.groups[by_size]) < sizes[self.groups[by_size]]]
+        kept = kept[np.lexsort([beta[kept], self.groups[kept]])]
+        own, rank = self.groups[kept], _ranks(self.groups[kept])
+        chosen = np.bincount(own, minlength=self.count)
+        from_top = sizes[own] - chosen[own] + rank
+        found = np.full(len(beta), nan)
+        found[kept] = targets[starts[own] + np.where(beta[kept] < 0, rank, from_top)]
+        return found
+
+
+def _ranks(keys: np.ndarray) -> np.ndarray:
+    """Return the number of equal keys before each key. keys : (m,), equal ones side by side."""
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    return np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+
+
+def _pair(
+    groups: np.ndarray, wanted: np.ndarray, row_groups: np.ndarray, classes: np.ndarray
+) -> np.ndarray:
+    """Return the class of the row for each support vector; see SupportVectorIndex.classes."""
+    found = np.full(len(groups), -1, np.int64)
+    free = np.ones(len(row_groups), bool)
+    span = int(classes.max(initial=0)) + 2
+    # First support vectors of a known class with rows of that class, then all that are left.
+    for keys, row_keys in (
+        (groups * span + wanted + 1, row_groups * span + classes + 1),
+        (groups, row_groups),
+    ):
+        missing, left = np.flatnonzero(found < 0), np.flatnonzero(free)
+        some, rows = (
+            each[np.argsort(of[each], kind="stable")]
+            for each, of in ((missing, keys), (left, row_keys))
+        )
+        one, other = (
+            np.column_stack([sorted_keys, _ranks(sorted_keys)])
+            for sorted_keys in (keys[some], row_keys[rows])
+        )
+        both = np.concatenate([one, other])
+        _, numbers = np.unique(both, axis=0, return_inverse=True)
+        numbers = numbers.ravel()
+        _, at, of = np.intersect1d(
+            numbers[: len(one)], numbers[len(one) :], assume_unique=True, return_indices=True
+        )
+        found[some[at]] = classes[rows[of]]
+        free[rows[of]] = False
+    return found
+
+
+# --- losses of the rows --------------------------------------------------------------------
+
+
+class RowLosses(NamedTuple):
+    """Sums over some rows.
+
+    losses : (2, machines), sums of the losses of each machine without C: of the rows of its first
+    class and of the others. One-class and regression use the first row only.
+    rows : (classes,) int64, number of rows of each class; of other tasks the number of all rows
+    diagonal : sum of K(x, x), of one-class only
+    residuals : (m,) y - f of nu-SVR, else empty
+    matches : rows that are support vectors
+    """
+
+    losses: np.ndarray
+    rows: np.ndarray
+    diagonal: float
+    residuals: np.ndarray
+    matches: Matches
+
+
+def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
+    """Return the sums over all rows of the files."""
+    model = judge.model
+    reading = ReadingProgress(paths, emit)
+    table = LabelTable(paths[0], names=model.labels, closed=True, any_label=model.finds_novelties)
+    parts: list[RowLosses] = []
+    with ThreadPool(jobs) as pool:
+        for path in paths:
+            table.path = path
+            blocks = svmlight.read_blocks(
+                path,
+                labels="number" if model.is_regression else "class",
+                zero_based=model.zero_based,
+                has_row_numbers=model.has_row_numbers,
+                float64=True,
+                jobs=jobs,
+                watch=reading.on_event,
+            )
+            for block in blocks:
+                y = block.y if model.is_regression else table.classes(block)
+                work = partial(judge.losses, block, y)
+                parts += pool.map_in_order(work, slices(len(block), model.rows_at_once))
+            reading.next_file()
+    if not parts:
+        raise ContentError(f"{paths[0]}: expected rows, found none")
+    losses, rows, diagonals, residuals, matches = zip(*parts, strict=True)
+    return RowLosses(
+        np.sum(losses, axis=0),
+        np.sum(rows, axis=0),
+        float(sum(diagonals)),
+        np.concatenate(residuals),
+        Matches.joined(matches).nearest(judge.index.count),
+    )
+
+
+# --- feasible coefficients -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Box:
+    """The constraints on the coefficients of one machine.
+
+    lower, upper : (m,) float64, bounds; both 0 for a support vector that is not a row
+    total : sum of the coefficients
+    size : largest sum of their absolute values
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    total: float = 0.0
+    size: float = inf
+
+    def nearest(self, beta: np.ndarray) -> np.ndarray | None:
+        """Return feasible coefficients near beta; None: there are none on these rows."""
+        beta = np.clip(beta, self.lower, self.upper)
+        excess = float(beta.sum()) - self.total
+        if self.total:
+            room = beta - self.lower if excess > 0 else self.upper - beta
+            capacity = float(room.sum())
+            if abs(excess) > capacity * (1 + 1e-12):
+                return None
+            beta = beta - (room * (excess / capacity) if excess else 0)
+        elif excess:
+            side = beta > 0 if excess > 0 else beta < 0
+            beta = np.where(side, beta * (1 - excess / beta[side].sum()), beta)
+        size = float(np.abs(beta).sum())
+        return beta * (self.size / size) if size > self.size else beta
+
+
+# --- tasks ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Computes P and D of a model of one task."""
+
+    model: KernelModel
+    params: CertifyParams
+
+    @property
+    def used(self) -> set[str]:
+        """The parameters that have an effect."""
+        return {"nu"}
+
+    @cached_property
+    def index(self) -> SupportVectorIndex:
+        return SupportVectorIndex(self.model)
+
+    def losses(self, block: Block, y: np.ndarray, part: slice) -> RowLosses:
+        """Return the sums over the rows `part` of a block. y : (len(block),)."""
+        indptr = block.indptr[part.start : part.stop + 1]
+        values = slice(indptr[0], indptr[-1])
+        rows = self.model.rows(indptr - indptr[0], block.indices[values], block.values[values])
+        numbers = None if block.numbers is None else block.numbers.rows[part]
+        f = self.model.decision(rows).reshape(len(indptr) - 1, -1)
+        losses, count = self.row_losses(f, y[part])
+        residuals = y[part] - f[:, 0] if self.model.nu and self.model.is_regression else np.empty(0)
+        matches = self.index.find(rows, numbers, y[part])
+        diagonal = self.diagonal(rows) if self.model.finds_novelties else 0.0
+        return RowLosses(losses, count, diagonal, residuals, matches)
+
+    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return `losses` and `rows` of RowLosses for rows with the decision values f, (m, K)."""
+        raise NotImplementedError
+
+    def diagonal(self, rows: ModelRows) -> float:
+        """Return the sum of K(x, x) over rows; 0 for a precomputed kernel, as in the training."""
+        kernel = self.model.kernel
+        if kernel.name == "precomputed":
+            return 0.0
+        if kernel.name == "rbf":
+            return float(rows.X.shape[0])
+        norms = squared_norms(rows.X) + rows.extra
+        return float(sum(kernel.magnitude(norm) for norm in norms.tolist()))
+
+    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
+        """Yield P and D of each machine."""
+        raise NotImplementedError
+
+    def least_objective(self, found: RowLosses) -> float:
+        """Return the size below which an objective counts as 0 in the gap."""
+        return 0.0
+
+    @property
+    def certified(self) -> bool:
+        """Whether D is a lower bound of P: the kernel is positive semidefinite."""
+        return positive_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
+
+    def objectives(
+        self, name: str, primal: float, dual: float, least: float, changes: _Changes
+    ) -> MachineObjectives:
+        scale = max(abs(primal), abs(dual), least)
+        gap = (primal - dual) / scale if scale else 0.0
+        if isinf(dual) or not self.certified:
+            dual, gap = nan, nan
+        return MachineObjectives(name, primal, dual, gap, *changes)
+
+    def outcome(self, name: str, found: RowLosses, jobs: int, began: float) -> Certified:
+        """Return the certificate. name : the model file; began : time.perf_counter() at first."""
+        model = self.model
+        if model.has_row_numbers and self.certified:
+            emit(Notice("the precomputed kernel is taken to be positive semidefinite"))
+        if not self.certified:
+            emit(Notice(f"the {model.kernel.name} kernel has no certificate: P is no bound"))
+        with ThreadPool(jobs) as pool:
+            machines = list(self.machines(found, _Norms(model, self.index, found.matches, pool)))
+        primal, dual = (
+            float(sum(getattr(one, of) for one in machines)) for of in ("primal", "dual")
+        )
+        scale = max(abs(primal), abs(dual), self.least_objective(found))
+        return Certified(
+            model=name,
+            problem=shlex.join(command_line(self.params, names=self.used)),
+            rows=int(found.rows.sum()),
+            support_vectors=len(model.beta),
+            unknown_support_vectors=int(self.unknown(found).sum()),
+            primal=primal,
+            dual=dual,
+            gap=(primal - dual) / scale if scale else 0.0,
+            largest_gap=float(np.max([one.gap for one in machines])) if machines[1:] else None,
+            feasible=all(one.infeasibility <= COEFFICIENT_ROUNDING for one in machines),
+            infeasibility=max(one.infeasibility for one in machines),
+            beyond_bounds=max(one.beyond_bounds for one in machines),
+            sum_error=max(one.sum_error for one in machines),
+            machines=machines,
+            seconds=time.perf_counter() - began,
+        )
+
+    def unknown(self, found: RowLosses) -> np.ndarray:
+        """Return which support vectors are not rows of the training file, (m,) bool."""
+        raise NotImplementedError
+
+
+class _Changes(NamedTuple):
+    """How far the coefficients of a machine are from feasible ones; see MachineObjectives."""
+
+    infeasibility: float
+    beyond_bounds: float
+    sum_error: float
+
+    @staticmethod
+    def of(beta: np.ndarray, feasible: np.ndarray | None, box: Box) -> _Changes:
+        size = float(np.abs(beta).sum())
+        beyond = np.maximum(beta - box.upper, box.lower - beta).max(initial=0.0)
+        changed = inf if feasible is None else float(np.abs(feasible - beta).sum())
+        share = changed / size if size else (changed and inf)
+        return _Changes(share, float(beyond), float(beta.sum()) - box.total)
+
+
+class _Norms:
+    """Computes |w|^2 of coefficients over the support vectors of a model."""
+
+    def __init__(
+        self, model: KernelModel, index: SupportVectorIndex, matches: Matches, pool: ThreadPool
+    ) -> None:
+        self.model, self.index, self.matches, self.pool = model, index, matches, pool
+
+    def __call__(self, B: np.ndarray) -> np.ndarray:
+        """Return |w|^2 of each machine. B : (m, machines)."""
+        model = replace(
+            self.model,
+            beta=_stored_coefficients(self.model, B),
+            b=np.zeros(B.shape[1]),
+            scaling=None,
+        )
+        Z = self._kernel_rows if model.has_row_numbers else model.Z
+        parts = slices(Z.shape[0], model.rows_at_once)
+        u = self.pool.map_in_order(lambda part: model.decision_matrix(Z[part]), parts)
+        return (B * np.concatenate([np.zeros((0, B.shape[1])), *u])).sum(axis=0)
+
+    @cached_property
+    def _kernel_rows(self) -> sparse.csr_matrix:
+        """The kernel values of the support vectors, (m, d), as the file has them."""
+        groups, first = np.unique(self.matches.groups, return_index=True)
+        if len(groups) < self.index.count:
+            raise ContentError("expected the row of each support vector, found fewer rows")
+        assert self.matches.X is not None
+        return self.matches.X[first][self.index.groups]
+
+
+def _coefficients(model: KernelModel) -> np.ndarray:
+    """Return the coefficients of each machine, (m, machines): y alpha, 0 for rows of others."""
+    if not isinstance(model, PairwiseModel):
+        return model.beta
+    i, j = decisions.class_pairs(len(model.nr_sv))
+    own = _own_classes(model)[:, None]
+    first, second = model.beta[:, j - 1], model.beta[:, i]
+    return np.where(own == i, first, np.where(own == j, second, 0.0))
+
+
+def _stored_coefficients(model: KernelModel, B: np.ndarray) -> np.ndarray:
+    """Return the coefficients as the model stores them: the inverse of `_coefficients`."""
+    if not isinstance(model, PairwiseModel):
+        return B
+    beta, own = np.zeros_like(model.beta), _own_classes(model)
+    for k, (i, j) in enumerate(zip(*decisions.class_pairs(len(model.nr_sv)), strict=True)):
+        beta[own == i, j - 1] = B[own == i, k]
+        beta[own == j, i] = B[own == j, k]
+    return beta
+
+
+def _own_classes(model: PairwiseModel) -> np.ndarray:
+    return np.repeat(np.arange(len(model.nr_sv)), model.nr_sv)
+
+
+class _Classification(_Judge):
+    """C-SVC and nu-SVC of two classes, of pairs of classes, or of each class against the rest."""
+
+    @property
+    def used(self) -> set[str]:
+        return {"nu"} if self.model.nu else {"C", "weights"}
+
+    @property
+    def pairs(self) -> list[tuple[int, int | None]]:
+        """The class of f > 0 and the other one of each machine; None: all other classes."""
+        classes = len(self.model.labels)
+        if isinstance(self.model, PairwiseModel):
+            return list(
+                zip(*(each.tolist() for each in decisions.class_pairs(classes)), strict=True)
+            )
+        return [(0, 1)] if classes == 2 else [(c, None) for c in range(classes)]
+
+    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        losses = np.zeros((2, f.shape[1]))
+        for k, (i, j) in enumerate(self.pairs):
+            first, other = y == i, (y != i if j is None else y == j)
+            losses[0, k] = np.maximum(0, 1 - f[first, k]).sum()
+            losses[1, k] = np.maximum(0, 1 + f[other, k]).sum()
+        return losses, np.bincount(y.astype(np.int64), minlength=len(self.model.labels))
+
+    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
+        B = _coefficients(self.model)
+        counts, size = found.rows.tolist(), np.abs(B).sum(axis=0)
+        own, scales, boxes = self._own_classes(found), np.ones(B.shape[1]), []
+        for k, (i, j) in enumerate(self.pairs):
+            side = np.where(own == i, 1, np.where(own >= 0, -1, 0))
+            side = side if j is None else np.where((own == i) | (own == j), side, 0)
+            C, total = self._bounds(i, j, counts), 0.0
+            if self.model.nu:
+                # The model of nu-SVC is divided by rho, and the sum of alpha was nu n.
+                total = self.params.nu * (sum(counts) if j is None else counts[i] + counts[j])
+                scales[k] = total / size[k] if size[k] else 1.0
+            lower, upper = np.where(side < 0, -C[1], 0.0), np.where(side > 0, C[0], 0.0)
+            boxes.append((Box(lower, upper), total))
+        beta = B * scales
+        feasible = [self._feasible(*box, b) for box, b in zip(boxes, beta.T, strict=True)]
+        known = [b if f is None else f for f, b in zip(feasible, beta.T, strict=True)]
+        own_norms, moved_norms = _both_norms(norms, beta, np.array(known).T)
+        for k, (i, j) in enumerate(self.pairs):
+            C, total, rho = self._bounds(i, j, counts), boxes[k][1], scales[k]
+            loss = rho * (C[0] * found.losses[0, k] + C[1] * found.losses[1, k])
+            primal = own_norms[k] / 2 + loss - (total * rho if self.model.nu else 0.0)
+            dual = -moved_norms[k] / 2 + (0.0 if self.model.nu else np.abs(known[k]).sum())
+            changes = _Changes.of(beta[:, k], feasible[k], boxes[k][0])
+            yield self.objectives(
+                self._name(i, j), primal, -inf if feasible[k] is None else dual, 0.0, changes
+            )
+
+    def _feasible(self, box: Box, total: float, beta: np.ndarray) -> np.ndarray | None:
+        """Return feasible coefficients near beta. total : sum of alpha of nu-SVC, else 0."""
+        if not self.model.nu:
+            return box.nearest(beta)
+        positive = Box(np.zeros_like(beta), box.upper, total / 2).nearest(beta)
+        negative = Box(box.lower, np.zeros_like(beta), -total / 2).nearest(beta)
+        return None if positive is None or negative is None else positive + negative
+
+    def _bounds(self, i: int, j: int | None, counts: Sequence[int]) -> tuple[float, float]:
+        """Return C of both sides of a machine."""
+        if self.model.nu:
+            return 1.0, 1.0
+        weights = Params(weights=self.params.weights)
+        names, C = self.model.labels, self.params.C
+        if j is None:
+            first, other = weights.one_vs_rest_weights(i, names, counts)
+        else:
+            first, other = weights.pair_weights(i, j, names, counts)
+        return C * first, C * other
+
+    def _name(self, i: int, j: int | None) -> str:
+        labels = self.model.labels
+        if len(labels) == 2:
+            return ""
+        return f"{labels[i]} against {'the rest' if j is None else labels[j]}"
+
+    def _own_classes(self, found: RowLosses) -> np.ndarray:
+        """Return the class of each support vector, (m,) int64; -1: it is no row of the file."""
+        model = self.model
+        if isinstance(model, PairwiseModel):
+            wanted = _own_classes(model)
+        elif len(model.labels) == 2:
+            wanted = np.where(model.beta[:, 0] > 0, 0, 1)
+        else:
+            wanted = np.where((model.beta > 0).any(axis=1), model.beta.argmax(axis=1), -1)
+        return self.index.classes(found.matches, wanted)
+
+    def unknown(self, found: RowLosses) -> np.ndarray:
+        return self._own_classes(found) < 0
+
+
+class _Regression(_Judge):
+    """epsilon-SVR and nu-SVR."""
+
+    @property
+    def used(self) -> set[str]:
+        return {"C", "nu"} if self.model.nu else {"C", "epsilon"}
+
+    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        loss = np.maximum(0, np.abs(y - f[:, 0]) - self.params.epsilon).sum()
+        return np.array([[loss]]), np.array([len(y)])
+
+    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
+        beta, targets = self.model.beta[:, 0], self._targets(found)
+        C, n = self.params.C, int(found.rows[0])
+        bound = np.where(np.isnan(targets), 0.0, C)
+        size = C * self.params.nu * n if self.model.nu else inf
+        box = Box(-bound, bound, size=size)
+        feasible = box.nearest(beta)
+        assert feasible is not None
+        own_norms, moved_norms = _both_norms(norms, beta[:, None], feasible[:, None])
+        if self.model.nu:
+            # The best half width of the tube for these residuals: its slope is nu n - (rows
+            # outside).
+            residuals = np.sort(np.abs(found.residuals))
+            inside = n - int(np.floor(self.params.nu * n))
+            width = float(residuals[inside - 1]) if inside else 0.0
+            loss = size * width + C * np.maximum(0, residuals - width).sum()
+            epsilon = 0.0
+        else:
+            loss, epsilon = C * found.losses[0, 0], self.params.epsilon
+        linear = float(np.nan_to_num(targets) @ feasible) - epsilon * np.abs(feasible).sum()
+        changes = _Changes.of(beta, feasible, box)
+        primal, dual = own_norms[0] / 2 + loss, linear - moved_norms[0] / 2
+        yield self.objectives("", primal, dual, 0.0, changes)
+
+    def _targets(self, found: RowLosses) -> np.ndarray:
+        return self.index.targets(found.matches, self.model.beta[:, 0])
+
+    def unknown(self, found: RowLosses) -> np.ndarray:
+        return np.isnan(self._targets(found))
+
+
+class _Novelties(_Judge):
+    """one-class, in LIBSVM's scale."""
+
+    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([[np.maximum(0, -f[:, 0]).sum()]]), np.array([len(y)])
+
+    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
+        beta, total = self.model.beta[:, 0], self.params.nu * int(found.rows[0])
+        upper = np.where(self.unknown(found), 0.0, 1.0)
+        box = Box(np.zeros_like(beta), upper, total)
+        feasible = box.nearest(beta)
+        known = beta if feasible is None else feasible
+        own_norms, moved_norms = _both_norms(norms, beta[:, None], known[:, None])
+        rho = -float(self.model.b[0])
+        primal = own_norms[0] / 2 - total * rho + found.losses[0, 0]
+        dual = -inf if feasible is None else -moved_norms[0] / 2
+        changes = _Changes.of(beta, feasible, box)
+        yield self.objectives("", primal, dual, self.least_objective(found), changes)
+
+    def least_objective(self, found: RowLosses) -> float:
+        return ONE_CLASS_ZERO_SHARE * self.params.nu**2 * found.diagonal / 2
+
+    def unknown(self, found: RowLosses) -> np.ndarray:
+        any_class = np.zeros(len(self.model.beta), np.int64)
+        rows = found.matches._replace(y=np.zeros(len(found.matches.y)))
+        return self.index.classes(rows, any_class) < 0
+
+
+def _judge_of(model: KernelModel, params: CertifyParams) -> _Judge:
+    kinds = {"svc": _Classification, "svr": _Regression, "one-class": _Novelties}
+    return kinds[model.task](model, params)
+
+
+def _both_norms(norms: _Norms, beta: np.ndarray, feasible: np.ndarray) -> Iterable[np.ndarray]:
+    """Return |w|^2 of each machine for the coefficients as written and for feasible ones."""
+    own = norms(beta)
+    return own, own if np.array_equal(beta, feasible) else norms(feasible)

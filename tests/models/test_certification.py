@@ -1,0 +1,326 @@
+"""`randsvm-predict --certify`: P, D and gap of LIBSVM's models and of models that were changed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import oracle
+import pytest
+from commands import run_predict, run_train
+from libsvm import svm as bindings
+from libsvm import svmutil
+from scipy import sparse
+
+import randsvm
+from randsvm.errors import ContentError, DataError, GapError, ModelError, ParameterError
+from randsvm.parameters.run import CertifyParams
+
+FRIEDMAN = oracle.as_float32(np.random.default_rng(1).random((120, 3)))
+TARGETS = np.round(np.sin(5 * FRIEDMAN[:, 0]) + FRIEDMAN[:, 1], 3)
+# Equal rows with different targets; their bound must stay a bound.
+FRIEDMAN[60:80] = FRIEDMAN[:20]
+
+TRAININGS = {
+    "two classes": (*oracle.checkerboard(200), "-c 1 -g 2"),
+    "weights": (*oracle.two_gaussians(200), "-c 1 -g 0.5 -w1 5 -w-1 2"),
+    "linear kernel": (*oracle.two_gaussians(200), "-t 0 -c 1"),
+    "polynomial kernel": (*oracle.two_gaussians(200), "-t 1 -d 2 -g 0.5 -r 1 -c 1"),
+    "sparse rows": (*oracle.sparse_rows(150), "-c 1 -g 0.5"),
+    "several classes": (*oracle.clouds(160), "-c 2 -g 0.3 -w1 2 -w2 3"),
+    "regression": (TARGETS, FRIEDMAN, "-s 3 -c 1 -g 2 -p 0.1"),
+    "nu regression": (TARGETS, FRIEDMAN, "-s 4 -c 1 -g 2 -n 0.3"),
+    "nu classes": (*oracle.two_gaussians(200), "-s 1 -n 0.4 -g 0.5"),
+    "several nu classes": (*oracle.clouds(160), "-s 1 -n 0.3 -g 0.3"),
+    "novelty detection": (*oracle.two_gaussians(200), "-s 2 -n 0.2 -g 0.5"),
+}
+# LIBSVM scales its objective: of nu-SVC by 1/rho^2.
+SCALED = ("nu classes", "several nu classes")
+EXACT = "-e 1e-7"
+
+
+def written(path, y, X):
+    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
+    return path
+
+
+def solved(y, X, options, path):
+    """Return LIBSVM's optimum and its model, which is written to `path`."""
+    emitted = []
+    wanted = bindings.svm_parameter(f"{options} {EXACT}")
+    wanted.print_func = bindings.PRINT_STRING_FUN(lambda text: emitted.append(text.decode()))
+    model = svmutil.svm_train(bindings.svm_problem(y, sparse.csr_matrix(X)), wanted)
+    bindings.libsvm.svm_save_model(str(path).encode(), model)
+    lines = "".join(emitted).splitlines()
+    return sum(float(line.split()[2].rstrip(",")) for line in lines if line[:3] == "obj"), model
+
+
+def params_of(options):
+    """Return the options that --certify takes."""
+    words = options.split()
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    weights = [(name[2:], float(value)) for name, value in given.items() if name[:2] == "-w"]
+    return CertifyParams(
+        C=float(given.get("-c", 1)),
+        epsilon=float(given.get("-p", 0.1)),
+        nu=float(given.get("-n", 0.5)),
+        weights=tuple(weights),
+    )
+
+
+def certificate_of(train, model, options):
+    return randsvm.certify(train, model, params=params_of(options))
+
+
+def changed(path, change):
+    """Rewrite a model: change(coefficients) of each support vector."""
+    head, rows = path.read_text().split("SV\n")
+    entries = dict(line.split(" ", 1) for line in head.splitlines())
+    columns = max(1, int(entries["nr_class"]) - 1)
+    lines = []
+    for line in rows.splitlines():
+        words = line.split(" ", columns)
+        values = change(np.array(words[:columns], float))
+        lines.append(" ".join([*map(repr, values.tolist()), words[-1]]))
+    path.write_text("\n".join([f"{head}SV", *lines, ""]))
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path, name):
+    y, X, options = TRAININGS[name]
+    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    optimum, _ = solved(y, X, options, path)
+    found = certificate_of(train, path, options)
+    if name not in SCALED:
+        assert found.dual == pytest.approx(-optimum, rel=1e-5)
+    assert found.primal == pytest.approx(found.dual, rel=1e-5)
+    assert found.feasible
+    assert found.unknown_support_vectors == 0
+    # LIBSVM writes 8 digits of a value, so the certificate is for slightly different rows.
+    assert -1e-7 <= found.gap < 1e-5
+    assert (found.largest_gap is None) == ("several" not in name)
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path, name):
+    """Twice each coefficient is infeasible, and so is half of a sum that must be nu n."""
+    y, X, options = TRAININGS[name]
+    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    solved(y, X, options, path)
+    optimum = certificate_of(train, path, options)
+    for factor in (0.5, 2.0):
+        solved(y, X, options, path)
+        changed(path, lambda beta, factor=factor: factor * beta)
+        found = certificate_of(train, path, options)
+        # The scale of nu-SVC is free: its coefficients are divided by rho.
+        assert found.feasible == (name in SCALED or (factor < 1 and name != "novelty detection"))
+        # LIBSVM writes 8 digits of a value, so the certificate is for slightly different rows.
+        rounding = 1e-7 * abs(optimum.primal)
+        assert found.dual <= optimum.primal + rounding
+        assert found.primal >= optimum.dual - rounding
+        if name not in (*SCALED, "novelty detection"):
+            assert found.gap > 0.05
+
+
+def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path):
+    y, X = oracle.checkerboard(200)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    model = oracle.libsvm_train(y, X, "-c 1 -g 2 -e 0.5")
+    bindings.libsvm.svm_save_model(str(path).encode(), model.model)
+    beta = model.dense(len(y))
+    u = oracle.kernel_matrix("rbf", X, X, 2.0) @ beta
+    wanted = oracle.objectives(y, u, beta, model.b, 1.0)
+    found = certificate_of(train, path, "-c 1")
+    assert (found.primal, found.dual) == pytest.approx(wanted, rel=1e-6)
+    assert found.gap == pytest.approx(wanted.gap, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-c 1 -g 5",
+        "-c 1 -g 5 -w 1 3",
+        "-s one-class -n 0.1 -g 1",
+        "-s svr -c 1 -p 0.3 -g 1",
+        "-s nu-svc -n 0.2 -g 5",
+        "-s nu-svr -n 0.4 -c 1 -g 1",
+        "-c 1 -g 0.01 --scale minmax",
+    ],
+)
+def test_our_models_have_the_gap_that_they_report(tmp_path, options):
+    y, X = oracle.checkerboard(600)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    run_train("-q", *options.split(), train, path)
+    words = options.replace("-w 1", "-w1").split()
+    kept = [i for i, word in enumerate(words) if word[:2] in ("-c", "-n", "-p", "-w")]
+    found = certificate_of(train, path, " ".join(f"{words[i]} {words[i + 1]}" for i in kept))
+    said = oracle.trailer(path)
+    assert found.feasible
+    assert found.primal == pytest.approx(float(said["primal"]), rel=1e-5)
+    assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, multiclass):
+    y, X = oracle.clouds(300)
+    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    options = "-c", 2, "-g", 0.3, "-w", 2, 3
+    run_train("-q", *options, "--multiclass", multiclass, train, path)
+    found = certificate_of(train, path, "-c 2 -w2 3")
+    assert found.feasible
+    assert len(found.machines) == {"ovo": 6, "ovr": 4}[multiclass]
+    said = oracle.trailer(path)
+    assert found.primal == pytest.approx(float(said["primal"]), rel=1e-5)
+    assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
+
+
+def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path):
+    y, X = oracle.two_gaussians(80)
+    K = oracle.kernel_matrix("rbf", X, X, 0.5)
+    train, path, plain = tmp_path / "train", tmp_path / "model", tmp_path / "plain"
+    lines = [
+        f"{label:+g} 0:{i} " + " ".join(f"{j}:{value!r}" for j, value in enumerate(row, 1))
+        for i, (label, row) in enumerate(zip(y, K.tolist(), strict=True), 1)
+    ]
+    train.write_text("\n".join(lines) + "\n")
+    run_train("-q", "-t", "precomputed", "-c", 1, "--gap", 1e-5, train, path)
+    run_train(
+        "-q", "-g", 0.5, "-c", 1, "--gap", 1e-5, oracle.write_svmlight(tmp_path / "x", y, X), plain
+    )
+    found, other = (
+        certificate_of(*pair, "-c 1") for pair in ((train, path), (tmp_path / "x", plain))
+    )
+    assert found.feasible
+    assert found.primal == pytest.approx(other.primal, rel=1e-4)
+    assert 0 <= found.gap < 1e-4
+
+
+def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path):
+    """Without a class's rows, or with moved rows, the coefficients are those of other rows."""
+    y, X = oracle.two_gaussians(200)
+    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    _, model = solved(y, X, "-c 1 -g 0.5", path)
+    fewer = written(tmp_path / "fewer", y[50:], X[50:])
+    found = certificate_of(fewer, path, "-c 1")
+    rows = np.array(model.get_sv_indices()) - 1
+    assert found.unknown_support_vectors == (rows < 50).sum() > 0
+    own, _ = solved(y[50:], X[50:], "-c 1 -g 0.5", tmp_path / "own")
+    assert found.dual <= -own * (1 + 1e-9)
+    moved = certificate_of(written(tmp_path / "moved", y, X + 1e-3), path, "-c 1")
+    assert moved.unknown_support_vectors == len(rows)
+    swapped = certificate_of(written(tmp_path / "swapped", -y, X), path, "-c 1")
+    # No row is left in the class of its coefficient; the rows are those of the other one.
+    assert not swapped.feasible
+    assert swapped.dual == pytest.approx(0, abs=1e-9)
+    assert certificate_of(train, path, "-c 1").feasible
+
+
+def test_each_row_serves_for_one_support_vector(tmp_path):
+    """Two support vectors at C on one row are more than the row's bound allows."""
+    y, X = oracle.two_gaussians(100)
+    doubled, single = np.tile(y, 2), np.tile(X, (2, 1))
+    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    solved(doubled, single, "-c 1 -g 0.5", path)
+    assert certificate_of(written(tmp_path / "both", doubled, single), path, "-c 1").feasible
+    found = certificate_of(train, path, "-c 1")
+    assert not found.feasible
+    assert found.unknown_support_vectors > 0
+
+
+def test_the_result_is_the_same_for_several_files_and_threads(tmp_path):
+    y, X = oracle.checkerboard(4000)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    run_train("-q", "-g", 5, train, path)
+    oracle.write_svmlight(tmp_path / "part1", y[:1500], X[:1500])
+    oracle.write_svmlight(tmp_path / "part2", y[1500:], X[1500:])
+    one = randsvm.certify(train, path)
+    two = randsvm.certify(str(tmp_path / "part?"), path)
+    assert (two.primal, two.dual) == pytest.approx((one.primal, one.dual), rel=1e-12)
+    assert two.feasible
+
+
+def test_the_command_prints_the_certificate_and_requires_a_gap(tmp_path, capsys):
+    y, X = oracle.checkerboard(200)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    solved(y, X, "-c 1 -g 2", path)
+    run_predict("--certify", train, path, "-c", 1, "--require-gap", 0.01)
+    out, err = capsys.readouterr()
+    found = randsvm.certify(train, path)
+    assert out.startswith(f"P {found.primal:.6g}  D {found.dual:.6g}  gap ")
+    assert "judged with -c 1 by 200 rows" in err
+    run_predict("--certify", train, path, "-c", 1, "--report", "json", "-q")
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["event"], record["feasible"], err) == ("certified", True, "")
+    assert record["gap"] == found.gap
+    with pytest.raises(GapError, match=r"gap 0\.\d+ is above 0.01") as caught:
+        run_predict("--certify", train, path, "-c", 0.2, "--require-gap", 0.01)
+    assert caught.value.exit_code == 75
+
+
+def test_a_kernel_without_certificate_meets_no_gap(tmp_path):
+    y, X = oracle.two_gaussians(100)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    solved(y, X, "-t 3 -g 0.1 -c 1", path)
+    found = certificate_of(train, path, "-c 1")
+    assert np.isnan(found.gap)
+    with pytest.raises(GapError):
+        run_predict("--certify", train, path, "--require-gap", 0.9)
+
+
+def test_mistakes_are_told_in_one_line(tmp_path):
+    y, X = oracle.checkerboard(100)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    solved(y, X, "-c 1 -g 2", path)
+    with pytest.raises(ParameterError, match="the order is TRAIN_FILE MODEL_FILE"):
+        run_predict("--certify", path, train)
+    with pytest.raises(ParameterError, match="writes no file"):
+        run_predict("--certify", train, path, tmp_path / "out")
+    with pytest.raises(ParameterError, match="--scores has no effect with --certify"):
+        run_predict("--certify", "--scores", train, path)
+    with pytest.raises(ParameterError, match="--cost is for --certify"):
+        run_predict("-c", 1, train, path, tmp_path / "out")
+    with pytest.raises(ParameterError, match="7"):
+        run_predict("--certify", "-w", 7, 2, train, path)
+    run_train("sgd", "-q", train, tmp_path / "linear")
+    with pytest.raises(ModelError, match="found one of LIBLINEAR"):
+        run_predict("--certify", train, tmp_path / "linear")
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(ContentError):
+        run_predict("--certify", tmp_path / "empty", path)
+    (tmp_path / "bad").write_text("+1 1:1\n2 1:1\n")
+    with pytest.raises(DataError, match="bad:2:1: expected one of the labels 1, -1"):
+        run_predict("--certify", tmp_path / "bad", path)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        *((name, "dense") for name in ("two classes", "weights", "sparse rows", "several classes")),
+        ("sparse rows", "csr"),
+    ],
+)
+def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
+    """The peers write this file, and it predicts the same as LIBSVM's own model."""
+    pytest.importorskip("sklearn")
+    y, X, options = TRAININGS[name]
+    train, path, own = written(tmp_path / "train", y, X), tmp_path / "theirs", tmp_path / "own"
+    words = [*options.split(), "--layout", layout]
+    script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
+    solved(y, X, options, own)
+    theirs, ours = (svmutil.svm_load_model(str(each)) for each in (path, own))
+    rows = sparse.csr_matrix(X)
+    predicted = [svmutil.svm_predict(y, rows, model, "-q") for model in (theirs, ours)]
+    assert predicted[0][0] == predicted[1][0]
+    assert certificate_of(train, path, options).gap < 5e-3
+
+
+def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path):
+    pytest.importorskip("sklearn")
+    y, X, options = TRAININGS["two classes"]
+    train, path, gaps = written(tmp_path / "train", y, X), tmp_path / "model", []
+    for tolerance in ("0.001", "0.1"):
+        words = [*options.split(), "-e", tolerance]
+        script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
+        gaps.append(certificate_of(train, path, options).gap)
+    assert gaps[1] > 3 * gaps[0]
