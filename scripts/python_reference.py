@@ -154,7 +154,7 @@ def public_classes(module: object) -> dict[str, type]:
 
 def page() -> str:
     """Return the whole page."""
-    functions = ("train_randsvm", "train_osuna", "train_sgd", "predict", "load")
+    functions = ("train_randsvm", "train_osuna", "train_sgd", "predict", "certify", "load")
     parts = [
         TOP.rstrip(),
         "## Functions",
