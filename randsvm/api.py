@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -226,12 +225,11 @@ def _train(
     params, *algorithm = [
         own or make_parameters(group, values) for own, group in zip(objects, groups, strict=False)
     ]
-    kept: list[Any] = []
-    job = replace(job or _job(groups, values), keep=kept.append)
+    job = job or _job(groups, values)
     source = data if isinstance(data, Arrays) else _paths(data)
     target = None if model is None else os.fspath(model)
-    outcome = _training_function(name, params, *algorithm)(source, target, params, job, watch)
-    (trained,) = kept
+    train = _training_function(name, params, *algorithm)
+    trained, outcome = train(source, target, params, job, watch)
     classes = None
     if isinstance(data, Arrays) and not trained.finds_novelties:
         classes = original_labels(data, trained.labels)

@@ -18,7 +18,6 @@ from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import ParameterError
 from randsvm.models.header import format_of
 from randsvm.models.load import check_is_not_model
-from randsvm.models.model import Model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -31,10 +30,6 @@ P = TypeVar("P", bound=Params | SgdParams)
 Decision = Callable[[Matrix], np.ndarray]
 # The name, in messages, of a model that is not written to a file.
 IN_MEMORY = "<memory>"
-
-
-def discard(model: Model) -> None:
-    """Do nothing: the model is only written to its file."""
 
 
 # Trains on the rows of a view with the given parameters; returns f.
@@ -51,7 +46,6 @@ class Job:
     warm_start: the file of the model to start from
     given: the names of the options that the user gave; the others are as in that model. None: all
         were given
-    keep: receives the model when it is written
     """
 
     stop: StopParams = field(default_factory=StopParams)
@@ -61,11 +55,10 @@ class Job:
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
     given: frozenset[str] | None = None
-    keep: Callable[[Model], object] = discard
 
     def for_parts(self) -> Job:
-        """Return the job for parts of the rows: no search, no model to start from or to keep."""
-        return replace(self, search=Search(), warm_start=None, keep=discard)
+        """Return the job for parts of the rows: no search, and no model to start from."""
+        return replace(self, search=Search(), warm_start=None)
 
 
 def interrupted_path(model: str) -> str:

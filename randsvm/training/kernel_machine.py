@@ -302,7 +302,7 @@ def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Cl
             task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
             rounds = Rounds(task, spec_of(task), job, clock, end, memory_shares=subtasks.at_once)
             try:
-                solutions.append(task.in_whole(rounds.scan.completed(rounds.run_until(inf)[0])))
+                solutions.append(task.in_whole(rounds.scan.completed(rounds.run(inf)[0])))
             finally:
                 rounds.scan.forget()
     finally:
@@ -414,7 +414,11 @@ class KernelTrainingRun(TrainingRun[Trained]):
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         self.under_way[number] = rounds
         try:
-            self.solved[number] = rounds.solve(latest).in_whole(task)
+            solution = None
+            while solution is None:
+                SV, stopped = rounds.run(latest)
+                solution = rounds.evaluated(SV, stopped)
+            self.solved[number] = solution.in_whole(task)
         except TimeLimitError:
             if not self.has_model:
                 raise

@@ -6,7 +6,7 @@ No row is kept after the step that it makes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -24,6 +24,7 @@ from randsvm.events import Learnt, Notice, Started, Taught, Watch, emit, listeni
 from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
+from randsvm.models.model import Model
 from randsvm.models.trailer import SeenFeatures
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags
 from randsvm.parameters.sgd import SgdParams
@@ -36,8 +37,12 @@ from randsvm.training.run import RunToModel
 from randsvm.training.stopping import Stopped, StopReason
 
 
-def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch) -> Learnt:
+def update(
+    data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch
+) -> tuple[Model, Learnt]:
     """Train the model params.update on the rows of `data`; write it to `model`.
+
+    Returns the model and how its training ended.
 
     Raises the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted
     leaves the model trained so far.
@@ -76,9 +81,10 @@ def update(data: Source, model: str | None, params: SgdParams, job: Job, watch: 
         # A model does not store the name of the file that it came from.
         nameless = command_line(replace(params, update="MODEL"), names=params.UPDATE_FIELDS)
         running = _running_of(old, params.update)
-        return UpdateRun(
-            path, old, steps, t, running, params.checkpoint, clock, model, nameless, job.keep
-        ).complete()
+        run = UpdateRun(path, old, steps, t, running, params.checkpoint, clock, model, nameless)
+        with run.saved_if_interrupted():
+            outcome = run.save(run.train())
+        return run.result(outcome)
 
 
 def _load_updatable(path: str) -> LinearModel:
@@ -166,7 +172,6 @@ class UpdateRun(RunToModel[Learnt]):
         clock: Clock,
         path: str,
         arguments: list[str],
-        keep: Callable[[LinearModel], object],
     ) -> None:
         self.data = data
         self.old = old
@@ -178,7 +183,6 @@ class UpdateRun(RunToModel[Learnt]):
         self.clock = clock
         self.path = path
         self.arguments = arguments
-        self.keep = keep
         self.features = old.features
         self.columns = np.arange(len(old.features))
         self.seconds = self.loss = self.errors = 0.0
@@ -187,6 +191,7 @@ class UpdateRun(RunToModel[Learnt]):
         self.written = 0, time.perf_counter()
 
     def train(self) -> Stopped:
+        """Train on all blocks, as far as time allows; return why it ended."""
         old, steps = self.old, self.learner.steps
         try:
             with (
@@ -296,7 +301,7 @@ class UpdateRun(RunToModel[Learnt]):
         )
 
     def write(self, outcome: Learnt) -> None:
-        self.keep(self._write(outcome.stopped))
+        self.saved_model = self._write(outcome.stopped)
 
     def _write(self, stopped: str) -> LinearModel:
         learner, old = self.learner, self.old

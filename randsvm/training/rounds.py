@@ -201,12 +201,40 @@ class Rounds:
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
-    def solve(self, latest: float) -> SubtaskSolution:
-        """Return the solution, evaluated if there is time for that.
+    def run(self, latest: float) -> tuple[SV, Stopped]:
+        """Make the rounds that there is time for; return the solution, and why they ended.
 
-        Raises TimeLimitError if there is no solution at the moment `latest`.
+        The last solution is returned if it has no violators or the gap that was asked for, and
+        the one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
+        `latest`.
         """
-        SV, stopped = self.run_until(latest)
+        self.record = Record(self.task.problem.tolerance, rounds=self.count)
+        self.stopped = Stopped(StopReason.NO_VIOLATORS)
+        rng, spec = Draws(self.job.run.seed), self.algorithm_spec
+        run = Decomposition(self.scan, rng, self, self._watch, spec.warm_start)
+        try:
+            with self.clock.until(lambda: latest if self.best.solution is None else self.deadline):
+                last = spec.solve(run)
+        except TimeLimitError:
+            if self.best.solution is None:
+                raise
+            return self.best.solution, Stopped(StopReason.TIME_LIMIT)
+        reason = self.stopped.reason
+        is_solved = reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
+        SV = last if is_solved else self.best.solution
+        assert SV is not None
+        if reason is StopReason.NO_MARGIN and self.best.certified:
+            raise self._no_margin
+        if is_solved and self.least_norm is not None and not SV.has_margin:
+            raise self._no_margin
+        return SV, self.stopped
+
+    def evaluated(self, SV: SV, stopped: Stopped) -> SubtaskSolution | None:
+        """Return the solution of `run` with the certificate of a closing evaluation.
+
+        Without time for the evaluation the certificate is that of the running values. None: the
+        gap is above the one asked for, and a further `run` continues from this solution.
+        """
         end = self.end + RESERVED_SECONDS
         try:
             with self.clock.until(lambda: end):
@@ -220,28 +248,11 @@ class Rounds:
             self.algorithm_spec = replace(self.algorithm_spec, warm_start=resumed)
             self.best = BestSolution()
             self.best.update(SV, V)
-            return self.solve(latest)
+            return None
         if stopped.reason is StopReason.NO_VIOLATORS and self._misses_gap(V):
             stopped = Stopped(StopReason.PRECISION_LIMIT)
         useless = why_useless(self.scan, SV)
         return SubtaskSolution(SV, V.certificate, V.count, True, stopped, useless)
-
-    def run_until(self, latest: float) -> tuple[SV, Stopped]:
-        """Return the solution after all rounds that there is time for, and why they ended.
-
-        Raises TimeLimitError if there is no solution at the moment `latest`.
-        """
-
-        def deadline() -> float:
-            return latest if self.best.solution is None else self.deadline
-
-        try:
-            with self.clock.until(deadline):
-                return self.run()
-        except TimeLimitError:
-            if self.best.solution is None:
-                raise
-            return self.best.solution, Stopped(StopReason.TIME_LIMIT)
 
     def _with_best_dual(self, evaluated: Certificate) -> Certificate:
         """Return the certificate with the highest D of any round, less its possible rounding.
@@ -281,26 +292,6 @@ class Rounds:
         best = self.best
         certificate = best.certificate if SV is best.solution else best.last_certificate
         return SubtaskSolution(self.scan.completed(SV), certificate, None, False, stopped)
-
-    def run(self) -> tuple[SV, Stopped]:
-        """Make all rounds; return the solution, and why they ended.
-
-        The last solution is returned if it has no violators or the gap that was asked for, and
-        the one of lowest P otherwise.
-        """
-        self.record = Record(self.task.problem.tolerance, rounds=self.count)
-        self.stopped = Stopped(StopReason.NO_VIOLATORS)
-        rng, spec = Draws(self.job.run.seed), self.algorithm_spec
-        last = spec.solve(Decomposition(self.scan, rng, self, self._watch, spec.warm_start))
-        reason = self.stopped.reason
-        is_solved = reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
-        SV = last if is_solved else self.best.solution
-        assert SV is not None
-        if reason is StopReason.NO_MARGIN and self.best.certified:
-            raise self._no_margin
-        if is_solved and self.least_norm is not None and not SV.has_margin:
-            raise self._no_margin
-        return SV, self.stopped
 
     @property
     def _no_margin(self) -> ParameterError:

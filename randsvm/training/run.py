@@ -7,8 +7,8 @@ of linear ones, supplies what is trained and how; this module knows no algorithm
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf, isnan, nan
@@ -241,8 +241,10 @@ def train(
     params: P,
     job: Job,
     watch: Watch,
-) -> Outcome:
+) -> tuple[Model, Outcome]:
     """Train on the svmlight file or the arrays `data`; write `model` (None: no file).
+
+    Returns the model and how its training ended.
 
     prepare: called before the data is read, to refuse bad options early; it may fill in parameters
     and the job's defaults. Raises the errors of randsvm.errors; on any error `model` is
@@ -286,7 +288,12 @@ def train(
             fit = trainer.for_parts().fit_for_scores
             searched, params = grid_search.search(trainer.D, params, fit, job, configuration, until)
         arguments = configuration(params, job)
-        return RunOnAllRows(trainer, params, clock, model, arguments, searched).complete()
+        run = RunOnAllRows(trainer, params, clock, model, arguments, searched)
+        with run.saved_if_interrupted():
+            run.training.run()
+            run.fit_probabilities()
+            outcome = run.save(run.training.stopped)
+        return run.result(outcome)
 
 
 def _arguments_of(params: P, grid: Grid = ()) -> list[str]:
@@ -335,38 +342,38 @@ def _report_start(
 class RunToModel(ABC, Generic[Outcome]):
     """The last part of every run: train, write the model, emit the outcome.
 
-    After a signal or a failure of the cluster, the model so far is written, unless the final one
-    is written already. Raises GapError if the model must not be written, or if it is written to
-    another file because the existing model is better.
+    saved_model: the model once it is complete; None before that
     """
 
     clock: Clock
+    saved_model: Model | None = None
     # Whether the model is written, or must not be.
     ended = False
     # Whether a signal or the cluster ended the run.
     interrupted = False
 
-    def complete(self) -> Outcome:
-        """Train and write the model; return the outcome."""
+    @contextmanager
+    def saved_if_interrupted(self) -> Iterator[None]:
+        """Train and save in this block: if it is interrupted, the model so far is written.
+
+        A signal or a failure of the cluster interrupts the block. The final model stays as it is
+        once it is written. The time limit raises TimeLimitError while there is no model.
+        """
         try:
             with self.clock.until(lambda: inf if self.has_model else self.clock.end):
-                stopped = self.train()
-            outcome = self._save(stopped)
+                yield
         except (Interrupted, ClusterError) as error:
             if self.has_model and not self.ended:
                 self.interrupted = True
                 stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
                 self.interrupt(stopped)
-                outcome = self._save(stopped)
+                outcome = self.save(stopped)
                 if (problem := self.why_written_elsewhere(outcome)) is not None:
                     error.args = (f"{error}: {problem}",)
             raise
-        problem = self.why_not_written(outcome) or self.why_written_elsewhere(outcome)
-        if problem is not None:
-            raise GapError(problem)
-        return outcome
 
-    def _save(self, stopped: Stopped) -> Outcome:
+    def save(self, stopped: Stopped) -> Outcome:
+        """Write the model, unless its gap is too large; emit and return the outcome."""
         with self.clock.without_deadline():
             outcome = self.outcome(stopped)
             saved = self.why_not_written(outcome) is None
@@ -379,6 +386,18 @@ class RunToModel(ABC, Generic[Outcome]):
             emit(outcome)
         return outcome
 
+    def result(self, outcome: Outcome) -> tuple[Model, Outcome]:
+        """Return the model and its outcome.
+
+        Raises GapError if the model must not be written, or if it is written to another file
+        because the existing model is better.
+        """
+        problem = self.why_not_written(outcome) or self.why_written_elsewhere(outcome)
+        if problem is not None:
+            raise GapError(problem)
+        assert self.saved_model is not None
+        return self.saved_model, outcome
+
     def why_not_written(self, outcome: Outcome) -> str | None:
         """Return why the model must not be written; None: it may be."""
         return None
@@ -386,10 +405,6 @@ class RunToModel(ABC, Generic[Outcome]):
     def why_written_elsewhere(self, outcome: Outcome) -> str | None:
         """Return why the model does not replace the existing one; None: it does."""
         return None
-
-    @abstractmethod
-    def train(self) -> Stopped:
-        """Do everything that comes before the model is written; return why it ended."""
 
     @property
     @abstractmethod
@@ -406,7 +421,7 @@ class RunToModel(ABC, Generic[Outcome]):
 
     @abstractmethod
     def write(self, outcome: Outcome) -> None:
-        """Write the model."""
+        """Set `saved_model`, and write it to its file."""
 
 
 class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
@@ -444,8 +459,8 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
         part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
         self.training = trainer.start(params, clock, clock.share(part))
 
-    def train(self) -> Stopped:
-        self.training.run()
+    def fit_probabilities(self) -> None:
+        """Fit the probabilities that take a cross-validation."""
         if self.holds_out:
             trainer = self.trainer
             self.calibrated |= probabilities.fit_by_cross_validation(
@@ -456,7 +471,6 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
                 trainer.job,
                 self.clock.end - RESERVED_SECONDS,
             )
-        return self.training.stopped
 
     @property
     def has_model(self) -> bool:
@@ -509,11 +523,12 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
         return why_gap_too_large(self.trainer.job, gap, self.path or IN_MEMORY)
 
     def write(self, outcome: Outcome) -> None:
-        labelled_data, job = self.trainer.labelled_data, self.trainer.job
-        model = self.training.model(
+        labelled_data = self.trainer.labelled_data
+        zero_based = self.trainer.job.run.zero_based
+        self.saved_model = self.training.model(
             labels=labelled_data.labels,
             values=labelled_data.values,
-            zero_based=job.run.zero_based or labelled_data.D.summary.has_row_numbers,
+            zero_based=zero_based or labelled_data.D.summary.has_row_numbers,
             seen=SeenFeatures.of(labelled_data.D.summary.features),
             scaling=labelled_data.D.scaling,
             float64=labelled_data.D.summary.float64,
@@ -521,8 +536,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
             **self.calibrated,
         )
         if self.path is not None:
-            model.save(outcome.model)
-        job.keep(model)
+            self.saved_model.save(outcome.model)
 
     def _metadata(self, outcome: Outcome) -> dict[str, str]:
         """Return the entries of the model's trailer. Equal runs have equal entries."""
