@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from randsvm.errors import ParameterError
 from randsvm.files import file_exists
 from randsvm.parameters.option import BALANCED, Option
 
@@ -117,7 +119,8 @@ class Command(click.Command):
                 words += self._weight_of_all(ctx, words[-1], following)
         ctx.meta[WORDS_KEY] = list(words)
         try:
-            return super().parse_args(ctx, words)
+            with _reporting(ctx):
+                return super().parse_args(ctx, words)
         except click.NoSuchOption as error:
             word = error.option_name
             near = word.swapcase()
@@ -159,6 +162,25 @@ class Command(click.Command):
             formatter.write(f"\nExit codes, environment, completion: {name} --help\n")
         else:
             write_surroundings(formatter, ctx.info_name or "")
+
+
+@contextlib.contextmanager
+def _reporting(ctx: click.Context) -> Iterator[None]:
+    """Write the report of a command that a mistaken option ends, if --report is read by then."""
+    try:
+        yield
+    except (click.UsageError, ParameterError) as error:
+        # Options that are not given yet have no string: click marks them by an object of its own.
+        read = {name: value for name, value in ctx.params.items() if isinstance(value, str)}
+        if read.get("report", "text") == "text" or "info" in read:
+            raise
+        from randsvm.cli.report import Report
+
+        algorithm = None if ctx.parent is None else ctx.info_name
+        given = {"quiet": True, "report": read["report"], "report_file": read.get("report_file")}
+        with Report(ctx.find_root().info_name or "", [], {}, given, algorithm=algorithm) as report:
+            report.check_outputs({})
+            raise error
 
 
 class Commands(click.Group):

@@ -14,29 +14,89 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from randsvm import __version__
-from randsvm.events import Learnt, Started, Trained
+from randsvm.events import (
+    Certified,
+    Epoch,
+    Iteration,
+    Learnt,
+    Notice,
+    Predicted,
+    Searched,
+    Started,
+    Taught,
+    Trained,
+    Tried,
+    Unwritten,
+)
 from randsvm.files import STANDARD, check_file_type, check_output, open_patiently
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
-SCHEMA = 2
+SCHEMA = 3
+
+
+class Failed(NamedTuple):
+    """The end of a command that trained no model and predicted nothing.
+
+    Parameters
+    ----------
+    problem : str
+        The reason, as printed on standard error.
+    seconds : float
+        Seconds since the start of the run.
+    """
+
+    problem: str
+    seconds: float
+
+
+class Ending(NamedTuple):
+    """Fields of the last record of a command, which describe its process.
+
+    Parameters
+    ----------
+    exit_code : int
+        Exit code of the command.
+    peak_memory : int
+        Largest resident memory of this process so far, in bytes.
+    host : str
+        Name of the machine.
+    """
+
+    exit_code: int
+    peak_memory: int
+    host: str
+
 
 # Every training ends with a record of this name and the same fields, whatever the algorithm.
 TRAINED = "trained"
 OUTCOMES = (Trained, Learnt)
+# Name of a record -> the classes that have its fields.
+RECORDS: dict[str, tuple[type, ...]] = {
+    **{
+        kind.__name__.lower(): (kind,)
+        for kind in (Started, Notice, Unwritten, Tried, Searched, Iteration, Epoch, Taught)
+    },
+    TRAINED: (*OUTCOMES, Ending),
+    "predicted": (Predicted, Ending),
+    "certified": (Certified, Ending),
+    "failed": (Failed, Ending),
+}
 
 
 class Records:
     """The records of one run of a command.
 
-    files: role of a file -> its name or names. arguments: options that complete the configuration.
+    algorithm: of a training. files: role of a file -> its name or names. arguments: options that
+    complete the configuration.
     """
 
     def __init__(
         self,
         command: str,
+        algorithm: str | None,
         files: Mapping[str, str | tuple[str, ...]],
         arguments: Sequence[str] = (),
     ) -> None:
@@ -45,6 +105,8 @@ class Records:
         run = os.urandom(4).hex()
         head = {"run": run, "version": __version__, "command": command}
         self.run: dict[str, Any] = {**head, **files}
+        if algorithm is not None:
+            self.run["algorithm"] = algorithm
 
     def record(self, event: Any) -> dict[str, Any]:
         """Return the record of an event, with values that JSON can hold."""
@@ -63,9 +125,28 @@ class Records:
         head = {"event": _name(event), "schema": SCHEMA, "time": now.replace("+00:00", "Z")}
         return as_json({**head, **self.run, **own})
 
-    def line(self, event: object) -> str:
-        """Return the record of an event as a line of JSON."""
-        return json.dumps(self.record(event)) + "\n"
+    def last(self, event: object, exit_code: int) -> dict[str, Any]:
+        """Return the record of the event that ends a command."""
+        ending = Ending(exit_code, _peak_memory(), os.uname().nodename)
+        return self.record(event) | ending._asdict()
+
+
+def as_line(record: dict[str, Any]) -> str:
+    """Return a record as a line of JSON."""
+    return json.dumps(record) + "\n"
+
+
+def _peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in bytes."""
+    # Linux: ru_maxrss begins with the memory of the process that started this one.
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _name(event: object) -> str:
@@ -101,6 +182,11 @@ class Log:
     def __init__(self, path: str) -> None:
         self.path = path
         self.stream: BinaryIO | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether this run has written a line."""
+        return self.stream is not None
 
     def check(self) -> None:
         """Raise OutputError if the file cannot be written or is not a log."""

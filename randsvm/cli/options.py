@@ -270,7 +270,7 @@ def of(algorithm: str) -> Callable[[Decorated], Decorated]:
 
 
 # Arguments and options of the commands, not of the library.
-NOT_OF_THE_LIBRARY = ("train_file", "more_files", "log", "report", "quiet")
+NOT_OF_THE_LIBRARY = ("train_file", "more_files", "log", "report", "report_file", "quiet")
 
 
 def explicit(given: dict[str, Any]) -> dict[str, Any]:
@@ -310,11 +310,31 @@ log = click.option(
     type=PATH,
     help="Add a line of JSON per event to this file.  [default: none]",
 )
-report = click.option(
-    "--report",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="The final summary: text, or one JSON object on standard output.",
-)
+
+
+def report(command: Decorated) -> Decorated:
+    """Decorate a command with --report and --report-file.
+
+    Both are read before the other options, so that a bad value of another option is reported too.
+    """
+    command = click.option(
+        "--report-file",
+        metavar="FILE",
+        type=PATH,
+        default=None,
+        is_eager=True,
+        help="Write the summary of --report json or prometheus to this file, replaced whole, "
+        "instead of standard output.  [default: none]",
+    )(command)
+    return click.option(
+        "--report",
+        type=click.Choice(["text", "json", "prometheus"]),
+        default="text",
+        show_default=True,
+        is_eager=True,
+        help="The final summary, also of a run that fails: text; one JSON object; or metrics for "
+        "the textfile collector of node_exporter.",
+    )(command)
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print errors and results only.")

@@ -11,6 +11,7 @@ from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command
 from randsvm.errors import ParameterError
+from randsvm.files import inputs
 from randsvm.parameters.option import options as option_fields
 from randsvm.parameters.run import LABEL_SPELLINGS, CertifyParams, PredictParams, Resources
 
@@ -148,6 +149,8 @@ def predict(
     from randsvm.cli.report import Report
 
     if info is not None:
+        if given["report"] == "prometheus" or given["report_file"] is not None:
+            raise ParameterError("--info MODEL goes with --report text or json, on standard output")
         _print_description(info, given["report"] == "json")
         return
     if certify:
@@ -157,6 +160,8 @@ def predict(
     params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
+        roles = {"TEST_FILE": inputs(test_file), "MODEL_FILE": [model_file]}
+        report.check_outputs({**roles, "OUTPUT_FILE": [output_file]})
         process.import_api().predict(
             test_file, model_file, output_file, params=params, resources=resources, watch=report
         )
@@ -168,6 +173,7 @@ def _certify(data: str, model: str, jobs: int | None, given: dict[str, Any]) -> 
     names = {f.name for f, _ in option_fields(CertifyParams)}
     params = CertifyParams(**{name: given[name] for name in names})
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
+        report.check_outputs({"TRAIN_FILE": inputs(data), "MODEL_FILE": [model]})
         process.import_api().certify(
             data, model, params=params, resources=Resources(jobs=jobs), watch=report
         )

@@ -61,6 +61,22 @@ def import_api() -> Any:
     return api
 
 
+def exit_code_of(error: BaseException | None) -> int:
+    """Return the exit code of a command that this error ends; None: it ended without one."""
+    if error is None:
+        return 0
+    if isinstance(error, RandsvmError | click.ClickException):
+        return error.exit_code
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    if isinstance(error, MemoryError):  # Report handles those of a run
+        return OutOfMemoryError.exit_code
+    # Files of a run raise errors of randsvm.errors; this one comes from standard output.
+    if isinstance(error, OSError) and error.filename is None:
+        return TransferError.exit_code
+    return BUG
+
+
 def _exit_code(command: Callable[..., object], name: str) -> int:
     """Run a command, print what ends it early, and return the exit code."""
     streams = sys.stdout, sys.stderr
@@ -72,25 +88,21 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
             sys.stdout, sys.stderr = streams
             return BROKEN_PIPE
         return exit_.code if isinstance(exit_.code, int) else 1
-    except RandsvmError as error:
-        # A message about data begins with file:line:column, as those of compilers do.
-        prefix = "" if isinstance(error, DataError) else f"{name}: "
-        _say(f"{prefix}{error}")
-        return error.exit_code
-    except BrokenPipeError:
-        return BROKEN_PIPE
-    except MemoryError:  # Report handles those of a run
-        _say(f"{name}: out of memory")
-        return OutOfMemoryError.exit_code
     except Exception as error:  # noqa: BLE001
-        # Files of a run raise errors of randsvm.errors; this one comes from standard output.
-        if isinstance(error, OSError) and error.filename is None:
+        code = exit_code_of(error)
+        if isinstance(error, RandsvmError):
+            # A message about data begins with file:line:column, as those of compilers do.
+            prefix = "" if isinstance(error, DataError) else f"{name}: "
+            _say(f"{prefix}{error}")
+        elif isinstance(error, MemoryError):
+            _say(f"{name}: out of memory")
+        elif isinstance(error, OSError) and code == TransferError.exit_code:
             _say(f"{name}: writing <stdout>: {error.strerror}")
-            return TransferError.exit_code
-        import traceback
+        elif code == BUG:
+            import traceback
 
-        traceback.print_exc()
-        return BUG
+            traceback.print_exc()
+        return code
     return 0
 
 

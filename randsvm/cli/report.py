@@ -1,6 +1,6 @@
 """The listener of a command: lines, bars and log records for the events of a run.
 
-Lines go to standard error; results (the accuracy, --report json) go to standard output.
+Lines go to standard error; results (the accuracy, --report) go to standard output or a file.
 """
 
 from __future__ import annotations
@@ -10,15 +10,24 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from functools import singledispatchmethod
+from types import TracebackType
 from typing import Any
 
 import click
 
-from randsvm.cli import bars
-from randsvm.cli.log import Log, Records
-from randsvm.errors import OutOfMemoryError, ParameterError, TransferError
+from randsvm.cli import bars, prometheus
+from randsvm.cli.log import BEGINNING, Failed, Log, Records, as_line
+from randsvm.cli.process import exit_code_of
+from randsvm.errors import (
+    OutOfMemoryError,
+    OutputError,
+    ParameterError,
+    RandsvmError,
+    TransferError,
+)
 from randsvm.events import (
     Certified,
     Epoch,
@@ -35,15 +44,22 @@ from randsvm.events import (
     Unwritten,
     Waiting,
 )
-from randsvm.files import STANDARD_OUTPUTS, display_output
+from randsvm.files import (
+    STANDARD_OUTPUTS,
+    check_distinct,
+    check_file_type,
+    check_output,
+    create_output,
+    display_output,
+)
 
 
 class Report:
     """The listener of a command, as a context.
 
-    arguments, files: options, and role -> name of files, that complete the command line of the run.
-    given: options of the command, with quiet, report (text or json) and, for a training, log (a
-    path or None).
+    algorithm: of a training. arguments, files: options, and role -> name of files, that complete
+    the command line of the run. given: options of the command: quiet, report (text, json or
+    prometheus), report_file and, for a training, log.
     """
 
     def __init__(
@@ -52,7 +68,10 @@ class Report:
         arguments: list[str],
         files: Mapping[str, str | tuple[str, ...]],
         given: Mapping[str, Any],
+        *,
+        algorithm: str | None = None,
     ) -> None:
+        self.start = time.monotonic()
         self.command = command
         self.arguments = arguments
         self.files: list[str] = []
@@ -60,38 +79,114 @@ class Report:
             self.files += [names] if isinstance(names, str) else names
         # A model or predictions on standard output must not be mixed with other lines.
         self.to_stdout = any(name in STANDARD_OUTPUTS for name in self.files[-1:])
-        self.records = Records(command, files, arguments)
+        self.records = Records(command, algorithm, files, arguments)
         self.quiet = given["quiet"]
-        self.json = given["report"] == "json"
-        path = given.get("log")
-        if self.to_stdout and path in STANDARD_OUTPUTS:
-            raise ParameterError("standard output is both MODEL_FILE and --log")
-        self.log = None if path is None else Log(path)
+        self.format = given["report"]
+        self.given = given
+        # Outputs that check_outputs has found to be usable.
+        self.log: Log | None = None
+        self.report_file: str | None = None
         self.bar = bars.Bar() if bars.can_draw() and not self.quiet else None
         self.epoch: str | None = None  # the line of the last epoch, while a bar shows it
         # For OutOfMemoryError: the current stage, and the options that take memory.
         self.stage = ""
         self.memory_options = "--memory or --jobs" if "memory" in given else "--jobs"
+        # The event of the end, whose record is written when the exit code is known.
+        self.outcome: Trained | Learnt | Predicted | Certified | None = None
         # Problems of outputs other than the model, and the standard streams that failed.
         self.unwritten: list[str] = []
         self.failed_streams: set[str] = set()
 
+    def check_outputs(self, files: Mapping[str, Sequence[str | None]]) -> None:
+        """Raise an error if the report or the log cannot be written or is another file of the run.
+
+        files: role -> paths of the other files.
+        """
+        log, report_file = self.given.get("log"), self.given.get("report_file")
+        if report_file is not None and self.format == "text":
+            raise ParameterError("--report-file goes with --report json or prometheus")
+        if self.to_stdout and log in STANDARD_OUTPUTS:
+            raise ParameterError("standard output is both MODEL_FILE and --log")
+        outputs = {"--report-file": report_file, "--log": log}
+        check_distinct(outputs, {})
+        for role, paths in files.items():
+            for path in paths:
+                check_distinct(outputs, {role: path})
+        if report_file not in (None, *STANDARD_OUTPUTS):
+            beginning = prometheus.BEGINNING if self.format == "prometheus" else BEGINNING
+            check_output(report_file)
+            check_file_type(report_file, "a report", lambda head: head.startswith(beginning))
+            self.report_file = report_file
+        if log is not None:
+            checked = Log(log)
+            checked.check()
+            self.log = checked
+
     def __enter__(self) -> Report:
-        if self.log is not None:
-            self.log.check()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        """Raise TransferError if an output other than the model failed, and OutOfMemoryError in
-        place of MemoryError."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Write the last record.
+
+        Raise TransferError if an output other than the model failed, and OutOfMemoryError in place
+        of MemoryError.
+        """
         if self.bar is not None:
             self.bar.close()
-        if self.log is not None:
-            self.log.close()
-        if kind is not None and issubclass(kind, MemoryError):
-            raise OutOfMemoryError(f"out of memory{self.stage}: lower {self.memory_options}")
-        if kind is None and self.unwritten:
-            raise TransferError(f"{self.unwritten[0]}: all else is done")
+        if isinstance(error, MemoryError):
+            error = OutOfMemoryError(f"out of memory{self.stage}: lower {self.memory_options}")
+        try:
+            self._end(error)
+        finally:
+            if self.log is not None:
+                self.log.close()
+        error = self._final(error)
+        if error is not None and type(error) is not kind:
+            raise error
+
+    def _final(self, error: BaseException | None) -> BaseException | None:
+        """Return the error that ends the command: this one, or that of an output that failed."""
+        if error is None and self.unwritten:
+            return TransferError(f"{self.unwritten[0]}: all else is done")
+        return error
+
+    def _end(self, error: BaseException | None) -> None:
+        """Write the report and the last line of the log.
+
+        A failing report is known when the log is written, so that its exit code is right.
+        """
+        event: Any = self.outcome
+        if event is None:
+            event = Failed(_problem(error), time.monotonic() - self.start)
+        record = self.records.last(event, exit_code_of(self._final(error)))
+        # A mistaken command line leaves an old log unchanged.
+        log = self.log
+        if log is not None and isinstance(error, ParameterError) and not log.is_begun:
+            log = None
+        if self.format != "text":
+            self._write_report(record, event)
+            record["exit_code"] = exit_code_of(self._final(error))
+        if log is not None:
+            self._write_log(as_line(record))
+
+    def _write_report(self, record: dict[str, Any], event: object) -> None:
+        json = self.format == "json"
+        text = as_line(record) if json else prometheus.exposition(record)
+        if self.report_file is None:
+            self._print(text.rstrip("\n"), event)
+            return
+        try:
+            with create_output(self.report_file) as stream:
+                stream.write(text.encode())
+        except (OutputError, TransferError) as error:
+            self(Unwritten(str(error)))
+        except BrokenPipeError as error:  # the reader of a FIFO ended
+            self(Unwritten(f"writing {self.report_file}: {error.strerror}"))
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Waiting):
@@ -102,15 +197,16 @@ class Report:
                 self.bar.draw(event)
             return
         self.stage = ""
-        line = self.records.line(event) if self.json or self.log is not None else ""
-        self._write_log(line)
+        if isinstance(event, Trained | Learnt | Predicted | Certified):
+            self.outcome = event
+        elif self.log is not None or self.format != "text":
+            # The last record repeats fields of `started`, also without a log.
+            self._write_log(as_line(self.records.record(event)))
         if self.bar is not None:
             # The bar of a short epoch stays visible during the next one.
             if not isinstance(event, Epoch):
                 self.bar.close()
             self.bar.update(event)
-        if self.json and isinstance(event, Trained | Learnt | Predicted | Certified):
-            self._print(line.rstrip(), event)
         self._show(event)
 
     def _write_log(self, line: str) -> None:
@@ -127,7 +223,7 @@ class Report:
         """Print a result. A failing standard output ends a prediction, and not a training."""
         if self.to_stdout:
             self._say(line)
-        elif sys.stdout is None and self.json:
+        elif sys.stdout is None and self.format != "text":
             self._lose("<stdout>", "it is closed")
         elif isinstance(event, Predicted | Certified):
             click.echo(line)
@@ -236,7 +332,7 @@ class Report:
             for one in event.tried:
                 fewer = f"  on {one.rows:,} rows" if one.rows < best.rows else ""
                 self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}{fewer}")
-        if self.json:
+        if self.format != "text":
             return
         # svm-train's lines, which scripts read.
         for line in _cross_validated(best):
@@ -293,7 +389,7 @@ class Report:
         self.say(f"predicted {outcome.rows:,} rows in {outcome.seconds:.2f} s")
         if outcome.labelled == 0:
             self.say("no labelled rows: no score")
-        if not self.json:
+        if self.format == "text":
             for line in [*_noise(outcome), *_score(outcome)]:
                 self._print(line, outcome)
 
@@ -319,8 +415,17 @@ class Report:
         if outcome.largest_gap is not None:
             worst = max(outcome.machines, key=lambda one: (math.isnan(one.gap), one.gap))
             self.say(f"largest gap of one problem: {worst.gap:.3%} ({worst.name})")
-        if not self.json:
+        if self.format == "text":
             self._print(_objectives(outcome.primal, outcome.dual, outcome.gap), outcome)
+
+
+def _problem(error: BaseException | None) -> str:
+    """Return the reason for the end of a command in a record."""
+    if isinstance(error, RandsvmError):
+        return str(error)
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    return "no result" if error is None else f"{type(error).__name__}: {error}"
 
 
 def _round(event: Iteration) -> str:

@@ -156,28 +156,30 @@ def _train(algorithm: str, given: dict[str, Any]) -> None:
     from randsvm.cli.log import read_trials
     from randsvm.cli.report import Report
 
-    api = process.import_api()
-    calls: dict[str, Callable[..., object]] = {
-        "randsvm": api.train_randsvm,
-        "osuna": api.train_osuna,
-        "osuna-closest": partial(api.train_osuna, closest=True),
-        "sgd": api.train_sgd,
-    }
     data, model = options.files_of(given)
     explicit, log = options.explicit(given), given["log"]
     old = explicit.get("warm_start")
-    inputs = {
-        "MODEL_FILE": model,
-        "--warm-start": old,
-        "--update": explicit.get("update"),
-        "--cache": explicit.get("cache"),
-    }
-    for path in files.inputs(data):
-        files.check_distinct({"--log": log}, {"TRAIN_FILE": path, **inputs})
-    if log is not None:
-        explicit["earlier"] = partial(read_trials, log)
     extra = ["--warm-start", old] if old else []
-    with Report(COMMAND, extra, {"data": data, "model": model}, given) as report:
+    roles = {"data": data, "model": model}
+    with Report(COMMAND, extra, roles, given, algorithm=algorithm) as report:
+        report.check_outputs(
+            {
+                "TRAIN_FILE": files.inputs(data),
+                "MODEL_FILE": [model],
+                "--warm-start": [old],
+                "--update": [explicit.get("update")],
+                "--cache": [explicit.get("cache")],
+            }
+        )
+        if log is not None:
+            explicit["earlier"] = partial(read_trials, log)
+        api = process.import_api()
+        calls: dict[str, Callable[..., object]] = {
+            "randsvm": api.train_randsvm,
+            "osuna": api.train_osuna,
+            "osuna-closest": partial(api.train_osuna, closest=True),
+            "sgd": api.train_sgd,
+        }
         calls[algorithm](data, model, watch=report, **explicit)
 
 
