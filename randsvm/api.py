@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from randsvm.data.dataset import Source
 from randsvm.data.in_memory import Arrays, original_labels
-from randsvm.events import Watch, check, silent
+from randsvm.events import Learnt, Trained, Watch, check, silent
 from randsvm.models.certification import certify
 from randsvm.models.fitted import FittedModel, load
+from randsvm.models.model import Model
 from randsvm.models.prediction import predict
 from randsvm.parameters.option import BALANCED, grid, make_parameters, options
-from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
+from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
-from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
 from randsvm.training.job import Job
 
 check()
@@ -25,7 +25,6 @@ check()
 __all__ = [
     "Arrays",
     "FittedModel",
-    "Job",
     "certify",
     "load",
     "predict",
@@ -37,12 +36,12 @@ __all__ = [
 Data = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
+# Each of the following functions imports only the modules of training that it needs.
+
+
 def train_randsvm(
     data: Data,
     model: str | os.PathLike[str] | None = None,
-    params: Params | None = None,
-    algorithm: RandsvmParams | None = None,
-    job: Job | None = None,
     watch: Watch = silent,
     **given: Any,
 ) -> FittedModel:
@@ -55,13 +54,6 @@ def train_randsvm(
         compressed; "-" is standard input.
     model : str or PathLike, optional
         Model file to write. None writes no file.
-    params : Params, optional
-        Task, kernel and C as an object, in place of their names in `given`.
-    algorithm : RandsvmParams, optional
-        Sample size and bound on the support vectors as an object, in place of their names in
-        `given`.
-    job : Job, optional
-        When to stop, seed, search and resources as an object, in place of their names in `given`.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
     **given : object
@@ -89,7 +81,7 @@ def train_randsvm(
     OutOfTimeError
         If `time_limit` passes before there is a model.
     TypeError
-        If a name in `given` is not an option, or if both objects and names are given.
+        If a name in `given` is not an option.
 
     See Also
     --------
@@ -109,15 +101,17 @@ def train_randsvm(
     Kumar, Bhattacharyya, Hariharan, "A Randomized Algorithm for Large Scale Support Vector
     Learning", NIPS 2007.
     """
-    return _train("randsvm", data, model, (params, algorithm), job, watch, given)
+    from randsvm.training import kernel_machine, run
+
+    params, algorithm, job = _parameters("randsvm", given)
+    prepare = partial(kernel_machine.prepare, "randsvm", algorithm)
+    trained = run.train(prepare, _source(data), _target(model), params, job, watch)
+    return _fitted(data, *trained, job)
 
 
 def train_osuna(
     data: Data,
     model: str | os.PathLike[str] | None = None,
-    params: Params | None = None,
-    algorithm: OsunaParams | None = None,
-    job: Job | None = None,
     watch: Watch = silent,
     *,
     closest: bool = False,
@@ -131,12 +125,6 @@ def train_osuna(
         Rows, as in `train_randsvm`.
     model : str or PathLike, optional
         Model file to write. None writes no file.
-    params : Params, optional
-        Task, kernel and C as an object, in place of their names in `given`.
-    algorithm : OsunaParams, optional
-        Size of the working set as an object, in place of its name in `given`.
-    job : Job, optional
-        When to stop, seed, search and resources as an object, in place of their names in `given`.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
     closest : bool, default=False
@@ -159,15 +147,18 @@ def train_osuna(
     Osuna, Freund, Girosi, AI Memo 1602, 1997; Mostefaoui, Zaou, "SVM: Reduction of Learning Time"
     (`closest`).
     """
+    from randsvm.training import kernel_machine, run
+
     name = "osuna-closest" if closest else "osuna"
-    return _train(name, data, model, (params, algorithm), job, watch, given)
+    params, algorithm, job = _parameters(name, given)
+    prepare = partial(kernel_machine.prepare, name, algorithm)
+    trained = run.train(prepare, _source(data), _target(model), params, job, watch)
+    return _fitted(data, *trained, job)
 
 
 def train_sgd(
     data: Data,
     model: str | os.PathLike[str] | None = None,
-    params: SgdParams | None = None,
-    job: Job | None = None,
     watch: Watch = silent,
     **given: Any,
 ) -> FittedModel:
@@ -179,10 +170,6 @@ def train_sgd(
         Rows, as in `train_randsvm`.
     model : str or PathLike, optional
         Model file to write. None writes no file.
-    params : SgdParams, optional
-        Task, loss and C as an object, in place of their names in `given`.
-    job : Job, optional
-        When to stop, seed, search and resources as an object, in place of their names in `given`.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
     **given : object
@@ -202,63 +189,50 @@ def train_sgd(
     -----
     Minimises ``lambda/2 |w|^2 + mean loss`` with ``C = 1/(lambda n)`` for n rows.
     """
-    return _train("sgd", data, model, (params,), job, watch, given)
+    params, job = _parameters("sgd", given)
+    trained: tuple[Model, Learnt]
+    if params.update is not None:
+        from randsvm.training.online import update
+
+        trained = update(_source(data), _target(model), params, job, watch)
+    else:
+        from randsvm.training import linear_machine, run
+
+        prepare = linear_machine.prepare
+        trained = run.train(prepare, _source(data), _target(model), params, job, watch)
+    return _fitted(data, *trained, job)
 
 
-def _train(
-    name: str,
-    data: Data,
-    model: str | os.PathLike[str] | None,
-    objects: tuple[Any, ...],
-    job: Job | None,
-    watch: Watch,
-    given: Mapping[str, Any],
-) -> FittedModel:
-    """Build the parameters and the job from the options in `given`, and train.
+def _parameters(name: str, given: Mapping[str, Any]) -> list[Any]:
+    """Return the parameters of the model, those of the algorithm if it has any, and the job.
 
-    objects : parameters of the model and of the algorithm; None is built from `given`.
+    name: a key of ALGORITHMS
+    given: options by name
     """
-    if given and (job is not None or any(objects)):
-        raise TypeError(f"give {', '.join(given)} as fields of the objects that are given")
     groups = ALGORITHMS[name]
     values = _parameter_values(given, (*groups, *COMMON))
-    params, *algorithm = [
-        own or make_parameters(group, values) for own, group in zip(objects, groups, strict=False)
-    ]
-    job = job or _job(groups, values)
-    source = data if isinstance(data, Arrays) else _paths(data)
-    target = None if model is None else os.fspath(model)
-    train = _training_function(name, params, *algorithm)
-    trained, outcome = train(source, target, params, job, watch)
+    own: list[Any] = [make_parameters(one, values) for one in groups if one is not StopParams]
+    return [*own, _job(groups, values)]
+
+
+def _source(data: Data) -> Source:
+    if isinstance(data, Arrays):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data)
+    return tuple(os.fspath(path) for path in data)
+
+
+def _target(model: str | os.PathLike[str] | None) -> str | None:
+    return None if model is None else os.fspath(model)
+
+
+def _fitted(data: Data, trained: Model, outcome: Trained | Learnt, job: Job) -> FittedModel:
+    """Return the model with the labels of arrays as the caller gave them."""
     classes = None
     if isinstance(data, Arrays) and not trained.finds_novelties:
         classes = original_labels(data, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)
-
-
-def _training_function(name: str, params: Any, algorithm: Any = None) -> Callable[..., Any]:
-    """Return the function that trains by an algorithm. Import only its modules, to save time."""
-    if name == "sgd" and params.update is not None:
-        from randsvm.training.online import update
-
-        return update
-    from randsvm.training.run import train
-
-    if name == "sgd":
-        from randsvm.training import linear_machine
-
-        return partial(train, linear_machine.prepare)
-    from randsvm.training import kernel_machine
-
-    return partial(train, partial(kernel_machine.prepare, name, algorithm))
-
-
-def _paths(
-    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-) -> str | tuple[str, ...]:
-    if isinstance(data, str | os.PathLike):
-        return os.fspath(data)
-    return tuple(os.fspath(path) for path in data)
 
 
 def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,8 +18,6 @@ from randsvm.algorithms import sgd
 from randsvm.data.reading import ParseOptions
 from randsvm.events import Learnt
 from randsvm.models.prediction import predict
-from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import SgdParams
 from randsvm.training import labelled_data
 
 # Rows of a chunk.
@@ -26,14 +25,14 @@ CHUNK_ROWS = 64
 
 
 def measured(
-    train: str, test: str, groups: int, params: SgdParams, cluster: str
+    train: str, test: str, groups: int, options: dict[str, Any], cluster: str
 ) -> tuple[float, float]:
     """P on the training rows and the accuracy in percent on the others. groups: 1: plain steps."""
     sgd.GROUP_CHUNKS, sgd.MOST_GROUPS = 1, groups
-    resources = Resources(cluster=None if groups == 1 else cluster)
+    given = options if groups == 1 else {**options, "cluster": cluster}
     with tempfile.TemporaryDirectory() as folder:
         model, output = str(Path(folder, "model")), str(Path(folder, "output"))
-        learnt = api.train_sgd(train, model, params, api.Job(resources=resources)).outcome
+        learnt = api.train_sgd(train, model, **given).outcome
         predicted = predict(test, model, output)
     assert isinstance(learnt, Learnt)
     assert learnt.primal is not None
@@ -50,9 +49,10 @@ def measured(
 def main(train: str, test: str, groups: str, epochs: int | None, cluster: str) -> None:
     """Train on the file TRAIN, predict TEST."""
     setattr(labelled_data, ParseOptions.__name__, partial(ParseOptions, chunk_rows=CHUNK_ROWS))
-    params, plain = SgdParams(epochs=epochs), None
+    options: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    plain = None
     for count in [1, *map(int, groups.split(","))]:
-        P, accuracy = measured(train, test, count, params, cluster)
+        P, accuracy = measured(train, test, count, options, cluster)
         plain = plain or P
         words = "plain" if count == 1 else f"{count} groups"
         print(f"| {Path(train).name} | {words} | {P / plain - 1:+.2%} | {accuracy:.2f}% |")

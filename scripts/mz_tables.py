@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,20 +19,15 @@ from benchmarks.sets import data_option, find
 from benchmarks.tables import row
 from randsvm import api, files
 from randsvm.events import Trained
-from randsvm.parameters.rounds import OsunaParams, StopParams
-from randsvm.parameters.svm import Params
 
 SIGMA = 10
-PARAMS = Params(C=1000, gamma=1 / (2 * SIGMA**2))
+# MZ ends where no violator is left.
+OPTIONS: dict[str, Any] = {"C": 1000, "gamma": 1 / (2 * SIGMA**2), "gap": "none"}
 # Documents of either class -> working set: more than the support vectors, fewer than the documents.
 SIZES = {300: 450, 400: 540}
 TEST_DOCUMENTS = 300
 SWAPS = (1, 10, None)
 LEAST_ROUNDS = 3
-
-
-# MZ ends where no violator is left.
-RULE = api.Job(StopParams(gap=StopParams.NO_GAP))
 
 
 def balanced(lines: list[bytes], count: int) -> bytes:
@@ -44,8 +40,8 @@ def balanced(lines: list[bytes], count: int) -> bytes:
 def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool) -> list[str]:
     """One row of the table."""
     model = train.with_suffix(".model")
-    own = OsunaParams(working_set=size, swap=swap)
-    fitted = api.train_osuna(str(train), str(model), PARAMS, own, RULE, closest=closest)
+    given = {**OPTIONS, "working_set": size} | ({} if swap is None else {"swap": swap})
+    fitted = api.train_osuna(train, model, closest=closest, **given)
     outcome = fitted.outcome
     assert isinstance(outcome, Trained)
     if outcome.iterations < LEAST_ROUNDS:

@@ -171,7 +171,7 @@ def test_weights_are_a_dictionary(weights):
         ({"working_set": 5}, TypeError, "there is no option 'working_set'"),
         ({"C": -1}, ParameterError, "must be > 0"),
         ({"cache": "x"}, ParameterError, "--cache keeps what was parsed from a file"),
-        ({"params": object(), "gamma": 1}, TypeError, "give gamma as fields of the objects"),
+        ({"params": object(), "gamma": 1}, TypeError, "there is no option 'params'"),
     ],
 )
 def test_options_that_there_are_not_are_refused(options, error, message):

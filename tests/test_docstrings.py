@@ -30,8 +30,6 @@ CHECKS = {
 MODULES = [api, errors, estimators, events, fitted]
 # Public objects of modules that have internal functions too.
 OBJECTS = [Model, KernelModel, PairwiseModel, LinearModel, load]
-# An object of internal classes, for scripts and tests: names of options take its place.
-INTERNAL = {"Job"}
 
 
 def public_names() -> list[str]:
@@ -62,11 +60,7 @@ def listed(module: ModuleType) -> list[str]:
         for name, value in vars(module).items()
         if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
     ]
-    return [
-        name
-        for name in names
-        if name not in INTERNAL and inspect.getmodule(getattr(module, name)) is not None
-    ]
+    return [name for name in names if inspect.getmodule(getattr(module, name)) is not None]
 
 
 def methods(cls: type) -> list[str]:

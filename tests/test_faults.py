@@ -34,11 +34,7 @@ from randsvm.errors import (
 )
 from randsvm.events import Iteration, Progress, Started, Trained, listening
 from randsvm.models.load import load
-from randsvm.parameters.rounds import OsunaParams, StopParams
-from randsvm.parameters.run import Limits, Resources
-from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
-from randsvm.training.job import Job
+from randsvm.parameters.run import Resources
 
 OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
@@ -460,13 +456,12 @@ def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(long, act
 
 def train_with(name: str, folder: Path, act: Callable[[], object]) -> None:
     """Train through a cache, and act when it has been opened."""
-    data, model = str(folder / "data"), str(folder / "m")
-    job = Job(StopParams(gap=1e-3), resources=Resources(jobs=2, cache=str(folder / "cache")))
-    watch = once(Started, act)
+    data, model = folder / "data", folder / "m"
+    watch, given = once(Started, act), {"jobs": 2, "cache": folder / "cache"}
     if name == "sgd":
-        api.train_sgd(data, model, SgdParams(), job, watch)
+        api.train_sgd(data, model, watch, **given)
     else:
-        api.train_osuna(data, model, Params(gamma=5), OsunaParams(working_set=500), job, watch)
+        api.train_osuna(data, model, watch, gamma=5, working_set=500, gap=1e-3, **given)
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
@@ -559,14 +554,10 @@ def break_off(folder: Path, end: str, received: list[object], **given: Any) -> N
         received.append(event)
         first(event)
 
-    job = Job(
-        StopParams(gap=1e-9),
-        Limits(LIMIT if end == "time limit" else None, overwrite=given.pop("overwrite", False)),
-        warm_start=given.pop("warm_start", None),
-    )
-    params = Params(gamma=5, **given)
-    data, model = str(folder / "data"), str(folder / "m")
-    api.train_osuna(data, model, params, OsunaParams(working_set=100, swap=1), job, watch)
+    if end == "time limit":
+        given["time_limit"] = LIMIT
+    rule = {"working_set": 100, "swap": 1, "gap": 1e-9}
+    api.train_osuna(folder / "data", folder / "m", watch, gamma=5, **rule, **given)
 
 
 ends = pytest.mark.parametrize("end", ENDS)

@@ -29,8 +29,8 @@ from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
 from randsvm.events import Epoch, Learnt, Progress, listening
-from randsvm.parameters.run import Limits, Resources
-from randsvm.parameters.sgd import LOSS_NAMES, SgdParams
+from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.training import labelled_data
 
 pytest.importorskip("distributed")
@@ -271,7 +271,7 @@ def late(monkeypatch) -> Callable[[], None]:
     return lambda: hours.append(1)
 
 
-HOUR = Limits(time_limit=3600)
+HOUR = 3600
 
 
 @pytest.mark.parametrize("how", ["signal", "lost", "limit"])
@@ -292,10 +292,9 @@ def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
         if isinstance(event, Epoch) and event.number == 2 and how == "lost":
             monkeypatch.setattr(FakeWorkerPool, "submit", lost)
 
-    job = api.Job(resources=Resources(cluster="2"), limits=HOUR)
     raised = {"signal": Interrupted, "lost": ClusterError}
     with pytest.raises(raised[how]) if how in raised else nullcontext():
-        api.train_sgd(str(two), str(tmp_path / "m"), SgdParams(), job, watch)
+        api.train_sgd(two, tmp_path / "m", watch, cluster="2", time_limit=HOUR)
     (learnt,) = (event for event in emitted if isinstance(event, Learnt))
     assert learnt.steps == 2 * ROWS
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
@@ -309,9 +308,8 @@ def test_without_a_whole_epoch_there_is_no_model(tmp_path, two, late):
         if isinstance(event, Progress) and event.stage == "epoch 1":
             late()
 
-    job = api.Job(resources=Resources(cluster="2"), limits=HOUR)
     with pytest.raises(OutOfTimeError, match="before there is a model"):
-        api.train_sgd(str(two), str(tmp_path / "m"), SgdParams(), job, watch)
+        api.train_sgd(two, tmp_path / "m", watch, cluster="2", time_limit=HOUR)
     assert not (tmp_path / "m").exists()
 
 

@@ -10,6 +10,7 @@ from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import cloudpickle
 import oracle
@@ -21,8 +22,7 @@ from randsvm import api
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Progress, Queued, Waiting, emit, listening
-from randsvm.parameters.rounds import RandsvmParams, StopParams
-from randsvm.parameters.run import Resources, Search
+from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import kernel_machine, labelled_data
 from randsvm.training.job import Job
@@ -174,12 +174,12 @@ def a_fold(event: object) -> bool:
 TWO = oracle.two_gaussians(ROWS)
 # Rows, parameters, folds, and the event at which a signal comes.
 RUNS = {
-    "folds for probabilities": (TWO, Params(gamma=1.0, probability=True), None, never),
-    "folds of a search": (TWO, Params(gamma=1.0), 2, never),
-    "a signal in the rounds": (TWO, Params(gamma=1.0), None, a_round),
-    "a signal in the rounds of a pair": (oracle.clouds(ROWS), Params(gamma=1.0), None, a_round),
-    "a signal before the first one": (oracle.clouds(ROWS), Params(gamma=1.0), None, a_scan),
-    "a signal in the folds": (oracle.clouds(ROWS), Params(gamma=1.0), 2, a_fold),
+    "folds for probabilities": (TWO, {"gamma": 1.0, "probability": True}, None, never),
+    "folds of a search": (TWO, {"gamma": 1.0}, 2, never),
+    "a signal in the rounds": (TWO, {"gamma": 1.0}, None, a_round),
+    "a signal in the rounds of a pair": (oracle.clouds(ROWS), {"gamma": 1.0}, None, a_round),
+    "a signal before the first one": (oracle.clouds(ROWS), {"gamma": 1.0}, None, a_scan),
+    "a signal in the folds": (oracle.clouds(ROWS), {"gamma": 1.0}, 2, a_fold),
 }
 
 
@@ -200,11 +200,12 @@ def large(monkeypatch) -> None:
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
 
-def train(folder: Path, rows: tuple, params: Params, folds: int | None, watch: Callable) -> None:
-    search = Search(folds) if folds else Search()
-    job = Job(stop=StopParams(gap=0.3), resources=Resources(cluster="2"), search=search)
-    path = str(Data(*rows).save(folder / "d"))
-    api.train_randsvm(path, str(folder / "m"), params, RandsvmParams(sample_size=60), job, watch)
+def train(
+    folder: Path, rows: tuple, options: dict[str, Any], folds: int | None, watch: Callable
+) -> None:
+    given = {**options, "folds": folds} if folds else options
+    path = Data(*rows).save(folder / "d")
+    api.train_randsvm(path, folder / "m", watch, sample_size=60, gap=0.3, cluster="2", **given)
 
 
 @pytest.mark.parametrize(("rows", "params", "folds", "end"), RUNS.values(), ids=RUNS)

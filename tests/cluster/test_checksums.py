@@ -17,9 +17,6 @@ from learning import board
 from randsvm import api
 from randsvm.errors import TransferError
 from randsvm.events import HEARTBEAT, Iteration
-from randsvm.parameters.rounds import RandsvmParams, StopParams
-from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import Params
 from randsvm.training import labelled_data
 
 pytest.importorskip("distributed")
@@ -167,12 +164,9 @@ def test_a_new_worker_detects_a_file_changed_in_place(tmp_path, path):
             cluster.kill(0)
             changed.append(path)
 
-    job = api.Job(stop=StopParams(gap=1e-9), resources=Resources(cluster=str(cluster.file)))
+    rule = {"sample_size": 100, "gap": 1e-9, "cluster": cluster.file}
     try:
         with pytest.raises(TransferError, match=f"worker tcp://.*board: it {DIFFERS}"):
-            api.train_randsvm(
-                str(path), str(tmp_path / "m"), Params(gamma=5.0), RandsvmParams(sample_size=100),
-                job, change,
-            )  # fmt: skip
+            api.train_randsvm(path, tmp_path / "m", change, gamma=5, **rule)
     finally:
         cluster.close()

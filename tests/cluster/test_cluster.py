@@ -35,11 +35,10 @@ from randsvm.errors import (
 from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, emit, listening
 from randsvm.models import prediction
 from randsvm.models.load import load
-from randsvm.parameters.rounds import RandsvmParams, StopParams
-from randsvm.parameters.run import Limits, Resources, Search
-from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import labelled_data
+from randsvm.training.job import Job
 from randsvm.training.kernel_machine import KernelTrainer
 from randsvm.training.linear_machine import LinearTrainer
 
@@ -202,7 +201,7 @@ def test_workers_fit_the_folds_with_the_same_results(two, tmp_path, monkeypatch,
     assert models[0] == models[1]
 
 
-SEARCH = Search(3, None, (("C", (0.5, 1.0, 2.0, 4.0)),))
+SEARCH = {"folds": 3, "C": [0.5, 1, 2, 4]}
 
 
 def search_results(
@@ -216,8 +215,8 @@ def search_results(
             every.append(event._replace(number=0))
         watch(event)
 
-    job = api.Job(stop=StopParams(gap=0.01), search=SEARCH, resources=resources)
-    api.train_randsvm(str(data), str(model), Params(gamma=1.0), RandsvmParams(), job, both)
+    given = {**SEARCH, "cluster": resources.cluster} if resources.cluster else SEARCH
+    api.train_randsvm(data, model, both, gamma=1, gap=0.01, **given)
     return f"{sorted(map(str, every))}{model.read_text()}"
 
 
@@ -265,9 +264,7 @@ def test_a_call_without_a_caller_ends(two, path):
 
     with (
         closing(WorkerPool(str(two.file))) as worker_pool,
-        closing(
-            labelled_data.load_rows(str(path), Params(), api.Job(resources=on_cluster(two)))
-        ) as D,
+        closing(labelled_data.load_rows(str(path), Params(), Job(resources=on_cluster(two)))) as D,
     ):
         with D.executor.replicated(D) as some:
             for _ in range(some.executor.concurrent_calls + 1):
@@ -286,9 +283,7 @@ def test_a_map_without_a_caller_ends(two, path):
             emit(Waiting())
             time.sleep(0.01)
 
-    with closing(
-        labelled_data.load_rows(str(path), Params(), api.Job(resources=on_cluster(two)))
-    ) as D:
+    with closing(labelled_data.load_rows(str(path), Params(), Job(resources=on_cluster(two)))) as D:
         with listening(after(0.5)), pytest.raises(GivenUpError):
             list(D.executor.map(endless, D.shards))
         with listening(after(PATIENCE)):
@@ -315,8 +310,7 @@ def test_averaged_weights_are_the_same_after_a_worker_is_killed(two, tmp_path, p
     for kill in (False, True):
         watch = Once(lambda event: isinstance(event, Epoch) and event.number == 2, two.kill)
         watch.done = not kill
-        job = api.Job(resources=on_cluster(two))
-        api.train_sgd(str(path), str(tmp_path / "m"), SgdParams(epochs=4), job, watch)
+        api.train_sgd(path, tmp_path / "m", watch, epochs=4, cluster=two.file)
         assert watch.done
         models.append((tmp_path / "m").read_bytes())
     assert models[0] == models[1]
@@ -463,7 +457,7 @@ def test_bad_text_to_predict_is_found_at_its_place(two, tmp_path, path, monkeypa
 
 # ---- loss -------------------------------------------------------------------------------------
 
-SIX = StopParams(gap=1e-4, max_iterations=6)
+SIX = {"gap": 1e-4, "max_iterations": 6, "sample_size": 100}
 
 
 @pytest.fixture
@@ -475,9 +469,8 @@ def expected(path, tmp_path) -> bytes:
 def trained(
     data: Path, model: Path, resources: Resources, watch: Callable[[object], None]
 ) -> bytes:
-    job = api.Job(stop=SIX, resources=resources)
-    rule = RandsvmParams(sample_size=100)
-    api.train_randsvm(str(data), str(model), Params(gamma=5.0), rule, job, watch)
+    given = {**SIX, "cluster": resources.cluster} if resources.cluster else SIX
+    api.train_randsvm(data, model, watch, gamma=5, **given)
     return model.read_bytes()
 
 
@@ -569,14 +562,10 @@ def test_a_run_that_waits_for_a_worker_can_be_interrupted(two, tmp_path, path, h
             worker.send_signal(signal.SIGSTOP)
 
     watch = Interrupting(third_round, lambda: watch.stop())
-    limits = Limits(time_limit=8.0 if how == "limit" else None)
-    job = api.Job(stop=SIX, resources=on_cluster(two), limits=limits)
+    given = {**SIX, "time_limit": 8} if how == "limit" else SIX
     try:
         with pytest.raises(Interrupted) if how == "signal" else nullcontext():
-            api.train_randsvm(
-                str(path), str(tmp_path / "m"), Params(gamma=5.0), RandsvmParams(sample_size=100),
-                job, watch,
-            )  # fmt: skip
+            api.train_randsvm(path, tmp_path / "m", watch, gamma=5, cluster=two.file, **given)
     finally:
         worker.send_signal(signal.SIGCONT)
     assert time.monotonic() - watch.at < PATIENCE
@@ -592,12 +581,10 @@ def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clou
         while two.workers:
             two.kill()
 
-    job = api.Job(stop=StopParams(gap=1e-3), resources=on_cluster(two))
+    model, watch = tmp_path / "m", Once(third_round, kill_all)
+    rule = {"gap": 1e-3, "sample_size": 60, "cluster": two.file}
     with pytest.raises(ClusterError, match="no worker"):
-        api.train_randsvm(
-            str(clouds), str(tmp_path / "m"), Params(gamma=1.0), RandsvmParams(sample_size=60),
-            job, Once(third_round, kill_all),
-        )  # fmt: skip
+        api.train_randsvm(clouds, model, watch, gamma=1, **rule)
     model = load(str(tmp_path / "m"))
     assert len(model.labels) == 4
     assert len(model.beta)

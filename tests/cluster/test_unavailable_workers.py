@@ -21,10 +21,10 @@ from learning import board
 from randsvm import api
 from randsvm.errors import ClusterError, TransferError
 from randsvm.events import HEARTBEAT, Iteration, Notice
-from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import labelled_data
+from randsvm.training.job import Job
 
 pytest.importorskip("distributed")
 import cloudpickle
@@ -85,10 +85,9 @@ def trained(
     data: Path, cluster: DaskCluster | None, watch: Callable[[object], object] = lambda event: None
 ) -> bytes:
     """Train at most six rounds; return the model."""
-    resources = Resources(cluster=None if cluster is None else str(cluster.file))
-    job = api.Job(stop=StopParams(gap=1e-4, max_iterations=6), resources=resources)
-    model, rule = data.with_name("model"), RandsvmParams(sample_size=100)
-    api.train_randsvm(str(data), str(model), Params(gamma=5.0), rule, job, watch)
+    model, given = data.with_name("model"), {} if cluster is None else {"cluster": cluster.file}
+    rule = {"sample_size": 100, "gap": 1e-4, "max_iterations": 6}
+    api.train_randsvm(data, model, watch, gamma=5, **rule, **given)
     return model.read_bytes()
 
 
@@ -309,7 +308,7 @@ def test_workers_release_the_rows_of_a_killed_run(two, tmp_path):
 def test_workers_keep_the_rows_of_a_run_that_solves_for_long(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL_SECONDS", 0.5)
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, shorten_lease))
-    job = api.Job(resources=Resources(cluster=str(two.file)))
+    job = Job(resources=Resources(cluster=str(two.file)))
     with closing(labelled_data.load_rows(str(path), Params(), job)) as D:
         before = on_workers(D.executor.worker_pool)
         assert before

@@ -29,10 +29,10 @@ from randsvm.data.classes import RowsByClass, labelled_classes
 from randsvm.data.dataset import Dataset
 from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
 from randsvm.events import Iteration
-from randsvm.parameters.rounds import OsunaParams
-from randsvm.parameters.run import Limits, Resources
+from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import labelled_data
+from randsvm.training.job import Job
 from randsvm.training.multiclass import Subtasks
 
 C, GAMMA = 2.0, 0.1
@@ -442,11 +442,10 @@ def test_a_time_limit_between_classes_keeps_the_trained_ones(
         late = 10_000.0
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-    job = api.Job(limits=Limits(time_limit=1000.0))
     second = f"+{in_order(training_set.y)[1]:g}"
     meddler, model = AtFirstRound(second, jump_ahead), tmp_path / "m"
-    params = Params(C=C, gamma=GAMMA, multiclass="ovr"), OsunaParams(working_set=100)
-    outcome = api.train_osuna(str(training_file), str(model), *params, job, meddler).outcome
+    given = {"C": C, "gamma": GAMMA, "multiclass": "ovr", "working_set": 100, "time_limit": 1000}
+    outcome = api.train_osuna(training_file, model, meddler, **given).outcome
     assert (outcome.stopped, outcome.violators, outcome.evaluated) == ("time limit", None, False)
     assert_two_classes_trained(model, training_set, predict, training_file, "time limit")
 
@@ -466,9 +465,9 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
         raise Interrupted(signal.SIGTERM)
 
     meddler, model = AtFirstRound(f"+{in_order(training_set.y)[1]:g}", strike), tmp_path / "m"
-    params = Params(C=C, gamma=GAMMA, multiclass="ovr"), OsunaParams(working_set=100)
+    given = {"C": C, "gamma": GAMMA, "multiclass": "ovr", "working_set": 100}
     with pytest.raises(Interrupted):
-        api.train_osuna(str(training_file), str(model), *params, api.Job(), meddler)
+        api.train_osuna(training_file, model, meddler, **given)
     assert_two_classes_trained(
         model, training_set, predict, training_file, "interrupted by signal 15"
     )
@@ -477,7 +476,7 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
 def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multiclass, part):
-    with closing(labelled_data.load_rows(str(training_file), Params(), api.Job())) as whole:
+    with closing(labelled_data.load_rows(str(training_file), Params(), Job())) as whole:
         D, _ = labelled_classes(whole, str(training_file))
         D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass=multiclass), Resources())
@@ -501,7 +500,7 @@ def test_concurrent_threads_group_the_rows_once(training_file, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(RowsByClass, "of", of)
-    with closing(labelled_data.load_rows(str(training_file), Params(), api.Job())) as whole:
+    with closing(labelled_data.load_rows(str(training_file), Params(), Job())) as whole:
         D, _ = labelled_classes(whole, str(training_file))
         subtasks = Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources())
         with ThreadPoolExecutor(2) as pool:

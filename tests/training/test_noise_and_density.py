@@ -15,9 +15,6 @@ from randsvm import api
 from randsvm.errors import ModelError
 from randsvm.events import Iteration
 from randsvm.models.load import load
-from randsvm.parameters.rounds import RandsvmParams
-from randsvm.parameters.run import Limits, Resources
-from randsvm.parameters.svm import Params
 from randsvm.training.probabilities import laplace_scale
 
 
@@ -138,9 +135,8 @@ def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
 
     y, X = curve(700)
     path = write_set(tmp_path / "d", y, X)
-    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
-    params = Params(task=task, gamma=0.5, nu=0.3, probability=True)
-    api.train_randsvm(str(path), str(tmp_path / "m"), params, RandsvmParams(), job, watch)
+    given = {"task": task, "gamma": 0.5, "nu": 0.3, "probability": True}
+    api.train_randsvm(path, tmp_path / "m", watch, time_limit=1000, jobs=1, **given)
     assert any(getattr(event, "text", "").startswith(said) for event in events)
     whole = learn("randsvm", path, tmp_path / "whole", "-s", task, "-g", 0.5, "-n", 0.3, "-b", 1)
     found, truth = load(str(tmp_path / "m")), load(str(whole.model))

@@ -23,9 +23,6 @@ from randsvm import api
 from randsvm.data.dataset import Dataset
 from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Iteration, Notice, Trained
-from randsvm.parameters.rounds import OsunaParams, RandsvmParams
-from randsvm.parameters.run import Limits, Resources
-from randsvm.parameters.svm import Params
 from randsvm.training import multiclass
 
 C, GAMMA = 2.0, 0.1
@@ -380,17 +377,9 @@ def test_a_signal_between_pairs_keeps_the_trained_ones(
         monkeypatch.setattr(Dataset, "labels_of", without_reading)
         raise Interrupted(signal.SIGTERM)
 
-    job = api.Job(resources=Resources(jobs=jobs))
-    params, model = Params(C=C, gamma=GAMMA), tmp_path / "m"
+    model, meddler = tmp_path / "m", AfterRounds(2, strike)
     with pytest.raises(Interrupted):
-        api.train_osuna(
-            str(training_file),
-            str(model),
-            params,
-            OsunaParams(working_set=20),
-            job,
-            AfterRounds(2, strike),
-        )
+        api.train_osuna(training_file, model, meddler, C=C, gamma=GAMMA, working_set=20, jobs=jobs)
     assert_certificate_holds(model, training_set, "interrupted by signal 15")
 
 
@@ -412,15 +401,9 @@ def jump_ahead(monkeypatch):
 def test_a_time_limit_between_pairs_keeps_the_trained_ones(
     tmp_path, training_file, training_set, jump_ahead, jobs
 ):
-    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=jobs))
-    params, model = Params(C=C, gamma=GAMMA), tmp_path / "m"
+    model, given = tmp_path / "m", {"working_set": 20, "jobs": jobs, "time_limit": 1000}
     outcome = api.train_osuna(
-        str(training_file),
-        str(model),
-        params,
-        OsunaParams(working_set=20),
-        job,
-        AfterRounds(2, jump_ahead),
+        training_file, model, AfterRounds(2, jump_ahead), C=C, gamma=GAMMA, **given
     ).outcome
     assert "time limit" in outcome.stopped
     assert_certificate_holds(model, training_set, "time limit")
@@ -430,11 +413,10 @@ def test_a_time_limit_between_pairs_keeps_the_trained_ones(
 def test_untrained_pairs_are_reported_and_count_in_the_gap(
     tmp_path, training_file, jump_ahead, task
 ):
-    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
-    params, model = Params(task=task, C=C, gamma=GAMMA, nu=0.3), tmp_path / "m"
+    model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
     meddler = AfterRounds(2, jump_ahead)
     outcome = api.train_osuna(
-        str(training_file), str(model), params, OsunaParams(working_set=20), job, meddler
+        training_file, model, meddler, task=task, C=C, gamma=GAMMA, nu=0.3, **given
     ).outcome
     found = oracle.trailer(model)
     assert outcome.stopped == "time limit"
@@ -481,7 +463,5 @@ def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_f
 
 
 def test_the_python_api_trains_pairs_by_default(tmp_path, training_file):
-    outcome = api.train_randsvm(
-        str(training_file), str(tmp_path / "m"), Params(C=C, gamma=GAMMA), RandsvmParams()
-    ).outcome
+    outcome = api.train_randsvm(training_file, tmp_path / "m", C=C, gamma=GAMMA).outcome
     assert outcome.largest_gap is not None

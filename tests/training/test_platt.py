@@ -21,9 +21,6 @@ from randsvm import api
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Iteration, Progress
 from randsvm.models.load import load
-from randsvm.parameters.rounds import RandsvmParams
-from randsvm.parameters.run import Limits, Resources
-from randsvm.parameters.svm import Params
 from randsvm.training import probabilities
 
 # ---- the sigmoid --------------------------------------------------------------------------------
@@ -305,9 +302,7 @@ def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
         late = 2000.0 if (folds if last else isinstance(event, Iteration)) else late
 
     path = gaussians(400).save(tmp_path / "d")
-    job = api.Job(limits=Limits(time_limit=1000.0), resources=Resources(jobs=1))
-    params = Params(probability=True), RandsvmParams()
-    api.train_randsvm(str(path), str(tmp_path / "m"), *params, job, watch)
+    api.train_randsvm(path, tmp_path / "m", watch, probability=True, time_limit=1000, jobs=1)
     assert any(getattr(event, "text", "").startswith(said) for event in events)
     whole = learn("randsvm", path, tmp_path / "whole", "-b", 1).model
     found, truth = (

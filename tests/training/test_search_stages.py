@@ -25,8 +25,7 @@ from randsvm import api
 from randsvm.data.dataset import Dataset
 from randsvm.events import Notice, Progress, Queued, Searched, Tried, Waiting, emit, listening
 from randsvm.parameters.option import command_line
-from randsvm.parameters.rounds import RandsvmParams
-from randsvm.parameters.run import Limits, Resources, Search
+from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
 from randsvm.training import cross_validation, grid_search, run
 from randsvm.training.job import Decision, Job
@@ -256,12 +255,16 @@ def test_a_search_out_of_time_uses_the_finished_scores(tmp_path, monkeypatch):
         late = 600.0 if isinstance(event, Tried) else late
 
     labelled_file = SETS["svc"].save(tmp_path / "d")
-    grid = (("C", (1.0, 0.001, 10.0)),)
-    job = api.Job(
-        limits=Limits(time_limit=1000.0), resources=Resources(jobs=1), search=Search(3, None, grid)
-    )
-    files = str(labelled_file), str(tmp_path / "m")
-    outcome = api.train_randsvm(*files, Params(gamma=0.5), RandsvmParams(), job, watch).outcome
+    outcome = api.train_randsvm(
+        labelled_file,
+        tmp_path / "m",
+        watch,
+        C=[1, 0.001, 10],
+        gamma=0.5,
+        folds=3,
+        jobs=1,
+        time_limit=1000,
+    ).outcome
     assert "no time for 2 of 3 combinations" in [getattr(one, "text", "") for one in events]
     assert outcome.evaluated
     assert oracle.trailer(tmp_path / "m")["C"] == "1.0"
