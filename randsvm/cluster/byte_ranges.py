@@ -33,7 +33,16 @@ from randsvm.cluster.text_file import (
 from randsvm.cluster.worker_pool import WorkerPool, map_calls
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, RoundedError, Summary, chunk_digest, hexdigest
+from randsvm.data.reading import (
+    ParseOptions,
+    RoundedError,
+    Summary,
+    WeightSums,
+    chunk_digest,
+    hexdigest,
+    no_rows,
+    weightless_class,
+)
 from randsvm.data.shard_executor import Shard
 from randsvm.data.svmlight import ParsedPiece, Spelling
 from randsvm.errors import DataError, InputError, ParameterError
@@ -176,17 +185,22 @@ def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resou
     D = ClusterDataset(text.summary, store, resources.workers)
     D.executor = executor = ClusterExecutor(worker_pool, spec)
 
-    def digest(shard: Shard) -> tuple[bytes, bool]:
-        chunk = D.store.read(shard.number)
-        return chunk_digest(chunk), chunk.float64
+    classes = text.files[0].options.labels == "class"
 
-    digests = []
-    for chunk_hash, needs_float64 in executor.map(digest, D.shards):
+    def digest(shard: Shard) -> tuple[bytes, bool, WeightSums]:
+        chunk, sums = D.store.read(shard.number), WeightSums()
+        sums.add(chunk, classes=classes)
+        return chunk_digest(chunk), chunk.float64, sums
+
+    digests, sums = [], WeightSums()
+    for chunk_hash, needs_float64, of_chunk in executor.map(digest, D.shards):
         if needs_float64 and not text.summary.float64:
             raise RoundedError
         digests.append(chunk_hash)
+        sums += of_chunk
         emit(Progress("reading", int(D.starts[len(digests)]), D.n))
-    D.summary = replace(D.summary, digest=hexdigest(digests, D.summary.names))
+    names = D.summary.names
+    D.summary = replace(D.summary, digest=hexdigest(digests, names), **sums.fields())
     return D
 
 
@@ -208,22 +222,27 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
         emit(byte_range.progress)
         if found.fault is not None:
             break
+    places: list[tuple[str, Spelling]] = []
     for file, summary in zip(files, summaries, strict=True):
         table.path = file.name
         for token, (line, column) in summary.spellings.items():
-            table.number(Spelling(decoded(token), line, column))
+            spelling = Spelling(decoded(token), line, column)
+            if table.number(spelling) == len(places):
+                places.append((file.name, spelling))
         if (fault := summary.fault) is not None:
             raise DataError(file.name, fault.line, fault.column, fault.problem)
         whole += summary
     if not whole.rows:
-        name = joint_name([file.name for file in files])
-        raise DataError(name, 1, 1, "expected a row, found an empty file")
+        raise no_rows(joint_name([file.name for file in files]), whole.zero_weights)
     checksums = [
         Checksums.joined(file, summary.checksums)
         for file, summary in zip(files, summaries, strict=True)
     ]
+    counts = _class_counts(table, whole)
+    if not (table.any_label or counts.all()):
+        raise weightless_class(*places[int(np.argmin(counts))])
     ends = _chunk_ends(worker_pool, key, ranges, readers)
-    return _chunked_text(files, checksums, table, whole, ends)
+    return _chunked_text(files, checksums, table, whole, counts, ends)
 
 
 def _chunk_ends(
@@ -251,20 +270,27 @@ def _chunk_ends(
     return [*ends, (end, last.rows, last.nonzeros)] if last.rows else ends
 
 
+def _class_counts(table: LabelTable, whole: RangeSummary) -> np.ndarray:
+    """Return the number of rows of each class, (classes,) int64."""
+    counts: np.ndarray = np.zeros(len(table), np.int64)
+    for token, count in whole.counts.items():
+        counts[int(table.number(Spelling(decoded(token), 0, 0)))] += count
+    return counts
+
+
 def _chunked_text(
     files: Sequence[TextFile],
     checksums: Sequence[Checksums],
     table: LabelTable,
     whole: RangeSummary,
+    counts: np.ndarray,
     ends: list[tuple[int, int, int]],
 ) -> ChunkedText:
     """Return the files with their summary and the bounds of the chunks.
 
-    whole: the summary of all files. ends: (end in bytes, rows, nonzeros) of each chunk.
+    whole: the summary of all files. counts : (classes,) int64, rows of each class. ends: (end in
+    bytes, rows, nonzeros) of each chunk.
     """
-    counts = np.zeros(len(table), np.int64)
-    for token, count in whole.counts.items():
-        counts[int(table.number(Spelling(decoded(token), 0, 0)))] += count
     starts, rows, nonzeros = np.array(ends, np.int64).T
     # Text after the last row belongs to the chunk of that row.
     starts = np.concatenate([[0], starts[:-1], [sum(file.size for file in files)]])
@@ -277,5 +303,7 @@ def _chunked_text(
         counts=tuple(counts.tolist()),
         queries=whole.queries,
         digest="",
+        weighted=whole.weighted,
+        zero_weights=whole.zero_weights,
     )
     return ChunkedText(tuple(files), tuple(checksums), summary, starts, rows, nonzeros)

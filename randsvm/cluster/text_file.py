@@ -174,8 +174,9 @@ class RangeSummary:
     """Summary of consecutive lines; summaries of consecutive ranges can be added.
 
     spellings: line and column of the first appearance of each label token, in order; lines count
-    from 1. counts: number of rows of each token. fault: the first bad token; the summary leaves out
-    all later lines. checksums: one entry for each piece that was read.
+    from 1. counts: number of rows of each token. weighted: whether any row has a weight other than
+    1. zero_weights: number of rows of weight 0, which are left out. fault: the first bad token; the
+    summary leaves out all later lines. checksums: one entry for each piece that was read.
     """
 
     rows: int
@@ -185,6 +186,8 @@ class RangeSummary:
     spellings: dict[bytes, tuple[int, int]]
     counts: dict[bytes, int]
     queries: int
+    weighted: bool = False
+    zero_weights: int = 0
     fault: Fault | None = None
     checksums: tuple[Checksums, ...] = ()
 
@@ -218,6 +221,8 @@ class RangeSummary:
             {**self.spellings, **later},
             counts,
             self.queries + other.queries,
+            self.weighted or other.weighted,
+            self.zero_weights + other.zero_weights,
             fault,
             self.checksums + other.checksums,
         )
@@ -254,7 +259,7 @@ class TextRange:
         """Return the summary of some lines, and the nonzeros and the end of each row."""
         content = self.file.read(begin, end)
         piece = parse_piece(without_byte_order_mark(content, begin) + PADDING, self.file.dialect)
-        block = piece.block
+        block = piece.block.without_zero_weights()
         tokens = [token for token, _, _ in piece.spellings]
         counts = np.bincount(block.codes, minlength=len(tokens)).tolist()
         summary = RangeSummary(
@@ -265,10 +270,15 @@ class TextRange:
             {token: (line, column) for token, line, column in piece.spellings},
             dict(zip(tokens, counts, strict=True)),
             block.queries,
+            block.is_weighted,
+            len(piece.block) - len(block),
             piece.fault,
             (Checksums.of(content, begin),),
         )
-        return summary, np.diff(block.indptr), begin + _row_ends(content, len(block))
+        ends = begin + _row_ends(content, len(piece.block))
+        if summary.zero_weights:
+            ends = ends[piece.block.weights != 0]
+        return summary, np.diff(block.indptr), ends
 
     def chunk_ends(self, rows: int, nonzeros: int) -> ChunkEnds:
         """Return the chunks that end in this range.
@@ -371,14 +381,17 @@ class ChunkedText:
             unlabelled=options.any_label,
             float64=True,
             near=not self.summary.float64,
-        )
+        ).without_zero_weights()
         y = block.y
         if options.labels == "class":
             names = self.summary.names
             table = LabelTable(file.path, names=names, closed=True, any_label=options.any_label)
             y = table.classes(block)
-        return RawChunk(y, block.indptr, block.indices, block.values)
+        return RawChunk(y, block.indptr, block.indices, block.values, block.weights)
 
     def store(self, limit: int, folder: str | None) -> ComputedStore:
         """Return the chunks as a store; limit, folder: see ComputedStore."""
-        return ComputedStore(self.chunk, self.rows, self.nonzeros, limit, folder, "the workers")
+        weighted = self.summary.weighted
+        return ComputedStore(
+            self.chunk, self.rows, self.nonzeros, limit, folder, "the workers", weighted=weighted
+        )

@@ -72,6 +72,7 @@ ctypedef fused real:
 PADDING = b"\n" * 8
 
 LABEL, QUERY, FEATURE, NUL = range(1, 5)   # what the bad token should have been
+COST = 6
 
 cdef enum:
     SPACE = 32
@@ -92,6 +93,7 @@ cdef enum:
     IS_FEATURE = 3
     IS_NUL = 4
     IS_MEMORY = 5
+    IS_COST = 6
 
 # Indices below are collected in a bitmap of 2 MiB, others by the caller.
 MARKED = 1 << 24
@@ -424,17 +426,20 @@ cdef class Rows:
     rows, entries : filled positions, without those of a row that has a bad token
     lines : how many there are
     queries : rows with a qid:
+    weighted : whether a row has a cost:
     beyond : whether an index of 2**24 or more is among `indices`
     """
 
     cdef readonly int64_t rows, entries, queries, lines
-    cdef readonly bint beyond
+    cdef readonly bint beyond, weighted
     cdef bint zero_based, unlabelled, exact
     cdef bytes text       # spellings and the fault point into it
     cdef Text line_start  # of line number lines + 1, the one being read
     cdef int32_t *codes   # NULL if labels are numbers
     cdef double *y
+    cdef double *row_weights   # NULL before the first cost:
     cdef int64_t *indptr
+    cdef int64_t most_rows
     cdef int32_t *indices
     cdef float *values    # one of these two is NULL
     cdef double *doubles
@@ -450,6 +455,7 @@ cdef class Rows:
 
     def __dealloc__(self):
         free(self.marks)
+        free(self.row_weights)
         free(self.table.items)
         free(self.table.slots)
 
@@ -470,6 +476,7 @@ cdef class Rows:
         self.codes = NULL if numbers else &codes[0]
         self.y = &y[0] if numbers else NULL
         self.indptr = &indptr[0]
+        self.most_rows = indptr.shape[0] - 1
         self.indices = &indices[0] if indices.shape[0] else NULL
         self.values = NULL
         self.doubles = NULL
@@ -486,15 +493,23 @@ cdef class Rows:
     cdef bint read_lines(self, Text p, Text end) noexcept nogil:
         """All lines, up to the first bad token. False without memory."""
         cdef int64_t start, before = 0   # where this row and the one before it begin
+        cdef int64_t queries
         self.indptr[0] = 0
         while p < end:
             self.line_start = p
             p = skip_blanks(p)
             if not ends_token(p):
                 start = self.entries
+                queries = self.queries
+                if self.weighted:
+                    self.row_weights[self.rows] = 1.0
                 p = self.read_label(p)
                 if p != NULL:
                     p = self.read_query(p)
+                if p != NULL and p[0] == c"c":
+                    p = self.read_cost(p)
+                    if p != NULL and self.queries == queries:
+                        p = self.read_query(p)
                 if p != NULL:
                     p = self.read_features(p)
                 if p == NULL:
@@ -534,6 +549,42 @@ cdef class Rows:
             return self.bad(IS_QUERY, token, 0)
         self.queries += 1
         return skip_blanks(p)
+
+    cdef Text read_cost(self, Text p) noexcept nogil:
+        """Read cost:number, if there is one: the weight of the row, finite and at least 0."""
+        cdef Text token = p
+        cdef Number number
+        cdef bint negative
+        cdef double value
+        cdef int64_t i
+        if memcmp(p, <const char *> b"cost:", 5) != 0:
+            return p
+        p += 5
+        negative = p[0] == MINUS
+        if negative or p[0] == PLUS:
+            p += 1
+        cdef Text digits = p
+        p = unsigned_number(p, &number)
+        if p == NULL or not ends_token(p):
+            return self.bad(IS_COST, token, 0)
+        value = to_float64(number, digits)
+        if value > LARGEST_DOUBLE or (negative and value != 0.0):
+            return self.bad(IS_COST, token, 0)
+        if not self.weighted:
+            self.row_weights = <double *> calloc(self.most_rows + 1, sizeof(double))
+            if self.row_weights == NULL:
+                self.fault.expected = IS_MEMORY
+                return NULL
+            self.weighted = True
+            for i in range(self.rows):
+                self.row_weights[i] = 1.0
+        self.row_weights[self.rows] = value
+        return skip_blanks(p)
+
+    def weights(self, double[::1] into):
+        """Write the weights of all rows; `into` is as long as `rows`."""
+        if self.rows:
+            memcpy(&into[0], self.row_weights, self.rows * sizeof(double))
 
     cdef inline Text read_features(self, Text p) noexcept nogil:
         """Read the rest of the row, up to the comment or the end of the line."""

@@ -18,7 +18,7 @@ from scipy import sparse
 from randsvm.arrays import Matrix, slices
 from randsvm.data.chunks import RawChunk, is_checked, join_and_round, rows_checked
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import Digest, ParseOptions, Summary, chunk_end
+from randsvm.data.reading import Digest, ParseOptions, Summary, WeightSums, chunk_end
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
 
@@ -43,11 +43,15 @@ class Arrays:
     names : tuple of str, optional
         Labels in the order of the classes; y has the numbers of classes then. None means that y has
         the labels, which are ordered by first appearance, as in files.
+    weights : array of shape (n,), optional
+        Weights of the rows, at least 0; C of a row is C times its weight. Rows of weight 0 are
+        left out. None means that all weights are 1.
     """
 
     X: Any
     y: Any = None
     names: tuple[str, ...] | None = None
+    weights: Any = None
 
     def __str__(self) -> str:
         return "<arrays>"
@@ -151,31 +155,73 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
             )
         X, d = with_row_numbers(X), d + 1
     y, names, values = _labels(arrays, n, options)
+    weights, source, zero_weights = _weights(arrays, n), arrays.X, 0
+    if weights is not None and not weights.all():
+        kept = np.flatnonzero(weights)
+        X, y, weights, zero_weights = X[kept], y[kept], weights[kept], n - len(kept)
+        n, source = len(kept), _some_rows(source, kept)
+    counts = np.bincount(y.astype(np.int64), minlength=len(names)) if names else np.zeros(0, int)
+    if zero_weights and not (options.any_label or counts.all()):
+        label = names[int(np.argmin(counts))]
+        raise ContentError(f"weights: expected one above 0 in a row of label {label}, found only 0")
     if isinstance(X, np.ndarray):
         indptr, columns = np.arange(n + 1) * d, np.arange(d)
     else:
         indptr = X.indptr.astype(np.int64, copy=False)
         columns = np.arange(d) if options.has_row_numbers else _occurring(X)
     starts = _starts(indptr, options)
-    float64 = not options.has_row_numbers and _needs_float64(arrays.X, X, starts)
+    float64 = not options.has_row_numbers and _needs_float64(source, X, starts)
     if float64:
-        X = to_matrix(arrays.X, float64=True)
-    store = ArrayStore(X, y, base, starts)
-    digest = Digest()
+        X = to_matrix(source, float64=True)
+    store = ArrayStore(X, y, base, starts, weights)
+    digest, sums = Digest(), WeightSums()
     for number in range(len(store.sizes)):
-        digest.add(store.read(number))
+        chunk = store.read(number)
+        digest.add(chunk)
+        sums.add(chunk, classes=bool(names))
     return Summary(
         n=n,
         nnz=int(indptr[-1]),
         features=(columns + base).astype(np.int32),
         names=names,
         values=values,
-        counts=tuple(np.bincount(y.astype(np.int64)).tolist()) if names else (),
+        counts=tuple(counts.tolist()),
         queries=0,
         digest=digest.hexdigest(names),
         has_row_numbers=options.has_row_numbers,
         float64=float64,
+        zero_weights=zero_weights,
+        **sums.fields(),
     ), store
+
+
+def _some_rows(X: Any, rows: np.ndarray) -> Any:
+    """Return some rows of X in any form that `Arrays` takes. rows : (m,) int64."""
+    if sparse.issparse(X):
+        # Not all formats have rows.
+        return sparse.csr_matrix(X)[rows]
+    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+
+
+def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
+    """Return the weights, (n,) float64. Raises ContentError for weights that no file can hold."""
+    if arrays.weights is None:
+        return None
+    try:
+        weights: np.ndarray = np.array(arrays.weights, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ContentError(f"weights: expected numbers, found others: {error}") from None
+    if weights.shape != (n,):
+        found = len(weights) if weights.ndim == 1 else f"an array of shape {weights.shape}"
+        raise ContentError(f"weights: expected {n}, one for each row of X, found {found}")
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        problem = f"expected a finite weight of at least 0, found {weights[row]:.9g}"
+        raise ContentError(f"weights[{row}]: {problem}")
+    if not weights.any():
+        raise ContentError(f"weights: expected one above 0, found the weight 0 in all {n:,}")
+    return weights
 
 
 def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from randsvm.data.chunks import RawChunk, join_and_round, join_chunks
 from randsvm.data.labels import LabelTable
-from randsvm.data.svmlight import Block, Labels, TokenPosition, read_blocks
+from randsvm.data.svmlight import Block, Labels, Spelling, TokenPosition, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import Notice, Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
@@ -81,13 +81,21 @@ class WeightSums:
     def add(self, chunk: RawChunk, *, classes: bool) -> None:
         """Add the rows of a chunk. classes: whether y has class numbers."""
         weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
-        self.weighted = self.weighted or bool((weights != 1).any())
-        self.total += float(weights.sum())
+        of_chunk = WeightSums()
+        of_chunk.weighted = bool((weights != 1).any())
+        of_chunk.total = float(weights.sum())
         if classes:
-            more = np.bincount(chunk.y.astype(np.int64), weights, len(self.by_class))
-            sums: np.ndarray = np.zeros(len(more))
-            sums[: len(self.by_class)] = self.by_class
-            self.by_class = sums + more
+            of_chunk.by_class = np.bincount(chunk.y.astype(np.int64), weights)
+        self += of_chunk
+
+    def __iadd__(self, other: WeightSums) -> WeightSums:
+        self.weighted = self.weighted or other.weighted
+        self.total += other.total
+        sums: np.ndarray = np.zeros(max(len(self.by_class), len(other.by_class)))
+        for by_class in (self.by_class, other.by_class):
+            sums[: len(by_class)] += by_class
+        self.by_class = sums
+        return self
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of Summary for these sums."""
@@ -112,6 +120,7 @@ class Summary:
 
     weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
     the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
+    zero_weights: the number of rows of weight 0, which are left out.
     """
 
     n: int
@@ -127,6 +136,7 @@ class Summary:
     weighted: bool = False
     weight_sum: float = 0.0
     class_weight_sums: tuple[float, ...] = ()
+    zero_weights: int = 0
 
     @property
     def total_weight(self) -> float:
@@ -231,7 +241,7 @@ class ChunkCutter:
 
     def add(self, y: np.ndarray, block: Block) -> Iterator[RawChunk]:
         """Append the rows of a block with labels y; yield the chunks that are full."""
-        rows = RawChunk(y, block.indptr, block.indices, block.values)
+        rows = RawChunk(y, block.indptr, block.indices, block.values, block.weights)
         at, m = 0, len(y)
         while at < m:
             more = self.chunk_rows - self.rows, self.chunk_nonzeros - self.nonzeros
@@ -253,17 +263,44 @@ class ChunkCutter:
 
 
 class _Classes:
-    """The labels of a file as class numbers, and the number of rows of each class."""
+    """The labels of a file as class numbers, and the number of rows of each class.
+
+    places: the name of the file and the first spelling of each class.
+    """
 
     def __init__(self, path: str, any_label: bool) -> None:
         self.table = LabelTable(path, any_label=any_label)
         self.counts = np.zeros(0, np.int64)
+        self.places: list[tuple[str, Spelling]] = []
 
     def of(self, block: Block) -> np.ndarray:
         y = self.table.classes(block)
         more = np.bincount(y.astype(np.int64), minlength=len(self.table))
         self.counts = more + np.pad(self.counts, (0, len(self.table) - len(self.counts)))
+        for spelling in block.spellings:
+            if self.table.number(spelling) == len(self.places):
+                self.places.append((self.table.path, spelling))
         return y
+
+    def check(self) -> None:
+        """Raise DataError if all rows of a class have the weight 0."""
+        if self.table.any_label or self.counts.all():
+            return
+        path, spelling = self.places[int(np.argmin(self.counts))]
+        raise weightless_class(display_name(path), spelling)
+
+
+def weightless_class(name: str, spelling: Spelling) -> DataError:
+    """Return the error for a class whose rows all have the weight 0. spelling: its first label."""
+    problem = f"expected a weight above 0 in a row of label {spelling.text}, found only 0"
+    return DataError(name, spelling.line, spelling.column, problem)
+
+
+def no_rows(name: str, zero_weights: int) -> DataError:
+    """Return the error for data without rows. zero_weights: rows of weight 0."""
+    found = f"the weight 0 in all {zero_weights:,}" if zero_weights else "an empty file"
+    expected = "a row with a weight above 0" if zero_weights else "a row"
+    return DataError(name, 1, 1, f"expected {expected}, found {found}")
 
 
 class _Features:
@@ -366,7 +403,7 @@ def first_pass(
     classes, digest = _Classes(paths[0], options.any_label), Digest()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
     features = _Features()
-    n = nnz = queries = 0
+    n = nnz = queries = zero_weights = 0
     sums = WeightSums()
 
     def take(chunk: RawChunk) -> None:
@@ -374,7 +411,9 @@ def first_pass(
         sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
 
-    for block in _blocks(paths, options, classes.table, features, jobs):
+    for whole in _blocks(paths, options, classes.table, features, jobs):
+        block = whole.without_zero_weights()
+        zero_weights += len(whole) - len(block)
         y = classes.of(block) if options.labels == "class" else block.y
         features.add(block)
         n += len(block)
@@ -385,7 +424,8 @@ def first_pass(
     if cutter.rows:
         take(cutter.cut())
     if not n:
-        raise DataError(joint_name(paths), 1, 1, "expected a row, found an empty file")
+        raise no_rows(joint_name(paths), zero_weights)
+    classes.check()
     features.check()
     names = classes.table.names
     return Summary(
@@ -399,5 +439,6 @@ def first_pass(
         digest=digest.hexdigest(names),
         has_row_numbers=options.has_row_numbers,
         float64=precision.float64,
+        zero_weights=zero_weights,
         **sums.fields(),
     )

@@ -63,6 +63,7 @@ class Block:
     features : the distinct indices, ascending, int32
     queries : rows with a qid:
     numbers : of rows that are to begin with 0:number; of others None
+    weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
     """
 
     codes: np.ndarray
@@ -74,9 +75,38 @@ class Block:
     features: np.ndarray
     queries: int
     numbers: RowNumbers | None = None
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
+
+    @property
+    def is_weighted(self) -> bool:
+        """Return whether any row has a weight other than 1."""
+        return self.weights is not None and bool((self.weights != 1).any())
+
+    def without_zero_weights(self) -> Block:
+        """Return the block without its rows of weight 0.
+
+        Their spellings and row numbers stay: labels and columns of kernel values are those of all
+        rows of the file.
+        """
+        if self.weights is None or self.weights.all():
+            return self
+        rows = np.flatnonzero(self.weights)
+        lengths = np.diff(self.indptr)
+        kept = np.repeat(self.weights != 0, lengths)
+        indices = self.indices[kept]
+        return replace(
+            self,
+            codes=self.codes[rows] if len(self.codes) else self.codes,
+            y=self.y[rows] if len(self.y) else self.y,
+            indptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[rows])]),
+            indices=indices,
+            values=self.values[kept],
+            features=self.features if self.numbers is not None else np.unique(indices),
+            weights=self.weights[rows],
+        )
 
 
 class Dialect(NamedTuple):
@@ -288,6 +318,10 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
         not dialect.near,
     )  # fmt: skip
     indices = indices[: rows.entries]
+    weights = None
+    if rows.weighted:
+        weights = np.empty(rows.rows)
+        rows.weights(weights)
     block = Block(
         codes=codes[: rows.rows],
         spellings=[],
@@ -297,6 +331,7 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
         values=values[: rows.entries],
         features=_distinct(rows, indices),
         queries=rows.queries,
+        weights=weights,
     )
     piece = ParsedPiece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
     return _with_row_numbers(piece, text) if dialect.has_row_numbers else piece
@@ -317,7 +352,12 @@ def _with_row_numbers(piece: ParsedPiece, text: bytes) -> ParsedPiece:
     numbers = RowNumbers.of(text, block.indptr, block.indices, block.values)
     m, missing = len(numbers.rows), numbers.missing
     block = replace(
-        block, codes=block.codes[:m], y=block.y[:m], indptr=block.indptr[: m + 1], numbers=numbers
+        block,
+        codes=block.codes[:m],
+        y=block.y[:m],
+        indptr=block.indptr[: m + 1],
+        numbers=numbers,
+        weights=None if block.weights is None else block.weights[:m],
     )
     if missing is None:
         return piece._replace(block=block)
@@ -349,6 +389,8 @@ def _fault(rows: _svmlight.Rows, dialect: Dialect) -> Fault | None:
         return Fault(line, column, "expected text, found a NUL byte")
     if kind == _svmlight.QUERY:
         return Fault(line, column, f"expected qid:number, found {quoted(token)}")
+    if kind == _svmlight.COST:
+        return Fault(line, column, f"expected cost:weight of at least 0, found {quoted(token)}")
     if kind == _svmlight.LABEL:
         return Fault(line, column, _label_problem(token, dialect))
     return Fault(line, column, _feature_problem(token, previous, dialect))
@@ -377,6 +419,8 @@ def _feature_problem(token: bytes, previous: int, dialect: Dialect) -> str:
     index, colon, value = token.partition(b":")
     if index == b"qid" and colon:
         return f"expected qid: directly after the label, found {quoted(token)}"
+    if index == b"cost" and colon:
+        return f"expected cost: once, before the features, found {quoted(token)}"
     if not (index and value):
         return f"expected index:value, found {quoted(token)}"
     if not index.isdigit():
@@ -536,7 +580,7 @@ def _place_of(text: bytes, row: int) -> TokenPosition:
     rows = (each for each in contents if TOKEN.search(each[1]))
     line, content = next(itertools.islice(rows, row, None))
     tokens = list(TOKEN.finditer(content))
-    rest = [token for token in tokens[1:] if not token.group().startswith(b"qid:")]
+    rest = [token for token in tokens[1:] if not token.group().startswith((b"qid:", b"cost:"))]
     if not rest:
         return TokenPosition(line, len(content) + 1, b"")
     return TokenPosition(line, rest[0].start() + 1, rest[0].group())

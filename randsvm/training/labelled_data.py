@@ -22,6 +22,7 @@ from randsvm.training.job import Job
 
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
+NO_WEIGHTS = "rows have weights (cost:), which this algorithm does not support yet"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,9 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
     """
     D = _load(data, params, job)
+    if D.summary.weighted:
+        D.close()
+        raise ParameterError(NO_WEIGHTS)
     if D.summary.float64:
         emit(
             Notice(

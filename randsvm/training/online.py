@@ -32,6 +32,7 @@ from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job, check_gap, check_paths
+from randsvm.training.labelled_data import NO_WEIGHTS
 from randsvm.training.linear_machine import state_metadata
 from randsvm.training.run import RunToModel
 from randsvm.training.stopping import Stopped, StopReason
@@ -213,7 +214,9 @@ class UpdateRun(RunToModel[Learnt]):
                     any_label=bool(steps.origin),
                 )
                 with closing(blocks):
-                    for block in blocks:
+                    for block in map(svmlight.Block.without_zero_weights, blocks):
+                        if block.is_weighted:
+                            raise ParameterError(NO_WEIGHTS)
                         self._train_on(block, _targets(block, table, steps))
         except TimeLimitError:
             return Stopped(StopReason.TIME_LIMIT)

@@ -335,6 +335,8 @@ def _report_start(
     )
     if D.summary.queries:
         emit(Notice(f"qid: of {D.summary.queries} rows ignored"))
+    if D.summary.zero_weights:
+        emit(Notice(f"{D.summary.zero_weights:,} rows of weight 0 left out"))
     for text in description.notices:
         emit(Notice(text))
 

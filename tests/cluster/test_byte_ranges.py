@@ -24,6 +24,7 @@ WIDE = " ".join(["-1", *(f"{i}:1" for i in range(1, 40))])
 LINES = [
     "+1 1:0.5 3:2\n", "-1 2:1 # an end\n", "1.0 1:5e-1 900:2\r\n", "# a line\n", "\n", " \t\n",
     "-1\n", "+1 qid:3 1:1\n", "   -1 7:0\n", WIDE + "\n",
+    "-1 cost:0 4:1\n", "+1 cost:0.1 1:3\n",
 ]  # fmt: skip
 BAD = ["+1 1:x\n", "spam 1:1\n", "1.5 1:1\n", "+1 2:1 2:1\n"]
 
@@ -63,7 +64,9 @@ def test_ranges_of_any_size_give_the_same_summary(
 
 
 def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
-    expected = vars(whole.summary) | {"digest": "", "features": whole.summary.features.tolist()}
+    # The sums of weights are computed with the digest, by another pass.
+    own = {"digest": "", "weight_sum": 0, "class_weight_sums": ()}
+    expected = vars(whole.summary) | own | {"features": whole.summary.features.tolist()}
     assert vars(source.summary) | {"features": source.summary.features.tolist()} == expected
     assert source.rows.tolist() == whole.store.sizes.tolist()
     store = source.store(0, None)
@@ -72,6 +75,9 @@ def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
             for name in ("y", "indptr", "indices", "values"):
                 ours, theirs = (getattr(s.read(number), name) for s in (store, whole.store))
                 assert np.array_equal(ours, theirs)
+            m = source.rows[number]
+            ours, theirs = (s.read(number).weights for s in (store, whole.store))
+            assert np.array_equal(*(np.ones(m) if w is None else w for w in (ours, theirs)))
     store.close()
 
 

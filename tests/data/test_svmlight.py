@@ -100,6 +100,7 @@ LEGAL = {
     "a byte order mark": b"\xef\xbb\xbf1 1:0.5 3:2\n-1 2:1\n",
     "qid": b"1 qid:4 1:0.5 3:2\n-1 qid:04\t2:1\n",
     "a qid of any size": b"1 qid:-1 1:0.5 3:2\n-1 qid:+" + b"9" * 99 + b" 2:1\n",
+    "weights of 1": b"1 cost:1 1:0.5 3:2\n-1 2:1\n",
     "scientific notation": b"1 1:5e-1 3:.2E+01\n-1 2:1000.e-3\n",
     "plus signs and zeros": b"1 01:+0.500 00000000000003:2\n-1 2:+1.0e0\n",
 }
@@ -131,6 +132,27 @@ def test_arrays_have_the_documented_types():
                      "values": np.float32, "features": np.int32}  # fmt: skip
     assert number.y.dtype == np.float64
     assert len(number.codes) == len(block.y) == 0
+
+
+def weights_of(block):
+    return [1.0] * len(block) if block.weights is None else block.weights.tolist()
+
+
+def test_weights_stand_before_or_behind_the_qid():
+    block = parse(b"a 1:1\nb qid:1 cost:2.5 1:1\na cost:+1e-3 qid:2\nb cost:0\na cost:-0 1:1\n")
+    assert weights_of(block) == [1, 2.5, 1e-3, 0, 0]
+    assert block.queries == 2
+    assert parse(b"a 1:1\n").weights is None
+
+
+def test_rows_of_weight_0_leave_their_labels_and_no_features():
+    block = parse(b"a 1:1\nb cost:0 2:5\nc cost:3 1:1 4:2\nd 4:1\n").without_zero_weights()
+    assert [spelling.text for spelling in block.spellings] == ["a", "b", "c", "d"]
+    assert block.codes.tolist() == [0, 2, 3]
+    assert block.indptr.tolist() == [0, 1, 3, 4]
+    assert (block.indices.tolist(), block.values.tolist()) == ([1, 1, 4, 4], [1, 1, 2, 1])
+    assert block.features.tolist() == [1, 4]
+    assert weights_of(block) == [1, 3, 1]
 
 
 def test_rows_with_a_label_only_and_explicit_zeros_are_kept():
@@ -225,6 +247,17 @@ REFUSED = [
     (b"1 qid: 1:1\n", "1:3: expected qid:number, found 'qid:'"),
     (b"1 qid:- 1:1\n", "1:3: expected qid:number, found 'qid:-'"),
     (b"1 qid:--1 1:1\n", "1:3: expected qid:number, found 'qid:--1'"),
+    (b"1 1:1\n1 cost:-1 1:1\n", "2:3: expected cost:weight of at least 0, found 'cost:-1'"),
+    (b"1 cost:nan 1:1\n", "1:3: expected cost:weight of at least 0, found 'cost:nan'"),
+    (b"1 cost:inf 1:1\n", "1:3: expected cost:weight of at least 0, found 'cost:inf'"),
+    (b"1 cost:1e999 1:1\n", "1:3: expected cost:weight of at least 0, found 'cost:1e999'"),
+    (b"1 cost:two\n", "1:3: expected cost:weight of at least 0, found 'cost:two'"),
+    (b"1 cost:\n", "1:3: expected cost:weight of at least 0, found 'cost:'"),
+    (b"1 cost:1:2\n", "1:3: expected cost:weight of at least 0, found 'cost:1:2'"),
+    (b"1 1:1 cost:2\n", "1:7: expected cost: once, before the features, found 'cost:2'"),
+    (b"1 cost:2 cost:2\n", "1:10: expected cost: once, before the features, found 'cost:2'"),
+    (b"1 cost:2\x00 1:2\n", "1:9: expected text, found a NUL byte"),
+    (b"1 costs:2\n", "1:3: expected an index in digits, found 'costs'"),
     (b"1 1:1\n 1:2\n", "2:2: expected a label, found '1:2'"),
     (b"qid:3 1:2\n", "1:1: expected a label, found 'qid:3'"),
     (b"1,2 1:2\n", "1:1: expected one label, found '1,2'"),
@@ -429,7 +462,14 @@ line_ends = st.sampled_from(["\n", "\n", "\r\n", " \n", " # x\n", "#1:1\r\n", "\
 @st.composite
 def lines(draw):
     """Generate a line that is legal, or has descending indices or no label."""
-    tokens = [draw(labels), *draw(st.sampled_from([[], [], ["qid:7"]]))]
+    tokens = [
+        draw(labels),
+        *draw(
+            st.sampled_from(
+                [[], [], ["qid:7"], ["cost:2.5"], ["qid:7", "cost:0"], ["cost:1e-3", "qid:7"]]
+            )
+        ),
+    ]
     tokens += sorted(
         draw(st.lists(features, max_size=5, unique_by=lambda token: int(token.split(":")[0]))),
         key=lambda token: int(token.split(":")[0]),
@@ -443,7 +483,7 @@ def texts(draw):
     text = bytearray("".join(draw(st.lists(lines(), max_size=6))).encode())
     for _ in range(draw(st.integers(0, 3))):
         place = draw(st.integers(0, len(text)))
-        byte = draw(st.sampled_from(b"0123456789:::.+-eE,?# \t\r\n\x00aqidnf\x7f\x80\xff\x1f"))
+        byte = draw(st.sampled_from(b"0123456789:::.+-eE,?# \t\r\n\x00aqidnfcost\x7f\x80\xff\x1f"))
         text[place : place + draw(st.integers(0, 1))] = draw(st.sampled_from([b"", bytes([byte])]))
     return bytes(text)
 
@@ -465,6 +505,7 @@ def test_the_compiled_reader_agrees_with_the_reference(text, labels, zero_based,
     block = parse(text, **options)
     assert rows_of([block]) == rows_of_reference(expected)
     assert block.queries == expected.queries
+    assert weights_of(block) == expected.weights
     assert block.features.tolist() == sorted({i for row in expected.entries for i, _ in row})
 
 

@@ -53,6 +53,7 @@ WORDS = [
     b"+", b"-", b"_", b".", b"0", b"1", b"9" * 50, b"2147483647", b"2147483648", b"-2147483648",
     b"18446744073709551617", b"1e38", b"3.5e38", b"1e-46", b"1e308", b"1e309", b"-1e999", b"1e-999",
     b"0x10", b"nan", b"inf", b"1:1 ", b"0:1 ", b"qid:1 ", b"e", b"1e", b"SV\n", b"w\n", b"rho 1\n",
+    b"cost:2 ", b"cost:0 ", b"cost:",
     b"randsvm_model 1\n", b"randsvm_model 2\n", b"# randsvm ", b"# randsvm format 1\n",
 ]  # fmt: skip
 NUMBER = re.compile(rb"[0-9.eE+-]+")
@@ -124,6 +125,8 @@ def _made_row(chance: random.Random) -> bytes:
     words = [chance.choice(LABELS)]
     if chance.random() < 0.1:
         words.append(b"qid:%d" % chance.randrange(9))
+    if chance.random() < 0.1:
+        words.append(b"cost:" + chance.choice((b"0", b"2", b"0.5", b"1e-3", b"1e300")))
     index = 0
     for _ in range(chance.randrange(6)):
         index += chance.choice((1, 1, 2, 100, 1 << 24))
@@ -150,6 +153,8 @@ def check_text(content: bytes, chance: random.Random) -> str:
     assert block.indptr.tolist() == np.cumsum([0, *map(len, expected.entries)]).tolist()
     assert block.features.tolist() == sorted({index for index, _ in entries})
     assert block.queries == expected.queries
+    weights = [1.0] * len(block) if block.weights is None else block.weights.tolist()
+    assert weights == expected.weights
     if options["labels"] == "number":
         assert np.array_equal(block.y, expected.labels, equal_nan=True)
         return "accepted"

@@ -34,6 +34,7 @@ class Rows:
     places: list[tuple[int, int]] = field(default_factory=list)
     entries: list[list[tuple[int, float]]] = field(default_factory=list)
     queries: int = 0
+    weights: list[float] = field(default_factory=list)
 
 
 def parse(text: bytes, *, labels: str, zero_based: bool = False, unlabelled: bool = False) -> Rows:
@@ -48,11 +49,19 @@ def parse(text: bytes, *, labels: str, zero_based: bool = False, unlabelled: boo
                 rows.labels.append(read_label(token, labels, unlabelled))
                 rows.places.append((line_number, column))
                 rows.entries.append([])
-            if tokens and tokens[0][0].startswith(b"qid:"):
+                rows.weights.append(1.0)
+            seen = set()
+            while tokens and tokens[0][0][:4] in {b"qid:", b"cost"} - seen:
+                if tokens[0][0].startswith(b"cost") and not tokens[0][0].startswith(b"cost:"):
+                    break
                 token, column = tokens.pop(0)
-                if not re.fullmatch(rb"[+-]?[0-9]+", token[4:]):
+                seen.add(token[:4])
+                if token.startswith(b"cost:"):
+                    rows.weights[-1] = read_weight(token[5:])
+                elif re.fullmatch(rb"[+-]?[0-9]+", token[4:]):
+                    rows.queries += 1
+                else:
                     raise RefusedError
-                rows.queries += 1
             previous = -1 if zero_based else 0
             for token, column in tokens:  # noqa: B007 - the handler below reads it
                 index, value = read_feature(token)
@@ -81,6 +90,12 @@ def read_label(token: bytes, labels: str, unlabelled: bool) -> bytes | float:
     if NOT_FINITE.fullmatch(token) or any(byte < 32 or byte in b":,\x7f" for byte in token):
         raise RefusedError
     return token
+
+
+def read_weight(token: bytes) -> float:
+    if not NUMBER.fullmatch(token) or not 0 <= float(token) < float("inf"):
+        raise RefusedError
+    return float(token)
 
 
 def read_feature(token: bytes) -> tuple[int, float]:
