@@ -56,7 +56,7 @@ def test_another_last_digit_of_a_function_is_found(monkeypatch):
 
 COMPILED = (
     *("expansion.add_rbf_sums", "expansion.add_sparse_sums", "expansion.add_difference_sums"),
-    "cells.add_sums_of_cells",
+    "expansion.add_sums_of_cells",
 )
 
 
