@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 from commands import run_predict, run_train
 
 import randsvm
@@ -33,9 +34,11 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = ROOT / "README.md"
 OURS = {"randsvm-train": run_train, "randsvm-predict": run_predict}
 # Blocks that show something and neither run nor are compared.
-SHOWN = {"text", "crontab", "yaml", "json", "toml", "mermaid"}
+SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid"}
 # Options of other programs.
 OTHERS = {
+    *("--array", "--cpus-per-task", "--job-name", "--mem", "--now", "--signal", "--time"),
+    "--collector",
     *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--rows", "--seed"),
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
     *("--scheduler-file", "--help", "--layout", "--output", "--published"),
@@ -257,3 +260,64 @@ def test_the_picture_of_the_packages_has_every_import():
     }
     assert imported <= reached
     assert arrows <= imported
+
+
+# ---- examples of schedulers -----------------------------------------------------------------
+
+NIGHTLY = ROOT / "docs" / "nightly.md"
+
+
+def examples(language: str) -> list[str]:
+    """Return the blocks of a language on the page of nightly jobs."""
+    found = [block.text for block in blocks(NIGHTLY) if block.language == language]
+    assert found
+    return found
+
+
+def nightly_commands() -> list[list[str]]:
+    """Return the words of each training that a scheduler runs."""
+    rules, job = map(yaml.safe_load, examples("yaml"))
+    assert [rule["alert"] for rule in rules["groups"][0]["rules"]]
+    template = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    found = [template["containers"][0]["command"]]
+    for language in ("crontab", "ini", "bash"):
+        for text in examples(language):
+            lines = re.findall(r"randsvm-train .*$", text, re.MULTILINE)
+            found += map(shlex.split, lines)
+    assert len(found) == 4
+    return found
+
+
+def test_trainings_of_the_schedulers_are_command_lines_that_are_understood():
+    for name, *words in nightly_commands():
+        assert name == "randsvm-train"
+        # What the shell of SLURM fills in.
+        filled = ["4" if word.startswith("$") else word for word in words]
+        training.train.commands["randsvm"].make_context("randsvm", filled)
+
+
+def test_alerts_use_metrics_that_exist():
+    from randsvm.cli.prometheus import METRICS, PREFIX
+
+    rules = yaml.safe_load(examples("yaml")[0])["groups"][0]["rules"]
+    named = {name for rule in rules for name in re.findall(rf"{PREFIX}(\w+)", rule["expr"])}
+    assert named
+    assert named <= set(METRICS)
+
+
+def test_bash_accepts_the_script_for_slurm(tmp_path):
+    (script,) = examples("bash")
+    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_accepts_the_units(tmp_path):
+    service, timer = examples("ini")
+    # The command of the example is not installed here.
+    (tmp_path / "spam.service").write_text(
+        service.replace("/srv/spam/.venv/bin/randsvm-train", "/bin/true")
+    )
+    (tmp_path / "spam.timer").write_text(timer)
+    paths = [tmp_path / "spam.service", tmp_path / "spam.timer"]
+    verified = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True)
+    assert (verified.returncode, verified.stderr) == (0, "")
