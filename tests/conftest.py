@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
 import real_sets
 from commands import run_predict, run_train
+from fixtures import Command, ImportScript, MakeSet, Predict, PredictRun, RealSet, Train, TrainRun
 from hypothesis import HealthCheck, settings
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -59,13 +56,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def fuzzes(pytestconfig) -> bool:
+def fuzzes(pytestconfig: pytest.Config) -> bool:
     return asks_for_fuzz(pytestconfig)
 
 
 @pytest.fixture(scope="session")
-def fuzz_seed(pytestconfig) -> int:
-    return pytestconfig.option.fuzz_seed
+def fuzz_seed(pytestconfig: pytest.Config) -> int:
+    return int(pytestconfig.option.fuzz_seed)
 
 
 @pytest.fixture(scope="session")
@@ -82,14 +79,14 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture
-def script(monkeypatch) -> Callable[[str], ModuleType]:
+def script(monkeypatch: pytest.MonkeyPatch) -> ImportScript:
     """Import a module of the folder scripts by its name."""
     monkeypatch.syspath_prepend(SCRIPTS)
     return importlib.import_module
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory) -> Callable[[str], Path]:
+def real(tmp_path_factory: pytest.TempPathFactory) -> RealSet:
     """real(name): a real data set, decompressed because LIBSVM's own reader does not read xz."""
     folder = tmp_path_factory.mktemp("real")
 
@@ -103,7 +100,7 @@ def real(tmp_path_factory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory) -> Callable[..., tuple[Path, np.ndarray, np.ndarray]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> MakeSet:
     """made(name, rows, ...): write a set of oracle.py to a file; return its path, y and X."""
     folder = tmp_path_factory.mktemp("made")
 
@@ -117,70 +114,38 @@ def made(tmp_path_factory) -> Callable[..., tuple[Path, np.ndarray, np.ndarray]]
     return make
 
 
-class Trained(NamedTuple):
-    """The model file of a training run, and its text on stderr."""
-
-    model: Path
-    said: str
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        return oracle.trailer(self.model)
-
-    @property
-    def body(self) -> bytes:
-        """The model without its trailer."""
-        return self.model.read_bytes().partition(b"# randsvm")[0]
-
-    @property
-    def iterations(self) -> int:
-        return int(re.search(r"after ([0-9]+) iteration", self.said)[1])
-
-
 @pytest.fixture
-def train(tmp_path, capsys) -> Callable[..., Trained]:
+def train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Train:
     """train(file, "-g", 1, ...): run `randsvm-train randsvm` within this process.
 
     Errors are raised as exceptions. Each call writes another model.
     """
     numbers = itertools.count()
 
-    def run(data: Path | str, *words: object) -> Trained:
+    def run(data: Path | str, *words: object) -> TrainRun:
         model = tmp_path / f"{next(numbers)}.model"
         arguments = ["randsvm", *map(str, words), str(data), str(model)]
         run_train(*arguments)
-        return Trained(model, capsys.readouterr().err)
+        return TrainRun(model, capsys.readouterr().err)
 
     return run
 
 
-class Predicted(NamedTuple):
-    """The lines that a prediction wrote, and its text on stdout and stderr."""
-
-    lines: list[str]
-    out: str
-    err: str
-
-    @property
-    def scores(self) -> np.ndarray:
-        return np.array(self.lines, float)
-
-
 @pytest.fixture
-def predict(tmp_path, capsys) -> Callable[..., Predicted]:
+def predict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Predict:
     """predict(file, model, "--scores", ...): run `randsvm-predict` within this process."""
 
-    def run(data: Path | str, model: Path, *words: object) -> Predicted:
+    def run(data: Path | str, model: Path, *words: object) -> PredictRun:
         output = tmp_path / "output"
         arguments = [*map(str, words), str(data), str(model), str(output)]
         run_predict(*arguments)
-        return Predicted(output.read_text().splitlines(), *capsys.readouterr())
+        return PredictRun(output.read_text().splitlines(), *capsys.readouterr())
 
     return run
 
 
 @pytest.fixture
-def command(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def command(tmp_path: Path) -> Command:
     """command("train", "randsvm", ...): run the command as its own process in tmp_path.
 
     sh: a line of sh that runs it as "$@"; streams: where stdout or stderr goes instead.
@@ -195,12 +160,13 @@ def command(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
             input=stdin,
             cwd=tmp_path,
             timeout=120,
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
+            stdout=streams.get("stdout", subprocess.PIPE),
+            stderr=streams.get("stderr", subprocess.PIPE),
         )
-        streams = (
+        stdout, stderr = (
             (stream or b"").decode("utf-8", "surrogateescape")
             for stream in (ended.stdout, ended.stderr)
         )
-        return subprocess.CompletedProcess(ended.args, ended.returncode, *streams)
+        return subprocess.CompletedProcess(ended.args, ended.returncode, stdout, stderr)
 
     return run

@@ -7,7 +7,9 @@ import math
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -21,7 +23,7 @@ from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Progress, Trained
 
 
-def small(rows: int = 300):
+def small(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
     """Rows that float32 holds exactly, and their labels."""
     y, X = board(rows)
     return y.astype(int), np.round(X * 256) / 256
@@ -40,7 +42,9 @@ def small(rows: int = 300):
     ],
 )
 @pytest.mark.parametrize("layout", [np.array, sparse.csr_matrix])
-def test_arrays_give_the_bytes_that_the_command_writes(tmp_path, call, words, options, layout):
+def test_arrays_give_the_bytes_that_the_command_writes(
+    tmp_path: Path, call: str, words: list[str], options: dict[str, Any], layout: Callable[..., Any]
+) -> None:
     y, X = small()
     data = tmp_path / "data"
     data.write_text(
@@ -70,7 +74,9 @@ def test_arrays_give_the_bytes_that_the_command_writes(tmp_path, call, words, op
     ],
     ids=lambda labels: f"{len(labels)} {labels.dtype}",
 )
-def test_predictions_have_the_type_of_the_labels(tmp_path, call, labels):
+def test_predictions_have_the_type_of_the_labels(
+    tmp_path: Path, call: str, labels: np.ndarray
+) -> None:
     _, X = small()
     y = labels[(X[:, 0] * len(labels) / X[:, 0].max() * 0.999).astype(int)]
     fitted = getattr(randsvm, call)(randsvm.Arrays(X, y))
@@ -85,13 +91,13 @@ def test_predictions_have_the_type_of_the_labels(tmp_path, call, labels):
     ]
 
 
-def test_novelty_detection_predicts_its_own_labels():
+def test_novelty_detection_predicts_its_own_labels() -> None:
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), task="one-class", nu=0.3)
     assert set(fitted.predict(X).tolist()) == {1, -1}
 
 
-def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
+def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path: Path) -> None:
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
     fitted.save(str(tmp_path / "m"))
@@ -105,7 +111,7 @@ def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
         assert one.gap == fitted.outcome.gap <= 0.001
 
 
-def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order():
+def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order() -> None:
     y, X = small(100)
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, jobs=2)
     many = np.tile(X, (30, 1))
@@ -113,13 +119,13 @@ def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order():
     assert fitted.decision_function(X[:0]).shape == (0,)
 
 
-def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path):
+def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path: Path) -> None:
     y, X = small()
     svmutil.svm_save_model(str(tmp_path / "m"), oracle.libsvm_train(y, X, "-g 5 -c 1").model)
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == y).mean() > 0.8
 
 
-def test_files_may_be_paths(tmp_path):
+def test_files_may_be_paths(tmp_path: Path) -> None:
     y, X = small()
     oracle.write_svmlight(tmp_path / "data", y, X)
     fitted = randsvm.train_randsvm(tmp_path / "data", gamma=5)
@@ -129,7 +135,7 @@ def test_files_may_be_paths(tmp_path):
     assert (labels == fitted.predict(X)).all()
 
 
-def test_an_updated_model_is_the_one_that_was_written(tmp_path):
+def test_an_updated_model_is_the_one_that_was_written(tmp_path: Path) -> None:
     y, X = small()
     oracle.write_svmlight(tmp_path / "data", y, X)
     randsvm.train_sgd(tmp_path / "data", tmp_path / "old")
@@ -139,7 +145,7 @@ def test_an_updated_model_is_the_one_that_was_written(tmp_path):
     assert np.array_equal(fitted.decision_function(X), written)
 
 
-def test_events_go_to_the_listener():
+def test_events_go_to_the_listener() -> None:
     received = []
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, watch=received.append)
@@ -148,7 +154,7 @@ def test_events_go_to_the_listener():
     assert isinstance(fitted.outcome, Trained)
 
 
-def test_lists_are_searched():
+def test_lists_are_searched() -> None:
     y, X = small()
     arrays = randsvm.Arrays(X, y)
     fitted = randsvm.train_osuna(arrays, gamma=[1e-6, 5], gap=0.01, folds=2, seed=1)
@@ -157,7 +163,7 @@ def test_lists_are_searched():
 
 
 @pytest.mark.parametrize("weights", [{"1": 2, "-1": 0.5}, {1: 2, -1: 0.5}])
-def test_weights_are_a_dictionary(weights):
+def test_weights_are_a_dictionary(weights: dict[str, Any]) -> None:
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, weights=weights)
     assert math.isclose(fitted.model.beta.max(), 2)
@@ -174,14 +180,16 @@ def test_weights_are_a_dictionary(weights):
         ({"params": object(), "gamma": 1}, TypeError, "there is no option 'params'"),
     ],
 )
-def test_options_that_there_are_not_are_refused(options, error, message):
+def test_options_that_there_are_not_are_refused(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
     y, X = small()
     with pytest.raises(error, match=message):
         randsvm.train_randsvm(randsvm.Arrays(X, y), **options)
     assert issubclass(ParameterError, ValueError)
 
 
-def test_a_model_without_probabilities_says_so():
+def test_a_model_without_probabilities_says_so() -> None:
     y, X = small()
     arrays = randsvm.Arrays(X, y)
     with pytest.raises(ModelError, match="train with probability=True"):
@@ -191,14 +199,14 @@ def test_a_model_without_probabilities_says_so():
     assert (np.where(p[:, 0] > 0.5, 1, -1) == y).mean() > 0.8
 
 
-def test_a_notebook_shows_the_gap():
+def test_a_notebook_shows_the_gap() -> None:
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
     assert f"gap              {fitted.gap:.6g}" in repr(fitted)
     assert f"<tr><td>gap</td><td>{fitted.gap:.6g}</td></tr>" in fitted._repr_html_()
 
 
-def test_importing_the_package_loads_nothing():
+def test_importing_the_package_loads_nothing() -> None:
     """What it offers comes when somebody asks."""
     code = "import sys, randsvm; assert 'SVC' in dir(randsvm); print('numpy' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -214,7 +222,7 @@ def test_importing_the_package_loads_nothing():
     assert {name.asname for name in imported} == set(randsvm.__all__)
 
 
-def test_boolean_labels_come_back_as_booleans(tmp_path):
+def test_boolean_labels_come_back_as_booleans(tmp_path: Path) -> None:
     y, X = board(200)
     expected = randsvm.train_randsvm(randsvm.Arrays(X, (y > 0).astype(int)), gamma=5).predict(X)
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), str(tmp_path / "m"), gamma=5)

@@ -2,16 +2,22 @@
 records.
 """
 
+from __future__ import annotations
+
 import tracemalloc
 from collections import Counter
 from functools import partial
 from math import inf
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+from fixtures import ImportScript
 
 
 @pytest.fixture
-def bench(script, tmp_path):
+def bench(script: ImportScript, tmp_path: Path):
     """Run a hundredth of the size in a separate folder."""
     return script("benchmarks.trainings").Bench(1000, tmp_path, tmp_path)
 
@@ -22,14 +28,16 @@ ROWS, WIDTH = 3000, 1000
 
 
 @pytest.fixture
-def large(tmp_path):
+def large(tmp_path: Path) -> Path:
     """Return a file of 3 MB with distinct rows."""
     path = tmp_path / "rows"
     path.write_text("".join(f"{row:0{WIDTH - 1}}\n" for row in range(ROWS)))
     return path
 
 
-def test_a_part_of_a_set_has_its_first_rows_or_a_random_share_in_order(script, large, tmp_path):
+def test_a_part_of_a_set_has_its_first_rows_or_a_random_share_in_order(
+    script: ImportScript, large: Path, tmp_path: Path
+) -> None:
     sets, rows = script("benchmarks.sets"), large.read_bytes().splitlines()
     assert sets.first(large, ROWS, tmp_path) == large
     assert sets.first(large, ROWS - 1, tmp_path).read_bytes().splitlines() == rows[:-1]
@@ -40,7 +48,9 @@ def test_a_part_of_a_set_has_its_first_rows_or_a_random_share_in_order(script, l
 
 
 @pytest.mark.parametrize(("part", "size"), [("first", ROWS - 1), ("sample", 0.5)])
-def test_sets_are_not_held_in_memory(script, large, tmp_path, part, size):
+def test_sets_are_not_held_in_memory(
+    script: ImportScript, large: Path, tmp_path: Path, part: str, size: float
+) -> None:
     take = partial(getattr(script("benchmarks.sets"), part), large, size, tmp_path)
     tracemalloc.start()
     take()
@@ -52,7 +62,7 @@ def test_sets_are_not_held_in_memory(script, large, tmp_path, part, size):
 # ---- works ------------------------------------------------------------------------------------
 
 
-def test_loose_peers_train_with_a_larger_tolerance(script, bench):
+def test_loose_peers_train_with_a_larger_tolerance(script: ImportScript, bench) -> None:
     """The models and logs of the strict training are not changed."""
     trainings, name = script("benchmarks.trainings"), "regression-40000"
     plain, loose = trainings.training(name, bench), trainings.loose(f"loose-{name}", bench)
@@ -76,7 +86,7 @@ def test_loose_peers_train_with_a_larger_tolerance(script, bench):
     assert not intelex.once
 
 
-def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script):
+def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script: ImportScript) -> None:
     works = list(script("benchmarks.__main__").WORKS)
     loose = [place for place, name in enumerate(works) if name.startswith("loose-")]
     assert len(loose) == 9
@@ -85,7 +95,9 @@ def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script):
     assert {name for name, _ in script("benchmarks.trainings").LOOSE.values()} <= set(works)
 
 
-def test_growth_is_measured_repeatedly_except_at_the_largest_size(script, bench, monkeypatch):
+def test_growth_is_measured_repeatedly_except_at_the_largest_size(
+    script: ImportScript, bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     works = script("benchmarks.works")
     monkeypatch.setattr(works, "made", lambda name, rows, seed, into: into / f"{name}.{rows}")
     monkeypatch.setattr(works, "output", lambda *words: "")
@@ -107,13 +119,15 @@ def test_growth_is_measured_repeatedly_except_at_the_largest_size(script, bench,
 # ---- the page ---------------------------------------------------------------------------------
 
 
-def record(name, seconds, **quality):
+def record(name: str, seconds: float, **quality: Any):
     numbers = {"wall": seconds, "cpu": seconds, "peak": 50.0}
     made = {"name": name, "words": [name], "runs": [numbers], "median": numbers, "ended": False}
     return made | {"best": numbers, "quality": quality}
 
 
-def comparison(harness, name, *records):
+def comparison(
+    harness: ModuleType, name: str, *records: object
+) -> dict[str, int | list[object] | str]:
     """Compare runs; the first is ours."""
     ours, *peers = records
     ours["peers"] = {peer["name"]: harness.against(ours, peer, ()) for peer in peers}
@@ -128,7 +142,9 @@ def comparison(harness, name, *records):
         ((0.0011, float("nan")), "| intelex | 6 | 0.0010% | 3 (3-3) |"),
     ],
 )
-def test_the_fastest_peer_must_reach_the_gap(script, gaps, named):
+def test_the_fastest_peer_must_reach_the_gap(
+    script: ImportScript, gaps: tuple[float, ...], named: str
+) -> None:
     """Two peers have a looser tolerance, and one ran beside a slower run of ours."""
     harness, page = script("benchmarks.harness"), script("benchmarks.results_page")
     ours = partial(record, page.papers.GAP, gap=0.0009, said=0.0009, SV=7)
@@ -145,7 +161,7 @@ def test_the_fastest_peer_must_reach_the_gap(script, gaps, named):
     assert ("| none |" in alone) == (gaps[0] > 0.001)
 
 
-def test_a_gap_that_no_peer_reached_is_marked(script):
+def test_a_gap_that_no_peer_reached_is_marked(script: ImportScript) -> None:
     page = script("benchmarks.results_page")
     own, judged = record("randsvm", 1, said=0.0009, SV=7), record("randsvm", 1, gap=1e-4, said=1e-5)
     found = {"comparisons": [{"name": "covtype-all", "rows": 9, "commands": [own, judged]}]}

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 from commands import run_predict, run_train
+from fixtures import ImportScript
 
 import randsvm
 from randsvm.cli import predict as predicting
@@ -115,7 +116,7 @@ def missing(shown: str, printed: str) -> list[str]:
 
 
 @pytest.fixture
-def clone(tmp_path, monkeypatch):
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enter a folder with the files that a reader has before the first command."""
     for folder in ("data", "scripts"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
@@ -127,7 +128,7 @@ RUN = [page for page in PAGES if any(block.language in ("sh", "python") for bloc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=name_of)
-def test_commands_run_and_print_what_the_page_shows(page, clone):
+def test_commands_run_and_print_what_the_page_shows(page: Path, clone: None) -> None:
     printed = ""
     for language, text, reason in blocks(page):
         if reason:
@@ -143,12 +144,12 @@ def test_commands_run_and_print_what_the_page_shows(page, clone):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_has_a_language_that_is_known_here(page):
+def test_every_block_has_a_language_that_is_known_here(page: Path) -> None:
     assert {block.language for block in blocks(page)} <= {"sh", "python", "", *SHOWN}
     assert page.read_text().count("```") == 2 * len(blocks(page))
 
 
-def test_files_that_examples_write_are_ignored_by_git():
+def test_files_that_examples_write_are_ignored_by_git() -> None:
     ignored = (ROOT / ".gitignore").read_text().split()
     text = "".join(page.read_text() for page in PAGES)
     written = set(re.findall(r"[ =]([\w/]+)/[\w-]+\.(?:model|out|jsonl|cache)\b", text))
@@ -156,25 +157,25 @@ def test_files_that_examples_write_are_ignored_by_git():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_named_option_exists(page):
+def test_every_named_option_exists(page: Path) -> None:
     commands = [*training.train.commands.values(), predicting.predict]
     options = {word for each in commands for option in each.params for word in option.opts}
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", page.read_text()))
     assert sorted(named - options - OTHERS) == []
 
 
-def test_the_reference_of_the_command_line_is_up_to_date(script):
+def test_the_reference_of_the_command_line_is_up_to_date(script: ImportScript) -> None:
     for page, text in script("command_reference").pages().items():
         assert page.read_text() == text, f"{page}: run: python scripts/command_reference.py"
 
 
-def test_the_reference_of_python_is_up_to_date(script):
+def test_the_reference_of_python_is_up_to_date(script: ImportScript) -> None:
     pytest.importorskip("numpydoc")
     reference = script("python_reference")
     assert reference.PAGE.read_text() == reference.page(), "run: python scripts/python_reference.py"
 
 
-def test_the_reference_of_python_has_every_public_name(script):
+def test_the_reference_of_python_has_every_public_name(script: ImportScript) -> None:
     text = (ROOT / "docs" / "python-reference.md").read_text()
     for name in randsvm.__all__:
         assert f"\n### {name}\n" in text
@@ -189,7 +190,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for link in re.findall(r"\]\(([^)\s]*)\)", prose(page)):
         path, _, anchor = link.partition("#")
@@ -201,26 +202,26 @@ def test_links_lead_somewhere(page):
     assert broken == []
 
 
-def test_every_page_is_reached_from_the_readme():
+def test_every_page_is_reached_from_the_readme() -> None:
     links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]*)\)", prose(README))}
     pages = {name_of(page) for page in PAGES} - {"README.md"}
     assert sorted(pages - links) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_rows_of_a_table_have_equal_length(page):
+def test_rows_of_a_table_have_equal_length(page: Path) -> None:
     for table in re.findall(r"(?:^\|.*\n)+", prose(page), re.MULTILINE):
         rows = [re.sub(r"\\\||`[^`]*`", "", row).count("|") for row in table.splitlines()]
         assert set(rows) == {rows[0]}, table
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.png")), ids=name_of)
-def test_a_picture_is_small_and_on_a_page(picture):
+def test_a_picture_is_small_and_on_a_page(picture) -> None:
     assert picture.stat().st_size < 100_000
     assert any(f"]({picture.name})" in page.read_text() for page in PAGES)
 
 
-def test_the_readme_is_short():
+def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= 150
 
 
@@ -228,7 +229,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 BASE = {"arrays", "decimals", "errors", "events", "files", "parallel"}
 
 
-def test_modules_that_the_architecture_names_exist():
+def test_modules_that_the_architecture_names_exist() -> None:
     package = ROOT / "randsvm"
     named = set(re.findall(r"`((?:\w+/)*\w+\.pyx?)`", prose(ARCHITECTURE)))
     known = {
@@ -239,7 +240,7 @@ def test_modules_that_the_architecture_names_exist():
     assert sorted(named - known) == []
 
 
-def test_the_picture_of_the_packages_has_every_import():
+def test_the_picture_of_the_packages_has_every_import() -> None:
     """Each arrow is an import, and each import is an arrow or follows from several."""
     from test_house import FILES, imported_modules, package_of
 

@@ -77,7 +77,7 @@ def methods(cls: type) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(set(public_names())))
-def test_numpydoc_finds_no_fault(name):
+def test_numpydoc_finds_no_fault(name: str) -> None:
     found = [(code, text) for code, text in validate(name)["errors"] if code in CHECKS]
     assert [fault for fault in found if not is_documented_by_a_base(name, *fault)] == []
 
@@ -91,7 +91,7 @@ def is_documented_by_a_base(name: str, code: str, text: str) -> bool:
     return set(re.findall(r"'(\w+)'", text)) <= inherited
 
 
-def test_every_module_has_public_names():
+def test_every_module_has_public_names() -> None:
     found = public_names()
     for module in MODULES:
         assert any(name.startswith(f"{module.__name__}.") for name in found)

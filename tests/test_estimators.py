@@ -6,6 +6,9 @@ import inspect
 import os
 import pickle
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -50,21 +53,23 @@ IGNORES = {"check_class_weight_classifiers": "NuSVC ignores class_weight"}
 @parametrize_with_checks(
     CHECKED, expected_failed_checks=lambda kind: IGNORES if isinstance(kind, NuSVC) else {}
 )
-def test_the_estimator_passes_every_check_of_scikit_learn(estimator, check):
+def test_the_estimator_passes_every_check_of_scikit_learn(
+    estimator: Any, check: Callable[..., Any]
+) -> None:
     check(estimator)
 
 
-def small(rows: int = 300):
+def small(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
     y, X = board(rows)
     return oracle.as_float32(X), y.astype(int)
 
 
-def dense_of(matrix):
+def dense_of(matrix: sparse.csr_matrix | np.ndarray):
     return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, pandas.DataFrame])
-def test_an_svc_is_that_of_scikit_learn(layout):
+def test_an_svc_is_that_of_scikit_learn(layout: Callable[..., Any]) -> None:
     X, y = small()
     # LIBSVM adds up to its own tolerance.
     theirs = svm.SVC(gamma=5, tol=1e-5).fit(X, y)
@@ -82,7 +87,7 @@ def test_an_svc_is_that_of_scikit_learn(layout):
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
-def test_nu_machines_are_those_of_scikit_learn(layout):
+def test_nu_machines_are_those_of_scikit_learn(layout: Callable[..., Any]) -> None:
     X, y = small()
     targets = np.sin(X[:, 0]) + X[:, 1] ** 2
     several = np.digitize(X[:, 0], [1.3, 2.6])
@@ -103,7 +108,7 @@ def test_nu_machines_are_those_of_scikit_learn(layout):
 @pytest.mark.parametrize(
     "labels", [[0, 1], [-1, 1], [7, 3], ["a b", "c"], [0.0, 2.0], [True, False]]
 )
-def test_labels_of_any_kind_come_back(labels):
+def test_labels_of_any_kind_come_back(labels: list[Any]) -> None:
     X, y = small(200)
     y = np.array(labels)[(y > 0).astype(int)]
     machine = SVC(gamma=5).fit(X, y)
@@ -113,7 +118,7 @@ def test_labels_of_any_kind_come_back(labels):
     assert (machine.classes_[positive.astype(int)] == machine.predict(X)).all()
 
 
-def test_what_is_saved_is_read_by_libsvm(tmp_path):
+def test_what_is_saved_is_read_by_libsvm(tmp_path: Path) -> None:
     X, y = small()
     machine = SVC(gamma=5).fit(X, y)
     machine.save(tmp_path / "m")
@@ -122,7 +127,7 @@ def test_what_is_saved_is_read_by_libsvm(tmp_path):
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == machine.predict(X)).all()
 
 
-def test_a_pickled_machine_predicts_the_same():
+def test_a_pickled_machine_predicts_the_same() -> None:
     X, y = small()
     machine = make_pipeline(StandardScaler(), SVC(gamma=5)).fit(X, y)
     f = machine.decision_function(X)
@@ -132,14 +137,14 @@ def test_a_pickled_machine_predicts_the_same():
 
 
 @pytest.mark.filterwarnings("ignore:all rows have nearly the same decision value")
-def test_a_grid_search_finds_the_kernel_that_fits():
+def test_a_grid_search_finds_the_kernel_that_fits() -> None:
     X, y = small()
     search = GridSearchCV(SVC(n_jobs=1), {"gamma": [1e-6, 5], "C": [1, 4]}, cv=3).fit(X, y)
     assert search.best_params_["gamma"] == 5
     assert search.best_score_ > 0.65
 
 
-def test_class_weights_are_those_of_scikit_learn():
+def test_class_weights_are_those_of_scikit_learn() -> None:
     X, y = small()
     for weight in ("balanced", {-1: 0.3, 1: 2}):
         ours, theirs = (
@@ -149,7 +154,7 @@ def test_class_weights_are_those_of_scikit_learn():
         assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=0.02)
 
 
-def test_gamma_is_that_of_scikit_learn():
+def test_gamma_is_that_of_scikit_learn() -> None:
     X, y = small()
     X = np.where(X > 0.3, X, 0)
     for gamma in ("scale", "auto", 0.3):
@@ -160,7 +165,7 @@ def test_gamma_is_that_of_scikit_learn():
             )
 
 
-def test_probabilities_add_up_and_follow_the_order_of_classes():
+def test_probabilities_add_up_and_follow_the_order_of_classes() -> None:
     X, y = small()
     machine = SVC(gamma=5, probability=True).fit(X, y)
     p = machine.predict_proba(X)
@@ -171,14 +176,14 @@ def test_probabilities_add_up_and_follow_the_order_of_classes():
     assert not hasattr(SVC(), "predict_proba")
 
 
-def test_a_run_that_ends_above_its_gap_warns():
+def test_a_run_that_ends_above_its_gap_warns() -> None:
     y, X = board(4000)
     with pytest.warns(ConvergenceWarning, match="iteration limit, with a gap of"):
         machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
     assert machine.gap_ > 1e-5
 
 
-def test_a_sigmoid_has_no_gap():
+def test_a_sigmoid_has_no_gap() -> None:
     X, y = small()
     assert np.isnan(SVC(kernel="sigmoid", gap=0.01).fit(X, y).gap_)
 
@@ -196,14 +201,14 @@ def test_a_sigmoid_has_no_gap():
         ({"gap": 2}, "gap must be"),
     ],
 )
-def test_bad_parameters_are_value_errors(parameters, message):
+def test_bad_parameters_are_value_errors(parameters: dict[str, Any], message: str) -> None:
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         SVC(**parameters).fit(X, y)
 
 
 @pytest.mark.parametrize("machine", [SVC(), SVR(), OneClassSVM(), LinearSVC()])
-def test_a_weight_for_each_row_is_refused_with_a_way_out(machine):
+def test_a_weight_for_each_row_is_refused_with_a_way_out(machine: Any) -> None:
     X, y = small(20)
     with pytest.raises(TypeError, match=r"no sample_weight: .* repeat the rows"):
         machine.fit(X, y, sample_weight=np.ones(20))
@@ -213,7 +218,7 @@ def test_a_weight_for_each_row_is_refused_with_a_way_out(machine):
 
 
 @pytest.mark.parametrize("kind", ["svc", "svr"])
-def test_repeated_rows_are_weights(kind):
+def test_repeated_rows_are_weights(kind: str) -> None:
     """As the message about them says: beside scikit-learn's sample_weight."""
     X, y = small(60)
     weights = np.arange(60) % 4
@@ -227,20 +232,20 @@ def test_repeated_rows_are_weights(kind):
     np.testing.assert_allclose(f, truth, atol=2e-3)
 
 
-def test_jobs_count_from_the_end_as_elsewhere():
+def test_jobs_count_from_the_end_as_elsewhere() -> None:
     X, y = small(50)
     cores = os.cpu_count()
     for jobs, threads in ((1, 1), (-1, cores), (-cores, 1)):
         assert SVC(n_jobs=jobs).fit(X, y).model_.jobs == threads
 
 
-def test_a_notebook_shows_the_gap_of_what_is_fitted():
+def test_a_notebook_shows_the_gap_of_what_is_fitted() -> None:
     X, y = small(100)
     assert "<td>gap</td>" in SVC().fit(X, y)._repr_html_()
     assert "<td>gap</td>" not in SVC()._repr_html_()
 
 
-def test_a_linear_svc_says_that_it_is_not_certified():
+def test_a_linear_svc_says_that_it_is_not_certified() -> None:
     X, y = small(100)
     machine = LinearSVC().fit(X, y)
     assert np.isnan(machine.gap_)
@@ -250,11 +255,11 @@ def test_a_linear_svc_says_that_it_is_not_certified():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_a_linear_svc_is_near_that_of_scikit_learn(loss):
+def test_a_linear_svc_is_near_that_of_scikit_learn(loss: str) -> None:
     """In the objective: where the classes overlap, other weights are as good."""
     y, X = oracle.two_gaussians(2000, 0)
 
-    def objective(machine) -> float:
+    def objective(machine: Any) -> float:
         w, b = machine.coef_[0], machine.intercept_[0]
         slack = np.maximum(0, 1 - y * (X @ w + b))
         return w @ w / 2 + (slack**2 if loss == "squared_hinge" else slack).sum()
@@ -266,7 +271,9 @@ def test_a_linear_svc_is_near_that_of_scikit_learn(loss):
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
-def test_functions_of_pairs_become_classes_and_weights_as_in_scikit_learn(layout):
+def test_functions_of_pairs_become_classes_and_weights_as_in_scikit_learn(
+    layout: Callable[..., Any],
+) -> None:
     X, y = make_blobs(60, 3, centers=4, cluster_std=4, random_state=0)
     theirs = svm.SVC(kernel="linear", decision_function_shape="ovo").fit(X, y)
     f = theirs.decision_function(X)
@@ -283,7 +290,7 @@ KERNEL_KINDS = KINDS[:-1]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name):
+def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name: str) -> None:
     X, y = small(100)
     given = getattr(svm, name)().get_params()
     ours = getattr(randsvm, name)
@@ -296,7 +303,7 @@ def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name):
 
 
 @pytest.mark.parametrize("name", KERNEL_KINDS)
-def test_parameters_that_change_no_result(name):
+def test_parameters_that_change_no_result(name: str) -> None:
     X, y = small(100)
     plain, given = (
         getattr(randsvm, name)(n_jobs=1, **own).fit(X, y)
@@ -306,7 +313,7 @@ def test_parameters_that_change_no_result(name):
     assert (plain.predict(X) == given.predict(X)).all()
 
 
-def test_what_is_positional_in_scikit_learn_is_positional():
+def test_what_is_positional_in_scikit_learn_is_positional() -> None:
     for name in KINDS:
         ours, theirs = (
             [
@@ -319,7 +326,7 @@ def test_what_is_positional_in_scikit_learn_is_positional():
         assert ours == theirs
 
 
-def test_parameters_of_a_linear_svc_that_change_no_result():
+def test_parameters_of_a_linear_svc_that_change_no_result() -> None:
     X, y = small(100)
     plain = LinearSVC().fit(X, y)
     for own in (
@@ -339,19 +346,21 @@ def test_parameters_of_a_linear_svc_that_change_no_result():
         ({"multi_class": "ovo"}, "multi_class must be"),
     ],
 )
-def test_parameters_of_a_linear_svc_that_are_refused(parameters, message):
+def test_parameters_of_a_linear_svc_that_are_refused(
+    parameters: dict[str, Any], message: str
+) -> None:
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         LinearSVC(**parameters).fit(X, y)
 
 
-def test_a_linear_svc_that_ends_early_warns():
+def test_a_linear_svc_that_ends_early_warns() -> None:
     X, y = small(100)
     with pytest.warns(ConvergenceWarning, match="max_iter=3 ends the descent early: 100 rows"):
         assert LinearSVC(max_iter=3).fit(X, y).n_iter_ == 3
 
 
-def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn():
+def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn() -> None:
     X, y = small()
     for kind in (NuSVC, svm.NuSVC):
         plain = kind(gamma=5).fit(X, y).decision_function(X)
@@ -365,7 +374,7 @@ def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_infinite_c_bounds_no_coefficient():
+def test_infinite_c_bounds_no_coefficient() -> None:
     X, y = np.array([[0.0, 0], [1, 0], [3, 0], [4, 1]]), [0, 0, 1, 1]
     ours, theirs = (
         kind(C=np.inf, kernel="linear", **own).fit(X, y)
@@ -375,7 +384,7 @@ def test_infinite_c_bounds_no_coefficient():
 
 
 @pytest.mark.parametrize("kind", [SVC, NuSVC])
-def test_ties_are_broken_by_the_decision_function(kind):
+def test_ties_are_broken_by_the_decision_function(kind: type[Any]) -> None:
     X, y = make_blobs(60, 2, centers=4, cluster_std=4, random_state=0)
     machine = kind(break_ties=True, nu=0.1) if kind is NuSVC else kind(break_ties=True)
     machine.fit(X, y)
@@ -385,13 +394,13 @@ def test_ties_are_broken_by_the_decision_function(kind):
         machine.predict(X)
 
 
-def laplace(X, Z):
+def laplace(X: np.ndarray, Z: np.ndarray):
     """A kernel that no name stands for."""
     return np.exp(-np.abs(np.asarray(X)[:, None] - np.asarray(Z)[None]).sum(axis=2))
 
 
 @pytest.mark.parametrize("name", KERNEL_KINDS)
-def test_a_kernel_may_be_a_function(name):
+def test_a_kernel_may_be_a_function(name: str) -> None:
     X, y = small()
     targets = np.sin(X[:, 0]) if "R" in name else y
     ours = getattr(randsvm, name)(kernel=laplace, gap=1e-6, tol=1e-5).fit(X, targets)
@@ -403,7 +412,7 @@ def test_a_kernel_may_be_a_function(name):
     assert (getattr(again, asked)(X[:50] + 0.01) == f).all()
 
 
-def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix():
+def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix() -> None:
     X, y = make_blobs(60, 2, centers=2, random_state=0)
     rows = sparse.csr_matrix(X)
     found = SVC(kernel=lambda X, Z: X @ Z.T).fit(rows, y)
@@ -411,8 +420,8 @@ def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix():
     assert np.allclose(found.decision_function(rows), expected.decision_function(rows), atol=1e-2)
 
 
-def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds():
-    def never(X, Z):
+def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds() -> None:
+    def never(X: np.ndarray, Z: np.ndarray):
         raise AssertionError("called")
 
     X = np.zeros((20_000, 1), np.float32)
@@ -421,7 +430,7 @@ def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_sigmoid_is_that_of_the_probabilities(classes):
+def test_the_sigmoid_is_that_of_the_probabilities(classes: int) -> None:
     """In scikit-learn's sign: P(classes_[0]) of a pair is 1 / (1 + exp(A f + B)), f > 0 for it."""
     X, y = make_blobs(150, 2, centers=classes, cluster_std=4, random_state=0)
     # The class that comes first in the rows is the second one, and then the first one.
@@ -439,7 +448,7 @@ def test_the_sigmoid_is_that_of_the_probabilities(classes):
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_what_a_fitted_machine_has():
+def test_what_a_fitted_machine_has() -> None:
     X, y = make_blobs(90, 2, centers=3, cluster_std=4, random_state=0)
     theirs = svm.SVC(kernel="linear").fit(X, y)
     ours = SVC(kernel="linear").fit(X, y)
@@ -455,7 +464,7 @@ def test_what_a_fitted_machine_has():
         ours.coef_[0, 0] = 0
 
 
-def test_a_machine_that_did_not_converge_has_the_status_1():
+def test_a_machine_that_did_not_converge_has_the_status_1() -> None:
     y, X = board(4000)
     with pytest.warns(ConvergenceWarning, match="scaling the features may help"):
         machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
@@ -463,7 +472,7 @@ def test_a_machine_that_did_not_converge_has_the_status_1():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
+def test_what_is_fitted_to_sparse_rows_is_sparse(classes: int) -> None:
     X, y = make_blobs(90, 2, centers=classes, cluster_std=4, random_state=0)
     dense, found = (
         SVC(kernel="linear").fit(layout(X), y) for layout in (np.asarray, sparse.csr_matrix)
@@ -473,7 +482,7 @@ def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
         assert np.allclose(getattr(found, name).toarray(), getattr(dense, name))
 
 
-def test_metadata_routing_knows_sample_weight():
+def test_metadata_routing_knows_sample_weight() -> None:
     for kind in (SVC, LinearSVC, OneClassSVM):
         with config_context(enable_metadata_routing=True):
             machine = kind().set_fit_request(sample_weight=True)
@@ -481,7 +490,7 @@ def test_metadata_routing_knows_sample_weight():
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_parameter_and_attribute_is_documented(name):
+def test_every_parameter_and_attribute_is_documented(name: str) -> None:
     X, y = small(50)
     kind = getattr(randsvm, name)
     described = set(re.findall(r"^(\w+) : ", kind.__doc__, re.MULTILINE))

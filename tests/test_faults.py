@@ -18,6 +18,7 @@ from typing import Any
 import oracle
 import pytest
 from commands import run_predict, run_train
+from fixtures import Command
 from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
 
 from randsvm import api, files
@@ -40,7 +41,7 @@ OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
 
 @pytest.fixture(scope="module")
-def master(tmp_path_factory) -> Path:
+def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows, rows too many for --memory 16M, models, and old outputs."""
     folder = tmp_path_factory.mktemp("faults")
     data = board(2000).save(folder / "data")
@@ -54,7 +55,7 @@ def master(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def folder(master, tmp_path) -> Path:
+def folder(master: Path, tmp_path: Path) -> Path:
     """The same, where `command` works."""
     shutil.copytree(master, tmp_path, dirs_exist_ok=True)
     return tmp_path
@@ -80,7 +81,9 @@ FULL = {
 
 
 @pytest.mark.parametrize("blocks, line, what", FULL.values(), ids=FULL)
-def test_a_full_disk_leaves_every_file_as_it_was(command, folder, blocks, line, what):
+def test_a_full_disk_leaves_every_file_as_it_was(
+    command: Command, folder: Path, blocks: int, line: str, what: str
+) -> None:
     before = contents(folder)
     name, *words = line.split()
     ended = command(name, *words, sh=f'ulimit -f {blocks}; exec "$@"')
@@ -98,7 +101,9 @@ def lost(what: str, reason: str) -> str:
 
 
 @pytest.mark.parametrize("blocks", [8, 94], ids=["chunks", "footer"])
-def test_a_cache_without_room_does_not_cost_the_model(command, folder, blocks):
+def test_a_cache_without_room_does_not_cost_the_model(
+    command: Command, folder: Path, blocks: int
+) -> None:
     command("train", "sgd", "-q", "data", "expected")
     before = contents(folder)
     words = ("sgd", "-q", "--cache", "c", "data", "m")
@@ -108,7 +113,7 @@ def test_a_cache_without_room_does_not_cost_the_model(command, folder, blocks):
     assert contents(folder) == {**before, "m": before["expected"]}
 
 
-def test_a_log_without_room_does_not_cost_the_model(command, folder):
+def test_a_log_without_room_does_not_cost_the_model(command: Command, folder: Path) -> None:
     """It ends with the last line that the disk took."""
     words = ("osuna", "-q", "-g", 5, "--working-set", 200, "--swap", 1, "--max-iterations", 30)
     command("train", *words, "data", "expected")
@@ -120,7 +125,9 @@ def test_a_log_without_room_does_not_cost_the_model(command, folder):
     assert 19 * 512 <= (folder / "log").stat().st_size <= 20 * 512
 
 
-def test_a_log_whose_reader_goes_away_does_not_cost_the_model(command, folder):
+def test_a_log_whose_reader_goes_away_does_not_cost_the_model(
+    command: Command, folder: Path
+) -> None:
     command("train", "sgd", "-q", "data", "expected")
     sh = 'mkfifo log; head -c 1 log > one & exec "$@"'
     words = ("sgd", "-q", "--epochs", 30, "--log", "log", "data", "m")
@@ -131,7 +138,7 @@ def test_a_log_whose_reader_goes_away_does_not_cost_the_model(command, folder):
     assert (folder / "m").read_bytes() == (folder / "expected").read_bytes()
 
 
-def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder):
+def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder: Path) -> None:
     """What cannot be written does not hide why the run ended."""
     words = ("osuna", "-g", 5, "--gap", 1e-9, "--working-set", 200, "--swap", 1)
     with subprocess.Popen(
@@ -152,7 +159,7 @@ def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder):
     load(str(folder / "m"))
 
 
-def test_a_spill_file_that_cannot_be_created_is_73(command, folder):
+def test_a_spill_file_that_cannot_be_created_is_73(command: Command, folder: Path) -> None:
     words = ("sgd", "-q", "--memory", "16M", "--tmpdir", "data/no", "wide", "m")
     ended = command("train", *words)
     assert (ended.returncode, ended.stdout) == (73, "")
@@ -162,7 +169,9 @@ def test_a_spill_file_that_cannot_be_created_is_73(command, folder):
     assert (folder / "m").read_text() == OLD
 
 
-def test_permissions_that_cannot_be_kept_leave_the_old_file_and_no_other(folder, monkeypatch):
+def test_permissions_that_cannot_be_kept_leave_the_old_file_and_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some file systems know none."""
 
     def fail(*_: object) -> None:
@@ -193,7 +202,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize("line", KEPT.values(), ids=KEPT)
-def test_an_output_that_would_destroy_something_else_is_73(command, folder, line):
+def test_an_output_that_would_destroy_something_else_is_73(
+    command: Command, folder: Path, line: str
+) -> None:
     (folder / "packed").write_bytes(gzip.compress((folder / "data").read_bytes()))
     (folder / "table").write_text("1,2.5,3\n2,3,1e-3\n")
     (folder / "text").write_text("a letter\n")
@@ -208,7 +219,7 @@ def test_an_output_that_would_destroy_something_else_is_73(command, folder, line
 
 
 @pytest.mark.parametrize("words", ["", "--scores", "-b 1", "--labels libsvm"])
-def test_predictions_replace_predictions(command, folder, words):
+def test_predictions_replace_predictions(command: Command, folder: Path, words: str) -> None:
     """Of any kind, and an empty file."""
     learn("randsvm", folder / "data", folder / "both", "-g", 5, "-b", 1)
     kinds = ["", "--scores", "-b 1", "--labels libsvm"]
@@ -230,7 +241,9 @@ def test_predictions_replace_predictions(command, folder, words):
         "+1\n" * 100_000,
     ],
 )
-def test_old_predictions_of_any_model_are_replaced(command, folder, old):
+def test_old_predictions_of_any_model_are_replaced(
+    command: Command, folder: Path, old: str
+) -> None:
     (folder / "o").write_text(old)
     assert command("predict", "-q", "data", "model", "o").returncode == 0
     assert (folder / "o").read_text() != old
@@ -250,7 +263,7 @@ SAYING = {
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("line", SAYING.values(), ids=SAYING)
-def test_standard_output_on_a_full_disk_is_74(command, folder, line):
+def test_standard_output_on_a_full_disk_is_74(command: Command, folder: Path, line: str) -> None:
     name, *words = line.split()
     ended = command(name, *words, sh='exec "$@" > /dev/full')
     assert ended.returncode == 74
@@ -258,7 +271,9 @@ def test_standard_output_on_a_full_disk_is_74(command, folder, line):
 
 
 @pytest.mark.parametrize("line", SAYING.values(), ids=SAYING)
-def test_a_reader_that_went_away_is_141_without_a_word(command, folder, gone, line):
+def test_a_reader_that_went_away_is_141_without_a_word(
+    command: Command, folder: Path, gone, line: str
+) -> None:
     name, *words = line.split()
     ended = command(name, *words, stdout=gone)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
@@ -274,7 +289,7 @@ def gone():
 
 
 @pytest.mark.parametrize("line", ["train sgd --bogus", "train sgd no m"])
-def test_nobody_hears_what_goes_wrong(command, folder, gone, line):
+def test_nobody_hears_what_goes_wrong(command: Command, folder: Path, gone, line: str) -> None:
     name, *words = line.split()
     before = contents(folder)
     ended = command(name, *words, stderr=gone)
@@ -299,7 +314,9 @@ FAILING = {
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("how", FAILING.values(), ids=FAILING)
 @pytest.mark.parametrize("line, output", SECOND.values(), ids=SECOND)
-def test_standard_error_that_fails_does_not_cost_the_output(command, folder, line, output, how):
+def test_standard_error_that_fails_does_not_cost_the_output(
+    command: Command, folder: Path, line: str, output: str, how: str
+) -> None:
     name, *words = line.split()
     command(name, *words, "expected")
     before = contents(folder)
@@ -321,7 +338,9 @@ def test_standard_error_that_fails_does_not_cost_the_output(command, folder, lin
     ],
 )
 @pytest.mark.parametrize("words", ["--report json", "--report json -v 2", "-v 2"])
-def test_results_that_cannot_be_printed_do_not_cost_the_model(command, folder, words, how, reason):
+def test_results_that_cannot_be_printed_do_not_cost_the_model(
+    command: Command, folder: Path, words: str, how: str, reason: str
+) -> None:
     if "json" not in words and how == ">&-":
         pytest.skip("without stdout nobody wants its lines")
     command("train", "sgd", "-q", *words.split(), "data", "expected")
@@ -333,7 +352,7 @@ def test_results_that_cannot_be_printed_do_not_cost_the_model(command, folder, w
     assert (folder / "m").read_bytes() == expected
 
 
-def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command, folder):
+def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command: Command, folder: Path) -> None:
     ended = command("predict", "-q", "--report", "json", "data", "model", "o", sh='exec "$@" >&-')
     assert ended.returncode == 74
     assert "writing <stdout>: it is closed" in ended.stderr
@@ -342,7 +361,9 @@ def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command, folder):
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 @pytest.mark.parametrize("line", ["train --help", "train sgd data m", "predict data model o"])
-def test_closed_standard_streams_do_no_harm(command, folder, line, closed):
+def test_closed_standard_streams_do_no_harm(
+    command: Command, folder: Path, line: str, closed: str
+) -> None:
     name, *words = line.split()
     ended = command(name, *words, sh=f'exec "$@" {closed}')
     assert ended.returncode == 0
@@ -351,7 +372,7 @@ def test_closed_standard_streams_do_no_harm(command, folder, line, closed):
     assert not written.exists() or written.read_text() != OLD
 
 
-def test_head_takes_one_line_and_ends_the_prediction(command, folder):
+def test_head_takes_one_line_and_ends_the_prediction(command: Command, folder: Path) -> None:
     rows = folder / "rows"
     rows.write_text((folder / "data").read_text() * 50)  # more than a pipe holds
     sh = '{ "$@"; echo "$?" > code; } | head -n 1'
@@ -384,14 +405,14 @@ def read(path: Path, resources: Resources | None = None) -> list[list]:
 
 
 @pytest.fixture
-def long(tmp_path) -> Path:
+def long(tmp_path: Path) -> Path:
     """A file that is read in several blocks."""
     path = tmp_path / "long"
     path.write_text("+1 1:0.5\n-1 1:0.25\n" * 300_000)
     return path
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_refused(long):
+def test_a_file_that_is_cut_while_it_is_read_is_refused(long: Path) -> None:
     """Its rows would be read as a smaller set."""
     with (
         listening(once(Progress, lambda: os.truncate(long, 5 << 20))),
@@ -416,7 +437,9 @@ def append(path: Path) -> None:
     [lambda path: write_in_place(path, 5), append, os.utime],
     ids=["in place", "longer", "touched"],
 )
-def test_a_file_that_is_written_to_while_it_is_read_is_refused(long, act):
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(
+    long: Path, act: Callable[..., Any]
+) -> None:
     """The model would be of rows that no file ever had."""
     os.utime(long, (1, 1))
     with (
@@ -426,7 +449,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(long, act):
         read(long)
 
 
-def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long):
+def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long: Path) -> None:
     expected = read(long)
     with listening(once(Progress, long.unlink)):
         assert read(long) == expected
@@ -442,7 +465,9 @@ def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long):
     ],
     ids=["removed", "cut", "longer", "touched"],
 )
-def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(long, act, error):
+def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(
+    long: Path, act: Callable[..., Any], error: type[Exception]
+) -> None:
     cache = long.with_name("cache")
     cache.write_text(OLD_CACHE)
     with (
@@ -466,7 +491,9 @@ def train_with(name: str, folder: Path, act: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
 @pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_cut_while_in_use_ends_training(folder, name, used):
+def test_a_cache_that_is_cut_while_in_use_ends_training(
+    folder: Path, name: str, used: bool
+) -> None:
     if used:
         read(folder / "data", Resources(cache=str(folder / "cache")))
     with pytest.raises(TransferError, match=r"reading .*cache: it became shorter while in use"):
@@ -476,7 +503,9 @@ def test_a_cache_that_is_cut_while_in_use_ends_training(folder, name, used):
 
 @pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
 @pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_written_to_while_in_use_ends_training(folder, name, used):
+def test_a_cache_that_is_written_to_while_in_use_ends_training(
+    folder: Path, name: str, used: bool
+) -> None:
     cache = folder / "cache"
     if used:
         read(folder / "data", Resources(cache=str(cache)))
@@ -492,7 +521,7 @@ def test_a_cache_that_is_written_to_while_in_use_ends_training(folder, name, use
 
 
 @pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_removed_while_in_use_is_still_there(folder, name):
+def test_a_cache_that_is_removed_while_in_use_is_still_there(folder: Path, name: str) -> None:
     train_with(name, folder, lambda: None)
     content = (folder / "m").read_bytes()
     train_with(name, folder, (folder / "cache").unlink)
@@ -501,7 +530,9 @@ def test_a_cache_that_is_removed_while_in_use_is_still_there(folder, name):
 
 
 @pytest.mark.parametrize("name", ["data", "model", "c"])
-def test_what_may_not_be_read_is_66_and_such_a_cache_is_made_anew(command, folder, name):
+def test_what_may_not_be_read_is_66_and_such_a_cache_is_made_anew(
+    command: Command, folder: Path, name: str
+) -> None:
     (folder / name).chmod(0)
     if os.access(folder / name, os.R_OK):
         pytest.skip("this user may read everything")
@@ -518,7 +549,7 @@ LIMIT = 4.0 * SLOWNESS
 
 
 @pytest.fixture
-def good(folder) -> bytes:
+def good(folder: Path) -> bytes:
     """A certified model in the place of the old one."""
     learn("randsvm", folder / "data", folder / "m", "-g", 5)
     assert float(oracle.trailer(folder / "m")["gap"]) <= 1e-3
@@ -564,7 +595,9 @@ ends = pytest.mark.parametrize("end", ENDS)
 
 
 @ends
-def test_a_run_that_is_broken_off_does_not_replace_a_better_model(folder, good, end):
+def test_a_run_that_is_broken_off_does_not_replace_a_better_model(
+    folder: Path, good: bytes, end: str
+) -> None:
     received: list[object] = []
     _, error, code = ENDS[end]
     with pytest.raises(error) as caught:
@@ -583,7 +616,9 @@ def test_a_run_that_is_broken_off_does_not_replace_a_better_model(folder, good, 
     assert "stays" not in metadata["stopped"]
 
 
-def test_a_run_that_is_broken_off_twice_leaves_the_last_model_beside(folder, good):
+def test_a_run_that_is_broken_off_twice_leaves_the_last_model_beside(
+    folder: Path, good: bytes
+) -> None:
     contents = []
     for C in (1.0, 2.0):
         with pytest.raises(Interrupted):
@@ -594,7 +629,7 @@ def test_a_run_that_is_broken_off_twice_leaves_the_last_model_beside(folder, goo
 
 
 @ends
-def test_with_overwrite_a_better_model_is_replaced(folder, good, end):
+def test_with_overwrite_a_better_model_is_replaced(folder: Path, good: bytes, end: str) -> None:
     if end == "time limit":
         break_off(folder, end, [], overwrite=True)
     else:
@@ -629,7 +664,7 @@ def of_sgd(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [worse, regression, damaged, of_libsvm, of_sgd])
-def test_a_model_that_is_not_better_is_replaced(folder, make):
+def test_a_model_that_is_not_better_is_replaced(folder: Path, make: Callable[..., Any]) -> None:
     make(folder)
     before = (folder / "m").read_bytes()
     with pytest.raises(Interrupted, match=r"^interrupted by Ctrl-C$"):
@@ -638,7 +673,9 @@ def test_a_model_that_is_not_better_is_replaced(folder, make):
     assert not (folder / "m.interrupted").exists()
 
 
-def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(folder, good):
+def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(
+    folder: Path, good: bytes
+) -> None:
     """Twice as large a C: the first certificate is a coarse one."""
     with pytest.raises(Interrupted, match="stays"):
         break_off(folder, "signal", [], warm_start=str(folder / "m"), C=50.0)
@@ -646,7 +683,9 @@ def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(folder, g
     assert load(str(folder / "m.interrupted"))
 
 
-def test_what_has_the_name_of_an_interrupted_model_is_not_replaced(command, folder, good):
+def test_what_has_the_name_of_an_interrupted_model_is_not_replaced(
+    command: Command, folder: Path, good: bytes
+) -> None:
     shutil.copy(folder / "data", folder / "m.interrupted")
     before = contents(folder)
     ended = command("train", "-g", 5, "data", "m")
@@ -656,7 +695,7 @@ def test_what_has_the_name_of_an_interrupted_model_is_not_replaced(command, fold
     assert command("train", "-g", 5, "--overwrite", "data", "m").returncode == 0
 
 
-def test_the_last_line_and_the_log_name_the_interrupted_model(folder, good):
+def test_the_last_line_and_the_log_name_the_interrupted_model(folder: Path, good: bytes) -> None:
     words = ("osuna", "-g", 5, "--gap", 1e-9, "--working-set", 100, "--swap", 1, "--log", "log")
     with subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.train", *map(str, words), "data", "m"],
@@ -680,7 +719,9 @@ def test_the_last_line_and_the_log_name_the_interrupted_model(folder, good):
     assert (folder / "m").read_bytes() == good
 
 
-def test_unreadable_files_are_not_the_business_of_the_command_line(folder, monkeypatch, capsys):
+def test_unreadable_files_are_not_the_business_of_the_command_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Else they would be mistakes of usage; as this test may run for a user who reads all files,
     it hides the files from click alone."""
     monkeypatch.chdir(folder)
@@ -696,7 +737,9 @@ def test_unreadable_files_are_not_the_business_of_the_command_line(folder, monke
 
 @pytest.mark.parametrize("prompt", [False, True], ids=["train", "update"])
 @pytest.mark.parametrize("cut", [0, 1, 3])
-def test_a_pipe_that_ends_without_a_newline_is_noted(command, folder, cut, prompt):
+def test_a_pipe_that_ends_without_a_newline_is_noted(
+    command: Command, folder: Path, cut: int, prompt: bool
+) -> None:
     content = (folder / "data").read_bytes()
     words = ("--update", "linear") if prompt else ()
     ended = command("train", "sgd", *words, "-", "m", stdin=content[: len(content) - cut])
@@ -705,7 +748,7 @@ def test_a_pipe_that_ends_without_a_newline_is_noted(command, folder, cut, promp
     assert ended.stderr.splitlines().count(note) == (cut > 0)
 
 
-def test_a_file_that_ends_without_a_newline_is_not_noted(command, folder):
+def test_a_file_that_ends_without_a_newline_is_not_noted(command: Command, folder: Path) -> None:
     (folder / "data").write_bytes((folder / "data").read_bytes()[:-1])
     assert "newline" not in command("train", "sgd", "data", "m").stderr
     assert "newline" not in command("train", "sgd", "-", "m", sh='exec "$@" < data').stderr
@@ -714,7 +757,9 @@ def test_a_file_that_ends_without_a_newline_is_not_noted(command, folder):
 
 
 @pytest.mark.parametrize("runs, option", [("train", "--memory or --jobs"), ("predict", "--jobs")])
-def test_out_of_memory_is_one_line_and_71(folder, monkeypatch, runs, option):
+def test_out_of_memory_is_one_line_and_71(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, runs: str, option: str
+) -> None:
     monkeypatch.chdir(folder)
     parse = svmlight.parse_piece
 
@@ -731,7 +776,7 @@ def test_out_of_memory_is_one_line_and_71(folder, monkeypatch, runs, option):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ulimit -v is Linux's")
-def test_a_bound_on_memory_shows_no_traceback(command, folder):
+def test_a_bound_on_memory_shows_no_traceback(command: Command, folder: Path) -> None:
     """Wherever it strikes once the libraries are there."""
     rows = (folder / "data").read_text() * 200
     (folder / "large").write_text(rows)
@@ -756,7 +801,7 @@ def test_a_bound_on_memory_shows_no_traceback(command, folder):
 # ---- two runs at once -------------------------------------------------------------------------
 
 
-def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder):
+def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder: Path) -> None:
     first, last = ((folder / name).read_bytes() for name in ("data", "model"))
     with files.create_output(str(folder / "m")) as stream:
         stream.write(last)
@@ -769,8 +814,8 @@ def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder):
 
 @pytest.mark.parametrize("zero_based", [False, True], ids=["of its kind", "of another kind"])
 def test_a_cache_that_another_run_replaces_at_once_is_used_as_written(
-    folder, monkeypatch, zero_based
-):
+    folder: Path, monkeypatch: pytest.MonkeyPatch, zero_based: bool
+) -> None:
     """Between the moment when it gets its name and the first reading of it."""
     path, cache = folder / "data", Resources(cache=str(folder / "c"))
     expected = read(path)
@@ -789,7 +834,9 @@ def test_a_cache_that_another_run_replaces_at_once_is_used_as_written(
 
 
 @pytest.mark.parametrize("shared", ["m", "c"], ids=["model", "cache"])
-def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(command, folder, shared):
+def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(
+    command: Command, folder: Path, shared: str
+) -> None:
     words = ("sgd", "-q", "--cache", "c") if shared == "c" else ("sgd", "-q")
     each = []
     for seed in (0, 1):
@@ -823,7 +870,9 @@ for _ in range(50):
 """
 
 
-def test_killed_while_a_model_is_written_the_old_or_the_new_one_stands(folder, command):
+def test_killed_while_a_model_is_written_the_old_or_the_new_one_stands(
+    folder: Path, command: Command
+) -> None:
     """What a kill leaves besides has a name of its own, and no later run minds it."""
     for name, seed in (("one", 0), ("other", 1)):
         words = ("-g", 5, "-k", 500, "--sample-size", 1500, "--seed", seed)
@@ -869,7 +918,9 @@ signals = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
 @signals
 @pytest.mark.parametrize("line, written", WRITING.values(), ids=WRITING)
-def test_a_signal_while_a_file_is_written_leaves_a_whole_one(folder, line, written, number):
+def test_a_signal_while_a_file_is_written_leaves_a_whole_one(
+    folder: Path, line: str, written: str, number: int
+) -> None:
     name, *words = line.split()
     before = contents(folder)
     with subprocess.Popen(
@@ -894,7 +945,9 @@ def test_a_signal_while_a_file_is_written_leaves_a_whole_one(folder, line, writt
 
 
 @signals
-def test_a_signal_while_rows_to_predict_are_awaited_leaves_the_old_output(folder, number):
+def test_a_signal_while_rows_to_predict_are_awaited_leaves_the_old_output(
+    folder: Path, number: int
+) -> None:
     before = contents(folder)
     with subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.predict", "-", "model", "o"],

@@ -1,5 +1,7 @@
 """Outputs appear whole or not at all, inputs open by their first bytes, faults have exit codes."""
 
+from __future__ import annotations
+
 import bz2
 import contextlib
 import gzip
@@ -10,7 +12,9 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,16 +32,16 @@ class Text(io.TextIOWrapper):
         super().__init__(io.BytesIO(content))
 
 
-def write(path, content: bytes = b"new") -> None:
+def write(path: Path | str, content: bytes = b"new") -> None:
     with create_output(str(path)) as stream:
         stream.write(content)
 
 
-def permissions(path) -> int:
+def permissions(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def names(folder) -> list[str]:
+def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
@@ -62,7 +66,7 @@ def refused(error: type[RandsvmError], exit_code: int, message: str):
 # Outputs: regular files
 
 
-def test_a_new_file_holds_what_was_written(tmp_path):
+def test_a_new_file_holds_what_was_written(tmp_path: Path) -> None:
     write(tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == b"new"
     assert names(tmp_path) == ["m"]
@@ -74,7 +78,9 @@ class Stop(BaseException):
 
 @pytest.mark.parametrize("error", [ValueError, Stop, TransferError("x")])
 @pytest.mark.parametrize("old", [None, b"old"])
-def test_an_error_inside_leaves_the_old_file_and_no_other(tmp_path, error, old):
+def test_an_error_inside_leaves_the_old_file_and_no_other(
+    tmp_path: Path, error: type[Exception] | TransferError, old: bytes | None
+) -> None:
     path = tmp_path / "m"
     if old:
         path.write_bytes(old)
@@ -89,7 +95,7 @@ def test_an_error_inside_leaves_the_old_file_and_no_other(tmp_path, error, old):
     assert not old or path.read_bytes() == old
 
 
-def test_readers_see_the_old_file_until_the_block_ends(tmp_path):
+def test_readers_see_the_old_file_until_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_bytes(b"old")
     with create_output(str(path)) as stream:
@@ -100,11 +106,13 @@ def test_readers_see_the_old_file_until_the_block_ends(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
-def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path, monkeypatch, fault):
+def test_a_full_disk_is_told_and_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     path = tmp_path / "m"
     path.write_bytes(b"old")
 
-    def fail(*_):
+    def fail(*_: object):
         raise OSError(28, "No space left on device")
 
     if fault == "fsync":
@@ -121,20 +129,20 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path, monkeypatch, faul
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
-def test_a_new_file_has_the_permissions_of_umask(tmp_path, mask, mode):
+def test_a_new_file_has_the_permissions_of_umask(tmp_path: Path, mask: int, mode: int) -> None:
     with umask(mask):
         write(tmp_path / "m")
     assert permissions(tmp_path / "m") == mode
 
 
-def test_umask_itself_is_never_touched(tmp_path, monkeypatch):
+def test_umask_itself_is_never_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It belongs to the process: a file that another thread makes meanwhile would be public.
     monkeypatch.setattr(os, "umask", None)
     write(tmp_path / "m")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o666, 0o444, 0o2755])
-def test_an_old_file_keeps_its_permissions(tmp_path, mode):
+def test_an_old_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "m"
     path.write_bytes(b"old")
     path.chmod(mode)
@@ -147,7 +155,7 @@ def test_an_old_file_keeps_its_permissions(tmp_path, mode):
 
 
 @pytest.mark.parametrize("target", ["there", "new"])
-def test_a_symlink_is_followed(tmp_path, target):
+def test_a_symlink_is_followed(tmp_path: Path, target: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "there").write_bytes(b"old")
     link = tmp_path / "m"
@@ -159,20 +167,22 @@ def test_a_symlink_is_followed(tmp_path, target):
     assert names(tmp_path) == ["folder", "m"]
 
 
-def test_a_name_of_full_length_is_written(tmp_path):
+def test_a_name_of_full_length_is_written(tmp_path: Path) -> None:
     name = "ü" * 127  # 254 bytes, where 255 is the limit
     write(tmp_path / name)
     assert names(tmp_path) == [name]
 
 
-def test_a_name_relative_to_the_working_folder_is_written(tmp_path, monkeypatch):
+def test_a_name_relative_to_the_working_folder_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     check_output("m")
     write("m")
     assert names(tmp_path) == ["m"]
 
 
-def link_to_itself(folder):
+def link_to_itself(folder: Path) -> Path:
     (folder / "loop").symlink_to("loop")
     return folder / "loop"
 
@@ -191,7 +201,9 @@ def link_to_itself(folder):
         (link_to_itself, "Too many levels of symbolic links"),
     ],
 )
-def test_what_cannot_be_created_is_said_before_and_when_writing(tmp_path, make, message):
+def test_what_cannot_be_created_is_said_before_and_when_writing(
+    tmp_path: Path, make: Callable[..., Any], message: str
+) -> None:
     (tmp_path / "file").write_bytes(b"")
     path = str(make(tmp_path))
     before = names(tmp_path)
@@ -208,7 +220,9 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_an_output_is_the_file_that_the_kernel_would_open(tmp_path, monkeypatch, path):
+def test_an_output_is_the_file_that_the_kernel_would_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub" / "deep" / "deeper").mkdir(parents=True)
     (tmp_path / "file").write_bytes(b"")
@@ -233,7 +247,7 @@ def test_an_output_is_the_file_that_the_kernel_would_open(tmp_path, monkeypatch,
         assert expected.read_bytes() == b"new"
 
 
-def test_a_folder_without_write_permission_is_refused(tmp_path):
+def test_a_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o555)
     if os.access(folder, os.W_OK):
@@ -243,7 +257,7 @@ def test_a_folder_without_write_permission_is_refused(tmp_path):
             attempt(str(folder / "m"))
 
 
-def test_check_output_writes_nothing(tmp_path):
+def test_check_output_writes_nothing(tmp_path: Path) -> None:
     check_output(str(tmp_path / "new"))
     assert names(tmp_path) == []
 
@@ -251,7 +265,7 @@ def test_check_output_writes_nothing(tmp_path):
 # Outputs: everything else is written directly
 
 
-def reading(path) -> tuple[threading.Thread, list[bytes]]:
+def reading(path: Path) -> tuple[threading.Thread, list[bytes]]:
     """A thread that reads all of `path`, and where it puts what it read."""
     got: list[bytes] = []
     thread = threading.Thread(target=lambda: got.append(path.read_bytes()), daemon=True)
@@ -259,7 +273,7 @@ def reading(path) -> tuple[threading.Thread, list[bytes]]:
     return thread, got
 
 
-def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path):
+def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     check_output(str(fifo))
@@ -271,7 +285,7 @@ def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path):
     assert names(tmp_path) == ["fifo"]
 
 
-def test_a_pipe_behind_dev_fd_is_written():
+def test_a_pipe_behind_dev_fd_is_written() -> None:
     # What >(command) of a shell hands over: a link that leads to no path.
     reader, writer = os.pipe()
     check_output(f"/dev/fd/{writer}")
@@ -284,14 +298,14 @@ def test_a_pipe_behind_dev_fd_is_written():
 class Full(io.RawIOBase):
     """A device that takes nothing, as /dev/full: code gone wrong as root would replace that."""
 
-    def writable(self):
+    def writable(self) -> bool:
         return True
 
-    def write(self, data):
+    def write(self, data: Any):
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_device_is_exit_74(tmp_path, monkeypatch):
+def test_a_full_device_is_exit_74(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = tmp_path / "device"
     os.mkfifo(device)
     monkeypatch.setattr(files, "open_patiently", lambda *_: io.BufferedWriter(Full()))
@@ -299,7 +313,7 @@ def test_a_full_device_is_exit_74(tmp_path, monkeypatch):
         write(device)
 
 
-def test_standard_output_comes_after_what_was_printed(monkeypatch):
+def test_standard_output_comes_after_what_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = Text()
     monkeypatch.setattr(sys, "stdout", stdout)
     check_output("-")
@@ -308,14 +322,16 @@ def test_standard_output_comes_after_what_was_printed(monkeypatch):
     assert stdout.buffer.getvalue() == b"before new"
 
 
-def run_python(code: str, redirection: str, **kwargs) -> subprocess.CompletedProcess:
+def run_python(code: str, redirection: str, **kwargs: Any) -> subprocess.CompletedProcess:
     """`code` with a real standard input and output."""
     command = f'exec "{sys.executable}" -c "$0" {redirection}'
     return subprocess.run(["sh", "-c", command, code], capture_output=True, timeout=120, **kwargs)
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
-def test_a_file_behind_standard_output_keeps_what_else_is_printed(tmp_path, name):
+def test_a_file_behind_standard_output_keeps_what_else_is_printed(
+    tmp_path: Path, name: str
+) -> None:
     code = f"""
 from randsvm.files import create_output
 print("before")
@@ -331,7 +347,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def test_closed_standard_streams_are_refused(monkeypatch):
+def test_closed_standard_streams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stdin", None)
     for attempt in (check_output, write):
@@ -341,7 +357,7 @@ def test_closed_standard_streams_are_refused(monkeypatch):
         read_whole("-")
 
 
-def test_a_reader_that_went_away_is_left_to_the_command_line():
+def test_a_reader_that_went_away_is_left_to_the_command_line() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with pytest.raises(BrokenPipeError):
@@ -362,19 +378,23 @@ compressions = pytest.mark.parametrize("compression", COMPRESS)
 
 @compressions
 @pytest.mark.parametrize("content", [b"", b"1\n", TEXT, TEXT * 500_000], ids=len)
-def test_an_input_is_known_by_its_first_bytes(tmp_path, compression, content):
+def test_an_input_is_known_by_its_first_bytes(
+    tmp_path: Path, compression: str, content: bytes
+) -> None:
     path = tmp_path / "any-name"
     path.write_bytes(COMPRESS[compression](content))
     assert read_whole(str(path)) == content
 
 
 @compressions
-def test_standard_input_may_come_in_drops(monkeypatch, compression):
+def test_standard_input_may_come_in_drops(
+    monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
     reader, writer = os.pipe()
     content = COMPRESS[compression](TEXT)
     first_read = threading.Event()
 
-    def drip():
+    def drip() -> None:
         for byte in content:
             os.write(writer, bytes([byte]))
             first_read.wait(0.001)
@@ -387,13 +407,15 @@ def test_standard_input_may_come_in_drops(monkeypatch, compression):
 
 
 @compressions
-def test_standard_input_without_a_system_file_is_read(monkeypatch, compression):
+def test_standard_input_without_a_system_file_is_read(
+    monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
     monkeypatch.setattr(sys, "stdin", Text(COMPRESS[compression](TEXT)))
     assert read_whole("-") == TEXT
     assert read_whole("-") == b""  # it is at its end, and still open
 
 
-def test_real_standard_input_survives(tmp_path):
+def test_real_standard_input_survives(tmp_path: Path) -> None:
     code = """
 import sys
 from randsvm.files import open_input
@@ -406,7 +428,7 @@ print(sys.stdin.buffer.readline())
     assert (run.stdout.splitlines(), run.stderr) == ([b"b'+1 1:0.5\\n'", b"b'-1 2:0.25\\n'"], b"")
 
 
-def test_a_fifo_is_read(tmp_path):
+def test_a_fifo_is_read(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     thread = threading.Thread(target=fifo.write_bytes, args=[TEXT], daemon=True)
@@ -419,14 +441,16 @@ def test_a_fifo_is_read(tmp_path):
     ("name", "message"),
     [("missing", "No such file or directory"), (".", "Is a directory"), ("", "Is a directory")],
 )
-def test_what_cannot_be_opened_is_exit_66(tmp_path, monkeypatch, name, message):
+def test_what_cannot_be_opened_is_exit_66(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     with refused(InputError, 66, f"cannot open {name}: {message}"):
         read_whole(name)
 
 
 @pytest.mark.parametrize("compression", ["gzip", "bzip2", "xz"])
-def test_a_cut_archive_is_bad_content(tmp_path, compression):
+def test_a_cut_archive_is_bad_content(tmp_path: Path, compression: str) -> None:
     content = COMPRESS[compression](TEXT)
     path = tmp_path / "a"
     for size in range(files.MAGIC_BYTES, len(content)):
@@ -436,7 +460,9 @@ def test_a_cut_archive_is_bad_content(tmp_path, compression):
 
 
 @pytest.mark.parametrize("compression", ["gzip", "bzip2", "xz"])
-def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(tmp_path, compression):
+def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(
+    tmp_path: Path, compression: str
+) -> None:
     content = COMPRESS[compression](TEXT)
     path = tmp_path / "a"
     for position in range(files.MAGIC_BYTES, len(content)):
@@ -450,7 +476,9 @@ def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(tmp_path, compre
                 assert error.exit_code == 65
 
 
-def test_a_compression_that_this_python_lacks_is_named(tmp_path, monkeypatch):
+def test_a_compression_that_this_python_lacks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(files.COMPRESSIONS, b"\x28\xb5\x2f\xfd", "compression.missing")
     path = tmp_path / "a"
     path.write_bytes(b"\x28\xb5\x2f\xfd....")
@@ -458,9 +486,9 @@ def test_a_compression_that_this_python_lacks_is_named(tmp_path, monkeypatch):
         read_whole(str(path))
 
 
-def test_a_device_that_fails_while_it_is_read_is_exit_74():
+def test_a_device_that_fails_while_it_is_read_is_exit_74() -> None:
     class Broken(io.RawIOBase):
-        def readable(self):
+        def readable(self) -> bool:
             return True
 
         def readinto(self, buffer):

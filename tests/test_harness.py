@@ -1,24 +1,30 @@
 """Test the harness of the benchmarks: what it measures, compares and refuses."""
 
+from __future__ import annotations
+
 import json
 import sys
 from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import click
 import pytest
+from fixtures import ImportScript
 
 
 @pytest.fixture
-def harness(script):
+def harness(script: ImportScript) -> ModuleType:
     return script("benchmarks.harness")
 
 
-def seconds(own):
+def seconds(own: float) -> list[str]:
     """A process that reports this time for its work."""
     return [sys.executable, "-c", f"print('seconds {own}')"]
 
 
-def comparison_of(harness, tmp_path, *works, **effort):
+def comparison_of(harness: ModuleType, tmp_path: Path, *works: object, **effort: Any):
     """Return the JSON that the comparison writes."""
     named = {str(number): work for number, work in enumerate(works)}
     harness.compare("title", named, harness.Effort(**{"rounds": 2} | effort), tmp_path)
@@ -26,7 +32,9 @@ def comparison_of(harness, tmp_path, *works, **effort):
 
 
 @pytest.mark.parametrize(("made", "least", "most"), [("None", 0, 40), ("b'x' * 2**26", 64, 104)])
-def test_peak_memory_does_not_include_the_harness(harness, script, made, least, most):
+def test_peak_memory_does_not_include_the_harness(
+    harness: ModuleType, script: ImportScript, made: str, least: int, most: int
+) -> None:
     """The harness process is larger than either command."""
     ballast = b"x" * 2**27
     used, _ = harness.run([sys.executable, "-IS", "-c", f"x = {made}"])
@@ -35,7 +43,9 @@ def test_peak_memory_does_not_include_the_harness(harness, script, made, least, 
     assert 0 < used["floor"] < 40
 
 
-def test_a_peak_below_the_measurable_minimum_is_an_upper_bound(harness, script):
+def test_a_peak_below_the_measurable_minimum_is_an_upper_bound(
+    harness: ModuleType, script: ImportScript
+) -> None:
     shown = [
         script("benchmarks.tables").peak({"median": harness.run(words)[0], "ended": False})
         for words in (["true"], [sys.executable, "-c", "x = b'x' * 2**26"])
@@ -44,17 +54,17 @@ def test_a_peak_below_the_measurable_minimum_is_an_upper_bound(harness, script):
     assert shown[1].isdigit()
 
 
-def test_a_missing_program_is_named(harness):
+def test_a_missing_program_is_named(harness: ModuleType) -> None:
     with pytest.raises(click.ClickException, match="no-such-program"):
         harness.run(["no-such-program"])
 
 
-def test_a_repeated_benchmark_replaces_its_old_result(harness, tmp_path):
-    def work(name, took):
+def test_a_repeated_benchmark_replaces_its_old_result(harness: ModuleType, tmp_path: Path) -> None:
+    def work(name: str, took: int):
         commands = [harness.Command("ours", seconds(took), goal=harness.Goal())]
         return lambda: harness.Comparison(name, 100, commands)
 
-    def run(again, **works):
+    def run(again: bool, **works: Any):
         harness.compare("title", works, harness.Effort(rounds=1), tmp_path, again=again)
         return json.loads((tmp_path / "title.json").read_text())
 
@@ -78,7 +88,7 @@ def test_a_repeated_benchmark_replaces_its_old_result(harness, tmp_path):
     )
 
 
-def comparison(harness, accuracy, goal, **peer):
+def comparison(harness: ModuleType, accuracy: float, goal, **peer: Any):
     """Compare our 2 seconds with a peer of 6 seconds, 3 of them in its fit; its accuracy is 90."""
     words = [sys.executable, "-c", "print('seconds 6'); print('fit 3')"]
     commands = [
@@ -89,7 +99,9 @@ def comparison(harness, accuracy, goal, **peer):
 
 
 @pytest.mark.parametrize(("times", "missed"), [(2.9, []), (3.1, ["times peer"])])
-def test_a_goal_is_compared_with_the_measured_ratio(harness, tmp_path, times, missed):
+def test_a_goal_is_compared_with_the_measured_ratio(
+    harness: ModuleType, tmp_path: Path, times: float, missed: list[str]
+) -> None:
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": times})
     found = comparison_of(harness, tmp_path, comparison(harness, 89.95, goal))
     ours = found["comparisons"][0]["commands"][0]
@@ -98,7 +110,9 @@ def test_a_goal_is_compared_with_the_measured_ratio(harness, tmp_path, times, mi
 
 
 @pytest.mark.parametrize(("times", "missed"), [(1.4, []), (1.6, ["fit peer"])])
-def test_a_goal_may_compare_with_the_fit_of_a_peer(harness, tmp_path, times, missed):
+def test_a_goal_may_compare_with_the_fit_of_a_peer(
+    harness: ModuleType, tmp_path: Path, times: float, missed: list[str]
+) -> None:
     goal = harness.Goal(fit={"peer": times})
     found = comparison_of(harness, tmp_path, comparison(harness, 90.0, goal))
     ours, peer = found["comparisons"][0]["commands"]
@@ -107,13 +121,17 @@ def test_a_goal_may_compare_with_the_fit_of_a_peer(harness, tmp_path, times, mis
 
 
 @pytest.mark.parametrize(("most", "missed"), [({"accuracy": 91}, []), ({"gap": 0.001}, ["gap"])])
-def test_a_missing_quality_is_reported(harness, tmp_path, most, missed):
+def test_a_missing_quality_is_reported(
+    harness: ModuleType, tmp_path: Path, most: dict[str, Any], missed: list[str]
+) -> None:
     goal = harness.Goal(most=most)
     found = comparison_of(harness, tmp_path, comparison(harness, 90.0, goal))
     assert found["comparisons"][0]["commands"][0]["missed"] == missed
 
 
-def test_a_slow_peer_runs_once_and_is_compared_with_all_our_runs(harness, tmp_path):
+def test_a_slow_peer_runs_once_and_is_compared_with_all_our_runs(
+    harness: ModuleType, tmp_path: Path
+) -> None:
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
     found = comparison_of(harness, tmp_path, work, rounds=3, once=5)
     ours, peer = found["comparisons"][0]["commands"]
@@ -121,20 +139,22 @@ def test_a_slow_peer_runs_once_and_is_compared_with_all_our_runs(harness, tmp_pa
     assert ours["peers"]["peer"]["times"]["pairs"] == [3, 3, 3]
 
 
-def test_a_short_peer_may_be_run_once(harness, tmp_path):
+def test_a_short_peer_may_be_run_once(harness: ModuleType, tmp_path: Path) -> None:
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}), once=True)
     found = comparison_of(harness, tmp_path, work)
     assert [len(each["runs"]) for each in found["comparisons"][0]["commands"]] == [2, 1]
 
 
-def test_a_long_run_of_ours_runs_once(harness, tmp_path):
+def test_a_long_run_of_ours_runs_once(harness: ModuleType, tmp_path: Path) -> None:
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
     found = comparison_of(harness, tmp_path, work, own_once=1)
     assert [len(each["runs"]) for each in found["comparisons"][0]["commands"]] == [1, 2]
 
 
 @pytest.mark.parametrize(("own", "missed"), [(1e-4, []), (1e4, ["times peer, which was ended"])])
-def test_a_peer_beyond_the_time_limit_is_ended_and_bounds_the_ratio(harness, tmp_path, own, missed):
+def test_a_peer_beyond_the_time_limit_is_ended_and_bounds_the_ratio(
+    harness: ModuleType, tmp_path: Path, own: float, missed: list[str]
+) -> None:
     """The peer would sleep for a minute, and it wrote no model."""
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 4}, {"peer": 4})
     commands = [
@@ -155,7 +175,9 @@ def test_a_peer_beyond_the_time_limit_is_ended_and_bounds_the_ratio(harness, tmp
     assert "Ended after 0.05 s: peer (work, 100 rows)" in text
 
 
-def test_a_peer_within_the_time_limit_is_not_ended_and_its_failure_is_reported(harness, tmp_path):
+def test_a_peer_within_the_time_limit_is_not_ended_and_its_failure_is_reported(
+    harness: ModuleType, tmp_path: Path
+) -> None:
     killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     broken = partial(harness.Comparison, "broken", 1, [harness.Command("killed", killed)])
     work = comparison(harness, 90.0, harness.Goal(times={"peer": 2}))
@@ -166,7 +188,9 @@ def test_a_peer_within_the_time_limit_is_not_ended_and_its_failure_is_reported(h
     assert not ours["peers"]["peer"]["times"]["ended"]
 
 
-def test_benchmarks_that_would_start_too_late_are_named(harness, tmp_path):
+def test_benchmarks_that_would_start_too_late_are_named(
+    harness: ModuleType, tmp_path: Path
+) -> None:
     works = [comparison(harness, 90.0, harness.Goal(times={"peer": 2}))] * 3
     found = comparison_of(harness, tmp_path, *works, whole=0)
     assert len(found["comparisons"]) == 1
@@ -174,14 +198,14 @@ def test_benchmarks_that_would_start_too_late_are_named(harness, tmp_path):
     assert "Not run: 1, 2" in (tmp_path / "title.md").read_text()
 
 
-def test_a_comparison_may_have_fewer_rounds(harness, tmp_path):
+def test_a_comparison_may_have_fewer_rounds(harness: ModuleType, tmp_path: Path) -> None:
     commands = [harness.Command("peer", seconds(20))]
     work = partial(harness.Comparison, "work", 100, commands, rounds=1)
     found = comparison_of(harness, tmp_path, work, once=60)
     assert len(found["comparisons"][0]["commands"][0]["runs"]) == 1
 
 
-def test_time_is_not_compared_if_quality_is_too_low(harness, tmp_path):
+def test_time_is_not_compared_if_quality_is_too_low(harness: ModuleType, tmp_path: Path) -> None:
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 2})
     with pytest.raises(click.ClickException, match=r"accuracy 89.8 against 90 of peer"):
         comparison_of(harness, tmp_path, comparison(harness, 89.8, goal))
@@ -190,7 +214,9 @@ def test_time_is_not_compared_if_quality_is_too_low(harness, tmp_path):
     assert ours["missed"] == ["times peer"]
 
 
-def test_a_peer_on_fewer_rows_may_be_more_accurate_by_chance(harness, tmp_path):
+def test_a_peer_on_fewer_rows_may_be_more_accurate_by_chance(
+    harness: ModuleType, tmp_path: Path
+) -> None:
     goal = harness.Goal((harness.Gate("accuracy", 0.1),), {"peer": 2})
     found = comparison_of(harness, tmp_path, comparison(harness, 89.8, goal, equal=False))
     ours = found["comparisons"][0]["commands"][0]
@@ -198,7 +224,9 @@ def test_a_peer_on_fewer_rows_may_be_more_accurate_by_chance(harness, tmp_path):
     assert ours["peers"]["peer"]["times"] is not None
 
 
-def test_missing_or_failing_benchmarks_are_named_and_the_others_run(harness, tmp_path):
+def test_missing_or_failing_benchmarks_are_named_and_the_others_run(
+    harness: ModuleType, tmp_path: Path
+) -> None:
     goal = harness.Goal(times={"peer": 2})
     broken = harness.Command("broken", [sys.executable, "-c", "raise SystemExit('no such thing')"])
     works = [

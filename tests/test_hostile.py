@@ -17,14 +17,15 @@ import re
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
+from fixtures import Train
 
 import randsvm
 from randsvm.data import svmlight
@@ -38,7 +39,7 @@ MEGABYTE = 1 << 20
 
 class MeasuredProcess(NamedTuple):
     code: int
-    said: str
+    stderr: str
     megabytes: int
 
 
@@ -78,8 +79,8 @@ TRAIN = ("randsvm.cli.train", "randsvm", "-q")
 
 @pytest.mark.parametrize("index", [2147483647, 2147483648, 10**30])
 def test_the_largest_index_takes_the_memory_of_one_feature_and_the_next_is_refused(
-    train, tmp_path, index
-):
+    train: Train, tmp_path: Path, index: int
+) -> None:
     data = tmp_path / "data"
     data.write_text(f"1 1:1 {index}:1\n-1 1:2\n" * 5)
     tracemalloc.start()
@@ -113,7 +114,7 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("token", TOKENS)
-def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token):
+def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token: str) -> None:
     """A quadratic search would exceed pytest's time limit."""
     before, filling, behind, problem = TOKENS[token]
     text = before + filling * LONG + behind + b"\n"
@@ -128,10 +129,10 @@ def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token):
         assert len(block) == 1
 
 
-def test_a_line_without_end_is_refused_in_bounded_memory(tmp_path):
+def test_a_line_without_end_is_refused_in_bounded_memory(tmp_path: Path) -> None:
     """The line would have a gigabyte."""
     ended = process(tmp_path, *TRAIN, "-", "m", stdin=(b"1" * MEGABYTE for _ in range(1024)))
-    assert ended.said == (
+    assert ended.stderr == (
         "<stdin>:1:1: expected a line of at most 268435456 bytes, found a longer one\n"
     )
     assert ended.code == 65
@@ -146,20 +147,22 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_small_archive_of_half_a_gigabyte_is_refused_in_bounded_memory(tmp_path, bomb):
+def test_a_small_archive_of_half_a_gigabyte_is_refused_in_bounded_memory(
+    tmp_path: Path, bomb: str
+) -> None:
     """A gzip file may repeat a member."""
     piece, problem = BOMBS[bomb]
     (tmp_path / "bomb").write_bytes(gzip.compress(piece * 16) * (8 if bomb == "newlines" else 32))
     ended = process(tmp_path, *TRAIN, "bomb", "m")
-    assert ended.said.startswith(f"bomb:{problem}")
+    assert ended.stderr.startswith(f"bomb:{problem}")
     assert ended.code == 65
     assert ended.megabytes < 450
 
 
-def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path):
+def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path: Path) -> None:
     rows = (b"".join(b"%d 1:1\n" % (1000 * i + j) for j in range(1000)) for i in range(200))
     ended = process(tmp_path, *TRAIN, "-", "m", stdin=rows)
-    assert (ended.code, ended.said) == (
+    assert (ended.code, ended.stderr) == (
         65,
         "<stdin>:1:1: expected at most 1,000 classes, found 200,000 (-s svr takes numbers as "
         "targets)\n",
@@ -169,27 +172,29 @@ def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path):
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("kept", [0.3, 0.9, -1])
-def test_a_cut_archive_is_one_line_and_leaves_no_model(tmp_path, compress, kept):
+def test_a_cut_archive_is_one_line_and_leaves_no_model(
+    tmp_path: Path, compress: Callable[..., Any], kept: float
+) -> None:
     archive = compress(oracle.svmlight_text(*oracle.two_gaussians(3000)).encode())
     size = kept if kept < 0 else int(kept * len(archive))
     (tmp_path / "data").write_bytes(archive[:size])
     ended = process(tmp_path, *TRAIN, "data", "m")
     assert ended.code == 65
-    assert re.fullmatch(r"[^\n]*data: [^\n]*truncated[^\n]*\n", ended.said)
+    assert re.fullmatch(r"[^\n]*data: [^\n]*truncated[^\n]*\n", ended.stderr)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 @pytest.mark.parametrize("change", ["shrinks", "grows"])
 @pytest.mark.parametrize("cache", [False, True])
 def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
-    tmp_path, monkeypatch, change, cache
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, cache: bool
+) -> None:
     """It changes after the first block; the rows of the old file are not called bad."""
     data = oracle.write_svmlight(tmp_path / "data", *oracle.two_gaussians(500))
     text = data.read_bytes()
     read_block = svmlight.files.read_block
 
-    def reading(stream, size, path, **options):
+    def reading(stream, size: int, path: Path, **options: Any) -> bytes:
         block = read_block(stream, 4096, path, **options)
         os.truncate(data, text.index(b"\n", 9000) + 1)
         if change == "grows":
@@ -209,7 +214,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
 
 
 @pytest.fixture(scope="module")
-def own_models(tmp_path_factory) -> dict[str, bytes]:
+def own_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Return a small model of each kind and layout."""
     folder = tmp_path_factory.mktemp("ours")
     y, X = oracle.two_gaussians(12)
@@ -242,7 +247,9 @@ def refused(path: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_flipped_byte_of_a_written_model_is_refused(own_models, tmp_path, kind):
+def test_every_flipped_byte_of_a_written_model_is_refused(
+    own_models: dict[str, bytes], tmp_path: Path, kind: str
+) -> None:
     for place in range(len(own_models[kind])):
         flipped = bytearray(own_models[kind])
         flipped[place] ^= 1 + place % 255
@@ -250,7 +257,9 @@ def test_every_flipped_byte_of_a_written_model_is_refused(own_models, tmp_path, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_truncation_of_a_written_model_is_refused(own_models, tmp_path, kind):
+def test_every_truncation_of_a_written_model_is_refused(
+    own_models: dict[str, bytes], tmp_path: Path, kind: str
+) -> None:
     """A truncation that leaves exactly a model of LIBSVM or LIBLINEAR is accepted, because those
     have no checksum.
     """
@@ -263,7 +272,9 @@ def test_every_truncation_of_a_written_model_is_refused(own_models, tmp_path, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_of_a_newer_version_is_refused_naming_both_versions(own_models, tmp_path, kind):
+def test_a_model_of_a_newer_version_is_refused_naming_both_versions(
+    own_models: dict[str, bytes], tmp_path: Path, kind: str
+) -> None:
     content = own_models[kind]
     newer = content.replace(b"# randsvm format 1\n", b"# randsvm format 3\n# randsvm new 1\n")
     said = refused(tmp_path / "m", newer)
@@ -299,7 +310,9 @@ HUGE = {
 
 
 @pytest.mark.parametrize("promise", HUGE)
-def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(own_models, tmp_path, promise):
+def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(
+    own_models: dict[str, bytes], tmp_path: Path, promise: str
+) -> None:
     kind, old, new = HUGE[promise]
     content, count = re.subn(old, new, own_models[kind], count=1)
     assert count == 1
@@ -312,7 +325,9 @@ def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(own_models, t
 
 
 @pytest.mark.parametrize("kind", ["kernel", "linear", "foreign linear"])
-def test_two_billion_features_in_a_model_header_take_no_memory(own_models, tmp_path, kind):
+def test_two_billion_features_in_a_model_header_take_no_memory(
+    own_models: dict[str, bytes], tmp_path: Path, kind: str
+) -> None:
     content, count = re.subn(rb"features 1-2\n", b"features 1-2147483647\n", own_models[kind])
     assert count == 1
     (tmp_path / "m").write_bytes(resealed(content))
@@ -354,7 +369,7 @@ def names_in(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
-def test_no_package_executes_data_as_code(path):
+def test_no_package_executes_data_as_code(path: Path) -> None:
     forbidden = FORBIDDEN - ON_A_CLUSTER if path.parent.name == "cluster" else FORBIDDEN
     found = {(path.name, name) for name in names_in(path) if name in forbidden}
     # re.compile makes a pattern, of a constant.
@@ -362,7 +377,7 @@ def test_no_package_executes_data_as_code(path):
     assert "compile(" not in path.read_text().replace("re.compile(", "")
 
 
-def test_known_names_are_found():
+def test_known_names_are_found() -> None:
     assert ("files.py", "__import__") in {
         (path.name, name) for path in PACKAGE.rglob("*.py") for name in names_in(path)
     }
@@ -387,8 +402,12 @@ PATHS = ["/etc/passwd", "../../outside", "file:///etc/passwd", "$(touch outside)
 
 @pytest.mark.parametrize("path", PATHS)
 def test_paths_inside_data_or_models_are_not_opened(
-    tmp_path, own_models, path, opened_files, monkeypatch
-):
+    tmp_path: Path,
+    own_models: dict[str, bytes],
+    path: str,
+    opened_files: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only files that the command names are opened."""
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")

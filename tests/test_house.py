@@ -79,19 +79,19 @@ def imported_modules(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_module_belongs_to_a_layer(file):
+def test_every_module_belongs_to_a_layer(file: str) -> None:
     assert package_of(file) in LAYER_OF
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_module_imports_only_lower_layers(file):
+def test_a_module_imports_only_lower_layers(file: str) -> None:
     room = package_of(file)
     others = {package_of(name) for name in imported_modules(FILES[file])} - {room}
     assert [other for other in others if LAYER_OF[other] < LAYER_OF[room]] == []
     assert [other for other in others if tuple(sorted((room, other))) in INDEPENDENT_PACKAGES] == []
 
 
-def test_imports_have_no_cycles():
+def test_imports_have_no_cycles() -> None:
     arrows = {file: imported_modules(path) - {file} for file, path in FILES.items()}
     while leaves := {file for file, targets in arrows.items() if not targets & arrows.keys()}:
         for file in leaves:
@@ -100,7 +100,7 @@ def test_imports_have_no_cycles():
 
 
 @pytest.mark.parametrize("library", LIBRARY_USERS)
-def test_only_the_listed_modules_import_a_library(library):
+def test_only_the_listed_modules_import_a_library(library: str) -> None:
     users = {
         file
         for file, path in FILES.items()
@@ -109,6 +109,6 @@ def test_only_the_listed_modules_import_a_library(library):
     assert users <= LIBRARY_USERS[library]
 
 
-def test_known_imports_are_found():
+def test_known_imports_are_found() -> None:
     assert "svm.scan" in imported_modules(FILES["algorithms.decomposition"])
     assert "data.dataset" in imported_modules(FILES["svm.running_values"])

@@ -37,7 +37,9 @@ def peak(folder: Path, *words: object) -> float:
     return int(kilobytes) * unit / MEGABYTE
 
 
-def test_the_largest_subproblem_of_a_regression_stays_within_the_stated_memory(tmp_path):
+def test_the_largest_subproblem_of_a_regression_stays_within_the_stated_memory(
+    tmp_path: Path,
+) -> None:
     n, random = 8000, np.random.default_rng(0)
     X = random.normal(size=(n, 5)).round(3)
     y = np.sin(3 * X[:, 0]) + random.normal(size=n)
@@ -63,7 +65,7 @@ def rows(m: int, each: int) -> Points:
     return Points(np.arange(m), X, np.zeros(m))
 
 
-def test_gathered_rows_are_returned_without_copies():
+def test_gathered_rows_are_returned_without_copies() -> None:
     every = rows(40_000, 50)
     row_cache = RowCache(50)
     row_cache.add(every)

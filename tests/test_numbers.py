@@ -50,7 +50,9 @@ def notices_of_a_solve(rows: int, C: float) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(capfd):
+def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     (said,) = notices_of_a_solve(40, C=1e9)
     assert said.startswith("LIBSVM reached its limit of iterations")
     assert said.endswith("scale the features, or lower -c")
@@ -58,7 +60,7 @@ def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(capfd):
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stderr is no variable elsewhere")
-def test_other_output_on_stderr_during_a_solve_appears(capfd):
+def test_other_output_on_stderr_during_a_solve_appears(capfd: pytest.CaptureFixture[str]) -> None:
     library = ctypes.CDLL(None)
     stderr = ctypes.c_void_p.in_dll(library, "stderr")
     before = stderr.value
@@ -74,7 +76,9 @@ def test_other_output_on_stderr_during_a_solve_appears(capfd):
 
 
 @pytest.mark.parametrize("task", ["svc", "svr", "one-class"])
-def test_the_advice_after_a_failure_of_libsvm_suits_the_task(monkeypatch, task):
+def test_the_advice_after_a_failure_of_libsvm_suits_the_task(
+    monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
     """Novelty detection has no -c that could be lowered."""
     monkeypatch.setattr(libsvm, "_coefficients", lambda _, variables: np.full(variables, np.nan))
     y, X = oracle.two_gaussians(30)
@@ -89,7 +93,7 @@ def test_the_advice_after_a_failure_of_libsvm_suits_the_task(monkeypatch, task):
     assert "scale the features" in str(raised.value)
 
 
-def test_a_solve_below_the_iteration_limit_is_not_noted(capfd):
+def test_a_solve_below_the_iteration_limit_is_not_noted(capfd: pytest.CaptureFixture[str]) -> None:
     assert notices_of_a_solve(40, C=1.0) == []
     assert capfd.readouterr() == ("", "")
 
@@ -176,7 +180,7 @@ TOO_LARGE = re.compile(
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory) -> Callable[[str], Path]:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("numbers")
 
     def find(name: str) -> Path:
@@ -210,8 +214,8 @@ def assert_finite(learnt: Finished, data: Path) -> None:
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", DATA)
 def test_extreme_data_gives_a_finite_model_or_is_refused_for_its_magnitude(
-    files, tmp_path, name, run
-):
+    files: Callable[[str], Path], tmp_path: Path, name: str, run: str
+) -> None:
     data = files(name)
     try:
         learnt = learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:])
@@ -225,7 +229,9 @@ def test_extreme_data_gives_a_finite_model_or_is_refused_for_its_magnitude(
 
 @pytest.mark.parametrize("run", ["randsvm", "osuna", "one-class", "sgd", "sgd map"])
 @pytest.mark.parametrize("end", ENDS)
-def test_parameters_at_their_limits_give_a_finite_model(files, tmp_path, run, end):
+def test_parameters_at_their_limits_give_a_finite_model(
+    files: Callable[[str], Path], tmp_path: Path, run: str, end: str
+) -> None:
     if run == "sgd" and "gamma" in end:
         pytest.skip("a linear machine has no gamma")
     data, words = files("zero rows"), [*RUNS[run][1:], "--seed", 1, *ENDS[end]]
@@ -233,12 +239,16 @@ def test_parameters_at_their_limits_give_a_finite_model(files, tmp_path, run, en
 
 
 @pytest.mark.parametrize("run", ["randsvm", "randsvm linear", "osuna", "sgd", "sgd map"])
-def test_one_positive_in_ten_thousand_gives_a_finite_model(files, tmp_path, run):
+def test_one_positive_in_ten_thousand_gives_a_finite_model(
+    files: Callable[[str], Path], tmp_path: Path, run: str
+) -> None:
     data = files("rare")
     assert_finite(learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:]), data)
 
 
-def test_a_kernel_value_beyond_float64_is_refused_in_prediction(files, tmp_path, capsys):
+def test_a_kernel_value_beyond_float64_is_refused_in_prediction(
+    files: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A model of moderate rows predicts rows of 1e30 with a kernel of degree 12."""
     learnt = learn(
         "randsvm", files("plain"), tmp_path / "m", "-t", "poly", "-g", 1, "-d", 12, "-c", 1e-9

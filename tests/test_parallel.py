@@ -12,7 +12,7 @@ from randsvm.events import Notice, Waiting, emit, listening
 from randsvm.parallel import Cancelled, ThreadPool, completed_results, run_forwarding_events
 
 
-def test_a_map_submits_at_most_the_given_number_of_calls_ahead():
+def test_a_map_submits_at_most_the_given_number_of_calls_ahead() -> None:
     taken = []
 
     def items():
@@ -27,7 +27,7 @@ def test_a_map_submits_at_most_the_given_number_of_calls_ahead():
         assert list(results) == list(range(1, 9))
 
 
-def test_an_error_of_the_items_follows_the_results_before_it():
+def test_an_error_of_the_items_follows_the_results_before_it() -> None:
     def items():
         yield 1
         yield 2
@@ -40,7 +40,7 @@ def test_an_error_of_the_items_follows_the_results_before_it():
             next(results)
 
 
-def test_read_ahead_yields_all_items_and_raises_their_errors():
+def test_read_ahead_yields_all_items_and_raises_their_errors() -> None:
     def items():
         yield 1
         raise DataError("file", 1, 1, "bad")
@@ -53,7 +53,7 @@ def test_read_ahead_yields_all_items_and_raises_their_errors():
             next(results)
 
 
-def test_a_caller_that_stops_early_cancels_the_tasks_that_run():
+def test_a_caller_that_stops_early_cancels_the_tasks_that_run() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def slow(cancelled: threading.Event) -> None:
@@ -69,7 +69,7 @@ def test_a_caller_that_stops_early_cancels_the_tasks_that_run():
     assert ended.wait(60)
 
 
-def test_tasks_end_when_their_time_is_over():
+def test_tasks_end_when_their_time_is_over() -> None:
     def slow(cancelled: threading.Event) -> None:
         assert cancelled.wait(60)
 
@@ -77,7 +77,7 @@ def test_tasks_end_when_their_time_is_over():
     assert list(completed_results([slow, slow], 1, "testing", "task", until, grace=60)) == []
 
 
-def test_the_error_of_a_task_cancels_the_others_and_follows_its_events():
+def test_the_error_of_a_task_cancels_the_others_and_follows_its_events() -> None:
     received, cancelled, begun = [], [], threading.Event()
 
     def fails(listen) -> None:

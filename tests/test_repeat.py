@@ -44,7 +44,7 @@ TRAININGS = {
 
 
 @pytest.fixture(autouse=True)
-def many_shards(monkeypatch):
+def many_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give small sets what large ones have: several blocks of text, chunks, shards and batches."""
     monkeypatch.setattr(ParseOptions.__init__, "__defaults__", ("class", False, 100, 1 << 20))
     defaults = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 10_000}
@@ -61,7 +61,7 @@ def sparse_classes(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory) -> dict[str, Path]:
+def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("repeat")
     paths = {
         "board": board(1500).save(folder / "board"),
@@ -91,7 +91,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name, line", TRAININGS.values(), ids=TRAININGS)
-def test_the_way_of_running_does_not_change_the_model(sets, tmp_path, monkeypatch, name, line):
+def test_the_way_of_running_does_not_change_the_model(
+    sets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: str
+) -> None:
     path, words = sets[name], line.split()
     monkeypatch.chdir(tmp_path)
     content = learn(words[0], path, tmp_path / "m", *words[1:], "--jobs", 2).model.read_bytes()

@@ -1,9 +1,12 @@
 """Test the scripts: the data generators, the quality of a model, and the page of results."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import click
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from commands import run_train
 from fake_cluster import FakeWorkerPool
+from fixtures import ImportScript
 from libsvm import svmutil
 from scipy import sparse
 
@@ -22,14 +26,14 @@ SETS = (
 )
 
 
-def run(*words):
+def run(*words: object) -> CompletedProcess[bytes]:
     """Run Python in the folder of the scripts."""
     words = [sys.executable, *map(str, words)]
     return subprocess.run(words, cwd=SCRIPTS, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_a_set_is_the_beginning_of_a_larger_set(name):
+def test_a_set_is_the_beginning_of_a_larger_set(name: str) -> None:
     """The sets may end within a block of rows, at its end or beyond."""
     made = [run("make_data.py", name, "-", "--rows", rows).stdout for rows in (9, 10_000, 10_009)]
     assert [text.count(b"\n") for text in made] == [9, 10_000, 10_009]
@@ -41,7 +45,7 @@ MODULES = sorted(path.relative_to(SCRIPTS).with_suffix("") for path in SCRIPTS.r
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_a_script_finds_its_imports(module):
+def test_a_script_finds_its_imports(module: Path) -> None:
     if "matplotlib" in (SCRIPTS / module).with_suffix(".py").read_text():
         pytest.importorskip("matplotlib")
     run("-c", f"import {'.'.join(module.parts)}")
@@ -49,7 +53,7 @@ def test_a_script_finds_its_imports(module):
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_the_cluster_demo_loses_a_worker_and_writes_the_same_model():
+def test_the_cluster_demo_loses_a_worker_and_writes_the_same_model() -> None:
     pytest.importorskip("distributed")
     data = SCRIPTS.parent / "data" / "checkerboard.svm"
     said = run("cluster_demo.py", data, "--gap", 0.01).stdout.decode()
@@ -58,8 +62,8 @@ def test_the_cluster_demo_loses_a_worker_and_writes_the_same_model():
 
 
 def test_the_cost_of_averaging_uses_models_with_that_number_of_groups(
-    script, monkeypatch, tmp_path
-):
+    script: ImportScript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     pytest.importorskip("distributed")
     averaging = script("averaging")
     for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
@@ -76,7 +80,9 @@ def test_the_cost_of_averaging_uses_models_with_that_number_of_groups(
     assert all(60 < float(cell[2].strip(" %")) <= 100 for cell in cells)
 
 
-def test_the_time_on_more_cores_is_computed_from_the_parts_of_a_round(script, tmp_path):
+def test_the_time_on_more_cores_is_computed_from_the_parts_of_a_round(
+    script: ImportScript, tmp_path: Path
+) -> None:
     """The logs are artificial: ten times the rows have twice the rounds, so a hundred times have
     four times.
     """
@@ -100,7 +106,9 @@ def test_the_time_on_more_cores_is_computed_from_the_parts_of_a_round(script, tm
 # ---- the quality of a model file ---------------------------------------------------------------
 
 
-def test_the_quality_of_a_model_is_its_gap_and_its_score(script, monkeypatch, tmp_path):
+def test_the_quality_of_a_model_is_its_gap_and_its_score(
+    script: ImportScript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     quality = script("benchmarks.quality")
     y, X = oracle.checkerboard(300)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
@@ -119,13 +127,13 @@ def test_the_quality_of_a_model_is_its_gap_and_its_score(script, monkeypatch, tm
 # ---- real sets, and the page ------------------------------------------------------------------
 
 
-def test_a_download_with_another_checksum_is_refused(script, tmp_path):
+def test_a_download_with_another_checksum_is_refused(script: ImportScript, tmp_path: Path) -> None:
     (tmp_path / "archive").write_bytes(b"something else")
     with pytest.raises(click.ClickException, match="expected sha256 d9ef"):
         script("benchmarks.real_data").check(tmp_path / "archive", "d9ef")
 
 
-def test_words_are_encoded_and_numbers_scaled_to_one(script):
+def test_words_are_encoded_and_numbers_scaled_to_one(script: ImportScript) -> None:
     """scikit-learn's encoder and scaler give the same values."""
     pandas = pytest.importorskip("pandas")
     preprocessing = pytest.importorskip("sklearn.preprocessing")
@@ -145,7 +153,9 @@ def test_words_are_encoded_and_numbers_scaled_to_one(script):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_benchmarks_run_and_the_page_shows_time_and_gap(script, monkeypatch, tmp_path):
+def test_the_benchmarks_run_and_the_page_shows_time_and_gap(
+    script: ImportScript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     works = ["reading-twonorm", "one-class", "growth-10000", "growth-300000"]
     run("-m", "benchmarks", "--quick", "--rows", 1000, "--results", tmp_path, *works)
@@ -184,20 +194,22 @@ def published_results() -> dict:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
-def test_the_tables_of_a_page_come_from_the_published_results(script, page):
+def test_the_tables_of_a_page_come_from_the_published_results(script: ImportScript, page) -> None:
     text = (SCRIPTS.parent / page).read_text()
     filled = script("benchmarks.page_tables").filled(text, published_results())
     assert text == filled, "run: make results RESULTS=--published"
 
 
-def test_every_table_of_results_is_on_a_page(script):
+def test_every_table_of_results_is_on_a_page(script: ImportScript) -> None:
     tables = script("benchmarks.page_tables")
     pages = [SCRIPTS.parent / page for page in ("README.md", "docs/benchmarks.md")]
     marked = [mark["name"] for page in pages for mark in tables.MARKED.finditer(page.read_text())]
     assert sorted(marked) == sorted(tables.TABLES)
 
 
-def test_the_page_of_results_and_the_pictures_come_from_the_published_results(script):
+def test_the_page_of_results_and_the_pictures_come_from_the_published_results(
+    script: ImportScript,
+) -> None:
     page, found = script("benchmarks.results_page"), published_results()
     docs = SCRIPTS.parent / "docs"
     assert (docs / "results.md").read_text() == page.results_page(found, list(page.PICTURES))
@@ -207,7 +219,7 @@ def test_the_page_of_results_and_the_pictures_come_from_the_published_results(sc
         assert len(picture) < 100_000
 
 
-def test_a_table_has_the_numbers_of_the_results(script):
+def test_a_table_has_the_numbers_of_the_results(script: ImportScript) -> None:
     """A changed time of one program changes its cells and no others."""
     tables, found = script("benchmarks.page_tables"), published_results()
     (work,) = [each for each in found["comparisons"] if each["name"] == "a9a"]
@@ -224,7 +236,7 @@ def test_a_table_has_the_numbers_of_the_results(script):
 
 
 @pytest.fixture
-def plot(script, monkeypatch):
+def plot(script: ImportScript, monkeypatch: pytest.MonkeyPatch):
     """Return the module of pictures; `figures` has those that it would write."""
     pytest.importorskip("matplotlib")
     module = script("plot")
@@ -239,7 +251,9 @@ def drawn(plot, *words):
     return plot.figures[-1].axes
 
 
-def test_the_picture_of_the_convergence_has_the_rounds_of_the_last_run(plot, tmp_path):
+def test_the_picture_of_the_convergence_has_the_rounds_of_the_last_run(
+    plot, tmp_path: Path
+) -> None:
     data, log = SCRIPTS.parent / "data" / "checkerboard.svm", tmp_path / "some.jsonl"
     for gamma in (1, 5):
         run_train("-q", "-g", gamma, "--log", log, data, tmp_path / "model")
@@ -255,7 +269,9 @@ def test_the_picture_of_the_convergence_has_the_rounds_of_the_last_run(plot, tmp
     np.testing.assert_array_equal(counts.lines[0].get_ydata(), expected)
 
 
-def test_the_picture_of_a_boundary_has_the_rows_and_the_support_vectors(plot, tmp_path):
+def test_the_picture_of_a_boundary_has_the_rows_and_the_support_vectors(
+    plot, tmp_path: Path
+) -> None:
     """The reader of scikit-learn and the file of LIBSVM give the same points."""
     datasets = pytest.importorskip("sklearn.datasets")
     data, model = tmp_path / "data", tmp_path / "model"
@@ -273,7 +289,7 @@ def test_the_picture_of_a_boundary_has_the_rows_and_the_support_vectors(plot, tm
     np.testing.assert_allclose(circles.get_offsets(), expected, rtol=1e-6)
 
 
-def test_a_boundary_of_three_features_is_refused(plot, tmp_path):
+def test_a_boundary_of_three_features_is_refused(plot, tmp_path: Path) -> None:
     data, model = tmp_path / "data", tmp_path / "model"
     data.write_text("+1 1:1 3:2\n-1 2:1\n+1 1:2\n-1 2:2\n")
     run_train("-q", data, model)
@@ -281,7 +297,7 @@ def test_a_boundary_of_three_features_is_refused(plot, tmp_path):
     assert "expected two features and two classes" in ended.output
 
 
-def test_the_picture_of_a_search_has_every_combination(plot, tmp_path):
+def test_the_picture_of_a_search_has_every_combination(plot, tmp_path: Path) -> None:
     data, log = SCRIPTS.parent / "data" / "checkerboard.svm", tmp_path / "log"
     words = ["-v", 2, "-c", "1,8", "-g", "1,2,4", "--subset", 200]
     run_train("-q", *words, "--log", log, data, tmp_path / "model")

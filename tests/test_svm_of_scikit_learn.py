@@ -104,12 +104,12 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture
-def global_random_seed():
+def global_random_seed() -> int:
     return 42
 
 
 @pytest.fixture(autouse=True)
-def expected(request):
+def expected(request: pytest.FixtureRequest) -> None:
     names = {request.node.name, request.node.originalname}
     for reason, tests in SKIPPED.items():
         if names & set(tests):
@@ -119,7 +119,7 @@ def expected(request):
             request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
 
 
-def test_every_name_of_the_lists_is_a_test():
+def test_every_name_of_the_lists_is_a_test() -> None:
     listed = [name for tests in (*FAILING.values(), *SKIPPED.values()) for name in tests]
     assert len(listed) == len(set(listed))
     assert {name.partition("[")[0] for name in listed} <= TESTS.keys()

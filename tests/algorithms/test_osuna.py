@@ -5,11 +5,13 @@ LIBSVM's optimum.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
+from fixtures import RealSet
 from learning import answer_of, board, gaussians, learn, optimum
 from scans import TASKS, case, task_file
 
@@ -18,6 +20,8 @@ from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.svm import subproblem
+from randsvm.svm.scan import Violators
+from randsvm.svm.solution import SV
 
 BOTH = ("osuna", "osuna-closest")
 ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
@@ -25,7 +29,7 @@ WORDS = "-t 2 -g 5"
 START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
 
 
-def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
+def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path: Path) -> None:
     path = board(2000).save(tmp_path / "data")
     words = ("-g", 5, "--working-set", 300, "--max-iterations", 2)
     first, second = {}, {}
@@ -43,8 +47,8 @@ def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
 @pytest.mark.parametrize("gram_most", [subproblem.GRAM_MOST, 100])
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
-    tmp_path, algorithm, gram_most, monkeypatch
-):
+    tmp_path: Path, algorithm: str, gram_most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rows of the working set do not matter, even if no row stays in it."""
     monkeypatch.setattr(subproblem, "GRAM_MOST", gram_most)
     data, whole = board(2000), optimum("board", 2000, WORDS)
@@ -65,8 +69,8 @@ def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_a_working_set_smaller_than_the_unbounded_support_vectors_reaches_libsvms_optimum(
-    tmp_path, algorithm
-):
+    tmp_path: Path, algorithm: str
+) -> None:
     data, words = gaussians(1000), "-t 2 -g 20"
     whole = optimum("gaussians", 1000, words)
     path = data.save(tmp_path / "data")
@@ -87,13 +91,15 @@ def test_a_working_set_smaller_than_the_unbounded_support_vectors_reaches_libsvm
 @pytest.mark.parametrize("size", [2, 3, 10])
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algorithm, task, size):
+def test_the_smallest_working_sets_converge_and_no_round_lowers_d(
+    tmp_path: Path, algorithm: str, task: str, size: int
+) -> None:
     """The box and the sum stay exact over hundreds of rounds."""
     asked = replace(TASKS[task], coefficient_sum=30.0 if task == "one-class" else 0.0)
     with case(*task_file(tmp_path, asked, rows=100), asked) as one:
         duals, gaps = [], []
 
-        def watch(SV, V):
+        def watch(SV: SV, V: Violators) -> None:
             duals.append(V.certificate.dual)
             gaps.append(V.certificate.gap)
 
@@ -116,7 +122,7 @@ class GapOrRoundsLimit:
     def __init__(self, gaps: list[float], gap: float, rounds: int) -> None:
         self.gaps, self.gap, self.rounds = gaps, gap, rounds
 
-    def __call__(self, SV, V) -> bool:
+    def __call__(self, SV: SV, V: Violators) -> bool:
         return self.gaps[-1] <= self.gap or len(self.gaps) >= self.rounds
 
 
@@ -124,7 +130,9 @@ class GapOrRoundsLimit:
 
 
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(tmp_path, algorithm):
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(
+    tmp_path: Path, algorithm: str
+) -> None:
     path = gaussians(900).save(tmp_path / "data")
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--working-set", 300)
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--max-iterations", 100)
@@ -134,7 +142,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(tmp_path,
     oracle.read_model(learnt.model, 2)
 
 
-def test_the_magic_data_set_reaches_libsvms_optimum(real, tmp_path):
+def test_the_magic_data_set_reaches_libsvms_optimum(real: RealSet, tmp_path: Path) -> None:
     """LIBSVM's own objective on all 15,216 rows at -c 1 -g 0.1 is 5414.8247."""
     words = ("-c", 1, "-g", 0.1, "--gap", 0.001, "--working-set", 2000)
     learnt = learn("osuna", real("magic04.train"), tmp_path / "m", *words)
@@ -145,7 +153,7 @@ def test_the_magic_data_set_reaches_libsvms_optimum(real, tmp_path):
     assert float(learnt.metadata["dual"]) <= 5414.8247 * (1 + 1e-6)
 
 
-def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path):
+def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path: Path) -> None:
     """A working set smaller than the data takes 16 bytes for each pair of its rows."""
     path = gaussians(5000).save(tmp_path / "data")
     words = (path, tmp_path / "m", "--memory", "300M", "--working-set")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from fixtures import Command, MakeSet, RealSet, Train, TrainRun
 from libsvm import svmutil
 
 from randsvm.errors import ParameterError
@@ -38,7 +39,9 @@ def dual(beta: np.ndarray, K: np.ndarray) -> float:
     return float(np.abs(beta).sum() - beta @ K @ beta / 2)
 
 
-def assert_as_good_as_libsvm(trained, y, X, C: float, gamma: float) -> None:
+def assert_as_good_as_libsvm(
+    trained: TrainRun, y: np.ndarray, X: np.ndarray, C: float, gamma: float
+) -> None:
     """Check that the dual objectives agree to 1e-3 and at most 0.2% of the predictions differ."""
     model = oracle.read_model(trained.model, X.shape[1])
     whole = oracle.libsvm_train(y, X, f"-c {C} -g {gamma!r} -e 0.0005")
@@ -55,7 +58,9 @@ def assert_as_good_as_libsvm(trained, y, X, C: float, gamma: float) -> None:
 
 
 @pytest.mark.parametrize("rows", [300, 3600])
-def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(train, tmp_path, rows):
+def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(
+    train: Train, tmp_path: Path, rows: int
+) -> None:
     """With equal classes and a small C, P is flat in b, so the gap does not determine b."""
     y = np.repeat([1.0, -1.0], rows // 2)
     X = np.random.default_rng(0).normal(size=(rows, 2)).round(3) + y[:, None] * 0.7
@@ -66,7 +71,9 @@ def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(train, tmp_path, r
 
 
 @pytest.mark.parametrize("words", [("one-class", 1), ("nu-svc", 1)])
-def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(train, tmp_path, words):
+def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(
+    train: Train, tmp_path: Path, words: tuple[str, int]
+) -> None:
     """All coefficients are at their bounds, and P is constant in b between the rows."""
     y = np.repeat([1.0, -1.0], 1800)
     X = np.random.default_rng(0).normal(size=(3600, 2)).round(3) + y[:, None] * 0.7
@@ -79,7 +86,9 @@ def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(train, tmp_
     "name, C, gamma, k, r",
     [("heart_scale", 1, 1 / 13, 140, 180), ("svmguide1", 10, 0.0001, 900, 1000)],
 )
-def test_a_model_of_real_data_is_as_good_as_libsvms(real, train, name, C, gamma, k, r):
+def test_a_model_of_real_data_is_as_good_as_libsvms(
+    real: RealSet, train: Train, name: str, C: int, gamma: float, k: int, r: int
+) -> None:
     path = real(name)
     trained = train(path, "-c", C, "-g", repr(gamma), "-k", k, "--sample-size", r)
     assert_as_good_as_libsvm(trained, *read_with_libsvm(path), C, gamma)
@@ -95,7 +104,9 @@ def test_a_model_of_real_data_is_as_good_as_libsvms(real, train, name, C, gamma,
         (("two_gaussians", 5000, 0, 4), 0.25, ("-g", 0.25, "-k", 750, "--sample-size", 800)),
     ],
 )
-def test_several_rounds_of_sampling_reach_libsvms_optimum(made, train, data, gamma, words):
+def test_several_rounds_of_sampling_reach_libsvms_optimum(
+    made: MakeSet, train: Train, data: tuple[object, ...], gamma: float, words: tuple[object, ...]
+) -> None:
     path, y, X = made(*data)
     trained = train(path, *words)
     assert trained.iterations >= 3
@@ -104,7 +115,7 @@ def test_several_rounds_of_sampling_reach_libsvms_optimum(made, train, data, gam
     assert_as_good_as_libsvm(trained, y, X, 1, gamma)
 
 
-def test_data_that_fits_the_sample_is_solved_once(made, train):
+def test_data_that_fits_the_sample_is_solved_once(made: MakeSet, train: Train) -> None:
     path, y, X = made(*SMALL)
     trained = train(path, "-g", 5, "-c", 3)
     assert trained.iterations == 1
@@ -119,20 +130,24 @@ def test_data_that_fits_the_sample_is_solved_once(made, train):
 # ---- stopping -------------------------------------------------------------------------------
 
 
-def test_a_small_bound_on_support_vectors_ends_the_run_and_is_reported(made, train):
+def test_a_small_bound_on_support_vectors_ends_the_run_and_is_reported(
+    made: MakeSet, train: Train
+) -> None:
     path, _, _ = made(*BOARD)
     trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
     count = len(oracle.read_model(trained.model, 2).beta)
     assert count >= 50
     assert trained.metadata["stopped"] == f"{count} support vectors >= k = 50"
-    assert trained.metadata["stopped"] in trained.said
+    assert trained.metadata["stopped"] in trained.stderr
     assert 0 < float(trained.metadata["gap"]) < math.inf
     assert int(trained.metadata["violators"]) > 0
 
 
 @pytest.mark.parametrize("words", [SMALL_WORDS, ("-g", 5, "-k", 50, "--sample-size", 200)])
 @pytest.mark.parametrize("data", [SMALL, ("two_gaussians", 900)])
-def test_the_trailer_describes_the_written_model(made, train, data, words):
+def test_the_trailer_describes_the_written_model(
+    made: MakeSet, train: Train, data: tuple[str, int], words: tuple[object, ...]
+) -> None:
     path, y, X = made(*data)
     trained = train(path, "-c", 2, *words)
     model, metadata = oracle.read_model(trained.model, 2), trained.metadata
@@ -153,7 +168,9 @@ def test_the_trailer_describes_the_written_model(made, train, data, words):
     ]
 
 
-def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(made, train):
+def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(
+    made: MakeSet, train: Train
+) -> None:
     path, y, X = made(*SMALL)
     trained = train(path, *SMALL_WORDS)
     model = oracle.read_model(trained.model, 2)
@@ -165,15 +182,17 @@ def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(mad
     assert trained.metadata["violators"] == "0"
 
 
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made, train):
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(
+    made: MakeSet, train: Train
+) -> None:
     path, _, _ = made("two_gaussians", 900)
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 700, "--sample-size", 800)
     trained = train(path, *words)
     assert trained.metadata["gap"] == "nan"
-    assert "not certified" in trained.said
+    assert "not certified" in trained.stderr
 
 
-def test_a_run_without_progress_ends_and_reports_it(made, train):
+def test_a_run_without_progress_ends_and_reports_it(made: MakeSet, train: Train) -> None:
     """With the sigmoid kernel on a checkerboard, rounds may exchange the same few violators
     endlessly.
     """
@@ -184,7 +203,7 @@ def test_a_run_without_progress_ends_and_reports_it(made, train):
     assert trained.metadata["gap"] == "nan"
 
 
-def test_the_default_bound_on_support_vectors_is_kbh07s():
+def test_the_default_bound_on_support_vectors_is_kbh07s() -> None:
     assert RandsvmParams().resolved(100_000).support_bound == 10_404
     assert RandsvmParams(separable=True).resolved(100_000).support_bound == 5_202
     formula = math.ceil(32 * math.log(4 * 1000 / 0.5) / 0.1**2)
@@ -198,7 +217,7 @@ def test_the_default_bound_on_support_vectors_is_kbh07s():
 
 
 @pytest.fixture
-def small_run(made, train) -> tuple[Path, bytes]:
+def small_run(made: MakeSet, train: Train) -> tuple[Path, bytes]:
     path, _, _ = made(*SMALL)
     trained = train(path, *SMALL_WORDS)
     assert trained.iterations >= 3
@@ -206,15 +225,15 @@ def small_run(made, train) -> tuple[Path, bytes]:
 
 
 def test_a_pipe_or_another_notation_of_the_numbers_writes_the_same_bytes(
-    small_run, train, monkeypatch
-):
+    small_run: tuple[Path, bytes], train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, content = small_run
     text = path.read_bytes().replace(b"\n", b" # a comment\r\n").replace(b" 1:", b"\t1:+", 7)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbf" + text)))
     assert train("-", *SMALL_WORDS).model.read_bytes() == content
 
 
-def test_another_seed_draws_another_sample(small_run, train):
+def test_another_seed_draws_another_sample(small_run: tuple[Path, bytes], train: Train) -> None:
     path, _ = small_run
     words = ("-g", 5, "-k", 50, "--sample-size", 200)
     bodies = [train(path, *words, "--seed", seed).body for seed in (0, 1, 2)]
@@ -224,7 +243,9 @@ def test_another_seed_draws_another_sample(small_run, train):
 # ---- class weights ----------------------------------------------------------------------------
 
 
-def weighted_primal(trained, y: np.ndarray, X: np.ndarray, C: np.ndarray, gamma: float) -> float:
+def weighted_primal(
+    trained: TrainRun, y: np.ndarray, X: np.ndarray, C: np.ndarray, gamma: float
+) -> float:
     """Return P of a model file with a C for each row."""
     model = oracle.read_model(trained.model, X.shape[1])
     f = oracle.kernel_matrix("rbf", X, model.Z, gamma) @ model.beta + model.b
@@ -233,7 +254,9 @@ def weighted_primal(trained, y: np.ndarray, X: np.ndarray, C: np.ndarray, gamma:
 
 
 @pytest.mark.parametrize("words", [(), ("-k", 600, "--sample-size", 700), ("--gap", 1e-4)], ids=str)
-def test_a_class_weight_equals_copies_of_the_rows(train, made, words):
+def test_a_class_weight_equals_copies_of_the_rows(
+    train: Train, made: MakeSet, words: tuple[object, ...]
+) -> None:
     """The reported P of the model is P over the copies, and that of LIBSVM's -w on all rows."""
     path, y, X = made("checkerboard", 900)
     trained = train(path, "-g", 5, "-w", "-1", 4, *words)
@@ -248,7 +271,9 @@ def test_a_class_weight_equals_copies_of_the_rows(train, made, words):
 
 
 @pytest.mark.parametrize("names", ["+1 -1", "-1 +1", "2 1", "spam ham"])
-def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(tmp_path, train, names):
+def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(
+    tmp_path: Path, train: Train, names: str
+) -> None:
     """With 800 rows of the first class and 100 of the second, only the way of stating the weights
     differs.
     """
@@ -269,7 +294,7 @@ def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(tmp_path, train, 
     assert metadata[0] == metadata[1]
 
 
-def test_weights_are_accepted_in_libsvms_notation(train, made):
+def test_weights_are_accepted_in_libsvms_notation(train: Train, made: MakeSet) -> None:
     path, _, _ = made("checkerboard", 300)
     written = [
         ("-w1", 3, "-w-1", 0.5), ("-w", "+1", 3, "-w", "-1", 0.5),
@@ -281,7 +306,9 @@ def test_weights_are_accepted_in_libsvms_notation(train, made):
 
 
 @pytest.mark.parametrize("words", [(), ("-v", 3), ("sgd",)])
-def test_a_weight_of_an_unknown_label_is_refused_before_training(command, made, words):
+def test_a_weight_of_an_unknown_label_is_refused_before_training(
+    command: Command, made: MakeSet, words: tuple[object, ...]
+) -> None:
     path, _, _ = made("checkerboard", 300)
     ended = command("train", *words, "-w", "spam", 2, path, "m")
     assert ended.returncode == 2
@@ -292,7 +319,9 @@ def test_a_weight_of_an_unknown_label_is_refused_before_training(command, made, 
 
 
 @pytest.mark.parametrize("label", ["2", "spam"])
-def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(train, made, label):
+def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(
+    train: Train, made: MakeSet, label: str
+) -> None:
     path, _, _ = made("checkerboard", 300)
     with pytest.raises(ParameterError, match=f"-w {label}: no class has this label") as caught:
         train(path, "-w", label, 2)

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 import sgd_reference
-from learning import OLD_MODEL, learn, read_log
+from fixtures import Command, MakeSet, Predict, RealSet
+from learning import OLD_MODEL, Finished, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
@@ -129,7 +131,9 @@ layouts = pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"
 @layouts
 @schedules
 @pytest.mark.parametrize("kind, classes", KINDS)
-def test_steps_equal_those_of_the_reference(kind, classes, schedule, dense):
+def test_steps_equal_those_of_the_reference(
+    kind: dict[str, Any], classes: int, schedule: dict[str, Any], dense: bool
+) -> None:
     """The run has more rows than the horizon; beyond the horizon the weights stay."""
     rows = SparseRows(200, classes)
     learner, plain = make_learners(steps_of(classes, **kind, **schedule))
@@ -148,8 +152,8 @@ def test_steps_equal_those_of_the_reference(kind, classes, schedule, dense):
     ids=str,
 )
 def test_steps_of_regression_and_novelty_detection_equal_those_of_the_reference(
-    task, schedule, dense
-):
+    task: dict[str, Any], schedule: dict[str, Any], dense: bool
+) -> None:
     rows = SparseRows(200, 1)
     if "epsilon" in task:
         rows.y = rows.X @ np.linspace(-1, 1, D) + 0.5
@@ -161,7 +165,7 @@ def test_steps_of_regression_and_novelty_detection_equal_those_of_the_reference(
 
 @pytest.mark.parametrize("kind, classes", KINDS)
 @pytest.mark.parametrize("averages", [False, True])
-def test_a_small_s_is_folded_into_v(kind, classes, averages):
+def test_a_small_s_is_folded_into_v(kind: dict[str, Any], classes: int, averages: bool) -> None:
     """With lambda eta0 = 1e7, s = 1 / (1 + 1e7 t) would fall below its least value."""
     steps = steps_of(classes, **kind, lambda_=1e8, eta0=0.1, averages=averages)
     rows = SparseRows(250, classes)
@@ -173,7 +177,9 @@ def test_a_small_s_is_folded_into_v(kind, classes, averages):
 
 
 @pytest.mark.parametrize("kind, classes", KINDS)
-def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(kind, classes):
+def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(
+    kind: dict[str, Any], classes: int
+) -> None:
     """s = 2^-t is folded into v every 30 steps."""
     rows = SparseRows(3000, classes)
     learner, plain = make_learners(steps_of(classes, **kind, lambda_=1.0, fixed_rate=0.5))
@@ -182,7 +188,7 @@ def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(kind, cla
     assert_same_weights(learner, plain.w, plain.b)
 
 
-def test_the_mean_restarts_on_request():
+def test_the_mean_restarts_on_request() -> None:
     rows = SparseRows(120, 3)
     learner, plain = make_learners(steps_of(3, averages=True))
     rows.learn_with_both(learner, plain)
@@ -197,7 +203,9 @@ def test_the_mean_restarts_on_request():
 
 @pytest.mark.parametrize("kind, classes", KINDS)
 @pytest.mark.parametrize("averages", [False, True])
-def test_features_that_appear_later_had_zero_weights(kind, classes, averages):
+def test_features_that_appear_later_had_zero_weights(
+    kind: dict[str, Any], classes: int, averages: bool
+) -> None:
     rows, wider = SparseRows(80, classes, d=5), SparseRows(80, classes, d=9, seed=1)
     learner, plain = make_learners(steps_of(classes, **kind, averages=averages), 5)
     plain.w = np.zeros((9, plain.w.shape[1]))
@@ -210,7 +218,7 @@ def test_features_that_appear_later_had_zero_weights(kind, classes, averages):
     assert_same_progress(learner, plain, 160)
 
 
-def test_a_learner_continues_from_the_state_of_an_earlier_run():
+def test_a_learner_continues_from_the_state_of_an_earlier_run() -> None:
     learner, plain = make_learners(steps_of(2))
     learner.start_at(1e4)
     plain.t = 10_000
@@ -219,7 +227,7 @@ def test_a_learner_continues_from_the_state_of_an_earlier_run():
     assert learner.t == 10_050
 
 
-def test_progress_covers_the_rows_since_the_last_report():
+def test_progress_covers_the_rows_since_the_last_report() -> None:
     rows, (learner, plain) = SparseRows(100, 3), make_learners(steps_of(3))
     rows.learn_with_both(learner, plain)
     learner.progressive()
@@ -230,7 +238,7 @@ def test_progress_covers_the_rows_since_the_last_report():
     assert (nothing.rows, nothing.loss, nothing.errors) == (0, 0, 0)
 
 
-def test_batches_may_have_one_row_or_none():
+def test_batches_may_have_one_row_or_none() -> None:
     rows = SparseRows(60, 3)
     whole, single = (Learner.new(steps_of(3, averages=True), D) for _ in range(2))
     whole.learn(rows.batch())
@@ -249,7 +257,7 @@ MARGINS = (-1000.0, -30.0, -2.0, -0.5, 0.0, 0.3, 0.9, 1.1, 2.0, 30.0, 1000.0)
 
 @pytest.mark.parametrize("name", LOSS_NAMES)
 @pytest.mark.parametrize("z", MARGINS)
-def test_losses_and_their_slopes_follow_the_formulas(name, z):
+def test_losses_and_their_slopes_follow_the_formulas(name: str, z: float) -> None:
     """Compare with the formula and its central differences; MARGINS avoid the hinge's kink."""
     kind, h = LOSS_NAMES.index(name), 1e-6
     truth = oracle.LINEAR_LOSSES[name]
@@ -261,7 +269,7 @@ def test_losses_and_their_slopes_follow_the_formulas(name, z):
 
 
 @pytest.mark.parametrize("z", [-1000.0, -745.2, -36.7, 0.0, 36.7, 709.9, 745.2, 1000.0])
-def test_the_logistic_loss_never_overflows(z):
+def test_the_logistic_loss_never_overflows(z: float) -> None:
     kind = LOSS_NAMES.index("log")
     negative_gradient = _sgd.negative_gradient(kind, z)
     assert 0 <= negative_gradient <= 1
@@ -302,8 +310,8 @@ def epochs_of_rows(path: Path, seed: int, epochs: int):
     ids=str,
 )
 def test_a_run_takes_the_steps_of_the_reference_with_bottous_step_sizes(
-    tmp_path, classes, kind, words
-):
+    tmp_path: Path, classes: int, kind: tuple[str, ...], words: tuple[str, ...]
+) -> None:
     """eta0 is 1/R2, and the steps of b are 0.1 R2 times as large.
 
     If the last weights are the result, the step sizes decay linearly to 0. Otherwise the result is
@@ -346,13 +354,13 @@ def test_a_run_takes_the_steps_of_the_reference_with_bottous_step_sizes(
 
 
 @pytest.fixture(scope="module")
-def optimum(made) -> Callable[..., tuple[Path, np.ndarray, np.ndarray, float]]:
+def optimum(made: MakeSet) -> Callable[..., tuple[Path, np.ndarray, np.ndarray, float]]:
     """optimum(set, loss): return the file, y, X and the smallest P with C = 1; each is computed
     once.
     """
     found: dict[tuple, float] = {}
 
-    def of(data: tuple, loss: str):
+    def of(data: tuple, loss: str) -> tuple[Path, np.ndarray, np.ndarray, float]:
         path, y, X = made(*data)
         if (data, loss) not in found:
             found[data, loss] = oracle.linear_optimum(y, X, 1.0, loss)
@@ -367,7 +375,13 @@ GAUSSIANS, SPARSE = ("two_gaussians", 2000), ("sparse_rows", 1500)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 @pytest.mark.parametrize("data", [GAUSSIANS, SPARSE], ids=str)
-def test_thirty_epochs_reach_the_optimum_within_a_percent(tmp_path, optimum, data, loss, seed):
+def test_thirty_epochs_reach_the_optimum_within_a_percent(
+    tmp_path: Path,
+    optimum: Callable[..., tuple[Path, np.ndarray, np.ndarray, float]],
+    data: tuple[str, int],
+    loss: str,
+    seed: int,
+) -> None:
     path, y, X, smallest = optimum(data, loss)
     words = ("--epochs", 30, "--loss", loss, "--seed", seed)
     learnt = learn("sgd", path, tmp_path / "m", *words)
@@ -376,7 +390,9 @@ def test_thirty_epochs_reach_the_optimum_within_a_percent(tmp_path, optimum, dat
     assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
 
 
-def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent(tmp_path, made):
+def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent(
+    tmp_path: Path, made: MakeSet
+) -> None:
     path, y, X = made("clouds", 600)
     learn("sgd", path, tmp_path / "m", "--epochs", 30)
     model = oracle.read_linear(tmp_path / "m", X.shape[1])
@@ -388,7 +404,9 @@ def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent
 
 
 @pytest.mark.slow
-def test_crammer_singer_reaches_the_objective_of_liblinear_within_a_percent(tmp_path, made):
+def test_crammer_singer_reaches_the_objective_of_liblinear_within_a_percent(
+    tmp_path: Path, made: MakeSet
+) -> None:
     """LIBLINEAR regularises b; with -B 100 this is negligible."""
     path, y, X = made("clouds", 600)
     learn("sgd", path, tmp_path / "m", "--epochs", 30, "--multiclass", "crammer-singer")
@@ -402,7 +420,9 @@ def test_crammer_singer_reaches_the_objective_of_liblinear_within_a_percent(tmp_
 
 
 @pytest.mark.parametrize("words", [(), ("--average",), ("--multiclass", "crammer-singer")], ids=str)
-def test_c_and_lambda_give_the_same_bytes(tmp_path, made, words):
+def test_c_and_lambda_give_the_same_bytes(
+    tmp_path: Path, made: MakeSet, words: tuple[str, ...]
+) -> None:
     """With 1,024 rows lambda = 1/(C n) is exact."""
     path, _, _ = made("clouds", 1024, 0, 3)
     models = [
@@ -415,7 +435,7 @@ def test_c_and_lambda_give_the_same_bytes(tmp_path, made, words):
     assert [(event["C"], event["lambda"]) for event in started] == [(0.25, 1 / 256)] * 2
 
 
-def same_metadata(one, other, *but: str) -> bool:
+def same_metadata(one: Finished, other: Finished, *but: str) -> bool:
     """Return whether the trailers agree except for the configuration and what follows from it."""
     metadata = [dict(model.metadata) for model in (one, other)]
     for name in ("configuration", "sha256", *but):
@@ -479,8 +499,8 @@ def assert_near_liblinear(
 @pytest.mark.parametrize("share", [0.5, 0.001])
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_classification_reaches_liblinear_within_a_percent_at_any_scale(
-    tmp_path, loss, share, scale
-):
+    tmp_path: Path, loss: str, share: float, scale: float
+) -> None:
     rng = np.random.default_rng(4)
     rows = 3000
     y = np.where(np.arange(rows) < share * rows, 1.0, -1.0)
@@ -493,15 +513,17 @@ def test_classification_reaches_liblinear_within_a_percent_at_any_scale(
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("offset, spread", [(0, 1), (0, 1e-3), (1000, 10), (-1e6, 1), (5e4, 1e5)])
 def test_regression_reaches_liblinear_within_a_percent_at_any_scale(
-    tmp_path, offset, spread, scale
-):
+    tmp_path: Path, offset: float, spread: float, scale: float
+) -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 4))
     y = offset + spread * (X @ [1, 0.5, 0, -0.7] + rng.normal(size=400))
     assert_near_liblinear(tmp_path, "svr", y, oracle.as_float32(X * scale))
 
 
-def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear(tmp_path, predict):
+def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear(
+    tmp_path: Path, predict: Predict
+) -> None:
     y, x = 1000 + np.arange(8.0), np.linspace(-1, 1, 8)
     text = oracle.svmlight_text([repr(float(value)) for value in y], x[:, None])
     (tmp_path / "data").write_text(text)
@@ -514,7 +536,9 @@ def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear
     [(1000, (), 1), (3, (), 0), (1000, ("--scale", "standard"), 0), (1000, ("-v", 3), 1)],
     ids=str,
 )
-def test_features_far_from_zero_are_noted_once(tmp_path, offset, words, said):
+def test_features_far_from_zero_are_noted_once(
+    tmp_path: Path, offset: int, words: tuple[object, ...], said: int
+) -> None:
     y, X = oracle.two_gaussians(300)
     path = oracle.write_svmlight(tmp_path / "data", y, oracle.as_float32(X + offset))
     learnt = learn("sgd", path, tmp_path / "m", "--epochs", 3, *words)
@@ -541,7 +565,9 @@ REPORTED = [
 
 
 @pytest.mark.parametrize("loss, data, words", REPORTED, ids=str)
-def test_p_j_violators_and_errors_are_those_of_the_written_model(tmp_path, made, loss, data, words):
+def test_p_j_violators_and_errors_are_those_of_the_written_model(
+    tmp_path: Path, made: MakeSet, loss: str, data: tuple[str, int], words: tuple[object, ...]
+) -> None:
     path, y, X = made(*data)
     learnt = learn("sgd", path, tmp_path / "m", *words, "--loss", loss)
     given = dict(pairwise(words))
@@ -561,7 +587,9 @@ def test_p_j_violators_and_errors_are_those_of_the_written_model(tmp_path, made,
     assert (metadata["n"], metadata["stopped"]) == (str(len(y)), outcome["stopped"])
 
 
-def test_the_summary_reports_the_numbers_of_the_model(command, made, tmp_path):
+def test_the_summary_reports_the_numbers_of_the_model(
+    command: Command, made: MakeSet, tmp_path: Path
+) -> None:
     path, _, _ = made("two_gaussians", 700)
     ended = command("train", "sgd", path, "m")
     assert (ended.returncode, ended.stdout) == (0, "")
@@ -595,8 +623,8 @@ def add_columns(X: sparse.csr_matrix, d: int) -> sparse.csr_matrix:
     "name", ["reuters_r8.train reuters_r8.test", "satimage.scale satimage.scale.t"]
 )
 def test_several_classes_are_predicted_as_accurately_as_by_liblinear(
-    real, tmp_path, predict, name, multiclass, number
-):
+    real: RealSet, tmp_path: Path, predict: Predict, name: str, multiclass: str, number: int
+) -> None:
     train, test = map(real, name.split())
     learnt = learn("sgd", train, tmp_path / "m", "--epochs", 20, "--multiclass", multiclass)
     predicted = predict(test, learnt.model)
@@ -616,7 +644,7 @@ def sorted_by_class(path: Path, to: Path) -> Path:
     return to
 
 
-def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
+def test_iris_sorted_by_class_trains_as_well_as_shuffled(real: RealSet, tmp_path: Path) -> None:
     path = real("iris.scale")
     lines = path.read_text().splitlines(keepends=True)
     assert [line[0] for line in lines] == sorted(line[0] for line in lines)
@@ -636,7 +664,7 @@ def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
 
 
 @pytest.mark.slow
-def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
+def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path: Path) -> None:
     """Nonzeros bound a batch as well: a batch has 700 rows of 1,500 nonzeros."""
     rng = np.random.default_rng(9)
     X = (rng.random((1500, 3000)) < 0.5).astype(float)
@@ -654,7 +682,9 @@ def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
 @pytest.mark.parametrize(
     "words", [(), ("--epochs", 1), ("--multiclass", "crammer-singer")], ids=str
 )
-def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(tmp_path, made, words):
+def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(
+    tmp_path: Path, made: MakeSet, words: tuple[object, ...]
+) -> None:
     """20,000 rows make three batches of pieces from the whole file."""
     path, y, X = made("clouds", 20_000)
     in_order = sorted_by_class(path, tmp_path / "sorted")
@@ -693,7 +723,9 @@ def relabelled(path: Path, to: Path, names: list[str]) -> Path:
     ],
     ids=" ".join,
 )
-def test_liblinear_predicts_the_same_from_our_model(tmp_path, made, predict, names, multiclass):
+def test_liblinear_predicts_the_same_from_our_model(
+    tmp_path: Path, made: MakeSet, predict: Predict, names: list[str], multiclass: str
+) -> None:
     path, _, X = made("clouds", 300, 0, len(names))
     path = relabelled(path, tmp_path / "data", names)
     learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
@@ -708,7 +740,9 @@ def test_liblinear_predicts_the_same_from_our_model(tmp_path, made, predict, nam
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-def test_two_classes_have_one_column_with_any_loss(tmp_path, made, multiclass):
+def test_two_classes_have_one_column_with_any_loss(
+    tmp_path: Path, made: MakeSet, multiclass: str
+) -> None:
     path, _, _ = made("two_gaussians", 300)
     learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
     plain = learn("sgd", path, tmp_path / "plain")
@@ -726,7 +760,9 @@ def test_two_classes_have_one_column_with_any_loss(tmp_path, made, multiclass):
     ],
     ids=str,
 )
-def test_the_model_names_the_liblinear_solver_with_its_loss(tmp_path, made, words, solver):
+def test_the_model_names_the_liblinear_solver_with_its_loss(
+    tmp_path: Path, made: MakeSet, words: tuple[str, ...], solver: str
+) -> None:
     path, _, X = made("clouds", 200)
     learnt = learn("sgd", path, tmp_path / "m", *words)
     assert oracle.read_linear(learnt.model, X.shape[1]).solver == solver
@@ -741,8 +777,8 @@ CLASSIFIERS = range(8)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("solver", CLASSIFIERS)
 def test_models_of_liblinear_predict_the_same_as_in_liblinear(
-    tmp_path, made, predict, solver, classes, bias
-):
+    tmp_path: Path, made: MakeSet, predict: Predict, solver: int, classes: int, bias: float
+) -> None:
     """The test rows have a feature that the model lacks."""
     _, y, X = made("clouds", 150, 0, classes)
     theirs = liblinearutil.train(y, X, f"-s {solver} -B {bias} -q")
@@ -772,8 +808,8 @@ FOREIGN = {
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
 @pytest.mark.parametrize("names, first_index", FOREIGN.values(), ids=FOREIGN)
 def test_models_that_liblinear_cannot_represent_are_refused_by_it_and_read_by_us(
-    tmp_path, predict, names, first_index, multiclass
-):
+    tmp_path: Path, predict: Predict, names: list[str], first_index: int, multiclass: str
+) -> None:
     y, X = oracle.clouds(300, 0, len(names))
     classes = [names[int(k) - 1] for k in y]
     path = tmp_path / "data"
@@ -791,7 +827,7 @@ def test_models_that_liblinear_cannot_represent_are_refused_by_it_and_read_by_us
     assert predict(path, learnt.model, "--scores").lines == scores
 
 
-def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path, predict):
+def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path: Path, predict: Predict) -> None:
     path = tmp_path / "data"
     path.write_text("+1 1:1 2147483647:2\n-1 1:-1 7:3\n" * 20)
     learnt = learn("sgd", path, tmp_path / "m")
@@ -810,8 +846,8 @@ def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path, predict):
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("foreign", [{}, {"zero_based": True}], ids=str)
 def test_a_model_has_the_same_decision_values_after_saving_and_loading(
-    tmp_path, made, classes, foreign
-):
+    tmp_path: Path, made: MakeSet, classes: int, foreign: dict[str, Any]
+) -> None:
     path, _, X = made("clouds", 200, 0, classes)
     learnt = learn("sgd", path, tmp_path / "m")
     model = load(str(learnt.model))
@@ -829,7 +865,7 @@ def test_a_model_has_the_same_decision_values_after_saving_and_loading(
 
 
 @pytest.mark.parametrize("text", ["+1\n-1\n+1\n", "a\nb\nc\n"], ids=["two", "three"])
-def test_rows_without_features_train_b_alone(tmp_path, predict, text):
+def test_rows_without_features_train_b_alone(tmp_path: Path, predict: Predict, text: str) -> None:
     (tmp_path / "data").write_text(text)
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "--epochs", 50)
     said = predict(tmp_path / "data", learnt.model).lines
@@ -844,7 +880,9 @@ BYTES = ("--epochs", 3)
 
 
 @pytest.fixture
-def two_chunk_run(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
+def two_chunk_run(
+    made: MakeSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, bytes]:
     """Return a file of two chunks and its model; small batches make many batches an epoch."""
     monkeypatch.setattr(batches, "BATCH_ROWS", 300)
     monkeypatch.setattr(batches, "PIECE_ROWS", 50)
@@ -852,14 +890,18 @@ def two_chunk_run(made, tmp_path, monkeypatch) -> tuple[Path, bytes]:
     return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
 
 
-def test_another_seed_gives_another_model(two_chunk_run, tmp_path):
+def test_another_seed_gives_another_model(
+    two_chunk_run: tuple[Path, bytes], tmp_path: Path
+) -> None:
     path, content = two_chunk_run
     bodies = {learn("sgd", path, tmp_path / "m", *BYTES, "--seed", seed).body for seed in (0, 1, 2)}
     assert len(bodies) == 3
     assert content.partition(b"# randsvm")[0] in bodies
 
 
-def test_the_printed_command_repeats_the_model(command, tmp_path, made):
+def test_the_printed_command_repeats_the_model(
+    command: Command, tmp_path: Path, made: MakeSet
+) -> None:
     path, _, _ = made("clouds", 300)
     (tmp_path / "data").write_bytes(path.read_bytes())
     words = (
@@ -877,7 +919,9 @@ def test_the_printed_command_repeats_the_model(command, tmp_path, made):
 # ---- stopping ---------------------------------------------------------------------------------
 
 
-def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(tmp_path, made):
+def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(
+    tmp_path: Path, made: MakeSet
+) -> None:
     path, _, _ = made("clouds", 900)
     words = ("--early-stopping", 0.3)
     learnt = learn("sgd", path, tmp_path / "m", *words, "--epochs", 40)
@@ -892,7 +936,7 @@ def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(tmp_path, m
     assert shorter.body == learnt.body
 
 
-def test_held_out_rows_do_not_change_the_weights(tmp_path):
+def test_held_out_rows_do_not_change_the_weights(tmp_path: Path) -> None:
     """Each row has a feature of its own; held-out rows leave its weight at zero."""
     lines = [f"{'+1' if i % 2 else '-1'} {i + 1}:1\n" for i in range(200)]
     (tmp_path / "data").write_text("".join(lines))
@@ -904,7 +948,9 @@ def test_held_out_rows_do_not_change_the_weights(tmp_path):
 @pytest.mark.parametrize(
     "words", [(), ("--multiclass", "crammer-singer"), ("--loss", "log")], ids=str
 )
-def test_auto_reports_its_epochs_and_the_report_repeats_the_run(tmp_path, made, words):
+def test_auto_reports_its_epochs_and_the_report_repeats_the_run(
+    tmp_path: Path, made: MakeSet, words: tuple[str, ...]
+) -> None:
     path, _, _ = made("clouds", 900)
     words = (*words, "--epochs", "auto", "--seed", 3)
     learnt = learn("sgd", path, tmp_path / "m", *words)
@@ -921,14 +967,18 @@ def test_auto_reports_its_epochs_and_the_report_repeats_the_run(tmp_path, made, 
 
 @pytest.mark.parametrize("text", ["+1 1:1\n-1 1:-1\n", "+1 1:1\n-1 1:-1\n+1 1:2\n"])
 @pytest.mark.parametrize("words", [("--epochs", "auto"), ()], ids=str)
-def test_early_stopping_works_with_two_or_three_rows(tmp_path, text, words):
+def test_early_stopping_works_with_two_or_three_rows(
+    tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
     (tmp_path / "data").write_text(text)
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", *words)
     assert np.isfinite(learnt.outcome["primal"])
 
 
 @pytest.mark.parametrize("rows, share, held", [(2, 0.99, 2), (2, 0.1, 1), (3, 0.6, 2)])
-def test_holding_out_rows_leaves_two_rows_for_training(tmp_path, rows, share, held):
+def test_holding_out_rows_leaves_two_rows_for_training(
+    tmp_path: Path, rows: int, share: float, held: int
+) -> None:
     (tmp_path / "data").write_text("".join("+1 1:1\n-1 1:-1\n+1 1:2\n".splitlines(True)[:rows]))
     message = f"--early-stopping {share} holds out {held} of {rows} rows: at least 2 must be left"
     with pytest.raises(ParameterError, match=message):
@@ -937,7 +987,7 @@ def test_holding_out_rows_leaves_two_rows_for_training(tmp_path, rows, share, he
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_one_or_two_epochs_average_the_weights(tmp_path, made, epochs):
+def test_one_or_two_epochs_average_the_weights(tmp_path: Path, made: MakeSet, epochs: int) -> None:
     path, _, _ = made("clouds", 300)
     plain, average = (
         learn("sgd", path, tmp_path / "m", "--epochs", epochs, *words).body
@@ -951,7 +1001,9 @@ def test_one_or_two_epochs_average_the_weights(tmp_path, made, epochs):
     assert three[0] != three[1]
 
 
-def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path, made):
+def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(
+    command: Command, tmp_path: Path, made: MakeSet
+) -> None:
     path, y, X = made("two_gaussians", 2000)
     ended = command("train", "sgd", "--epochs", 10**8, "--time-limit", "1s", path, "m")
     assert (ended.returncode, ended.stdout) == (0, "")
@@ -963,7 +1015,9 @@ def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path,
     assert truth.errors / len(y) < 0.1
 
 
-def test_a_signal_during_the_final_evaluation_keeps_the_weights(tmp_path, made, monkeypatch):
+def test_a_signal_during_the_final_evaluation_keeps_the_weights(
+    tmp_path: Path, made: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _, _ = made("two_gaussians", 700)
     learnt = learn("sgd", path, tmp_path / "whole")
 
@@ -980,7 +1034,12 @@ def test_a_signal_during_the_final_evaluation_keeps_the_weights(tmp_path, made, 
 
 
 @pytest.mark.parametrize("reason", [Interrupted(15), TimeLimitError()], ids=str)
-def test_an_interrupted_epoch_counts_as_training_time(tmp_path, made, monkeypatch, reason):
+def test_an_interrupted_epoch_counts_as_training_time(
+    tmp_path: Path,
+    made: MakeSet,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: Interrupted | TimeLimitError,
+) -> None:
     path, _, _ = made("two_gaussians", 700)
     whole = Learner.learn
 
@@ -998,7 +1057,9 @@ def test_an_interrupted_epoch_counts_as_training_time(tmp_path, made, monkeypatc
 
 
 @pytest.mark.parametrize("words", [(), ("--epochs", "auto")], ids=str)
-def test_a_signal_before_the_first_step_writes_no_model(tmp_path, made, monkeypatch, words):
+def test_a_signal_before_the_first_step_writes_no_model(
+    tmp_path: Path, made: MakeSet, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
     path, _, _ = made("two_gaussians", 700)
     monkeypatch.setattr(Learner, "learn", lambda *_: (_ for _ in ()).throw(Interrupted(15)))
     (tmp_path / "m").write_text(OLD_MODEL)
@@ -1008,7 +1069,7 @@ def test_a_signal_before_the_first_step_writes_no_model(tmp_path, made, monkeypa
 
 
 @pytest.mark.parametrize("task", ["svr", "one-class"])
-def test_early_stopping_is_refused_with_a_single_row(tmp_path, task):
+def test_early_stopping_is_refused_with_a_single_row(tmp_path: Path, task: str) -> None:
     (tmp_path / "data").write_text("1.5 1:1 2:3\n")
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-s", task, "--epochs", "auto")
     assert learnt.outcome["steps"] == 1
@@ -1018,7 +1079,7 @@ def test_early_stopping_is_refused_with_a_single_row(tmp_path, task):
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_a_class_weight_equals_copies_of_the_rows(tmp_path, loss):
+def test_a_class_weight_equals_copies_of_the_rows(tmp_path: Path, loss: str) -> None:
     y, X = oracle.two_gaussians(500)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     copies = np.repeat(np.arange(500), np.where(y > 0, 1, 4))
@@ -1031,7 +1092,9 @@ def test_a_class_weight_equals_copies_of_the_rows(tmp_path, loss):
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(tmp_path, made, multiclass):
+def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(
+    tmp_path: Path, made: MakeSet, multiclass: str
+) -> None:
     path, _, _ = made("clouds", 500, 0, 3)
     rare = tmp_path / "data"
     lines = path.read_text().splitlines(keepends=True)
@@ -1048,7 +1111,7 @@ def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(tmp_path, made,
     assert same_metadata(balanced, spelled)
 
 
-def test_an_explicit_weight_overrides_balanced(tmp_path, made):
+def test_an_explicit_weight_overrides_balanced(tmp_path: Path, made: MakeSet) -> None:
     path, y, _ = made("two_gaussians", 500)
     positive, negative = int((y > 0).sum()), int((y < 0).sum())
     mixed = learn("sgd", path, tmp_path / "m", "-w", "balanced", "-w", "+1", 2)
@@ -1061,8 +1124,8 @@ def test_an_explicit_weight_overrides_balanced(tmp_path, made):
 @pytest.mark.parametrize("share, words", [(0.02, "balanced"), (0.5, "+1 100")], ids=str)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_thirty_epochs_with_unequal_weights_reach_the_optimum_within_a_percent(
-    tmp_path, loss, share, words
-):
+    tmp_path: Path, loss: str, share: float, words: str
+) -> None:
     """Step sizes follow the weighted rows, because heavy rows dominate the loss."""
     y, X = unequal_classes(2000, share)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -1095,8 +1158,8 @@ LARGE_GRADIENTS = {
 @pytest.mark.parametrize("share, length, words", LARGE_GRADIENTS.values(), ids=LARGE_GRADIENTS)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_rows_with_large_gradients_do_not_make_the_weights_explode(
-    tmp_path, loss, share, length, words
-):
+    tmp_path: Path, loss: str, share: float, length: int, words: tuple[object, ...]
+) -> None:
     """The model is better than w = 0."""
     y, X = unequal_classes(4000, share)
     # Squared, the loss of a row of length 1,000 outweighs all others: a step that suits it is none
@@ -1141,7 +1204,9 @@ def test_rows_with_large_gradients_do_not_make_the_weights_explode(
         ("-w spam 2", r"-w spam: no class has this label; the labels are \+1, -1"),
     ],
 )
-def test_invalid_parameters_are_refused_in_one_line(tmp_path, made, words, message):
+def test_invalid_parameters_are_refused_in_one_line(
+    tmp_path: Path, made: MakeSet, words: str, message: str
+) -> None:
     path, _, _ = made("two_gaussians", 50)
     with pytest.raises(ParameterError, match=message) as caught:
         learn("sgd", path, tmp_path / "m", *words.split())
@@ -1162,8 +1227,8 @@ def test_invalid_parameters_are_refused_in_one_line(tmp_path, made, words, messa
     ],
 )
 def test_a_usage_error_exits_with_2_and_ends_with_the_reason(
-    command, tmp_path, made, words, message
-):
+    command: Command, tmp_path: Path, made: MakeSet, words: str, message: str
+) -> None:
     path, _, _ = made("two_gaussians", 50)
     ended = command("train", "sgd", "-q", *words.split(), path, "m")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -1172,13 +1237,13 @@ def test_a_usage_error_exits_with_2_and_ends_with_the_reason(
 
 
 @pytest.mark.parametrize("text", ["+1 1:1\n+1 1:2\n", "a 1:1\n"])
-def test_a_single_class_is_refused(tmp_path, text):
+def test_a_single_class_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "data").write_text(text)
     with pytest.raises(DataError, match="expected two classes, found only the label"):
         learn("sgd", tmp_path / "data", tmp_path / "m")
 
 
-def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path, made):
+def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path: Path, made: MakeSet) -> None:
     path, _, _ = made("two_gaussians", 50)
     learn("sgd", path, tmp_path / "m")
     with pytest.raises(ModelError, match="expected a kernel model to start from"):

@@ -24,7 +24,7 @@ EVERY = {**training.commands, "predict": prediction}
 
 
 @pytest.fixture
-def toy(tmp_path, monkeypatch):
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four rows, in the working folder."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "toy.svm"
@@ -40,7 +40,7 @@ def shown(command: click.Command, *words: str) -> str:
 
 
 @pytest.mark.parametrize("words", [[], *([name] for name in training.commands)], ids=str)
-def test_help_fits_a_terminal_of_80_columns_and_has_three_examples(words):
+def test_help_fits_a_terminal_of_80_columns_and_has_three_examples(words: list[str]) -> None:
     text = shown(training, *words)
     assert max(map(len, text.splitlines())) <= 80
     examples = text.partition("\nExamples:\n")[2].partition("\n\n")[0].splitlines()
@@ -48,7 +48,7 @@ def test_help_fits_a_terminal_of_80_columns_and_has_three_examples(words):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_example_is_a_command_line_that_is_understood(name, toy):
+def test_every_example_is_a_command_line_that_is_understood(name: str, toy: Path) -> None:
     for words in EVERY[name].examples:
         program, *arguments = shlex.split(words.rpartition("|")[2])
         if name == "predict":
@@ -59,7 +59,7 @@ def test_every_example_is_a_command_line_that_is_understood(name, toy):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_option_has_its_bounds_and_its_default_in_a_group(name):
+def test_every_option_has_its_bounds_and_its_default_in_a_group(name: str) -> None:
     text = shown(prediction) if name == "predict" else shown(training, name)
     groups = re.findall(r"^(\w.*):$", text, re.MULTILINE)
     assert groups[-4 if name == "predict" else -1] == "Examples"
@@ -85,7 +85,7 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(name):
             assert re.search(r"\[(>|from)", words)
 
 
-def test_the_help_of_sgd_lists_what_sgd_takes(toy):
+def test_the_help_of_sgd_lists_what_sgd_takes(toy: Path) -> None:
     text = shown(training, "sgd")
     assert not re.search(r"nu-sv|require-gap|sigmoid kernel|and sigmoid|LIBSVM's kernel", text)
     (tasks,) = re.findall(r"--task ([\w|-]+)", text)
@@ -101,11 +101,13 @@ def test_the_help_of_sgd_lists_what_sgd_takes(toy):
         run_train("sgd", "--require-gap", 0.1, toy, "m")
 
 
-def test_the_help_of_durations_names_their_unit():
+def test_the_help_of_durations_names_their_unit() -> None:
     assert "a number alone is in seconds" in " ".join(shown(training, "randsvm").split())
 
 
-def test_the_overview_comes_with_h_alone_and_without_any_word(capsys):
+def test_the_overview_comes_with_h_alone_and_without_any_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run_train("--help")
     overview = capsys.readouterr().out
     assert "start here" in overview
@@ -116,7 +118,7 @@ def test_the_overview_comes_with_h_alone_and_without_any_word(capsys):
     assert capsys.readouterr() == ("", overview)
 
 
-def test_the_help_has_every_exit_code_of_the_errors():
+def test_the_help_has_every_exit_code_of_the_errors() -> None:
     codes = {one.exit_code for one in vars(errors).values() if hasattr(one, "exit_code")}
     assert codes | {0, 128} == set(commands.EXIT_CODES)
     for text in (shown(training), shown(prediction)):
@@ -124,7 +126,7 @@ def test_the_help_has_every_exit_code_of_the_errors():
             assert re.search(rf"^  {code} +\w|^  {code} +[+-]", text, re.MULTILINE)
 
 
-def test_no_initials_of_papers_where_one_chooses():
+def test_no_initials_of_papers_where_one_chooses() -> None:
     for command in training.commands.values():
         assert not re.search("KBH|OFG|MZ|CS246|MADlib", command.get_short_help_str(80))
 
@@ -140,7 +142,9 @@ def test_no_initials_of_papers_where_one_chooses():
         ("randsvm-train sgd to", ["file,to"]),
     ],
 )
-def test_the_shell_completes_commands_options_words_and_files(tmp_path, monkeypatch, line, found):
+def test_the_shell_completes_commands_options_words_and_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, found: list[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     ended = CliRunner().invoke(
         training,
@@ -155,7 +159,7 @@ def test_the_shell_completes_commands_options_words_and_files(tmp_path, monkeypa
     assert all(one in found or one.startswith("file,") for one in ended.output.splitlines())
 
 
-def test_an_option_without_a_command_is_one_of_the_plain_command(toy):
+def test_an_option_without_a_command_is_one_of_the_plain_command(toy: Path) -> None:
     for words, found in [
         ("--ga", ["--gamma", "--gap"]),
         ("--time", ["--time-limit"]),
@@ -166,7 +170,7 @@ def test_an_option_without_a_command_is_one_of_the_plain_command(toy):
     assert completed("randsvm-train --ga") == ["--gamma", "--gap"]
 
 
-def test_bash_completes_a_command_beside_files(toy):
+def test_bash_completes_a_command_beside_files(toy: Path) -> None:
     assert completed("randsvm-train sg") == ["sgd"]
     assert completed("randsvm-train osu") == ["osuna", "osuna-closest"]
     assert completed("randsvm-train to") == ["toy.svm"]
@@ -205,7 +209,7 @@ def completed(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", ["toy.svm", "-c 2 toy.svm", "-t linear -h 0 toy.svm", "toy"])
-def test_without_a_command_it_is_randsvm(toy, words):
+def test_without_a_command_it_is_randsvm(toy: Path, words: str) -> None:
     toy.with_name("toy").write_text(TEXT)
     contents = []
     for command in ([], ["randsvm"]):
@@ -215,7 +219,7 @@ def test_without_a_command_it_is_randsvm(toy, words):
     assert b"configuration randsvm " in contents[0]
 
 
-def test_options_first_or_the_file_first_need_no_command(toy):
+def test_options_first_or_the_file_first_need_no_command(toy: Path) -> None:
     run_train("toy.svm", "m", "-q", "-c", 2)
     run_train("-q", "-c", 2, "toy.svm", "n")
     assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
@@ -224,7 +228,9 @@ def test_options_first_or_the_file_first_need_no_command(toy):
 @pytest.mark.parametrize(
     "word, meant", [("randsvn", "randsvm"), ("sdg", "sgd"), ("osuna_closest", "osuna-closest")]
 )
-def test_a_word_near_a_command_is_a_slip_unless_there_is_such_a_file(toy, word, meant):
+def test_a_word_near_a_command_is_a_slip_unless_there_is_such_a_file(
+    toy: Path, word: str, meant: str
+) -> None:
     with pytest.raises(
         click.UsageError, match=f"no command or file '{word}': did you mean .*{meant}"
     ):
@@ -235,7 +241,7 @@ def test_a_word_near_a_command_is_a_slip_unless_there_is_such_a_file(toy, word, 
     assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
 
 
-def test_a_word_far_from_every_command_is_a_file(toy):
+def test_a_word_far_from_every_command_is_a_file(toy: Path) -> None:
     with pytest.raises(errors.InputError, match="cannot open missing: "):
         run_train("missing", "m")
 
@@ -255,19 +261,19 @@ def test_a_word_far_from_every_command_is_a_file(toy):
         ("-w1 0", "the weight in -w 1 must be > 0 and finite, got 0.0"),
     ],
 )
-def test_errors_name_the_option_and_the_value_as_typed(toy, words, message):
+def test_errors_name_the_option_and_the_value_as_typed(toy: Path, words: str, message: str) -> None:
     with pytest.raises(ParameterError) as raised:
         run_train(*words.split(), toy)
     assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("words", ["-w balance", "-w balanced1", "-wbalance", "--weight Balanced"])
-def test_a_slip_in_balanced(toy, words):
+def test_a_slip_in_balanced(toy: Path, words: str) -> None:
     with pytest.raises(click.UsageError, match=r"did you mean -w balanced\?"):
         run_train(*words.split(), toy)
 
 
-def test_balanced_in_every_spelling_and_labels_near_it(toy):
+def test_balanced_in_every_spelling_and_labels_near_it(toy: Path) -> None:
     contents = set()
     for words in ("-w balanced", "-wbalanced", "--weight balanced"):
         run_train("-q", *words.split(), toy, "m")
@@ -277,7 +283,7 @@ def test_balanced_in_every_spelling_and_labels_near_it(toy):
     run_train("-q", "-w", "balance", 2, toy, "m")
 
 
-def test_a_model_in_the_place_of_data(toy):
+def test_a_model_in_the_place_of_data(toy: Path) -> None:
     run_train("-q", toy, "m")
     before = toy.with_name("m").read_bytes()
     with pytest.raises(ParameterError, match=r"m is a model, not data: .* TRAIN_FILE MODEL_FILE"):

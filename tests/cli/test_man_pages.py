@@ -78,14 +78,14 @@ def entries_of_help(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("title", COMMANDS)
-def test_lists_agree_with_the_help(title):
+def test_lists_agree_with_the_help(title: str) -> None:
     shown = entries_of_help(help_of(title))
     assert len(shown) > 10
     assert entries_of_page(title) == shown
 
 
 @pytest.mark.parametrize("title", COMMANDS)
-def test_every_option_and_argument_of_the_command_is_in_the_page(title):
+def test_every_option_and_argument_of_the_command_is_in_the_page(title: str) -> None:
     group, more = COMMANDS[title]
     command = group.commands[more[0]] if more else group
     entries = " ".join(entries_of_page(title))
@@ -98,7 +98,7 @@ def test_every_option_and_argument_of_the_command_is_in_the_page(title):
 
 
 @pytest.mark.parametrize("title", COMMANDS)
-def test_the_paragraphs_and_examples_of_the_help_are_in_the_page(title):
+def test_the_paragraphs_and_examples_of_the_help_are_in_the_page(title: str) -> None:
     page = words(plain(source_of(title)))
     command, more = COMMANDS[title]
     own = command.commands[more[0]] if more else command
@@ -109,7 +109,7 @@ def test_the_paragraphs_and_examples_of_the_help_are_in_the_page(title):
 
 
 @pytest.mark.parametrize("title", COMMANDS)
-def test_groff_has_no_warning(title):
+def test_groff_has_no_warning(title: str) -> None:
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")
     path = MAN_PAGES / f"{title}.1"
@@ -123,5 +123,5 @@ def test_groff_has_no_warning(title):
     assert "SEE ALSO" in ended.stdout
 
 
-def test_there_is_a_page_of_each_command_and_no_other():
+def test_there_is_a_page_of_each_command_and_no_other() -> None:
     assert {path.stem for path in MAN_PAGES.iterdir()} == set(COMMANDS)

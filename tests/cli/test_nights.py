@@ -14,6 +14,7 @@ from pathlib import Path
 
 import oracle
 import pytest
+from fixtures import Command
 from learning import LATE, OLD_MODEL, board, gaussians, read_log
 
 from randsvm import __version__, events
@@ -25,7 +26,7 @@ ROUGH = ("osuna", "-g", 5, "--working-set", 100, "--max-iterations", 1)
 
 
 @pytest.fixture
-def data(tmp_path) -> Path:
+def data(tmp_path: Path) -> Path:
     (tmp_path / "m").write_text(OLD_MODEL)
     return board(2000).save(tmp_path / "data")
 
@@ -33,7 +34,9 @@ def data(tmp_path) -> Path:
 # ---- --require-gap --------------------------------------------------------------------------
 
 
-def test_above_the_required_gap_the_old_model_stays(command, tmp_path, data):
+def test_above_the_required_gap_the_old_model_stays(
+    command: Command, tmp_path: Path, data: Path
+) -> None:
     ended = command("train", *ROUGH, "--require-gap", 0.01, "-q", "--report", "json", data, "m")
     outcome = json.loads(ended.stdout)
     assert (ended.returncode, outcome["saved"]) == (75, False)
@@ -45,7 +48,9 @@ def test_above_the_required_gap_the_old_model_stays(command, tmp_path, data):
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-def test_within_the_required_gap_the_model_has_the_same_bytes(command, tmp_path, data):
+def test_within_the_required_gap_the_model_has_the_same_bytes(
+    command: Command, tmp_path: Path, data: Path
+) -> None:
     words = ("osuna", "-g", 5, "--gap", 0.01, "-q")
     assert command("train", *words, "--require-gap", 0.01, data, "m").returncode == 0
     assert command("train", *words, data, "other").returncode == 0
@@ -53,7 +58,9 @@ def test_within_the_required_gap_the_model_has_the_same_bytes(command, tmp_path,
     assert float(oracle.trailer(tmp_path / "m")["gap"]) <= 0.01
 
 
-def test_a_time_limit_does_not_get_round_the_required_gap(command, tmp_path, data):
+def test_a_time_limit_does_not_get_round_the_required_gap(
+    command: Command, tmp_path: Path, data: Path
+) -> None:
     slow = ("osuna", "-g", 5, "--working-set", 100, "--swap", 1, "--time-limit", "1s")
     ended = command("train", *slow, "--require-gap", 1e-6, data, "m")
     assert ended.returncode == 75
@@ -67,7 +74,9 @@ def test_a_time_limit_does_not_get_round_the_required_gap(command, tmp_path, dat
     [("sgd",), ("sgd", "--update", "m"), ("osuna", "-t", "sigmoid")],
     ids=["sgd", "update", "sigmoid"],
 )
-def test_a_required_gap_needs_a_certificate(command, tmp_path, data, words):
+def test_a_required_gap_needs_a_certificate(
+    command: Command, tmp_path: Path, data: Path, words: tuple[str, ...]
+) -> None:
     ended = command("train", *words, "--require-gap", 0.01, data, "m")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("randsvm-train: --require-gap needs a certificate: ")
@@ -86,7 +95,7 @@ def start(folder: Path, *words: object, **streams: int) -> subprocess.Popen[byte
 
 
 @pytest.fixture
-def rows(tmp_path) -> Path:
+def rows(tmp_path: Path) -> Path:
     return board(20_000).save(tmp_path / "data")
 
 
@@ -101,7 +110,7 @@ def wait_for_rounds(log: Path, least: int) -> None:
         time.sleep(0.02)
 
 
-def test_a_signal_does_not_get_round_the_required_gap(tmp_path, rows):
+def test_a_signal_does_not_get_round_the_required_gap(tmp_path: Path, rows: Path) -> None:
     (tmp_path / "m").write_text(OLD_MODEL)
     words = (*SHORT, "--require-gap", "1e-6", "--log", "log", rows, "m")
     with start(tmp_path, *words, stderr=subprocess.PIPE) as process:
@@ -113,7 +122,7 @@ def test_a_signal_does_not_get_round_the_required_gap(tmp_path, rows):
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path, rows):
+def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path: Path, rows: Path) -> None:
     """The system sends SIGHUP, and from then on nothing can be said on stderr."""
     pid, master = pty.fork()
     if pid == 0:
@@ -129,7 +138,7 @@ def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path, rows):
     assert oracle.trailer(tmp_path / "m")["stopped"] == "interrupted by signal 1"
 
 
-def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
+def test_under_nohup_a_hangup_is_not_heard(tmp_path: Path, rows: Path) -> None:
     words = (*SHORT, "--max-iterations", 40, "--log", "log", rows, "m")
     old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -156,7 +165,9 @@ def words_with(other: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("algorithm", ["osuna", "sgd"])
 @pytest.mark.parametrize("other", KINDS)
 @pytest.mark.parametrize("content", [b"+1 1:2\n", b"\n", b"\0" * 9, b"a word"], ids=repr)
-def test_a_file_of_another_kind_is_not_replaced(command, tmp_path, content, other, algorithm):
+def test_a_file_of_another_kind_is_not_replaced(
+    command: Command, tmp_path: Path, content: bytes, other: str, algorithm: str
+) -> None:
     (tmp_path / "precious").write_bytes(content)
     ended = command("train", algorithm, *words_with(other))
     assert (ended.returncode, ended.stdout) == (73, "")
@@ -168,7 +179,9 @@ def test_a_file_of_another_kind_is_not_replaced(command, tmp_path, content, othe
 
 
 @pytest.mark.parametrize("other", KINDS)
-def test_a_file_of_its_own_kind_or_an_empty_one_is_replaced(command, tmp_path, other):
+def test_a_file_of_its_own_kind_or_an_empty_one_is_replaced(
+    command: Command, tmp_path: Path, other: str
+) -> None:
     gaussians(60).save(tmp_path / "data")
     (tmp_path / "precious").touch()
     words = ["data" if word == "missing" else word for word in words_with(other)]
@@ -182,7 +195,7 @@ HEAD = ["event", "schema", "time", "run", "version", "command", "data", "model"]
 RESOLVED = ["algorithm", "parameters", "n", "d", "nnz"]
 
 
-def test_two_runs_share_a_log(command, tmp_path):
+def test_two_runs_share_a_log(command: Command, tmp_path: Path) -> None:
     """One after the other and side by side; every line says whose it is."""
     gaussians(300).save(tmp_path / "data")
     words = ("osuna", "-q", "--working-set", 20, "--swap", 2, "--log", "log", "data", "m")
@@ -205,7 +218,7 @@ def test_two_runs_share_a_log(command, tmp_path):
         assert re.fullmatch(r"2[0-9]{3}-[01][0-9]-[0-3][0-9]T[0-9:]{8}\.[0-9]{3}Z", line["time"])
 
 
-def test_each_line_of_a_log_is_one_write(tmp_path, monkeypatch):
+def test_each_line_of_a_log_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though it is longer than a buffer."""
     written = []
     plain = PatientFile.write
@@ -218,7 +231,9 @@ def test_each_line_of_a_log_is_one_write(tmp_path, monkeypatch):
     assert written == [line.encode() for line in lines]
 
 
-def test_every_algorithm_has_the_same_names_in_its_summary(command, tmp_path):
+def test_every_algorithm_has_the_same_names_in_its_summary(
+    command: Command, tmp_path: Path
+) -> None:
     gaussians(200).save(tmp_path / "data")
     found = {}
     for algorithm in ("randsvm", "osuna", "osuna-closest", "sgd"):
@@ -234,7 +249,7 @@ def test_every_algorithm_has_the_same_names_in_its_summary(command, tmp_path):
     assert 0 <= found["osuna"]["gap"] < 1
 
 
-def test_the_page_of_file_formats_has_every_name_of_every_record():
+def test_the_page_of_file_formats_has_every_name_of_every_record() -> None:
     text = (Path(__file__).parents[2] / "docs" / "file-formats.md").read_text()
     known = [*vars(events).values(), *(kind for kinds in RECORDS.values() for kind in kinds)]
     kinds = [kind for kind in known if hasattr(kind, "_fields")]

@@ -15,6 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from commands import run_predict, run_train
+from fixtures import Command, ImportScript
 from hypothesis import given
 from hypothesis import strategies as st
 from learning import board, gaussians, read_log
@@ -48,7 +49,7 @@ def labels_of(text: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Enter a folder with data of two classes and a file that is none."""
     gaussians(300).save(tmp_path / "data")
     (tmp_path / "bad").write_text("+1 1:1\n-1 1:x\n")
@@ -60,7 +61,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest", "sgd"])
-def test_metrics_of_a_training_are_those_of_the_log(folder, algorithm):
+def test_metrics_of_a_training_are_those_of_the_log(folder, algorithm) -> None:
     before = time.time()
     run_train(algorithm, *TO_FILE, "--log", "log", "data", "m")
     text, record = Path("report.prom").read_text(), read_log(Path("log"))[-1]
@@ -82,7 +83,7 @@ def test_metrics_of_a_training_are_those_of_the_log(folder, algorithm):
     ]
 
 
-def test_metrics_of_a_prediction(folder, capsys):
+def test_metrics_of_a_prediction(folder, capsys: pytest.CaptureFixture[str]) -> None:
     run_train("-q", "data", "m")
     run_predict(*TO_FILE, "data", "m", "labels")
     found = metrics(Path("report.prom").read_text())
@@ -92,18 +93,20 @@ def test_metrics_of_a_prediction(folder, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_metrics_of_an_update_count_its_rows(folder):
+def test_metrics_of_an_update_count_its_rows(folder) -> None:
     run_train("sgd", "-q", "data", "old")
     run_train("sgd", *TO_FILE, "--update", "old", "data", "m")
     assert metrics(Path("report.prom").read_text())["rows"] == 300
 
 
-def test_metrics_go_to_standard_output_without_a_file(folder, capsys):
+def test_metrics_go_to_standard_output_without_a_file(
+    folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_train(*PROMETHEUS, "-v", 2, "data", "m")
     assert metrics(capsys.readouterr().out)["exit_code"] == 0
 
 
-def test_names_of_files_are_escaped(folder):
+def test_names_of_files_are_escaped(folder) -> None:
     data = 'a "quoted\\n" \n name'
     Path("data").rename(data)
     run_train(*TO_FILE, data, "m")
@@ -113,7 +116,7 @@ def test_names_of_files_are_escaped(folder):
 @given(
     st.text(st.characters(exclude_categories=["Cs"])), st.lists(st.text('a\\"\n{}#=,'), max_size=3)
 )
-def test_any_name_is_read_as_it_was_written(name, several):
+def test_any_name_is_read_as_it_was_written(name: str, several: list[str]) -> None:
     record = {"command": name, "data": several, "time": "2026-01-02T03:04:05.678Z", "exit_code": 3}
     text = exposition(record)
     found = {"command": name, "algorithm": "", "data": " ".join(several), "model": ""}
@@ -121,21 +124,21 @@ def test_any_name_is_read_as_it_was_written(name, several):
     assert metrics(text)["completion_timestamp_seconds"] == 1767323045.678
 
 
-def test_a_name_that_is_not_utf_8_gives_a_file_that_is(folder):
+def test_a_name_that_is_not_utf_8_gives_a_file_that_is(folder) -> None:
     data = os.fsdecode(b"caf\xe9")
     Path("data").rename(data)
     run_train(*TO_FILE, data, "m")
     assert labels_of(Path("report.prom").read_text(encoding="utf-8"))["data"] == r"caf\udce9"
 
 
-def test_names_of_metrics_have_base_units_and_no_two_meanings():
+def test_names_of_metrics_have_base_units_and_no_two_meanings() -> None:
     for name in METRICS:
         unit = name.rpartition("_")[2]
         assert unit in {"ratio", "seconds", "bytes", "rows", "vectors", "code"}
     assert len({meaning for _, meaning in METRICS.values()}) == len(METRICS)
 
 
-def test_the_page_of_file_formats_has_every_metric():
+def test_the_page_of_file_formats_has_every_metric() -> None:
     text = SCHEMA.with_name("file-formats.md").read_text()
     named = re.findall(r"^\| `randsvm_(\w+)` \|", text, re.MULTILINE)
     assert named == [*METRICS]
@@ -157,7 +160,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failed_run_writes_its_report_and_its_record(command, folder, name):
+def test_a_failed_run_writes_its_report_and_its_record(command: Command, folder, name) -> None:
     code, words = FAILURES[name]
     # An old report is replaced.
     run_train(*TO_FILE, "data", "old")
@@ -183,7 +186,7 @@ def test_a_failed_run_writes_its_report_and_its_record(command, folder, name):
     validate(last)
 
 
-def test_a_failed_prediction_has_a_report(command, folder):
+def test_a_failed_prediction_has_a_report(command: Command, folder) -> None:
     run_train("-q", "data", "m")
     ended = command("predict", *TO_FILE, "bad", "m", "labels")
     assert ended.returncode == metrics(Path("report.prom").read_text())["exit_code"] == 65
@@ -193,7 +196,7 @@ def test_a_failed_prediction_has_a_report(command, folder):
     validate(last)
 
 
-def test_an_interrupted_run_has_its_signal_in_all_reports(tmp_path):
+def test_an_interrupted_run_has_its_signal_in_all_reports(tmp_path: Path) -> None:
     path = board(5000).save(tmp_path / "data")
     words = ("osuna", "-g", 5, "--working-set", 300, "--swap", 1, *TO_FILE[1:], "--log", "log")
     with subprocess.Popen(
@@ -215,7 +218,7 @@ def test_an_interrupted_run_has_its_signal_in_all_reports(tmp_path):
     assert found["gap_ratio"] == last["gap"] > 0.001
 
 
-def test_a_bug_has_a_report(folder, monkeypatch):
+def test_a_bug_has_a_report(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     from randsvm import api
 
     def fail(*words: object, **options: object) -> None:
@@ -230,7 +233,9 @@ def test_a_bug_has_a_report(folder, monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_report_that_cannot_be_written_is_74_and_the_log_has_that_code(command, folder):
+def test_a_report_that_cannot_be_written_is_74_and_the_log_has_that_code(
+    command: Command, folder
+) -> None:
     words = (*PROMETHEUS, "--log", "log", "data", "m")
     ended = command("train", *words[:-2], "--report-file", "/dev/full", *words[-2:])
     assert ended.returncode == 74
@@ -252,7 +257,7 @@ def test_a_report_that_cannot_be_written_is_74_and_the_log_has_that_code(command
 
 
 @pytest.mark.parametrize("kind", ["prometheus", "json"])
-def test_a_report_replaces_only_a_report_of_its_kind(folder, kind):
+def test_a_report_replaces_only_a_report_of_its_kind(folder, kind) -> None:
     words = ("-q", "--report", kind, "--report-file", "r", "data", "m")
     for old in ("data", "m"):
         run_train("-q", "data", "m")
@@ -269,7 +274,7 @@ def test_a_report_replaces_only_a_report_of_its_kind(folder, kind):
 
 
 @pytest.mark.parametrize("other", ["data", "m", "log", "cache", "old"])
-def test_a_report_is_no_other_file_of_the_run(folder, other):
+def test_a_report_is_no_other_file_of_the_run(folder, other) -> None:
     run_train("-q", "data", "old")
     words = ("--log", "log", "--cache", "cache", "--warm-start", "old", "data", "m")
     with pytest.raises(RandsvmError, match=f"{other} is both ") as refused:
@@ -279,7 +284,7 @@ def test_a_report_is_no_other_file_of_the_run(folder, other):
         run_predict(*PROMETHEUS, "--report-file", other, other, "old", "labels")
 
 
-def test_a_report_file_needs_a_report(folder):
+def test_a_report_file_needs_a_report(folder) -> None:
     for run, words in ((run_train, ("data", "m")), (run_predict, ("data", "m", "labels"))):
         with pytest.raises(RandsvmError, match="goes with --report json or prometheus"):
             run("--report-file", "r", *words)
@@ -288,7 +293,9 @@ def test_a_report_file_needs_a_report(folder):
     assert not Path("r").exists()
 
 
-def test_a_json_report_in_a_file_is_the_last_line_of_the_log(folder, capsys):
+def test_a_json_report_in_a_file_is_the_last_line_of_the_log(
+    folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_train("-q", "--report", "json", "--report-file", "r", "--log", "log", "data", "m")
     assert json.loads(Path("r").read_text()) == read_log(Path("log"))[-1]
     assert capsys.readouterr().out == ""
@@ -306,7 +313,7 @@ train.main(sys.argv[1:], standalone_mode=False)
 
 
 @pytest.mark.parametrize("code", ["from randsvm.cli.train import main; main()", ALLOCATING])
-def test_the_last_record_has_host_and_peak_memory(folder, code):
+def test_the_last_record_has_host_and_peak_memory(folder, code) -> None:
     words = [sys.executable, "-c", code, "-q", "--report", "json", "data", "m"]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
     record = json.loads(ended.stdout)
@@ -327,13 +334,15 @@ def validate(record: dict) -> None:
     VALIDATOR.validate(record)
 
 
-def test_the_schema_is_up_to_date(script):
+def test_the_schema_is_up_to_date(script: ImportScript) -> None:
     message = "run: python scripts/record_schema.py"
     assert SCHEMA.read_text() == script("record_schema").text(), message
     VALIDATOR.check_schema(VALIDATOR.schema)
 
 
-def test_every_record_of_every_command_fits_the_schema(command, folder, capsys):
+def test_every_record_of_every_command_fits_the_schema(
+    command: Command, folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_train("-q", "data", "plain")
     board(300).save(folder / "two")
     noisy = "".join(f"{i % 3} 1:{i % 3 + i % 2} 2:{i % 7}\n" for i in range(120))
@@ -380,7 +389,7 @@ def test_every_record_of_every_command_fits_the_schema(command, folder, capsys):
     [{"gap": "small"}, {"extra": 1}, {"exit_code": None}, {"schema": 2}, {"event": "ended"}],
     ids=str,
 )
-def test_the_schema_refuses_what_is_no_record(folder, change):
+def test_the_schema_refuses_what_is_no_record(folder, change) -> None:
     run_train("-q", "--log", "log", "data", "m")
     record = read_log(Path("log"))[-1]
     VALIDATOR.validate(record)

@@ -46,7 +46,7 @@ def data() -> Data:
 
 
 @pytest.fixture(scope="module")
-def path(data, tmp_path_factory) -> Path:
+def path(data: Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data.save(tmp_path_factory.mktemp("signals") / "data")
 
 
@@ -60,7 +60,7 @@ class Killed(NamedTuple):
     folder: Path
     code: int
     seconds: float
-    said: str
+    stderr: str
 
     @property
     def model(self) -> Path:
@@ -100,7 +100,7 @@ def assert_honest(killed: Killed, data: Data, number: int) -> None:
     assert svmutil.svm_load_model(str(killed.model)) is not None
     assert metadata["stopped"] == str(Interrupted(number))
     assert (metadata["certificate"], metadata["violators"]) == ("running", "unknown")
-    assert killed.said.endswith(f": {metadata['stopped']}\n")
+    assert killed.stderr.endswith(f": {metadata['stopped']}\n")
     y, X = data
     C, gamma = float(metadata["C"]), loaded.kernel.gamma
     found = oracle.read_model(killed.model, 2)
@@ -121,17 +121,19 @@ def names(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("words", [SHORT, LONG], ids=["short", "long"])
 @pytest.mark.parametrize("kill", range(4))
-def test_killed_at_a_random_moment(tmp_path, data, path, words, kill):
+def test_killed_at_a_random_moment(
+    tmp_path: Path, data: Data, path: Path, words: tuple[object, ...], kill: int
+) -> None:
     chance = random.Random(f"{words[0]} {kill}")
     number = SIGNALS[kill % 3]
     process = start(tmp_path, *words, "--log", "log", path, "m")
     time.sleep(chance.uniform(0.3, 2.5) * SLOWNESS)
     killed = end(process, tmp_path, number)
-    early = ended_by_python(killed.code, killed.said, number)
+    early = ended_by_python(killed.code, killed.stderr, number)
     assert killed.code == 128 + number or early
     assert killed.seconds <= SECONDS
-    assert "Exception ignored" not in killed.said
-    assert early or "Traceback" not in killed.said
+    assert "Exception ignored" not in killed.stderr
+    assert early or "Traceback" not in killed.stderr
     assert names(tmp_path) <= {"log", "m"}
     log = read_log(tmp_path / "log") if "log" in names(tmp_path) else []
     rounds = sum(event["event"] == "iteration" for event in log)
@@ -162,7 +164,7 @@ def wait_until_idle(process: subprocess.Popen[Any]) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
+def test_before_the_first_scan_the_old_model_stays(tmp_path: Path, path: Path, number: int) -> None:
     """The first subproblem takes LIBSVM many seconds."""
     (tmp_path / "m").write_text(OLD_MODEL)
     before = (tmp_path / "m").stat()
@@ -173,14 +175,16 @@ def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
     killed = end(process, tmp_path, number)
     assert killed.code == 128 + number
     assert killed.seconds <= SECONDS
-    assert killed.said.splitlines()[-1] == f"randsvm-train: {Interrupted(number)}"
+    assert killed.stderr.splitlines()[-1] == f"randsvm-train: {Interrupted(number)}"
     assert names(tmp_path) == {"m"}
     assert killed.model.read_text() == OLD_MODEL
     assert killed.model.stat().st_mtime_ns == before.st_mtime_ns
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data, path, number):
+def test_after_the_first_scan_the_best_model_replaces_the_old_one(
+    tmp_path: Path, data: Data, path: Path, number: int
+) -> None:
     (tmp_path / "m").write_text(OLD_MODEL)
     process = start(tmp_path, *SHORT, "--log", "log", path, "m")
     wait_for(process, "^ +9 ")
@@ -198,7 +202,7 @@ def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data
     assert float(metadata["dual"]) == pytest.approx(highest, rel=1e-5)
 
 
-def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path, path):
+def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path: Path, path: Path) -> None:
     process = start(tmp_path, *SHORT, "--memory", "16M", "--tmpdir", tmp_path, path, "m")
     wait_for(process, "^ +2 ")
     killed = end(process, tmp_path, signal.SIGTERM)
@@ -206,7 +210,7 @@ def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path, path):
     assert names(tmp_path) == {"m"}
 
 
-def test_while_reading_from_a_pipe_nothing_is_written(tmp_path):
+def test_while_reading_from_a_pipe_nothing_is_written(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.train", "randsvm", "-", "m"],
         cwd=tmp_path,
@@ -240,19 +244,21 @@ def assert_linear_and_honest(killed: Killed, data: Data, number: int) -> None:
     model = oracle.read_linear(killed.model, 2)
     assert model.metadata["stopped"] == str(Interrupted(number))
     assert (model.metadata["primal"], model.metadata["violators"]) == ("unknown", "unknown")
-    assert killed.said.endswith(f": {model.metadata['stopped']}\n")
+    assert killed.stderr.endswith(f": {model.metadata['stopped']}\n")
     assert model.accuracy(y, X) > 0.85
 
 
 @pytest.fixture(scope="module")
-def clouds(tmp_path_factory) -> tuple[Data, Path]:
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Data, Path]:
     data = gaussians(20_000)
     return data, data.save(tmp_path_factory.mktemp("signals") / "clouds")
 
 
 @pytest.mark.parametrize("words", [(), ("--average",)], ids=["last", "mean"])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_sgd_leaves_what_it_has_learnt(tmp_path, clouds, number, words):
+def test_sgd_leaves_what_it_has_learnt(
+    tmp_path: Path, clouds: tuple[Data, Path], number: int, words: tuple[str, ...]
+) -> None:
     data, path = clouds
     (tmp_path / "m").write_text(OLD_MODEL)
     process = start(tmp_path, *SGD, *words, path, "m")
@@ -260,12 +266,12 @@ def test_sgd_leaves_what_it_has_learnt(tmp_path, clouds, number, words):
     killed = end(process, tmp_path, number)
     assert killed.code == 128 + number
     assert killed.seconds <= SECONDS
-    assert "Traceback" not in killed.said
+    assert "Traceback" not in killed.stderr
     assert names(tmp_path) == {"m"}
     assert_linear_and_honest(killed, data, number)
 
 
-def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path):
+def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path: Path) -> None:
     """Or before it has begun: then there is no model."""
     rows = "".join(
         f"{'+1' if i % 2 else '-1'} {i % 5 + 1}:1 {i % 97 + 6}:2\n" for i in range(10**5)
@@ -276,27 +282,29 @@ def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path)
     killed = end(process, tmp_path, signal.SIGTERM)
     assert killed.code == 128 + signal.SIGTERM
     assert killed.seconds <= SECONDS
-    assert "Traceback" not in killed.said
+    assert "Traceback" not in killed.stderr
     assert names(tmp_path) <= {"data", "m"}
     if killed.model.exists():
         assert oracle.trailer(killed.model)["stopped"] == "interrupted by signal 15"
-        assert "after 0 steps" not in killed.said
+        assert "after 0 steps" not in killed.stderr
 
 
-def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(tmp_path, clouds):
+def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(
+    tmp_path: Path, clouds: tuple[Data, Path]
+) -> None:
     _, path = clouds
     process = start(tmp_path, "sgd", "--epochs", "auto", path, "m")
     wait_for(process, "^read 20,000 rows")
     killed = end(process, tmp_path, signal.SIGTERM)
     assert killed.code == 128 + signal.SIGTERM
-    assert "had the lowest loss" in killed.said or names(tmp_path) == set()
+    assert "had the lowest loss" in killed.stderr or names(tmp_path) == set()
 
 
 # ---- waiting for others -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def linear_model(clouds, tmp_path_factory) -> Path:
+def linear_model(clouds: tuple[Data, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = tmp_path_factory.mktemp("signals") / "linear"
     learn("sgd", clouds[1], model, "--epochs", 1)
     return model
@@ -319,7 +327,9 @@ WAITING = {
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("line", WAITING.values(), ids=WAITING.keys())
-def test_a_signal_ends_a_command_that_waits(tmp_path, clouds, linear_model, line, number):
+def test_a_signal_ends_a_command_that_waits(
+    tmp_path: Path, clouds: tuple[Data, Path], linear_model: Path, line: str, number: int
+) -> None:
     os.mkfifo(tmp_path / "fifo")
     paths = {"DATA": str(clouds[1]), "LINEAR": str(linear_model), "FIFO": "fifo"}
     command, *words = [paths.get(word, word) for word in line.split()]
@@ -369,7 +379,7 @@ def send(pairs: list[tuple[int, float]]) -> subprocess.CompletedProcess[str]:
         [(USR1, 0), (USR2, 0)],
     ],
 )
-def test_signals_that_come_together_count_as_one(pairs):
+def test_signals_that_come_together_count_as_one(pairs: list[Any]) -> None:
     ended = send([(int(number), seconds) for number, seconds in pairs])
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "goes on\n", "")
 
@@ -383,7 +393,9 @@ def test_signals_that_come_together_count_as_one(pairs):
         [(CPU, 1.1), (INT, 0)],
     ],
 )
-def test_a_second_signal_ends_the_process_at_once(pairs):
+def test_a_second_signal_ends_the_process_at_once(
+    pairs: list[tuple[int, float] | tuple[int, ...]],
+) -> None:
     ended = send(pairs)
     assert (ended.returncode, ended.stdout) == (-pairs[-1][0], "")
     assert ended.stderr == "ended at once by a second signal\n"
@@ -392,7 +404,9 @@ def test_a_second_signal_ends_the_process_at_once(pairs):
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="no timeout(1) here")
 @pytest.mark.parametrize("kill", range(2))
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1"])
-def test_timeout_leaves_the_best_model(tmp_path, data, path, name, kill):
+def test_timeout_leaves_the_best_model(
+    tmp_path: Path, data: Data, path: Path, name: str, kill: int
+) -> None:
     """timeout(1) signals the command and then its process group: the command gets two signals."""
     number = int(getattr(signal, f"SIG{name}"))
     # A signal that timeout gets is dealt with as the end of its time.
@@ -411,7 +425,9 @@ def test_timeout_leaves_the_best_model(tmp_path, data, path, name, kill):
     assert_honest(Killed(tmp_path, 128 + number, 0, said), data, number)
 
 
-def test_a_soft_limit_on_cpu_time_leaves_the_best_model(tmp_path, data, path):
+def test_a_soft_limit_on_cpu_time_leaves_the_best_model(
+    tmp_path: Path, data: Data, path: Path
+) -> None:
     """The kernel repeats its signal with every further second of CPU time."""
     seconds = math.ceil(4 * SLOWNESS)
     process = start(tmp_path, *SHORT, path, "m", sh=f'ulimit -S -t {seconds}; exec "$@"')
@@ -421,7 +437,7 @@ def test_a_soft_limit_on_cpu_time_leaves_the_best_model(tmp_path, data, path):
 
 
 @pytest.mark.parametrize("name", ["-m", "/usr/bin/randsvm-train", "randsvm-predict"])
-def test_ctrl_c_while_libraries_are_imported_shows_no_traceback(name):
+def test_ctrl_c_while_libraries_are_imported_shows_no_traceback(name: str) -> None:
     code = f"""
 import os, signal, sys
 sys.argv = [{name!r}]
@@ -432,24 +448,24 @@ os.kill(os.getpid(), signal.SIGINT)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
-def test_what_is_no_command_keeps_its_handler():
+def test_what_is_no_command_keeps_its_handler() -> None:
     code = "import randsvm.cli, signal; signal.raise_signal(signal.SIGINT)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert b"KeyboardInterrupt" in ended.stderr
 
 
 @pytest.mark.parametrize("kill", range(6))
-def test_killed_while_it_starts(tmp_path, path, kill):
+def test_killed_while_it_starts(tmp_path: Path, path: Path, kill: int) -> None:
     """While libraries are imported and threads started."""
     number = SIGNALS[kill % 3]
     process = start(tmp_path, "osuna", "-c", 100, path, "m")
     time.sleep(random.Random(kill).uniform(0.05, 1) * SLOWNESS)
     killed = end(process, tmp_path, number)
-    early = ended_by_python(killed.code, killed.said, number)
+    early = ended_by_python(killed.code, killed.stderr, number)
     assert killed.code == 128 + number or early
     assert killed.seconds <= SECONDS
-    assert "Exception ignored" not in killed.said
-    assert early or "Traceback" not in killed.said
+    assert "Exception ignored" not in killed.stderr
+    assert early or "Traceback" not in killed.stderr
     assert names(tmp_path) <= {"m"}
 
 
@@ -457,14 +473,14 @@ def test_killed_while_it_starts(tmp_path, path, kill):
 
 
 @pytest.fixture
-def signalled(monkeypatch) -> Callable[[int], None]:
+def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Records a signal, for this test only."""
     monkeypatch.setattr(events._Signals, "number", None)
     monkeypatch.setattr(events._Signals, "raised", False)
     return events.interrupt
 
 
-def test_a_signal_is_raised_once_by_the_next_event(signalled):
+def test_a_signal_is_raised_once_by_the_next_event(signalled: Callable[[int], None]) -> None:
     received = []
     with events.listening(received.append):
         events.emit(events.Notice("before"))
@@ -477,7 +493,9 @@ def test_a_signal_is_raised_once_by_the_next_event(signalled):
     assert [event.text for event in received] == ["before", "after"]
 
 
-def test_an_interrupted_run_waits_for_others_but_not_for_ever(signalled):
+def test_an_interrupted_run_waits_for_others_but_not_for_ever(
+    signalled: Callable[[int], None],
+) -> None:
     signalled(signal.SIGINT)
     with pytest.raises(Interrupted):
         events.check()
@@ -487,7 +505,7 @@ def test_an_interrupted_run_waits_for_others_but_not_for_ever(signalled):
         events.check(events.PATIENCE + 0.1)
 
 
-def test_a_signal_is_raised_in_the_main_thread_only(signalled):
+def test_a_signal_is_raised_in_the_main_thread_only(signalled: Callable[[int], None]) -> None:
     signalled(signal.SIGTERM)
     with ThreadPool(1) as pool:
         pool.submit(events.check).result()
@@ -495,7 +513,9 @@ def test_a_signal_is_raised_in_the_main_thread_only(signalled):
         events.check()
 
 
-def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(signalled):
+def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(
+    signalled: Callable[[int], None],
+) -> None:
     begun, ended, go_on = [], [], threading.Event()
 
     def work(item: int) -> None:
@@ -512,7 +532,7 @@ def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(signalled):
     assert begun == [0]
 
 
-def test_results_come_in_order_and_errors_as_they_are():
+def test_results_come_in_order_and_errors_as_they_are() -> None:
     with ThreadPool(4) as pool:
         assert list(pool.map_in_order(abs, range(-9, 0))) == list(range(9, 0, -1))
         with pytest.raises(ZeroDivisionError):

@@ -50,26 +50,28 @@ def imported(folder: Path, command: str, *words: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("start")
     (path / "rows").write_text(ROWS)
     return path
 
 
 @pytest.fixture(scope="module")
-def bare(folder) -> set[str]:
+def bare(folder: Path) -> set[str]:
     return set(output(BARE, folder))
 
 
 @pytest.mark.parametrize("command", ["train", "predict"])
-def test_help_imports_no_library_but_click(folder, command):
+def test_help_imports_no_library_but_click(folder: Path, command: str) -> None:
     found = imported(folder, command, "--help")
     assert "click" in found
     assert not found & {"numpy", "scipy", "libsvm", "tqdm", "json", "hashlib", "concurrent.futures"}
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_a_small_run_imports_what_it_works_with(folder, bare, algorithm):
+def test_a_small_run_imports_what_it_works_with(
+    folder: Path, bare: set[str], algorithm: str
+) -> None:
     """scipy.linalg would take 30 ms of it, statistics 3."""
     trained = imported(folder, "train", algorithm, "rows", algorithm)
     predicted = imported(folder, "predict", "rows", algorithm, "labels")
@@ -82,6 +84,6 @@ def test_a_small_run_imports_what_it_works_with(folder, bare, algorithm):
         assert not found & {"scipy.linalg", "scipy.special", "scipy.stats"}
 
 
-def test_modules_are_imported_without_a_search_for_garbage(folder):
+def test_modules_are_imported_without_a_search_for_garbage(folder: Path) -> None:
     """By Python's own threshold there are 30, a tenth of the time of --help."""
     assert output(COLLECTED, folder) == ["0", "0", "0"]

@@ -7,6 +7,8 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import run_train
@@ -55,7 +57,7 @@ def of(**changed: object) -> Iteration:
 @pytest.mark.parametrize(
     "changed", [{}, LARGEST, {"gap": math.nan}, {**LARGEST, "machine": "a very long name " * 3}]
 )
-def test_a_round_takes_one_line_of_80_columns(changed):
+def test_a_round_takes_one_line_of_80_columns(changed: dict[str, Any]) -> None:
     line = report._round(of(**changed))
     assert len(line) <= 80
     assert "\n" not in line
@@ -63,7 +65,7 @@ def test_a_round_takes_one_line_of_80_columns(changed):
     assert "|SV| " in line
 
 
-def test_counts_are_exact_up_to_five_digits():
+def test_counts_are_exact_up_to_five_digits() -> None:
     for number in (7, 99_999, 123_456, 9_999_600, 12_345_678_901):
         shown = report._count(number)
         assert len(shown) <= 6
@@ -77,14 +79,14 @@ def test_counts_are_exact_up_to_five_digits():
 
 
 @pytest.mark.parametrize("halving", [0.5, 40.0, 9000.0])
-def test_a_gap_that_halves_in_a_fixed_time_ends_when_the_estimate_says(halving):
+def test_a_gap_that_halves_in_a_fixed_time_ends_when_the_estimate_says(halving: float) -> None:
     points = [(t * halving, 0.5**t) for t in range(1, 10)]
     least, most = remaining(points, 0.5**12)
     assert least == pytest.approx(3 * halving)
     assert least < most < 8 * halving
 
 
-def test_a_gap_that_falls_ever_more_slowly_has_a_range_that_holds_the_truth():
+def test_a_gap_that_falls_ever_more_slowly_has_a_range_that_holds_the_truth() -> None:
     """gap = t^-2."""
     points = [(t, t**-2.0) for t in range(2, 30)]
     least, most = remaining(points, 60.0**-2)
@@ -102,17 +104,17 @@ def test_a_gap_that_falls_ever_more_slowly_has_a_range_that_holds_the_truth():
         [0.5, 0.1, 0.01, 0.0009],
     ],
 )
-def test_nothing_is_said_of_the_time_left_while_it_is_not_known(gaps):
+def test_nothing_is_said_of_the_time_left_while_it_is_not_known(gaps: list[float]) -> None:
     assert remaining(list(enumerate(gaps, 1)), 0.001) is None
 
 
-def test_a_gap_that_hardly_falls_says_nothing_of_the_time_left():
+def test_a_gap_that_hardly_falls_says_nothing_of_the_time_left() -> None:
     points = [(1.0 + i, 0.9 - 1e-9 * i) for i in range(LEAST_ROUNDS + 30)]
     assert remaining(points, 1e-3) is None
 
 
 @pytest.mark.parametrize("asked", [None, 0.001])
-def test_the_gap_and_the_time_left_stand_behind_the_stage(asked):
+def test_the_gap_and_the_time_left_stand_behind_the_stage(asked: float | None) -> None:
     left = TimeLeft(asked)
     assert left.words() == ""
     for number, gap in enumerate([0.8, 0.4, 0.2, 0.1], 1):
@@ -170,7 +172,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def opened(monkeypatch) -> Callable[[], Terminal]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
     """opened(): the standard error from now on. (What a fixture puts there pytest takes away.)"""
 
     def put() -> Terminal:
@@ -186,7 +188,9 @@ def opened(monkeypatch) -> Callable[[], Terminal]:
 
 @pytest.mark.parametrize("unit", ["B", "row", "fit", "beat"])
 @pytest.mark.parametrize("total", [None, 1000])
-def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit, total):
+def test_a_bar_stands_at_once_moves_and_leaves_nothing(
+    opened: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch, unit: str, total: int | None
+) -> None:
     terminal = opened()
     bar, seen = bars.Bar(), []
     for done in (0, 1, 500):
@@ -202,7 +206,9 @@ def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit
 
 
 @pytest.mark.parametrize("columns", [70, 40, 25])
-def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(opened, columns):
+def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(
+    opened: Callable[[], Terminal], columns: int
+) -> None:
     terminal = opened()
     bar = bars.Bar()
     terminal.write("a line above\n")
@@ -214,7 +220,7 @@ def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(opened, columns):
     assert terminal.seen == ["a line above"]
 
 
-def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened):
+def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened: Callable[[], Terminal]) -> None:
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("scanning", 1, 1000))
@@ -224,7 +230,7 @@ def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened):
     assert terminal.seen == []
 
 
-def test_a_bar_moves_while_nothing_is_done_yet(opened):
+def test_a_bar_moves_while_nothing_is_done_yet(opened: Callable[[], Terminal]) -> None:
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("cross-validation", 0, 5, "fit"))
@@ -233,7 +239,7 @@ def test_a_bar_moves_while_nothing_is_done_yet(opened):
     assert "00:03, ? left" in terminal.seen[0]
 
 
-def test_a_bar_goes_on_after_a_line(opened):
+def test_a_bar_goes_on_after_a_line(opened: Callable[[], Terminal]) -> None:
     """With the time since its stage began, not since the line."""
     terminal = opened()
     bar = bars.Bar()
@@ -250,7 +256,7 @@ def test_a_bar_goes_on_after_a_line(opened):
     assert "00:00, ? left" in terminal.seen[0]
 
 
-def test_the_bar_of_an_epoch_stays_until_the_next(opened):
+def test_the_bar_of_an_epoch_stays_until_the_next(opened: Callable[[], Terminal]) -> None:
     terminal = opened()
     emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
     emitted(Progress("epoch 3", 9, 9))
@@ -260,7 +266,9 @@ def test_the_bar_of_an_epoch_stays_until_the_next(opened):
     assert [row[:20] for row in terminal.seen] == ["epoch 4, loss 0.25: "]
 
 
-def test_a_search_says_a_line_of_80_columns_for_each_combination(capsys):
+def test_a_search_says_a_line_of_80_columns_for_each_combination(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
     scores = [98.123456 + fold for fold in range(10)]
     values = {"gamma": 0.03125, "C": 8.0}
@@ -270,7 +278,9 @@ def test_a_search_says_a_line_of_80_columns_for_each_combination(capsys):
     assert len(line) <= 80, line
 
 
-def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(opened):
+def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(
+    opened: Callable[[], Terminal],
+) -> None:
     terminal = opened()
     bar = bars.Bar()
     bar.update(Started("randsvm", [], 9, 1, 9, 1.0, 1.0, 0.1, gap_asked=0.001))
@@ -283,13 +293,13 @@ def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(opened):
 
 
 @pytest.fixture
-def text(tmp_path):
+def text(tmp_path: Path) -> Path:
     path = tmp_path / "data"
     path.write_text("+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n")
     return path
 
 
-def test_epochs_are_one_line_on_a_terminal(opened, text):
+def test_epochs_are_one_line_on_a_terminal(opened: Callable[[], Terminal], text: Path) -> None:
     terminal = opened()
     model = text.with_suffix(".model")
     run_train("sgd", "--epochs", 7, text, model)
@@ -298,13 +308,15 @@ def test_epochs_are_one_line_on_a_terminal(opened, text):
     assert max(map(len, rows[1:])) <= 80
 
 
-def test_elsewhere_each_epoch_has_its_line(text, capsys):
+def test_elsewhere_each_epoch_has_its_line(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_train("sgd", "--epochs", 7, text, text.with_suffix(".model"))
     assert capsys.readouterr().err.count("\nepoch ") == 7
 
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {}])
-def test_a_dumb_terminal_and_a_pipe_have_no_bars(monkeypatch, variables):
+def test_a_dumb_terminal_and_a_pipe_have_no_bars(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal() if variables else io.StringIO())
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -313,8 +325,8 @@ def test_a_dumb_terminal_and_a_pipe_have_no_bars(monkeypatch, variables):
 
 @pytest.mark.parametrize("colour", [True, False])
 def test_a_missed_gap_is_loud_but_without_colours_where_nobody_wants_them(
-    opened, monkeypatch, text, colour
-):
+    opened: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch, text: Path, colour: bool
+) -> None:
     terminal = opened()
     if not colour:
         monkeypatch.setenv("NO_COLOR", "1")
@@ -324,6 +336,6 @@ def test_a_missed_gap_is_loud_but_without_colours_where_nobody_wants_them(
     assert ("\033[" in line) == colour
 
 
-def test_ctrl_c_is_called_by_its_name():
+def test_ctrl_c_is_called_by_its_name() -> None:
     assert str(Interrupted(2)) == "interrupted by Ctrl-C"
     assert str(Interrupted(15)) == "interrupted by signal 15"

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
 import oracle
 import pytest
 from commands import run_train
+from fixtures import Command, MakeSet, Train
 from learning import OLD_MODEL
 
 from randsvm.cli import train as training
@@ -29,7 +31,7 @@ GROUPS = [*dict.fromkeys(group for own in run.ALGORITHMS.values() for group in o
 
 
 @pytest.fixture
-def toy(tmp_path) -> Path:
+def toy(tmp_path: Path) -> Path:
     """Four rows, in the folder that `command` works in."""
     path = tmp_path / "toy.svm"
     path.write_text(TEXT)
@@ -57,7 +59,7 @@ def helps() -> dict[str, str]:
     return {name: shown(name) for name in COMMANDS}
 
 
-def test_every_command_is_listed_with_a_sentence(command):
+def test_every_command_is_listed_with_a_sentence(command: Command) -> None:
     ended = command("train", "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
     for name in COMMANDS:
@@ -65,7 +67,9 @@ def test_every_command_is_listed_with_a_sentence(command):
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
-def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group):
+def test_every_field_with_an_option_is_in_the_help_with_its_default(
+    helps: dict[str, str], group: type[Any]
+) -> None:
     users = [name for name in COMMANDS if set(fields_of(group)) <= set(declared(name))]
     assert users
     for name in users:
@@ -85,16 +89,18 @@ def fields_of(group: type) -> list[str]:
     return [field.name for field, _ in option.options(group)]
 
 
-def declared(name: str) -> dict:
+def declared(name: str) -> dict[str, Any]:
     return {parameter.name: parameter for parameter in training.train.commands[name].params}
 
 
 @pytest.mark.parametrize("word, number", [("rbf", 2), ("poly", 1), ("linear", 0), ("sigmoid", 3)])
-def test_words_and_libsvms_numbers_mean_the_same(train, toy, word, number):
+def test_words_and_libsvms_numbers_mean_the_same(
+    train: Train, toy: Path, word: str, number: int
+) -> None:
     assert train(toy, "-t", word).model.read_bytes() == train(toy, "-t", number).model.read_bytes()
 
 
-def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
+def test_libsvms_letters_and_the_long_names_mean_the_same(train: Train, toy: Path) -> None:
     short = "-s 0 -t 1 -d 2 -g 0.5 -r 1 -c 3 -e 0.01 -h 0 -k 5"
     long = (
         "--task svc --kernel poly --degree 2 --gamma 0.5 --coef0 1 --cost 3 --tolerance 0.01 "
@@ -132,7 +138,9 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
         ("--cache c - m", r"--cache needs a named file"),
     ],
 )
-def test_a_mistaken_command_line_ends_with_one_clear_sentence(command, toy, words, message):
+def test_a_mistaken_command_line_ends_with_one_clear_sentence(
+    command: Command, toy: Path, words: str, message: str
+) -> None:
     ended = command("train", "randsvm", *words.split())
     assert (ended.returncode, ended.stdout) == (2, "")
     assert re.search(message, ended.stderr.splitlines()[-1])
@@ -152,7 +160,9 @@ def test_a_mistaken_command_line_ends_with_one_clear_sentence(command, toy, word
         ("--warm-start missing.model toy.svm m", 66, "cannot open missing.model"),
     ],
 )
-def test_files_that_cannot_be_opened_or_created(command, toy, words, code, message):
+def test_files_that_cannot_be_opened_or_created(
+    command: Command, toy: Path, words: str, code: int, message: str
+) -> None:
     ended = command("train", "randsvm", *words.split())
     assert (ended.returncode, ended.stdout) == (code, "")
     assert ended.stderr.splitlines()[-1].startswith(f"randsvm-train: {message}")
@@ -175,7 +185,9 @@ def test_files_that_cannot_be_opened_or_created(command, toy, words, code, messa
         ("--cache old --warm-start old toy.svm m", ("--warm-start", "--cache")),
     ],
 )
-def test_no_output_replaces_another_file_of_the_run(command, toy, words, pair):
+def test_no_output_replaces_another_file_of_the_run(
+    command: Command, toy: Path, words: str, pair: tuple[str, ...]
+) -> None:
     (toy.parent / "sub").mkdir()
     (toy.parent / "link").symlink_to("toy.svm")
     (toy.parent / "old").write_text(OLD_MODEL)
@@ -187,7 +199,7 @@ def test_no_output_replaces_another_file_of_the_run(command, toy, words, pair):
     assert (toy.read_text(), names(toy.parent)) == (TEXT, before)
 
 
-def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
+def test_a_nightly_run_may_replace_the_model_it_starts_from(train: Train, toy: Path) -> None:
     old = train(toy).model
     training.train(
         ["randsvm", "-q", "--warm-start", str(old), str(toy), str(old)], standalone_mode=False
@@ -199,10 +211,12 @@ def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
     "words, idle",
     [("--gap 0.1 -k 3", "-k"), ("--gap 0.1 --separable --delta 0.9", "--delta --separable")],
 )
-def test_gap_makes_the_rules_of_k_idle_and_says_so(train, toy, words, idle):
+def test_gap_makes_the_rules_of_k_idle_and_says_so(
+    train: Train, toy: Path, words: str, idle: str
+) -> None:
     trained = train(toy, *words.split())
-    assert f"note: --gap decides when to end: {idle} not used\n" in trained.said
-    assert not set(idle.split()) & set(trained.said.splitlines()[0].split())
+    assert f"note: --gap decides when to end: {idle} not used\n" in trained.stderr
+    assert not set(idle.split()) & set(trained.stderr.splitlines()[0].split())
 
 
 @pytest.mark.parametrize(
@@ -228,8 +242,8 @@ def test_gap_makes_the_rules_of_k_idle_and_says_so(train, toy, words, idle):
     ],
 )
 def test_a_plain_run_is_certified_and_options_of_k_ask_for_the_papers_rule(
-    capsys, toy, words, rule
-):
+    capsys: pytest.CaptureFixture[str], toy: Path, words: str, rule: str
+) -> None:
     run_train(*words.split(), toy, toy.with_suffix(".model"))
     said = capsys.readouterr().err
     assert re.search("-b 0 (.*?) ?--seed", said.splitlines()[0])[1] == rule
@@ -238,10 +252,10 @@ def test_a_plain_run_is_certified_and_options_of_k_ask_for_the_papers_rule(
     assert ("no gap can end the run" in said) == ("sigmoid" in words)
 
 
-def test_a_run_that_ends_above_its_gap_says_so_last(train, made):
+def test_a_run_that_ends_above_its_gap_says_so_last(train: Train, made: MakeSet) -> None:
     path, _, _ = made("checkerboard", 900)
     trained = train(path, "-g", 5, "--sample-size", 100, "--max-iterations", 2)
-    last = trained.said.splitlines()[-1]
+    last = trained.stderr.splitlines()[-1]
     assert last.startswith("GAP NOT REACHED: ")
     assert last.endswith(" --gap 0.001 asked for 0.1%")
 
@@ -258,20 +272,24 @@ def test_a_run_that_ends_above_its_gap_says_so_last(train, made):
         ("osuna -c 8 -g 3", ""),
     ],
 )
-def test_options_without_effect_are_said(command, toy, words, notes):
+def test_options_without_effect_are_said(
+    command: Command, toy: Path, words: str, notes: str
+) -> None:
     ended = command("train", *words.split(), toy, "m")
     assert ended.returncode == 0
     found = re.findall("^note: (\\S+) has no effect with -s", ended.stderr, re.M)
     assert sorted(found) == sorted(notes.split())
 
 
-def test_crammer_singer_of_two_classes_is_said(command, toy):
+def test_crammer_singer_of_two_classes_is_said(command: Command, toy: Path) -> None:
     ended = command("train", "sgd", "--multiclass", "crammer-singer", toy, "m")
     assert "note: --multiclass crammer-singer has no effect with two classes\n" in ended.stderr
 
 
 @pytest.mark.parametrize("classes, asked", [(20, False), (21, True)])
-def test_many_numbers_as_classes_ask_for_a_regression(command, tmp_path, classes, asked):
+def test_many_numbers_as_classes_ask_for_a_regression(
+    command: Command, tmp_path: Path, classes: int, asked: bool
+) -> None:
     """But not as many names."""
     for prefix in ("", "n"):
         rows = [f"{prefix}{i % classes} 1:{i}" for i in range(3 * classes)]
@@ -281,22 +299,24 @@ def test_many_numbers_as_classes_ask_for_a_regression(command, tmp_path, classes
         assert ("was -s svr, a regression, meant?" in ended.stderr) == (asked and not prefix)
 
 
-def test_what_decided_the_bytes_stands_in_the_model(train, toy):
+def test_what_decided_the_bytes_stands_in_the_model(train: Train, toy: Path) -> None:
     metadata = train(toy, "--gap", 0.1, "--max-iterations", 7, "--time-limit", "90s").metadata
     assert "--gap 0.1 --max-iterations 7" in metadata["configuration"]
     assert "time-limit" not in metadata["configuration"]
 
 
-def test_both_scales_of_regularisation_are_named(train, helps, toy):
+def test_both_scales_of_regularisation_are_named(
+    train: Train, helps: dict[str, str], toy: Path
+) -> None:
     trained = train(toy, "-c", 2)
-    assert "C = 2, lambda = 1/(C n) = 0.125\n" in trained.said
-    P, J = float(trained.metadata["primal"]), re.search(r"J = P/\(C n\) = (\S+)", trained.said)[1]
+    assert "C = 2, lambda = 1/(C n) = 0.125\n" in trained.stderr
+    P, J = float(trained.metadata["primal"]), re.search(r"J = P/\(C n\) = (\S+)", trained.stderr)[1]
     assert float(J) == pytest.approx(P / 8, rel=1e-5)
     assert all("C = 1/(lambda n)" in text for text in helps.values())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_a_failed_transfer(command, toy):
+def test_a_full_disk_is_a_failed_transfer(command: Command, toy: Path) -> None:
     ended = command("train", "randsvm", toy, "/dev/full")
     assert ended.returncode == 74
     assert ended.stderr.splitlines()[-1] == (
@@ -346,7 +366,9 @@ GOOD = "+1 1:1\n-1 2:1\n"
         ("2 1:1\n2.0 1:2\n", "1:1: expected two classes, found only the label 2"),
     ],
 )
-def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, problem):
+def test_bad_data_is_refused_like_a_compiler_would(
+    command: Command, tmp_path: Path, text: str, problem: str
+) -> None:
     (tmp_path / "a.svm").write_text(text)
     (tmp_path / "a.svm.model").write_text(OLD_MODEL)
     ended = command("train", "randsvm", "a.svm")
@@ -356,7 +378,7 @@ def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, prob
     assert names(tmp_path) == ["a.svm", "a.svm.model"]
 
 
-def test_a_truncated_archive_is_refused(command, tmp_path):
+def test_a_truncated_archive_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.svm.gz").write_bytes(gzip.compress(GOOD.encode() * 500)[:-20])
     ended = command("train", "randsvm", "a.svm.gz")
     assert (ended.returncode, ended.stdout) == (65, "")
@@ -367,7 +389,7 @@ def test_a_truncated_archive_is_refused(command, tmp_path):
     assert names(tmp_path) == ["a.svm.gz"]
 
 
-def test_a_message_about_standard_input_says_so(command, tmp_path):
+def test_a_message_about_standard_input_says_so(command: Command, tmp_path: Path) -> None:
     ended = command("train", "randsvm", "-", "m", stdin=b"+1 1:1\n-1 x\n")
     assert (ended.returncode, ended.stderr) == (
         65,
@@ -379,7 +401,9 @@ def test_a_message_about_standard_input_says_so(command, tmp_path):
 # ---- what is said, and where ----------------------------------------------------------------
 
 
-def test_the_model_is_in_the_working_folder_and_stdout_is_empty(command, tmp_path):
+def test_the_model_is_in_the_working_folder_and_stdout_is_empty(
+    command: Command, tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "toy.svm").write_text(TEXT)
     ended = command("train", "randsvm", "data/toy.svm")
@@ -390,20 +414,24 @@ def test_the_model_is_in_the_working_folder_and_stdout_is_empty(command, tmp_pat
 
 @pytest.mark.parametrize("output", STANDARD_OUTPUTS)
 @pytest.mark.parametrize("words", [[], ["--report", "json"], ["-v", 2]])
-def test_standard_input_to_standard_output_is_the_model_alone(command, toy, output, words):
+def test_standard_input_to_standard_output_is_the_model_alone(
+    command: Command, toy: Path, output: str, words: list[Any]
+) -> None:
     ended = command("train", "randsvm", *words, "-", output, stdin=TEXT.encode())
     assert (ended.returncode, names(toy.parent)) == (0, ["toy.svm"])
     assert command("train", "randsvm", "-q", *words, toy, "m").returncode == 0
     assert ended.stdout == (toy.parent / "m").read_text()
 
 
-def test_quiet_is_silent(command, toy):
+def test_quiet_is_silent(command: Command, toy: Path) -> None:
     ended = command("train", "randsvm", "-q", toy)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert names(toy.parent) == ["toy.svm", "toy.svm.model"]
 
 
-def test_without_a_terminal_there_is_one_line_per_iteration(command, made):
+def test_without_a_terminal_there_is_one_line_per_iteration(
+    command: Command, made: MakeSet
+) -> None:
     path, _, _ = made("checkerboard", 900)
     ended = command("train", "randsvm", "-g", 5, "-k", 350, "--sample-size", 400, path)
     lines = ended.stderr.splitlines()
@@ -425,7 +453,9 @@ def test_without_a_terminal_there_is_one_line_per_iteration(command, made):
         ("toy.svm", "-t poly -d 2 -r 1 -h 0 --separable -e 1e-4"),
     ],
 )
-def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_path, name, words):
+def test_the_first_line_is_the_command_that_gives_the_same_bytes(
+    command: Command, tmp_path: Path, name: str, words: str
+) -> None:
     (tmp_path / name).write_text(TEXT)
     model = tmp_path / f"{name}.model"
     ended = command("train", "randsvm", *words.split(), "--", name)
@@ -440,7 +470,7 @@ def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_pa
     assert model.read_bytes() == content
 
 
-def test_names_that_no_locale_can_write_do_no_harm(tmp_path):
+def test_names_that_no_locale_can_write_do_no_harm(tmp_path: Path) -> None:
     name, label = b"\xff\xc3\xa9.svm", "caf\u00e9".encode()
     (tmp_path / os.fsdecode(name)).write_bytes(
         TEXT.encode().replace(b"+1", label).replace(b"\n-1", b"\ntea")
@@ -455,7 +485,7 @@ def test_names_that_no_locale_can_write_do_no_harm(tmp_path):
     assert b"\n# randsvm labels caf\xc3\xa9 tea\n" in (tmp_path / "m").read_bytes()
 
 
-def test_a_terminal_sees_progress_bars(made, tmp_path):
+def test_a_terminal_sees_progress_bars(made: MakeSet, tmp_path: Path) -> None:
     path, _, _ = made("checkerboard", 900)
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
@@ -484,11 +514,11 @@ def read_terminal(descriptor: int) -> bytes:
         return b""
 
 
-def test_the_summary_and_the_trailer_say_the_same(train, made):
+def test_the_summary_and_the_trailer_say_the_same(train: Train, made: MakeSet) -> None:
     path, _, _ = made("two_gaussians", 450)
     trained = train(path, "-g", 1)
     metadata = trained.metadata
-    assert f"stopped: {metadata['stopped']} " in trained.said
-    assert f"P {float(metadata['primal']):.6g}  D {float(metadata['dual']):.6g}" in trained.said
+    assert f"stopped: {metadata['stopped']} " in trained.stderr
+    assert f"P {float(metadata['primal']):.6g}  D {float(metadata['dual']):.6g}" in trained.stderr
     assert len(oracle.read_model(trained.model, 2).beta) > 100
     assert {"version", "configuration", "seed", "digest", "sha256"} <= set(metadata)

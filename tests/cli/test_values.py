@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import numpy as np
 import oracle
@@ -39,7 +41,7 @@ def grid_py(text: str) -> list[float]:
         ("AUTO", "auto"),
     ],
 )
-def test_numbers(text, values):
+def test_numbers(text: str, values: float | str | tuple[object, ...]) -> None:
     assert Numbers(COST).convert(text, None, None) == values
 
 
@@ -68,17 +70,17 @@ def test_numbers(text, values):
         "inf:1:2",
     ],
 )
-def test_what_is_no_number(text):
+def test_what_is_no_number(text: str) -> None:
     with pytest.raises(click.UsageError, match="its step multiplies"):
         Numbers(COST).convert(text, None, None)
 
 
-def test_words_may_be_in_capitals():
+def test_words_may_be_in_capitals() -> None:
     word = Word(KERNEL_NAMES)
     assert [word.convert(text, None, None) for text in ("RBF", "rbf", "2")] == ["rbf"] * 3
 
 
-def test_a_word_that_is_no_value_of_a_parameter():
+def test_a_word_that_is_no_value_of_a_parameter() -> None:
     for value in ("auto", "scael"):
         with pytest.raises(ParameterError, match="gamma must be a number or scale"):
             Params(gamma=value)
@@ -89,7 +91,9 @@ def test_a_word_that_is_no_value_of_a_parameter():
 
 @pytest.mark.parametrize("words", [(), ("--scale", "standard"), ("-t", "linear")])
 @pytest.mark.parametrize("density", [1.0, 0.2])
-def test_gamma_scale_is_scikit_learns(tmp_path, words, density):
+def test_gamma_scale_is_scikit_learns(
+    tmp_path: Path, words: tuple[str, ...], density: float
+) -> None:
     rng = np.random.default_rng(3)
     X = oracle.as_float32(
         rng.normal(2, [1, 5, 0.1], size=(60, 3)) * (rng.random((60, 3)) < density)
@@ -111,7 +115,7 @@ def test_gamma_scale_is_scikit_learns(tmp_path, words, density):
     assert learn("randsvm", tmp_path / "d", tmp_path / "n", *options[1:]).body == learnt.body
 
 
-def test_gamma_of_features_that_never_change(tmp_path):
+def test_gamma_of_features_that_never_change(tmp_path: Path) -> None:
     """As scikit-learn: 1."""
     (tmp_path / "d").write_text("+1 1:2 2:2\n-1 1:2 2:2\n")
     metadata = learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", "scale").metadata

@@ -41,14 +41,14 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 
 
 @pytest.fixture(autouse=True)
-def small_groups(monkeypatch) -> None:
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 
 
 @pytest.fixture(scope="module")
-def sorted_clouds(tmp_path_factory) -> dict[int, Path]:
+def sorted_clouds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     """Save files of two and of three classes, sorted by class."""
     folder = tmp_path_factory.mktemp("averaging")
     files = {}
@@ -60,12 +60,12 @@ def sorted_clouds(tmp_path_factory) -> dict[int, Path]:
 
 
 @pytest.fixture
-def two(sorted_clouds) -> Path:
+def two(sorted_clouds: dict[int, Path]) -> Path:
     return sorted_clouds[2]
 
 
 @pytest.fixture
-def three(sorted_clouds) -> Path:
+def three(sorted_clouds: dict[int, Path]) -> Path:
     return sorted_clouds[3]
 
 
@@ -79,7 +79,9 @@ def opened(path: Path) -> closing[Dataset]:
 
 @pytest.mark.parametrize("averages", [False, True], ids=["last", "mean"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "some rows"])
-def test_weights_are_the_mean_of_reference_weights_by_rows(three, averages, part):
+def test_weights_are_the_mean_of_reference_weights_by_rows(
+    three: Path, averages: bool, part: bool
+) -> None:
     steps = Steps(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3), averages=averages,
         horizon=0 if averages else 2 * ROWS,
@@ -128,7 +130,7 @@ def rows_of(D: Dataset, rng: Draws):
         yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
 
 
-def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three):
+def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three: Path) -> None:
     with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
         groups = chunk_groups(view, GROUPS)
@@ -165,8 +167,12 @@ RUNS = {
 
 @pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
 def test_the_number_of_workers_changes_no_byte_of_a_model(
-    tmp_path, monkeypatch, sorted_clouds, classes, words
-):
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sorted_clouds: dict[int, Path],
+    classes: int,
+    words: str,
+) -> None:
     """The bytes are those of the same groups in this process, even if every third task is lost."""
     command = ["sgd", "-q", *words.split(), "--cluster"]
     data, model = sorted_clouds[classes], tmp_path / "model"
@@ -187,8 +193,12 @@ def test_the_number_of_workers_changes_no_byte_of_a_model(
 
 @pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
 def test_a_small_file_gives_the_bytes_of_one_process(
-    tmp_path, monkeypatch, sorted_clouds, classes, words
-):
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sorted_clouds: dict[int, Path],
+    classes: int,
+    words: str,
+) -> None:
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 7)
     command = ["sgd", "-q", *words.split(), sorted_clouds[classes]]
     run_train(*command, tmp_path / "here")
@@ -197,7 +207,9 @@ def test_a_small_file_gives_the_bytes_of_one_process(
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(tmp_path, two, loss):
+def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(
+    tmp_path: Path, two: Path, loss: str
+) -> None:
     """Each of the four groups has 150 rows. At the start P is 600."""
     primal = []
     for words in ([], ["--cluster", 2]):
@@ -213,7 +225,7 @@ WIDE = 100_000
 
 
 @pytest.fixture
-def wide(tmp_path, two) -> Path:
+def wide(tmp_path: Path, two: Path) -> Path:
     """Save the same rows with features that no two rows share."""
     each = WIDE // ROWS
     lines = two.read_text().splitlines()
@@ -225,7 +237,7 @@ def wide(tmp_path, two) -> Path:
     return tmp_path / "wide"
 
 
-def test_the_memory_of_one_worker_bounds_the_number_of_groups(tmp_path, wide):
+def test_the_memory_of_one_worker_bounds_the_number_of_groups(tmp_path: Path, wide: Path) -> None:
     """A group takes 8 bytes for a weight and 8 for its sum, and as many for the message."""
     models = {}
     for memory, workers in (("2G", 1), ("16M", 1), ("16M", 3)):
@@ -245,7 +257,7 @@ class GivenUpError(Exception):
     pass
 
 
-def test_an_epoch_can_be_interrupted_within_a_group(two):
+def test_an_epoch_can_be_interrupted_within_a_group(two: Path) -> None:
     """The learner does not change."""
     steps = Steps(lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
     begun = []
@@ -264,7 +276,7 @@ def test_an_epoch_can_be_interrupted_within_a_group(two):
 
 
 @pytest.fixture
-def late(monkeypatch) -> Callable[[], None]:
+def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return a function that advances the clock by an hour."""
     now, hours = time.perf_counter, [0]
     monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
@@ -276,8 +288,8 @@ HOUR = 3600
 
 @pytest.mark.parametrize("how", ["signal", "lost", "limit"])
 def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
-    tmp_path, monkeypatch, two, late, how
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two: Path, late: Callable[[], None], how: str
+) -> None:
     emitted = []
 
     def lost(*words: object, **options: object) -> None:
@@ -303,7 +315,9 @@ def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
     assert np.abs(oracle.read_linear(tmp_path / "m", 5).w).max() > 0
 
 
-def test_without_a_whole_epoch_there_is_no_model(tmp_path, two, late):
+def test_without_a_whole_epoch_there_is_no_model(
+    tmp_path: Path, two: Path, late: Callable[[], None]
+) -> None:
     def watch(event: object) -> None:
         if isinstance(event, Progress) and event.stage == "epoch 1":
             late()
@@ -313,7 +327,7 @@ def test_without_a_whole_epoch_there_is_no_model(tmp_path, two, late):
     assert not (tmp_path / "m").exists()
 
 
-def test_the_messages_of_an_epoch_contain_weights_only(tmp_path, two):
+def test_the_messages_of_an_epoch_contain_weights_only(tmp_path: Path, two: Path) -> None:
     run_train("sgd", "-q", "--epochs", 5, "--cluster", 2, "--log", tmp_path / "log", two,
               tmp_path / "m")  # fmt: skip
     moved = [one["bytes_moved"] for one in read_log(tmp_path / "log") if one["event"] == "epoch"]
@@ -322,7 +336,7 @@ def test_the_messages_of_an_epoch_contain_weights_only(tmp_path, two):
     assert np.diff(moved).max() < 20_000
 
 
-def test_an_update_on_a_cluster_is_refused(tmp_path, two):
+def test_an_update_on_a_cluster_is_refused(tmp_path: Path, two: Path) -> None:
     run_train("sgd", "-q", two, tmp_path / "m")
     with pytest.raises(ParameterError, match=r"--update .* no --cluster"):
         run_train("sgd", "-q", "--update", tmp_path / "m", "--cluster", 2, two, tmp_path / "n")

@@ -42,8 +42,16 @@ def by_ranges(path: Path, options: ParseOptions) -> text_file.ChunkedText:
     st.booleans(), st.booleans(), st.sampled_from(["class", "number"]),
 )  # fmt: skip
 def test_ranges_of_any_size_give_the_same_summary(
-    tmp_path_factory, lines, size, piece, rows, nonzeros, mark, cut, labels
-):
+    tmp_path_factory: pytest.TempPathFactory,
+    lines,
+    size: int,
+    piece: int,
+    rows: int,
+    nonzeros: int,
+    mark: bool,
+    cut: bool,
+    labels: str,
+) -> None:
     path = tmp_path_factory.mktemp("text") / "data"
     content = "".join(["\ufeff" if mark else "", *lines])
     path.write_text(content.rstrip("\n") if cut else content, newline="")
@@ -83,7 +91,9 @@ def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("size", [10, 33, 1000])
-def test_the_error_names_the_first_bad_line(tmp_path, monkeypatch, bad, size):
+def test_the_error_names_the_first_bad_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str, size: int
+) -> None:
     monkeypatch.setattr(byte_ranges, "RANGE_BYTES", size)
     path = tmp_path / "data"
     path.write_text("".join([*LINES, bad, *LINES, "-1 1:y\n"]), newline="")

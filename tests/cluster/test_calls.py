@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import oracle
 import pytest
 from commands import run_train
@@ -20,6 +21,7 @@ from learning import Data
 
 from randsvm import api
 from randsvm.data.dataset import Dataset
+from randsvm.data.reading import ParseOptions
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Progress, Queued, Waiting, emit, listening
 from randsvm.parameters.run import Resources
@@ -41,20 +43,18 @@ ROWS, SHARD = 300, 50
 
 
 @pytest.fixture(autouse=True)
-def inline(monkeypatch) -> None:
-    monkeypatch.setattr(
-        labelled_data, "ParseOptions", partial(labelled_data.ParseOptions, chunk_rows=SHARD)
-    )
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 
 
 @pytest.fixture(scope="module")
-def clouds(tmp_path_factory) -> Path:
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Data(*oracle.clouds(ROWS)).save(tmp_path_factory.mktemp("calls") / "clouds")
 
 
 @pytest.fixture
-def D(clouds) -> Iterator[Dataset]:  # noqa: N802 - the papers' name
+def D(clouds: Path) -> Iterator[Dataset]:  # noqa: N802 - the papers' name
     job = Job(resources=Resources(cluster="2"))
     with closing(labelled_data.load_rows(str(clouds), Params(), job)) as D:
         yield D
@@ -91,7 +91,9 @@ VISIT = StateTask("run", pickle.dumps(nothing), 0, [], cancelled_in_the_second)
     [(MapTask(cancelled_in_the_second), 1), (VISIT, 2)],
     ids=["map", "states"],
 )
-def test_a_cancelled_task_ends_but_completes_changes_of_states(D, monkeypatch, message, ended):
+def test_a_cancelled_task_ends_but_completes_changes_of_states(
+    D: Dataset, monkeypatch: pytest.MonkeyPatch, message: MapTask | StateTask, ended: int
+) -> None:
     executor = D.executor
     for name, value in {"key": executor.spec.key, "begun": 0, "ended": 0}.items():
         monkeypatch.setattr(of_task, name, value)
@@ -102,7 +104,7 @@ def test_a_cancelled_task_ends_but_completes_changes_of_states(D, monkeypatch, m
     worker.release_states(VISIT.states_key)
 
 
-def test_cancelling_a_task_of_released_rows_stores_nothing(D):
+def test_cancelling_a_task_of_released_rows_stores_nothing(D: Dataset) -> None:
     key = D.executor.spec.key
     list(D.executor.map(len, D.shards))
     worker.cancel(key, 1)
@@ -112,7 +114,7 @@ def test_cancelling_a_task_of_released_rows_stores_nothing(D):
     assert not [one for one in _cache.cancelled if one[0] == key]
 
 
-def test_a_call_ends_when_its_rows_are_released(D):
+def test_a_call_ends_when_its_rows_are_released(D: Dataset) -> None:
 
     def releasing() -> None:
         worker.release(key)
@@ -127,11 +129,13 @@ def test_a_call_ends_when_its_rows_are_released(D):
 # ---- memory -----------------------------------------------------------------------------------
 
 
-def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch, clouds):
+def test_folds_share_the_memory_of_a_worker_by_its_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path
+) -> None:
     shares = []
 
     class Noted(kernel_machine.Subtasks):
-        def __init__(self, D, params, resources, at_once=1, **more):
+        def __init__(self, D: Dataset, params, resources, at_once: int = 1, **more: Any) -> None:
             shares.append(at_once)
             super().__init__(D, params, resources, at_once, **more)
 
@@ -194,7 +198,7 @@ def interrupted_at(matches: Callable[[object], bool]) -> Callable[[object], None
 
 
 @pytest.fixture
-def large(monkeypatch) -> None:
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the data set too large to replicate, and its pairs too large for this process."""
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
@@ -209,7 +213,14 @@ def train(
 
 
 @pytest.mark.parametrize(("rows", "params", "folds", "end"), RUNS.values(), ids=RUNS)
-def test_workers_release_all_data_of_a_run(tmp_path, large, rows, params, folds, end):
+def test_workers_release_all_data_of_a_run(
+    tmp_path: Path,
+    large: None,
+    rows: tuple[np.ndarray, ...],
+    params: Params,
+    folds: int | None,
+    end: Callable[..., Any],
+) -> None:
     before = cached_keys()
     with nullcontext() if end is never else pytest.raises(Interrupted):
         train(tmp_path, rows, params, folds, interrupted_at(end))
@@ -221,7 +232,9 @@ def test_workers_release_all_data_of_a_run(tmp_path, large, rows, params, folds,
 
 
 @pytest.mark.parametrize("name", ["folds for probabilities", "folds of a search"])
-def test_workers_release_the_states_of_finished_folds(tmp_path, large, monkeypatch, name):
+def test_workers_release_the_states_of_finished_folds(
+    tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """Workers hold the states of running folds only."""
     monkeypatch.setattr(Resources, "concurrent_fits", lambda resources, rows: 1)
     rows, params, folds, _ = RUNS[name]
@@ -236,7 +249,7 @@ def test_workers_release_the_states_of_finished_folds(tmp_path, large, monkeypat
     assert most == 1
 
 
-def test_a_run_that_is_over_submits_no_tasks(D):
+def test_a_run_that_is_over_submits_no_tasks(D: Dataset) -> None:
     """A late thread of the run would make workers cache the rows again."""
     executor, shards = D.executor, D.shards
     assert list(executor.map(lambda shard: shard.number, shards)) == [one.number for one in shards]
@@ -246,7 +259,7 @@ def test_a_run_that_is_over_submits_no_tasks(D):
     assert executor.spec.key not in _cache.datasets
 
 
-def test_released_rows_take_their_states_with_them(D):
+def test_released_rows_take_their_states_with_them(D: Dataset) -> None:
     shard, key = D.shards[0], D.executor.spec.key
     other = child_key(key)
     for run in (other, child_key(other), "another"):
@@ -260,7 +273,7 @@ def test_released_rows_take_their_states_with_them(D):
 # ---- time -------------------------------------------------------------------------------------
 
 
-def test_a_lost_or_waiting_call_emits_queued(D, monkeypatch):
+def test_a_lost_or_waiting_call_emits_queued(D: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     emitted: list[object] = []
     with D.executor.replicated(D) as some:
         worker_pool = some.executor.worker_pool
@@ -280,7 +293,7 @@ def test_a_lost_or_waiting_call_emits_queued(D, monkeypatch):
 
 
 @pytest.fixture
-def clock(monkeypatch) -> SimpleNamespace:
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Replace the clock by one that advances by the seconds of sleep()."""
     clock = SimpleNamespace(now=0.0)
 
@@ -292,7 +305,7 @@ def clock(monkeypatch) -> SimpleNamespace:
     return clock
 
 
-def test_all_waits_at_the_end_of_a_run_have_one_deadline(clock):
+def test_all_waits_at_the_end_of_a_run_have_one_deadline(clock: SimpleNamespace) -> None:
     worker_pool = FakeWorkerPool("1")
     WorkerPool.wait(worker_pool, lambda: True)
     assert clock.now == 0

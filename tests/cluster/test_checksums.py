@@ -15,6 +15,7 @@ from dask_cluster import PATIENCE, DaskCluster
 from learning import board
 
 from randsvm import api
+from randsvm.data.reading import ParseOptions
 from randsvm.errors import TransferError
 from randsvm.events import HEARTBEAT, Iteration
 from randsvm.training import labelled_data
@@ -34,14 +35,12 @@ DIFFERS = "changed while in use, or workers see different files"
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch) -> None:
-    monkeypatch.setattr(
-        labelled_data, "ParseOptions", partial(labelled_data.ParseOptions, chunk_rows=SHARD)
-    )
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path: Path) -> Path:
     return board(ROWS).save(tmp_path / "board")
 
 
@@ -57,12 +56,16 @@ def with_another_label(content: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize("range_size", [700, 5000, 1 << 20])
 @pytest.mark.parametrize("block", [64, 1000, 1 << 16])
-def test_a_change_of_any_byte_is_detected(path, monkeypatch, range_size, block):
+def test_a_change_of_any_byte_is_detected(
+    path: Path, monkeypatch: pytest.MonkeyPatch, range_size: int, block: int
+) -> None:
     monkeypatch.setattr(text_file, "BLOCK_BYTES", block)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", range_size)
     whole = path.read_bytes()
     found = first_pass(
-        FakeWorkerPool("1"), "key", [text_file_at(str(path), labelled_data.ParseOptions("class"))]
+        FakeWorkerPool("1"),
+        "key",
+        [text_file_at(str(path), ParseOptions("class", chunk_rows=SHARD))],
     )
     numbers = range(len(found.rows))
     rows = [found.chunk(number) for number in numbers]
@@ -79,7 +82,9 @@ def test_a_change_of_any_byte_is_detected(path, monkeypatch, range_size, block):
         assert (found.chunk(number).values == rows[number].values).all()
 
 
-def test_a_change_during_the_first_pass_is_detected(path, monkeypatch):
+def test_a_change_during_the_first_pass_is_detected(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each range is read once; the next range has to begin where it ends."""
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 5000)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", 1)
@@ -98,12 +103,12 @@ def test_a_change_during_the_first_pass_is_detected(path, monkeypatch):
     monkeypatch.setattr(FakeWorkerPool, "submit", changing)
     with pytest.raises(Exception, match=f"{DIFFERS}|expected"):
         first_pass(
-            worker_pool, "key", [text_file_at(str(path), labelled_data.ParseOptions("class"))]
+            worker_pool, "key", [text_file_at(str(path), ParseOptions("class", chunk_rows=SHARD))]
         )
 
 
 @pytest.fixture
-def views(tmp_path, path) -> Iterator[tuple[DaskCluster, Path]]:
+def views(tmp_path: Path, path: Path) -> Iterator[tuple[DaskCluster, Path]]:
     """Return a cluster whose two workers see different files under one name, and that name."""
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
@@ -125,7 +130,9 @@ def wait_for_two(worker_pool: WorkerPool) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("seen", [16, 1 << 16], ids=["in the second read", "in the first read"])
-def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, views, seen):
+def test_workers_that_see_different_files_write_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: tuple[DaskCluster, Path], seen: int
+) -> None:
     cluster, name = views
     monkeypatch.setattr(WorkerPool, "_wait_for_workers", wait_for_two)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", seen)
@@ -138,7 +145,9 @@ def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
-def test_a_prediction_detects_another_file(tmp_path, monkeypatch, views):
+def test_a_prediction_detects_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: tuple[DaskCluster, Path]
+) -> None:
     cluster, name = views
     cluster.kill(0)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 500)
@@ -149,7 +158,7 @@ def test_a_prediction_detects_another_file(tmp_path, monkeypatch, views):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_new_worker_detects_a_file_changed_in_place(tmp_path, path):
+def test_a_new_worker_detects_a_file_changed_in_place(tmp_path: Path, path: Path) -> None:
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
     cluster.add()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -24,6 +25,7 @@ from dask_cluster import PATIENCE, DaskCluster
 from learning import Data, board, read_log
 
 from randsvm import api
+from randsvm.data.reading import ParseOptions
 from randsvm.data.shard_executor import ClusterTimes, Shard
 from randsvm.errors import (
     ClusterError,
@@ -60,14 +62,14 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[DaskCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
     cluster = DaskCluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def two(cluster) -> DaskCluster:
+def two(cluster: DaskCluster) -> DaskCluster:
     """Return the cluster with at least two workers."""
     while len(cluster.workers) < 2:
         cluster.add()
@@ -79,13 +81,13 @@ ROWS, SHARD = 1000, 150
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch) -> None:
-    small = partial(labelled_data.ParseOptions, chunk_rows=SHARD)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = partial(ParseOptions, chunk_rows=SHARD)
     monkeypatch.setattr(labelled_data, "ParseOptions", small)
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Save a file with comments, blank lines and a byte order mark, without a last newline."""
     path = board(ROWS).save(tmp_path_factory.mktemp("cluster") / "board")
     lines = path.read_text().splitlines()
@@ -117,11 +119,15 @@ RUNS = {
 
 
 @pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
-def test_a_cluster_writes_the_bytes_of_one_process(two, tmp_path, path, words):
+def test_a_cluster_writes_the_bytes_of_one_process(
+    two: DaskCluster, tmp_path: Path, path: Path, words: str
+) -> None:
     check_same_model(two, tmp_path, path, *words.split())
 
 
-def test_workers_keep_float64_values_that_float32_would_round(two, tmp_path):
+def test_workers_keep_float64_values_that_float32_would_round(
+    two: DaskCluster, tmp_path: Path
+) -> None:
     """Chunks before the first value that needs float64 have it too, and so do predictions."""
     y, X = board(ROWS)
     X = 1e8 + 10 * X
@@ -142,7 +148,7 @@ SEVERAL = {
 
 
 @pytest.fixture(scope="module")
-def clouds(tmp_path_factory) -> Path:
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Save rows of four classes."""
     return Data(*oracle.clouds(600)).save(tmp_path_factory.mktemp("cluster") / "clouds")
 
@@ -150,15 +156,17 @@ def clouds(tmp_path_factory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", SEVERAL.values(), ids=SEVERAL)
 def test_models_of_several_classes_have_the_bytes_of_one_process(
-    two, tmp_path, monkeypatch, clouds, words
-):
+    two: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path, words: str
+) -> None:
     if "small" not in words:
         # This process would train pairs of few rows.
         monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     check_same_model(two, tmp_path, clouds, *words.split())
 
 
-def test_this_process_trains_small_pairs_from_spill_files(two, tmp_path, monkeypatch, clouds):
+def test_this_process_trains_small_pairs_from_spill_files(
+    two: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path
+) -> None:
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     monkeypatch.setattr("randsvm.data.classes.CHUNK_ROWS", 30)
     check_same_model(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
@@ -187,7 +195,9 @@ def no_fit(*words: object) -> None:
 
 
 @pytest.mark.parametrize("words", CELLS.values(), ids=CELLS)
-def test_workers_fit_the_folds_with_the_same_results(two, tmp_path, monkeypatch, clouds, words):
+def test_workers_fit_the_folds_with_the_same_results(
+    two: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path, words: str
+) -> None:
     logs = []
     for where in ([], ["--cluster", two.file]):
         if where:
@@ -220,14 +230,18 @@ def search_results(
     return f"{sorted(map(str, every))}{model.read_text()}"
 
 
-def test_another_worker_repeats_the_fits_of_a_killed_worker(two, tmp_path, clouds):
+def test_another_worker_repeats_the_fits_of_a_killed_worker(
+    two: DaskCluster, tmp_path: Path, clouds: Path
+) -> None:
     expected = search_results(clouds, tmp_path / "m", Resources(), lambda event: None)
     watch = Once(lambda event: isinstance(event, Tried), two.kill)
     assert search_results(clouds, tmp_path / "m", on_cluster(two), watch) == expected
     assert watch.done
 
 
-def test_a_search_survives_repeated_losses(tmp_path, clouds, monkeypatch):
+def test_a_search_survives_repeated_losses(
+    tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = search_results(clouds, tmp_path / "m", Resources(), lambda event: None)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
     monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(range(4, 400, 3)))
@@ -235,7 +249,9 @@ def test_a_search_survives_repeated_losses(tmp_path, clouds, monkeypatch):
     assert found == expected
 
 
-def test_this_process_fits_large_folds(two, tmp_path, clouds, monkeypatch):
+def test_this_process_fits_large_folds(
+    two: DaskCluster, tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
     monkeypatch.setattr("randsvm.cluster.cluster_executor.ReplicaExecutor.call", no_fit)
     check_same_model(two, tmp_path, clouds, "randsvm", "-g", 1, "-v", 2, "--gap", 0.1)
@@ -256,7 +272,7 @@ def after(seconds: float) -> Callable[[object], None]:
     return watch
 
 
-def test_a_call_without_a_caller_ends(two, path):
+def test_a_call_without_a_caller_ends(two: DaskCluster, path: Path) -> None:
     def endless() -> None:
         while True:
             emit(Waiting())
@@ -277,7 +293,7 @@ def test_a_call_without_a_caller_ends(two, path):
         assert are_released(worker_pool, key)
 
 
-def test_a_map_without_a_caller_ends(two, path):
+def test_a_map_without_a_caller_ends(two: DaskCluster, path: Path) -> None:
     def endless(shard: Shard) -> None:
         while True:
             emit(Waiting())
@@ -291,7 +307,7 @@ def test_a_map_without_a_caller_ends(two, path):
     assert found == [shard.number for shard in D.shards]
 
 
-def test_a_signal_ends_a_search(two, tmp_path, clouds):
+def test_a_signal_ends_a_search(two: DaskCluster, tmp_path: Path, clouds: Path) -> None:
     def interrupted(event: object) -> None:
         if isinstance(event, Progress) and event.stage == "cross-validation":
             raise Interrupted(signal.SIGTERM)
@@ -304,7 +320,9 @@ def test_a_signal_ends_a_search(two, tmp_path, clouds):
         assert are_released(worker_pool, *(cached_keys(worker_pool) - before))
 
 
-def test_averaged_weights_are_the_same_after_a_worker_is_killed(two, tmp_path, path, monkeypatch):
+def test_averaged_weights_are_the_same_after_a_worker_is_killed(
+    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.algorithms.sgd.GROUP_CHUNKS", 2)
     models = []
     for kill in (False, True):
@@ -317,7 +335,7 @@ def test_averaged_weights_are_the_same_after_a_worker_is_killed(two, tmp_path, p
     assert oracle.trailer(tmp_path / "m")["averaged"] == "3"
 
 
-def test_several_files_are_one_data_set(two, tmp_path, path):
+def test_several_files_are_one_data_set(two: DaskCluster, tmp_path: Path, path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     for number, some in enumerate([lines[:70], lines[70:71], lines[71:]]):
         (tmp_path / f"part-{number}").write_bytes(b"".join(some).rstrip(b"\r\n"))
@@ -327,16 +345,20 @@ def test_several_files_are_one_data_set(two, tmp_path, path):
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-def test_workers_open_files_by_the_given_path(tmp_path, monkeypatch):
+def test_workers_open_files_by_the_given_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Symlinks are not resolved by the client."""
     (tmp_path / "target").write_text("+1 1:1")
     (tmp_path / "link").symlink_to("target")
     monkeypatch.chdir(tmp_path)
-    found = text_file_at("link", labelled_data.ParseOptions("class"))
+    found = text_file_at("link", ParseOptions("class", chunk_rows=SHARD))
     assert found.path == str(tmp_path / "link")
 
 
-def test_workers_open_a_model_by_the_given_path(tmp_path, path, monkeypatch):
+def test_workers_open_a_model_by_the_given_path(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def asked(
         address: str, paths: object, options: object, work: prediction.WorkerPredictor
     ) -> None:
@@ -351,10 +373,12 @@ def test_workers_open_a_model_by_the_given_path(tmp_path, path, monkeypatch):
         run_predict("-q", "--cluster", "host:1", path, "link", "out")
 
 
-def test_the_pass_for_chunk_ends_can_be_interrupted(path, monkeypatch):
+def test_the_pass_for_chunk_ends_can_be_interrupted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     worker_pool = FakeWorkerPool("1")
-    file = text_file_at(str(path), labelled_data.ParseOptions("class"))
+    file = text_file_at(str(path), ParseOptions("class", chunk_rows=SHARD))
     ranges = -(-file.size // 2000)
 
     def given_up(event: object) -> None:
@@ -367,7 +391,9 @@ def test_the_pass_for_chunk_ends_can_be_interrupted(path, monkeypatch):
     release("a key")
 
 
-def test_a_file_named_twice_gives_its_rows_twice(two, tmp_path, path, monkeypatch):
+def test_a_file_named_twice_gives_its_rows_twice(
+    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 9000)
     words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
     run_train(*words, path, path, tmp_path / "here")
@@ -376,7 +402,9 @@ def test_a_file_named_twice_gives_its_rows_twice(two, tmp_path, path, monkeypatc
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_local_workers_import_the_modules_of_this_process(tmp_path, path, monkeypatch, count):
+def test_local_workers_import_the_modules_of_this_process(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """Modules of the same names in the working folder are not imported."""
     for name in ("queue", "randsvm"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit")
@@ -388,7 +416,9 @@ def test_local_workers_import_the_modules_of_this_process(tmp_path, path, monkey
 
 
 @pytest.mark.parametrize("rows", [60, 999], ids=["by its values", "by its coefficients"])
-def test_a_warm_start_on_a_cluster_gives_the_bytes_of_one_process(two, tmp_path, path, rows):
+def test_a_warm_start_on_a_cluster_gives_the_bytes_of_one_process(
+    two: DaskCluster, tmp_path: Path, path: Path, rows: int
+) -> None:
     some = path.read_bytes().split(b"\n")[:rows]
     (tmp_path / "some").write_bytes(b"\n".join(some))
     run_train("randsvm", "-g", 5, "-q", tmp_path / "some", tmp_path / "old")
@@ -399,7 +429,9 @@ def test_a_warm_start_on_a_cluster_gives_the_bytes_of_one_process(two, tmp_path,
 NUMBERS = {"number", "violators", "support_vectors", "changed", "frozen", "primal", "dual", "gap"}
 
 
-def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
+def test_the_log_has_the_rounds_of_one_process(
+    two: DaskCluster, tmp_path: Path, path: Path
+) -> None:
     logs = []
     for words in ([], ["--cluster", two.file]):
         log = tmp_path / f"{len(words)}.jsonl"
@@ -425,7 +457,14 @@ PREDICTIONS = {
 
 
 @pytest.mark.parametrize("asked", PREDICTIONS.values(), ids=PREDICTIONS)
-def test_workers_predict_in_the_order_of_the_rows(two, tmp_path, path, monkeypatch, capsys, asked):
+def test_workers_predict_in_the_order_of_the_rows(
+    two: DaskCluster,
+    tmp_path: Path,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: tuple[object, ...],
+) -> None:
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     (tmp_path / "z").write_bytes(path.read_bytes()[3:] + b"\n? 2:0.5 7:1\n")
     (tmp_path / "y").write_bytes(path.read_bytes()[:9000])
@@ -442,7 +481,9 @@ def test_workers_predict_in_the_order_of_the_rows(two, tmp_path, path, monkeypat
 
 
 @pytest.mark.parametrize("bad", ["+1 1:x\n", "? 0:1\n"])
-def test_bad_text_to_predict_is_found_at_its_place(two, tmp_path, path, monkeypatch, bad):
+def test_bad_text_to_predict_is_found_at_its_place(
+    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     (tmp_path / "d").write_text("# first\n" + path.read_text("utf-8-sig") + "\n" + bad)
     run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", path, tmp_path / "m")
@@ -461,7 +502,7 @@ SIX = {"gap": 1e-4, "max_iterations": 6, "sample_size": 100}
 
 
 @pytest.fixture
-def expected(path, tmp_path) -> bytes:
+def expected(path: Path, tmp_path: Path) -> bytes:
     """Return the model of six rounds in this process."""
     return trained(path, tmp_path / "expected", Resources(), lambda event: None)
 
@@ -506,19 +547,25 @@ MOMENTS = {"reading": reading, "scanning": scanning, "between rounds": third_rou
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-def test_another_worker_does_the_work_of_a_killed_worker(two, tmp_path, path, expected, moment):
+def test_another_worker_does_the_work_of_a_killed_worker(
+    two: DaskCluster, tmp_path: Path, path: Path, expected: bytes, moment: Callable[..., Any]
+) -> None:
     watch = Once(moment, two.kill)
     assert trained(path, tmp_path / "m", on_cluster(two), watch) == expected
     assert watch.done
 
 
-def test_a_worker_that_joins_later_takes_part(two, tmp_path, path, expected):
+def test_a_worker_that_joins_later_takes_part(
+    two: DaskCluster, tmp_path: Path, path: Path, expected: bytes
+) -> None:
     two.kill()
     watch = Once(third_round, two.add)
     assert trained(path, tmp_path / "m", on_cluster(two), watch) == expected
 
 
-def test_new_workers_replace_killed_workers(two, tmp_path, path, expected):
+def test_new_workers_replace_killed_workers(
+    two: DaskCluster, tmp_path: Path, path: Path, expected: bytes
+) -> None:
     def replace_all() -> None:
         while two.workers:
             two.kill()
@@ -530,7 +577,14 @@ def test_new_workers_replace_killed_workers(two, tmp_path, path, expected):
 
 
 @pytest.mark.parametrize("patience", [2.0, 60.0], ids=["replaced", "waited for"])
-def test_a_run_survives_a_stopped_worker(two, tmp_path, path, expected, monkeypatch, patience):
+def test_a_run_survives_a_stopped_worker(
+    two: DaskCluster,
+    tmp_path: Path,
+    path: Path,
+    expected: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    patience: float,
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.MISSING_SECONDS", patience)
     stopped = two.workers[0]
     go_on = threading.Timer(5, stopped.send_signal, [signal.SIGCONT])
@@ -544,7 +598,9 @@ def test_a_run_survives_a_stopped_worker(two, tmp_path, path, expected, monkeypa
 
 
 @pytest.mark.parametrize("how", ["limit", "signal"])
-def test_a_run_that_waits_for_a_worker_can_be_interrupted(two, tmp_path, path, how):
+def test_a_run_that_waits_for_a_worker_can_be_interrupted(
+    two: DaskCluster, tmp_path: Path, path: Path, how: str
+) -> None:
     while len(two.workers) > 1:
         two.kill()
     worker = two.workers[0]
@@ -573,7 +629,9 @@ def test_a_run_that_waits_for_a_worker_can_be_interrupted(two, tmp_path, path, h
     assert stopped == ("time limit" if how == "limit" else "interrupted by signal 15")
 
 
-def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clouds, monkeypatch):
+def test_finished_pairs_are_written_when_the_cluster_is_lost(
+    two: DaskCluster, tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
@@ -590,13 +648,15 @@ def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clou
     assert len(model.beta)
 
 
-def test_a_worker_of_another_version_is_excluded(two, tmp_path, path, monkeypatch):
+def test_a_worker_of_another_version_is_excluded(
+    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.connection.__version__", "0.1")
     with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, this process has 0.1"):
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
 
-def test_busy_workers_are_members(two, tmp_path):
+def test_busy_workers_are_members(two: DaskCluster, tmp_path: Path) -> None:
     """Tasks of another run may keep all their threads for hours."""
     free = tmp_path / "free"
 
@@ -618,7 +678,7 @@ def test_busy_workers_are_members(two, tmp_path):
             free.touch()
 
 
-def test_a_failed_handshake_is_repeated(two, monkeypatch):
+def test_a_failed_handshake_is_repeated(two: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     run, failed = connection.ConnectionClient.run, []
 
     def fails_once(client: connection.ConnectionClient, *words: object, **more: object) -> object:
@@ -632,7 +692,9 @@ def test_a_failed_handshake_is_repeated(two, monkeypatch):
         assert worker_pool.members()
 
 
-def test_a_worker_that_cannot_import_the_package_is_excluded(two, monkeypatch):
+def test_a_worker_that_cannot_import_the_package_is_excluded(
+    two: DaskCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.HANDSHAKE_MODULE", "randsvm.missing")
     with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):
         WorkerPool(str(two.file))
@@ -640,8 +702,13 @@ def test_a_worker_that_cannot_import_the_package_is_excluded(two, monkeypatch):
 
 @pytest.mark.parametrize("others", [{}, {"functions": "bits of another processor"}])
 def test_one_notice_reports_workers_that_compute_other_bits(
-    two, tmp_path, path, monkeypatch, expected, others
-):
+    two: DaskCluster,
+    tmp_path: Path,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expected: bytes,
+    others: dict[str, str],
+) -> None:
     ours = {**arithmetic(), **others}
     monkeypatch.setattr("randsvm.cluster.connection.arithmetic", lambda: ours)
     emitted: list[object] = []
@@ -651,7 +718,9 @@ def test_one_notice_reports_workers_that_compute_other_bits(
     assert all("(functions)" in text for text in notices)
 
 
-def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
+def test_without_workers_the_best_model_so_far_is_written(
+    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
 
     def kill_all() -> None:
@@ -665,7 +734,9 @@ def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, m
     )
 
 
-def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, monkeypatch):
+def test_without_a_scheduler_the_best_model_so_far_is_written(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 5.0)
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
@@ -703,7 +774,9 @@ def are_released(worker_pool: WorkerPool, *keys: str) -> bool:
 
 
 @pytest.mark.parametrize("bad", [b"", b"+1 1:x\n"], ids=["a model", "bad text"])
-def test_workers_release_the_data_of_a_run_at_its_end(two, tmp_path, clouds, monkeypatch, bad):
+def test_workers_release_the_data_of_a_run_at_its_end(
+    two: DaskCluster, tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch, bad: bytes
+) -> None:
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
@@ -715,16 +788,18 @@ def test_workers_release_the_data_of_a_run_at_its_end(two, tmp_path, clouds, mon
         assert are_released(worker_pool, *(cached_keys(worker_pool) - before))
 
 
-def test_chunk_ends_are_computed_where_the_range_is_cached(two, path, monkeypatch):
+def test_chunk_ends_are_computed_where_the_range_is_cached(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         first_pass(
-            worker_pool, "a key", [text_file_at(str(path), labelled_data.ParseOptions("class"))]
+            worker_pool, "a key", [text_file_at(str(path), ParseOptions("class", chunk_rows=SHARD))]
         )
         assert "a key" not in cached_keys(worker_pool)
 
 
-def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch):
+def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker is killed when it has just sent its result."""
 
     class Unreachable(DoneFuture):
@@ -746,7 +821,13 @@ def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch):
     [(np.empty, 1 << 55, MemoryError), (os.listdir, "/missing", ClusterError)],
     ids=["error of the task", "loss"],
 )
-def test_repeated_losses_end_a_run(two, monkeypatch, task, word, error):
+def test_repeated_losses_end_a_run(
+    two: DaskCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    task: Callable[..., Any],
+    word: int | str,
+    error: type[Exception],
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.EXTRA_LOSSES", 3)
     with closing(WorkerPool(str(two.file))) as worker_pool, pytest.raises(error):
         list(map_calls(worker_pool, task, [(word,)]))
@@ -755,7 +836,9 @@ def test_repeated_losses_end_a_run(two, monkeypatch, task, word, error):
 # ---- refused arguments --------------------------------------------------------------------------
 
 
-def test_bad_text_is_found_at_its_line_and_column(two, tmp_path, path):
+def test_bad_text_is_found_at_its_line_and_column(
+    two: DaskCluster, tmp_path: Path, path: Path
+) -> None:
     bad = tmp_path / "bad"
     text = path.read_bytes()
     bad.write_bytes(text + b"\n\n+1 1:2 2:x\n")
@@ -786,12 +869,12 @@ def other_server() -> Iterator[Callable[[bytes], str]]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_server_of_another_protocol_is_no_cluster(other_server):
+def test_a_server_of_another_protocol_is_no_cluster(other_server: Callable[[bytes], str]) -> None:
     with pytest.raises(ClusterError, match=r"cannot reach .*: the program there is no scheduler"):
         WorkerPool(other_server(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
 
-def test_the_garbage_collector_closes_no_client(other_server):
+def test_the_garbage_collector_closes_no_client(other_server: Callable[[bytes], str]) -> None:
     """In a thread that is starting another client, closing would wait for a lock for ever."""
 
     def connect() -> None:
@@ -814,7 +897,11 @@ def test_the_garbage_collector_closes_no_client(other_server):
 
 
 @pytest.mark.parametrize("end", [Interrupted(signal.SIGINT), GivenUpError()])
-def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(other_server, monkeypatch, end):
+def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(
+    other_server: Callable[[bytes], str],
+    monkeypatch: pytest.MonkeyPatch,
+    end: Interrupted | GivenUpError,
+) -> None:
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
 
     def given_up(event: object) -> None:
@@ -825,8 +912,11 @@ def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(other_server, monke
 
 
 def test_a_time_limit_holds_while_a_run_waits_for_a_scheduler(
-    other_server, tmp_path, path, monkeypatch
-):
+    other_server: Callable[[bytes], str],
+    tmp_path: Path,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
     words = ["randsvm", "-q", "--time-limit", "0.5s", "--cluster", other_server(b"")]
     with pytest.raises(OutOfTimeError, match="--time-limit is over before there is a model"):
@@ -849,7 +939,9 @@ def no_loops() -> Iterator[None]:
     assert not left
 
 
-def test_a_failed_connection_leaves_no_threads(no_loops, monkeypatch):
+def test_a_failed_connection_leaves_no_threads(
+    no_loops: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 0.5)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -857,7 +949,7 @@ def test_a_failed_connection_leaves_no_threads(no_loops, monkeypatch):
             WorkerPool(f"127.0.0.1:{unused.getsockname()[1]}")
 
 
-def test_a_client_that_connects_too_late_is_closed(monkeypatch):
+def test_a_client_that_connects_too_late_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     answers, closed = threading.Event(), threading.Event()
 
     class Late:
@@ -878,7 +970,7 @@ def test_a_client_that_connects_too_late_is_closed(monkeypatch):
 
 
 @pytest.fixture
-def processes(monkeypatch) -> list[subprocess.Popen[bytes]]:
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     """Replace the workers of local:N by processes that sleep; the third cannot be started."""
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
@@ -893,13 +985,17 @@ def processes(monkeypatch) -> list[subprocess.Popen[bytes]]:
     return started
 
 
-def test_a_failed_start_of_local_workers_leaves_no_processes(no_loops, processes):
+def test_a_failed_start_of_local_workers_leaves_no_processes(
+    no_loops: None, processes: list[subprocess.Popen[bytes]]
+) -> None:
     with pytest.raises(ClusterError, match="temporarily unavailable"):
         WorkerPool("local:3")
     assert [process.wait(PATIENCE) for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_the_scheduler_is_closed_even_if_the_client_cannot_be(no_loops, processes, monkeypatch):
+def test_the_scheduler_is_closed_even_if_the_client_cannot_be(
+    no_loops: None, processes: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def does_not_close(client: object, timeout: float) -> None:
         raise TimeoutError
 
@@ -910,7 +1006,9 @@ def test_the_scheduler_is_closed_even_if_the_client_cannot_be(no_loops, processe
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_a_run_ends_with_the_last_local_worker(no_loops, processes):
+def test_a_run_ends_with_the_last_local_worker(
+    no_loops: None, processes: list[subprocess.Popen[bytes]]
+) -> None:
 
     def kill(event: object) -> None:
         for process in processes:
@@ -927,13 +1025,15 @@ def test_a_run_ends_with_the_last_local_worker(no_loops, processes):
         "randsvm --cluster local:2 -",
     ],
 )
-def test_unsupported_arguments_are_refused_before_connecting(tmp_path, path, words):
+def test_unsupported_arguments_are_refused_before_connecting(
+    tmp_path: Path, path: Path, words: str
+) -> None:
     command = [str(path) if word == "FILE" else word for word in words.split()]
     with pytest.raises(ParameterError, match="cluster"):
         run_train(*command, tmp_path / "m")
 
 
-def test_dask_is_imported_only_with_the_option(tmp_path, path):
+def test_dask_is_imported_only_with_the_option(tmp_path: Path, path: Path) -> None:
     words = ["randsvm", "-q", "--gap", "0.5", str(path), str(tmp_path / "m")]
     code = (
         "import sys; from randsvm.cli import train; "

@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 
 import numpy as np
+import pytest
 
 from randsvm.cluster import connection
 
@@ -34,7 +35,7 @@ def arithmetic_with(core: str) -> tuple[dict[str, str], str]:
     return tuple(json.loads(done.stdout))
 
 
-def test_only_matrix_products_differ_where_those_of_blas_do():
+def test_only_matrix_products_differ_where_those_of_blas_do() -> None:
     """Haswell has fused multiply-add, Prescott has not."""
     (ours, our_product), (theirs, their_product) = (
         arithmetic_with("Haswell"),
@@ -44,7 +45,7 @@ def test_only_matrix_products_differ_where_those_of_blas_do():
     assert differing == ({"matrix products"} if our_product != their_product else set())
 
 
-def test_another_last_digit_of_a_function_is_found(monkeypatch):
+def test_another_last_digit_of_a_function_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def other_exp(x: np.ndarray) -> np.ndarray:
         return np.nextafter(np.exp(x), np.inf, dtype=x.dtype)
 
@@ -60,7 +61,7 @@ COMPILED = (
 )
 
 
-def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
+def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
     """So machines need not agree on the width of vectors."""
     ours = connection.arithmetic()
     for name in COMPILED:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import run_train
@@ -77,7 +78,7 @@ def local() -> Iterator[WorkerPool]:
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
-def test_a_local_cluster_listens_on_loopback_only(local):
+def test_a_local_cluster_listens_on_loopback_only(local: WorkerPool) -> None:
     pids = [os.getpid(), *(process.pid for process in local.connection.processes)]
     for pid in pids:
         found = listening_on(pid)
@@ -86,11 +87,13 @@ def test_a_local_cluster_listens_on_loopback_only(local):
 
 
 @pytest.mark.parametrize("how", ["without TLS", "another certificate"])
-def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
+def test_a_local_cluster_refuses_clients_without_its_certificate(
+    local: WorkerPool, how: str
+) -> None:
     """With its certificate, the same call succeeds."""
     security = None if how == "without TLS" else Security.temporary()
 
-    async def identity(address: str, arguments: dict[str, object]) -> object:
+    async def identity(address: str, arguments: dict[str, Any]) -> object:
         remote = rpc(address, connection_args=arguments, timeout=PATIENCE)
         try:
             return await remote.identity()
@@ -107,7 +110,7 @@ def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
             asyncio.run(identity(other, arguments))
 
 
-def test_no_command_line_contains_a_secret(local):
+def test_no_command_line_contains_a_secret(local: WorkerPool) -> None:
     for process in local.connection.processes:
         words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert b"dask_worker" in words
@@ -117,7 +120,7 @@ def test_no_command_line_contains_a_secret(local):
 @pytest.mark.parametrize(
     "address", ["local:0", "local:", "local:10000", "127.0.0.1:99999", "tcp://127.0.0.1:0", "host"]
 )
-def test_an_invalid_address_is_refused_at_once(tmp_path, address):
+def test_an_invalid_address_is_refused_at_once(tmp_path: Path, address: str) -> None:
     path = board(20).save(tmp_path / "board")
     began = time.monotonic()
     with pytest.raises(ParameterError, match="--cluster: expected"):
@@ -126,7 +129,7 @@ def test_an_invalid_address_is_refused_at_once(tmp_path, address):
 
 
 @pytest.mark.parametrize("content", [b"+1 1:2\n-1 1:3\n", b"{}", b"{1:2", b"", b"\xff{", b"[1]"])
-def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path, content):
+def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path: Path, content: bytes) -> None:
     path = board(20).save(tmp_path / "board")
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(ParameterError, match="expected a scheduler file") as error:
@@ -134,7 +137,7 @@ def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path, content):
     assert "\n" not in str(error.value)
 
 
-def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path):
+def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     writing = threading.Timer(0.3, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])

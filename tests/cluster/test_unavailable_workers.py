@@ -19,6 +19,7 @@ from dask_cluster import PATIENCE, DaskCluster
 from learning import board
 
 from randsvm import api
+from randsvm.data.reading import ParseOptions
 from randsvm.errors import ClusterError, TransferError
 from randsvm.events import HEARTBEAT, Iteration, Notice
 from randsvm.parameters.run import Resources
@@ -47,14 +48,12 @@ ROWS, SHARD = 1000, 150
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch) -> None:
-    monkeypatch.setattr(
-        labelled_data, "ParseOptions", partial(labelled_data.ParseOptions, chunk_rows=SHARD)
-    )
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
 
 
 @pytest.fixture(autouse=True)
-def both_take_part(monkeypatch) -> None:
+def both_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make each run wait for two workers at its start."""
 
     def gather(worker_pool: WorkerPool) -> None:
@@ -67,7 +66,7 @@ def both_take_part(monkeypatch) -> None:
 
 
 @pytest.fixture
-def two(tmp_path) -> Iterator[DaskCluster]:
+def two(tmp_path: Path) -> Iterator[DaskCluster]:
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
     for _ in range(2):
@@ -77,7 +76,7 @@ def two(tmp_path) -> Iterator[DaskCluster]:
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path: Path) -> Path:
     return board(ROWS).save(tmp_path / "board")
 
 
@@ -126,7 +125,9 @@ def set_status(status: str, worker_pool: WorkerPool, *names: str) -> None:
     worker_pool.client.run(change, workers=list(names))
 
 
-def test_others_do_the_work_of_a_paused_worker(two, path, monkeypatch):
+def test_others_do_the_work_of_a_paused_worker(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, partial(set_status, "paused"))
@@ -134,7 +135,9 @@ def test_others_do_the_work_of_a_paused_worker(two, path, monkeypatch):
     assert watch.named("has been paused since its memory is nearly full: others do its work") == 1
 
 
-def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
+def test_a_run_ends_when_all_workers_are_paused(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
 
@@ -146,7 +149,9 @@ def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
     assert "paused" in oracle.trailer(path.with_name("model"))["stopped"]
 
 
-def test_a_paused_worker_that_runs_again_takes_part_again(two, path, monkeypatch):
+def test_a_paused_worker_that_runs_again_takes_part_again(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         names = {*worker_pool.members()}
@@ -179,7 +184,9 @@ def times_slow() -> int:
     return worker.slow
 
 
-def test_others_do_the_work_of_a_slow_worker(two, path, monkeypatch):
+def test_others_do_the_work_of_a_slow_worker(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.SLOW_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, lambda worker_pool, name: run_on(worker_pool, make_slow, name))
@@ -190,7 +197,7 @@ def test_others_do_the_work_of_a_slow_worker(two, path, monkeypatch):
         assert run_on(worker_pool, times_slow, watch.name) == {watch.name: 1}
 
 
-def test_waits_for_a_slow_worker_add_up():
+def test_waits_for_a_slow_worker_add_up() -> None:
     """Late tasks of a worker add up until a task is in time."""
     worker_pool = FakeWorkerPool("2")
     tasks = TaskBatch(worker_pool)
@@ -223,7 +230,7 @@ def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
-def begin_with(monkeypatch, act: Callable[[WorkerPool], object]) -> None:
+def begin_with(monkeypatch: pytest.MonkeyPatch, act: Callable[[WorkerPool], object]) -> None:
     """Act on the cluster when all workers are members, before the first pass."""
     gather = WorkerPool._wait_for_workers
 
@@ -234,7 +241,9 @@ def begin_with(monkeypatch, act: Callable[[WorkerPool], object]) -> None:
     monkeypatch.setattr(WorkerPool, "_wait_for_workers", then_act)
 
 
-def test_a_worker_without_disk_space_is_excluded(two, path, monkeypatch):
+def test_a_worker_without_disk_space_is_excluded(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = trained(path, None)
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     full: list[str] = []
@@ -255,7 +264,9 @@ def test_a_worker_without_disk_space_is_excluded(two, path, monkeypatch):
     assert sum(notice.startswith(text) and "left out" in notice for notice in notices) == 1
 
 
-def test_a_run_ends_when_no_worker_has_disk_space(two, path, monkeypatch):
+def test_a_run_ends_when_no_worker_has_disk_space(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, limit_files))
     with pytest.raises(TransferError, match=r"worker tcp://.*: writing the spill file") as error:
@@ -287,7 +298,7 @@ train.train.main(["randsvm", "-q", "-g", "5", "-c", "1000", "--gap", "1e-12", "-
 """
 
 
-def test_workers_release_the_rows_of_a_killed_run(two, tmp_path):
+def test_workers_release_the_rows_of_a_killed_run(two: DaskCluster, tmp_path: Path) -> None:
     data = board(20_000).save(tmp_path / "large")
     with closing(WorkerPool(str(two.file))) as worker_pool:
         run_on(worker_pool, shorten_lease)
@@ -305,7 +316,9 @@ def test_workers_release_the_rows_of_a_killed_run(two, tmp_path):
             time.sleep(0.5)
 
 
-def test_workers_keep_the_rows_of_a_run_that_solves_for_long(two, path, monkeypatch):
+def test_workers_keep_the_rows_of_a_run_that_solves_for_long(
+    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL_SECONDS", 0.5)
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, shorten_lease))
     job = Job(resources=Resources(cluster=str(two.file)))
@@ -316,7 +329,7 @@ def test_workers_keep_the_rows_of_a_run_that_solves_for_long(two, path, monkeypa
         assert on_workers(D.executor.worker_pool) == before
 
 
-def test_released_rows_are_sent_again(two, path):
+def test_released_rows_are_sent_again(two: DaskCluster, path: Path) -> None:
     """A client that was stopped for some time loses its leases."""
     expected = trained(path, None)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -18,7 +20,7 @@ from randsvm.data import batches, dataset, reading, svmlight
 from randsvm.data.batches import shuffled_batches
 from randsvm.data.chunks import RawChunk, join_chunks
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import random_subset
+from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import DataError, InputError, ParameterError
@@ -36,11 +38,13 @@ class SpillingResources(Resources):
     data_bytes = 0
 
 
-def open_dataset(path: Path, options: ParseOptions = SMALL, resources: Resources | None = None):
+def open_dataset(
+    path: Path, options: ParseOptions = SMALL, resources: Resources | None = None
+) -> closing[Dataset]:
     return closing(dataset.load(str(path), options, resources or Resources(jobs=2)))
 
 
-def contents(D) -> list[tuple]:
+def contents(D: Dataset) -> list[tuple[Any, ...]]:
     """Return copies of everything that the chunks hold, with their places."""
     return [
         (chunk.start, *(array.tolist() for array in (chunk.y, X.indptr, X.indices, X.data)))
@@ -50,18 +54,18 @@ def contents(D) -> list[tuple]:
     ]
 
 
-def rows_of(D) -> np.ndarray:
+def rows_of(D: Dataset) -> np.ndarray:
     return np.vstack([chunk.X.toarray() for shard in D.shards for chunk in D.chunks(shard)])
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     y, X = oracle.sparse_rows(900)
     return oracle.write_svmlight(tmp_path_factory.mktemp("d") / "a.svm", y, X)
 
 
 @pytest.fixture
-def small(tmp_path):
+def small(tmp_path: Path) -> Callable[[str], Path]:
     """Return a function that writes text to small.svm."""
 
     def write(text: str) -> Path:
@@ -75,7 +79,9 @@ def small(tmp_path):
 # ---- memory, spill file and cache -----------------------------------------------------------
 
 
-def test_memory_spill_file_and_cache_give_the_rows_of_the_file(source, tmp_path):
+def test_memory_spill_file_and_cache_give_the_rows_of_the_file(
+    source: Path, tmp_path: Path
+) -> None:
     X = oracle.sparse_rows(900)[1]
     used = X.any(axis=0)
     cache = Resources(cache=str(tmp_path / "cache"))
@@ -86,7 +92,9 @@ def test_memory_spill_file_and_cache_give_the_rows_of_the_file(source, tmp_path)
             assert D.summary.features.tolist() == (np.flatnonzero(used) + 1).tolist()
 
 
-def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(source, tmp_path):
+def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(
+    source: Path, tmp_path: Path
+) -> None:
     cache = Resources(cache=str(tmp_path / "cache"))
     seen = []
     for resources in (Resources(jobs=1), SpillingResources(jobs=2), cache, cache):
@@ -112,8 +120,12 @@ def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(s
     st.integers(1, 500),
 )
 def test_chunk_boundaries_depend_on_the_rows_alone(
-    tmp_path_factory, lengths, rows, nonzeros, block_size
-):
+    tmp_path_factory: pytest.TempPathFactory,
+    lengths: list[int],
+    rows: int,
+    nonzeros: int,
+    block_size: int,
+) -> None:
     """A chunk ends with the row that reaches either bound; the reader's blocks do not matter."""
     path = tmp_path_factory.mktemp("cuts") / "a.svm"
     path.write_text(
@@ -140,7 +152,9 @@ def kwdefaults(block_size: int) -> dict[str, object]:
     return {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": block_size}
 
 
-def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(small):
+def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(
+    small: Callable[[str], Path],
+) -> None:
     def digest(text: str) -> str:
         with open_dataset(small(text)) as D:
             return D.summary.digest
@@ -154,7 +168,7 @@ def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(s
     assert len({plain, *map(digest, others)}) == 1 + len(others)
 
 
-def test_the_spill_file_is_unlinked(source, tmp_path):
+def test_the_spill_file_is_unlinked(source: Path, tmp_path: Path) -> None:
     folder = tmp_path / "spill"
     folder.mkdir()
     with open_dataset(source, SMALL, SpillingResources(tmpdir=str(folder))) as D:
@@ -175,7 +189,7 @@ def open_files() -> list[str]:
 
 
 @pytest.fixture
-def cached(tmp_path):
+def cached(tmp_path: Path):
     """Write a source and its cache; return (path, resources, digest())."""
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     oracle.write_svmlight(path, *oracle.two_gaussians(300))
@@ -193,14 +207,16 @@ def uncached(path: Path, options: ParseOptions = SMALL) -> list:
         return [D.summary.features.tolist(), contents(D)]
 
 
-def test_a_cache_is_used_while_its_source_is_unchanged(cached, monkeypatch):
+def test_a_cache_is_used_while_its_source_is_unchanged(
+    cached: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _, features = cached
     expected = uncached(path)
     monkeypatch.setattr(reading, "read_blocks", None)
     assert features() == expected
 
 
-def test_a_cache_of_a_changed_source_is_rebuilt(cached):
+def test_a_cache_of_a_changed_source_is_rebuilt(cached: Any) -> None:
     """The new text has the same length, with the old modification time or a new one."""
     path, _, features = cached
     before = path.stat()
@@ -213,7 +229,9 @@ def test_a_cache_of_a_changed_source_is_rebuilt(cached):
         assert features() == uncached(path)
 
 
-def test_a_source_with_a_new_modification_time_is_read_again(cached, monkeypatch):
+def test_a_source_with_a_new_modification_time_is_read_again(
+    cached: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _, features = cached
     os.utime(path, ns=(1, 1))
     monkeypatch.setattr(reading, "read_blocks", None)
@@ -221,14 +239,14 @@ def test_a_source_with_a_new_modification_time_is_read_again(cached, monkeypatch
         features()
 
 
-def test_a_cache_of_other_options_is_rebuilt(cached):
+def test_a_cache_of_other_options_is_rebuilt(cached: Any) -> None:
     path, _, features = cached
     assert features(ParseOptions(zero_based=True)) == uncached(path, ParseOptions(zero_based=True))
     assert features(ParseOptions(labels="number")) == uncached(path, ParseOptions(labels="number"))
     assert features() == uncached(path)
 
 
-def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path):
+def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path: Path) -> None:
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     path.write_text("+1 0:1 2:3\n-1 1:1\n")
     with open_dataset(path, ParseOptions(zero_based=True), resources) as D:
@@ -238,7 +256,7 @@ def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99, -1])
-def test_a_truncated_cache_is_rebuilt(cached, kept):
+def test_a_truncated_cache_is_rebuilt(cached: Any, kept: float) -> None:
     path, cache, features = cached
     content = cache.read_bytes()
     cache.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
@@ -246,7 +264,7 @@ def test_a_truncated_cache_is_rebuilt(cached, kept):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_damaged_cache_is_rebuilt(cached, seed):
+def test_a_damaged_cache_is_rebuilt(cached: Any, seed: int) -> None:
     path, cache, features = cached
     content = bytearray(cache.read_bytes())
     content[random.Random(seed).randrange(len(content))] ^= 0x10
@@ -254,7 +272,7 @@ def test_a_damaged_cache_is_rebuilt(cached, seed):
     assert features() == uncached(path)
 
 
-def test_a_cache_of_another_source_is_not_used(cached, tmp_path):
+def test_a_cache_of_another_source_is_not_used(cached: Any, tmp_path: Path) -> None:
     path, cache, _ = cached
     other = tmp_path / "b.svm"
     other.write_text(path.read_text().replace("+1 ", "-1 ", 1))
@@ -264,25 +282,25 @@ def test_a_cache_of_another_source_is_not_used(cached, tmp_path):
         assert [D.summary.features.tolist(), contents(D)] == uncached(other)
 
 
-def test_a_file_that_is_not_a_cache_is_refused(cached):
+def test_a_file_that_is_not_a_cache_is_refused(cached: Any) -> None:
     path, cache, features = cached
     cache.write_bytes(b"notes of mine\n" * 1000)
     assert features() == uncached(path)
 
 
-def test_a_failed_first_pass_writes_no_cache(small, tmp_path):
+def test_a_failed_first_pass_writes_no_cache(small: Callable[[str], Path], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with pytest.raises(DataError):
         open_dataset(small("+1 1:1\n-1 1:x\n"), SMALL, Resources(cache=str(cache)))
     assert [p.name for p in tmp_path.iterdir()] == ["small.svm"]
 
 
-def test_standard_input_has_no_cache(tmp_path):
+def test_standard_input_has_no_cache(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="standard input"):
         open_dataset(Path("-"), SMALL, Resources(cache=str(tmp_path / "cache")))
 
 
-def test_a_pipe_has_no_cache(tmp_path):
+def test_a_pipe_has_no_cache(tmp_path: Path) -> None:
     """Nothing of a pipe identifies the content from which a cache was written."""
     reader, writer = os.pipe()
     os.write(writer, b"+1 1:1\n-1 1:2\n")
@@ -294,14 +312,14 @@ def test_a_pipe_has_no_cache(tmp_path):
         os.close(reader)
 
 
-def test_a_cache_never_replaces_its_own_source(small):
+def test_a_cache_never_replaces_its_own_source(small: Callable[[str], Path]) -> None:
     path = small("+1 1:1\n-1 1:2\n")
     with pytest.raises(ParameterError):
         open_dataset(path, SMALL, Resources(cache=str(path)))
     assert path.read_text() == "+1 1:1\n-1 1:2\n"
 
 
-def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path):
+def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path: Path) -> None:
     for resources in (Resources(), Resources(cache=str(tmp_path / "cache"))):
         with pytest.raises(InputError):
             open_dataset(tmp_path / "missing.svm", SMALL, resources)
@@ -312,7 +330,7 @@ def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path):
 
 @settings(max_examples=20)
 @given(st.sets(st.integers(0, 899), max_size=40), st.randoms(use_true_random=False))
-def test_points_are_the_requested_rows(source, wanted, shuffler):
+def test_points_are_the_requested_rows(source: Path, wanted, shuffler) -> None:
     y, X = oracle.sparse_rows(900)
     X = X[:, X.any(axis=0)]
     rows = np.array(sorted(wanted), np.int64)
@@ -326,7 +344,7 @@ def test_points_are_the_requested_rows(source, wanted, shuffler):
         assert (points.y == y[rows]).all()
 
 
-def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source):
+def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source: Path) -> None:
     keys = np.random.Philox(key=np.array([9, 4], np.uint64)).random_raw(900)
     with open_dataset(source) as D:
         assert len(D.shards) > 3
@@ -336,7 +354,9 @@ def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source):
 
 @pytest.mark.parametrize("rare", [1, 7, 25])
 @pytest.mark.parametrize("r, least", [(20, 5), (100, 10)])
-def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small, rare, r, least):
+def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(
+    small: Callable[[str], Path], rare: int, r: int, least: int
+) -> None:
     """It has ten rows of a class, or the whole class, limited to half of the subset."""
     labels = ["-1"] * (1000 - rare) + ["+1"] * rare
     path = small("".join(f"{label} 1:{i}\n" for i, label in enumerate(labels)))
@@ -347,13 +367,13 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small,
         assert len(S) == r
 
 
-def test_a_subset_of_full_size_is_the_data(source):
+def test_a_subset_of_full_size_is_the_data(source: Path) -> None:
     with open_dataset(source) as whole:
         D = two_classes(whole)
         assert random_subset(D, 900, Draws(0)).tolist() == list(range(900))
 
 
-def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
+def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small: Callable[[str], Path]) -> None:
     with open_dataset(small("a 1:1\nb 1:2\nc 1:3\nb 1:4\n")) as D:
         one = D.relabel(np.array([1.0, -1.0, -1.0]))
         two = D.relabel(np.array([-1.0, 1.0, -1.0]))
@@ -370,7 +390,9 @@ row_sets = st.sets(st.integers(0, 899), min_size=1, max_size=300)
 
 @settings(max_examples=20)
 @given(row_sets, st.booleans(), st.data())
-def test_a_view_of_some_rows_behaves_like_a_data_set(source, wanted, spilt, data):
+def test_a_view_of_some_rows_behaves_like_a_data_set(
+    source: Path, wanted, spilt: bool, data: st.DataObject
+) -> None:
     """Its rows are numbered from 0; its own views and relabelled views contain the same rows."""
     y, X = oracle.sparse_rows(900)
     X = X[:, X.any(axis=0)]
@@ -386,7 +408,7 @@ def test_a_view_of_some_rows_behaves_like_a_data_set(source, wanted, spilt, data
         assert_equals_rows(D, y, X)
 
 
-def assert_equals_rows(D, y: np.ndarray, X: np.ndarray) -> None:
+def assert_equals_rows(D: Dataset, y: np.ndarray, X: np.ndarray) -> None:
     m = len(y)
     assert (D.n, D.d) == X.shape
     assert (rows_of(D) == X).all()
@@ -412,19 +434,19 @@ PIECES = {"PIECE_ROWS": 20, "BATCH_ROWS": 130}
 
 
 @pytest.fixture
-def pieces(monkeypatch):
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, rows in PIECES.items():
         monkeypatch.setattr(batches, name, rows)
 
 
 @pytest.fixture
-def numbered(small) -> Path:
+def numbered(small: Callable[[str], Path]) -> Path:
     """Return 900 rows sorted by class; feature 1 of each row identifies it."""
     lines = [f"{'abc'[i // 300]} 1:{i + 1} {3 + i % 7}:1\n" for i in range(900)]
     return small("".join(lines))
 
 
-def rows_in_pass_order(D, draw: Draw) -> list[list[int]]:
+def rows_in_pass_order(D: Dataset, draw: Draw) -> list[list[int]]:
     """Return row numbers in the order of a pass, batch by batch, after checks of labels and
     columns.
     """
@@ -446,7 +468,9 @@ def concatenated(batches: list[list[int]]) -> list[int]:
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
+def test_a_pass_visits_every_row_once_in_a_random_order(
+    numbered: Path, pieces: None, some: bool
+) -> None:
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
@@ -464,8 +488,8 @@ def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
 
 @pytest.mark.parametrize("some", [False, True])
 def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_are_stored(
-    numbered, pieces, tmp_path, some
-):
+    numbered: Path, pieces: None, tmp_path: Path, some: bool
+) -> None:
     cache = Resources(cache=str(tmp_path / "cache"))
     orders = []
     jobs = [kind(jobs=count) for kind in (Resources, SpillingResources) for count in (1, 3)]
@@ -477,11 +501,11 @@ def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_are_stored(
     assert all(order == orders[0] for order in orders)
 
 
-def test_joined_chunks_are_visited_like_those_of_a_file(numbered, pieces):
+def test_joined_chunks_are_visited_like_those_of_a_file(numbered: Path, pieces: None) -> None:
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
 
-        def made(D, number: int) -> RawChunk:
+        def made(D: Dataset, number: int) -> RawChunk:
             return join_chunks([D.raw(D.shards[number])[0]])
 
         counts = [D.store.nonzeros(shard.number) for shard in D.shards]
@@ -494,7 +518,9 @@ def test_joined_chunks_are_visited_like_those_of_a_file(numbered, pieces):
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_a_pass_over_some_chunks_visits_their_rows(numbered, pieces, some):
+def test_a_pass_over_some_chunks_visits_their_rows(
+    numbered: Path, pieces: None, some: bool
+) -> None:
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
@@ -506,7 +532,9 @@ def test_a_pass_over_some_chunks_visits_their_rows(numbered, pieces, some):
         assert sorted(concatenated(rows_in_pass_order(view, Draw(3, 1)))) == sorted(rows.tolist())
 
 
-def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(tmp_path, pieces):
+def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(
+    tmp_path: Path, pieces: None
+) -> None:
     """Rows that all have the same indices are stored without the indices."""
     path = oracle.write_svmlight(tmp_path / "a", *oracle.two_gaussians(500))
     seen = []
@@ -524,7 +552,9 @@ def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(tmp_path, p
 
 @pytest.mark.parametrize("rows, nonzeros", [(80_000, 1), (2000, 2000)], ids=["short", "wide"])
 @pytest.mark.parametrize("draw", range(3))
-def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, nonzeros, draw):
+def test_batches_of_a_file_sorted_by_class_hold_both_classes(
+    tmp_path: Path, rows: int, nonzeros: int, draw: int
+) -> None:
     """The batches mix the classes, without long runs of one class."""
     tail = " ".join(f"{j}:1" for j in range(1, nonzeros + 1)) + "\n"
     path = tmp_path / "a"
@@ -539,7 +569,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
         assert np.diff(changes).max() < 100
 
 
-def test_the_data_set_is_usable_after_an_abandoned_pass(numbered, pieces):
+def test_the_data_set_is_usable_after_an_abandoned_pass(numbered: Path, pieces: None) -> None:
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
         next(iter(shuffled_batches(D, Draw(1, 1))))
@@ -560,7 +590,9 @@ def test_the_data_set_is_usable_after_an_abandoned_pass(numbered, pieces):
         ("0 +1 1.0", [1, -1, -1]),
     ],
 )
-def test_the_positive_class_is_libsvms_first_label(small, labels, y):
+def test_the_positive_class_is_libsvms_first_label(
+    small: Callable[[str], Path], labels: str, y: list[int]
+) -> None:
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
     with open_dataset(path) as D:
         assert two_classes(D).points(np.arange(D.n)).y.tolist() == y
@@ -570,7 +602,9 @@ def test_the_positive_class_is_libsvms_first_label(small, labels, y):
     "labels, places",
     [("-1 +1", [1, 0]), ("2 1", [0, 1]), ("ham spam", [0, 1]), ("3 1 2 1", [0, 1, 2, 1])],
 )
-def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places):
+def test_classes_of_a_model_begin_with_libsvms_first_label(
+    small: Callable[[str], Path], labels: str, places: list[int]
+) -> None:
     """This holds for two labels; more labels are in the order of their first rows."""
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
     with open_dataset(path) as whole:
@@ -580,7 +614,7 @@ def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places
         assert [names[place] for place in places] == labels.split()
 
 
-def test_a_huge_feature_index_takes_the_memory_of_one_feature(small):
+def test_a_huge_feature_index_takes_the_memory_of_one_feature(small: Callable[[str], Path]) -> None:
     path = small("+1 1:1 2147483647:2\n-1 7:3\n")
     with open_dataset(path) as D:
         assert (D.n, D.d) == (2, 3)
@@ -595,11 +629,13 @@ def test_a_huge_feature_index_takes_the_memory_of_one_feature(small):
         ("1 1:1\n1 1:2\n", r"expected two classes, found only the label 1$"),
     ],
 )
-def test_labels_that_are_not_two_or_more_classes_are_refused(small, text, problem):
+def test_labels_that_are_not_two_or_more_classes_are_refused(
+    small: Callable[[str], Path], text: str, problem: str
+) -> None:
     path = small(text)
     with pytest.raises(DataError, match=rf"small\.svm.*{problem}"), open_dataset(path) as D:
         labelled_classes(D, str(path))
 
 
-def test_the_memory_option_decides_about_spilling():
+def test_the_memory_option_decides_about_spilling() -> None:
     assert Resources(memory=64 * MEGABYTE).data_bytes < 64 * MEGABYTE

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import oracle
 import pytest
@@ -22,7 +25,7 @@ def rows(n: int = 50, d: int = 6, share: float = 1.0) -> np.ndarray:
     return rng.integers(1, 9, (n, d)) / 4.0 * (rng.random((n, d)) < share)
 
 
-def write(path, y, X) -> str:
+def write(path: Path, y: np.ndarray, X: np.ndarray) -> str:
     """Write the nonzero values to a file."""
     lines = [
         " ".join([str(label), *(f"{j + 1}:{x:g}" for j, x in enumerate(row) if x)])
@@ -35,8 +38,8 @@ def write(path, y, X) -> str:
 @pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize("labels", ["class", "number"])
 def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
-    tmp_path, share, labels
-):
+    tmp_path: Path, share: float, labels: str
+) -> None:
     X, options = rows(share=share), ParseOptions(labels=labels, **SMALL)
     y = np.array([3, -1, 3, 12, -1] * 10)
     file, store = cache.read([write(tmp_path / "d", y, X)], options, Resources(jobs=1))
@@ -55,7 +58,7 @@ def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, list])
-def test_every_type_of_matrix_gives_the_same_rows(kind):
+def test_every_type_of_matrix_gives_the_same_rows(kind: type[Any]) -> None:
     X = rows(share=0.3)
     given = X.tolist() if kind is list else kind(X)
     y, digests = np.arange(50) % 2, set()
@@ -64,7 +67,7 @@ def test_every_type_of_matrix_gives_the_same_rows(kind):
     assert len(digests) == 1
 
 
-def test_float32_rows_are_not_copied():
+def test_float32_rows_are_not_copied() -> None:
     dense = rows().astype(np.float32)
     assert np.shares_memory(to_matrix(dense), dense)
     csr = sparse.csr_matrix(rows(share=0.3).astype(np.float32))
@@ -75,7 +78,7 @@ def test_float32_rows_are_not_copied():
     assert np.shares_memory(store.read(3).values, dense)
 
 
-def test_the_given_arrays_are_not_modified():
+def test_the_given_arrays_are_not_modified() -> None:
     """This includes matrices with unsorted or duplicate columns."""
     parts = np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), np.array([0, 3])
     X = sparse.csr_matrix(parts, shape=(1, 3))
@@ -92,7 +95,9 @@ def test_the_given_arrays_are_not_modified():
         (np.array([True, False, True]), ("1", "0"), (1, 0)),
     ],
 )
-def test_labels_have_the_spelling_and_order_of_a_file(labels, names, values):
+def test_labels_have_the_spelling_and_order_of_a_file(
+    labels: np.ndarray | list[Any], names: tuple[str, ...], values: tuple[object, ...]
+) -> None:
     summary, store = read(Arrays(rows(3), labels), ParseOptions())
     assert (summary.names, summary.values, summary.counts) == (names, values, (2, 1))
     assert store.labels(0).tolist() == [0, 1, 0]
@@ -113,13 +118,15 @@ def test_labels_have_the_spelling_and_order_of_a_file(labels, names, values):
         ([[1.0], [2.0]], ["1", "1.0"], "y: expected different labels"),
     ],
 )
-def test_values_that_no_file_can_hold_are_refused_with_their_place(X, y, message):
+def test_values_that_no_file_can_hold_are_refused_with_their_place(
+    X: sparse.csr_matrix | np.ndarray | list[Any], y: list[Any] | None, message: str
+) -> None:
     with pytest.raises(ContentError, match=message) as caught:
         read(Arrays(X, y), ParseOptions())
     assert isinstance(caught.value, ValueError)
 
 
-def test_points_of_a_dataset_over_arrays_are_rows_of_the_arrays():
+def test_points_of_a_dataset_over_arrays_are_rows_of_the_arrays() -> None:
     X = rows(share=0.3)
     D = dataset.load(Arrays(X, np.arange(50.0)), ParseOptions("number", **SMALL), Resources(jobs=1))
     points = D.points(np.array([49, 3, 20]))

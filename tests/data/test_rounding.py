@@ -59,7 +59,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("column", SHOWS.values(), ids=SHOWS)
-def test_columns_in_which_rounding_shows_stay_float64(column):
+def test_columns_in_which_rounding_shows_stay_float64(column: np.ndarray) -> None:
     others = normal(2, len(column)), normal(3, len(column))
     chunk = join_and_round([chunk_of(others[0], column, others[1])], 0)
     assert chunk.float64
@@ -67,14 +67,14 @@ def test_columns_in_which_rounding_shows_stay_float64(column):
 
 
 @pytest.mark.parametrize("column", HIDDEN.values(), ids=HIDDEN)
-def test_other_columns_become_float32(column):
+def test_other_columns_become_float32(column: np.ndarray) -> None:
     chunk = chunk_of(normal(2), column)
     rounded = join_and_round([chunk], 0)
     assert rounded.values.dtype == np.float32
     np.testing.assert_array_equal(rounded.values, chunk.values.astype(np.float32))
 
 
-def test_few_rows_behind_others_are_no_evidence():
+def test_few_rows_behind_others_are_no_evidence() -> None:
     """A word with nearly equal counts in the last two rows of a large file says nothing."""
     chunk = chunk_of(np.array([0.7123456789, 0.7123456111]))
     assert join_and_round([chunk], 0).float64
@@ -82,7 +82,7 @@ def test_few_rows_behind_others_are_no_evidence():
 
 
 @given(st.integers(1, 10_000))
-def test_a_sample_is_of_rows_from_all_over(m):
+def test_a_sample_is_of_rows_from_all_over(m: int) -> None:
     rows = rows_checked(m)
     assert (np.diff(rows) > 0).all()
     assert rows[0] == 0
@@ -100,7 +100,7 @@ def test_a_sample_is_of_rows_from_all_over(m):
         max_size=20,
     )
 )
-def test_precise_values_are_those_of_python(texts):
+def test_precise_values_are_those_of_python(texts) -> None:
     row = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
     block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", float64=True)
     assert block.values.dtype == np.float64

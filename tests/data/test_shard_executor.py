@@ -28,7 +28,7 @@ def read_states(states: ShardStates) -> list[list]:
     return [state for _, state in states.query(list)]
 
 
-def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(states):
+def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(states) -> None:
     assert [rows for rows, _ in states.query(len)] == [5, 4, 1]
     states.change(append_word("a"), append_word("b"))
     assert read_states(states) == [[number, "a", "b"] for number in range(3)]
@@ -37,7 +37,7 @@ def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(stat
     assert read_states(states) == [[number, "a", "b", "c"] for number in range(3)]
 
 
-def test_the_next_query_completes_an_interrupted_one(states):
+def test_the_next_query_completes_an_interrupted_one(states) -> None:
     """A signal or a time limit ends a query after some of the shards."""
     assert states.settled
     states.change(append_word("a"))
@@ -49,13 +49,13 @@ def test_the_next_query_completes_an_interrupted_one(states):
     assert states.settled
 
 
-def test_a_restart_drops_pending_changes(states):
+def test_a_restart_drops_pending_changes(states) -> None:
     states.change(append_word("dropped"))
     states.restart(list.clear, append_word("a"))
     assert read_states(states) == [["a"]] * 3
 
 
-def test_a_query_waits_for_an_interrupted_query_of_the_same_state():
+def test_a_query_waits_for_an_interrupted_query_of_the_same_state() -> None:
     go_on, begun = threading.Event(), threading.Event()
 
     def slow(state: list) -> None:

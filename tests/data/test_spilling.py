@@ -21,7 +21,9 @@ def chunk_of(number: int) -> RawChunk:
 @pytest.mark.parametrize("operation", ["append", "finish"])
 @pytest.mark.parametrize("limit", [0, chunk_of(0).nbytes])
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
-def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, failing):
+def test_a_single_failed_write_loses_no_chunk(
+    monkeypatch: pytest.MonkeyPatch, operation: str, limit: int, failing: int
+) -> None:
     calls, real = [], getattr(FileStore, operation)
 
     def fails_once(store: FileStore, *words: object) -> None:

@@ -12,47 +12,51 @@ import math
 import pickle
 import sys
 import threading
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import real_sets
 import svmlight_reference as reference
+from fixtures import RealSet
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from svmlight_reference import Rows
 
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.data.svmlight import Spelling
+from randsvm.data.svmlight import Block, Spelling
 from randsvm.errors import ContentError, DataError
 from randsvm.events import Progress
 
 
-def parse(text, labels="class", **options):
+def parse(text: bytes, labels: str = "class", **options: Any) -> Block:
     return svmlight.parse(text, name="a.svm", labels=labels, **options)
 
 
-def read(path, labels="class", **options):
+def read(path: Path | str, labels: str = "class", **options: Any) -> list[Block]:
     return list(svmlight.read_blocks(str(path), labels=labels, **options))
 
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Return a function that writes bytes to a.svm in an empty working folder; messages show that
     name.
     """
     monkeypatch.chdir(tmp_path)
 
-    def write(text, name="a.svm"):
+    def write(text: str, name: str = "a.svm") -> str:
         Path(name).write_bytes(text)
         return name
 
     return write
 
 
-def problem_of(path, table=None, **options):
+def problem_of(path: str, table: LabelTable | None = None, **options: Any) -> str:
     """Return the message of the first error while reading everything and mapping the labels."""
     table = table or LabelTable(path)
     with pytest.raises(DataError) as caught:
@@ -61,7 +65,7 @@ def problem_of(path, table=None, **options):
     return str(caught.value)
 
 
-def rows_of(blocks):
+def rows_of(blocks: list[Block]):
     """Return blocks as plain data: labels as written (or y), and the bits of the entries."""
     rows = []
     for block in blocks:
@@ -74,11 +78,11 @@ def rows_of(blocks):
     return rows
 
 
-def rows_of_reference(rows):
-    def shown(label):
+def rows_of_reference(rows: Rows):
+    def shown(label: Any) -> str:
         return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
 
-    def bits(value):
+    def bits(value: float) -> int:
         return int(np.float32(value).view(np.int32))
 
     return [
@@ -107,13 +111,13 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("text", LEGAL.values(), ids=LEGAL.keys())
-def test_legal_notations_give_the_expected_rows(file, text):
+def test_legal_notations_give_the_expected_rows(file: Callable[..., str], text: bytes) -> None:
     blocks = read(file(text))
     assert rows_of(blocks) == rows_of([parse(b"1 1:0.5 3:2\n-1 2:1\n")])
     assert sum(block.queries for block in blocks) == (2 if b"qid" in text else 0)
 
 
-def test_a_block_holds_labels_and_rows_in_file_order():
+def test_a_block_holds_labels_and_rows_in_file_order() -> None:
     block = parse(b"b 1:0.5 3:2\na 2:1\nb\n")
     assert block.spellings == [Spelling("b", 1, 1), Spelling("a", 2, 1)]
     assert block.codes.tolist() == [0, 1, 0]
@@ -123,7 +127,7 @@ def test_a_block_holds_labels_and_rows_in_file_order():
     assert block.features.tolist() == [1, 2, 3]
 
 
-def test_arrays_have_the_documented_types():
+def test_arrays_have_the_documented_types() -> None:
     block = parse(b"1 1:0.5\n")
     number = parse(b"1 1:0.5\n", "number")
     types = {name: getattr(block, name).dtype for name in
@@ -138,14 +142,14 @@ def weights_of(block):
     return [1.0] * len(block) if block.weights is None else block.weights.tolist()
 
 
-def test_weights_stand_before_or_behind_the_qid():
+def test_weights_stand_before_or_behind_the_qid() -> None:
     block = parse(b"a 1:1\nb qid:1 cost:2.5 1:1\na cost:+1e-3 qid:2\nb cost:0\na cost:-0 1:1\n")
     assert weights_of(block) == [1, 2.5, 1e-3, 0, 0]
     assert block.queries == 2
     assert parse(b"a 1:1\n").weights is None
 
 
-def test_rows_of_weight_0_leave_their_labels_and_no_features():
+def test_rows_of_weight_0_leave_their_labels_and_no_features() -> None:
     block = parse(b"a 1:1\nb cost:0 2:5\nc cost:3 1:1 4:2\nd 4:1\n").without_zero_weights()
     assert [spelling.text for spelling in block.spellings] == ["a", "b", "c", "d"]
     assert block.codes.tolist() == [0, 2, 3]
@@ -155,7 +159,7 @@ def test_rows_of_weight_0_leave_their_labels_and_no_features():
     assert weights_of(block) == [1, 3, 1]
 
 
-def test_rows_with_a_label_only_and_explicit_zeros_are_kept():
+def test_rows_with_a_label_only_and_explicit_zeros_are_kept() -> None:
     block = parse(b"spam\nham 4:0 5:-0.0\nspam #x\n")
     assert block.indptr.tolist() == [0, 0, 2, 2]
     assert block.values.tolist() == [0, 0]
@@ -163,15 +167,15 @@ def test_rows_with_a_label_only_and_explicit_zeros_are_kept():
 
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"# only\n\n", b"\xef\xbb\xbf", b"\r"])
-def test_a_file_without_rows_has_no_blocks(file, text):
+def test_a_file_without_rows_has_no_blocks(file: Callable[..., str], text: bytes) -> None:
     assert read(file(text)) == []
 
 
-def test_zero_based_rows_may_use_index_zero():
+def test_zero_based_rows_may_use_index_zero() -> None:
     assert parse(b"1 0:5 1:6\n", zero_based=True).indices.tolist() == [0, 1]
 
 
-def test_unlabelled_rows_are_nan():
+def test_unlabelled_rows_are_nan() -> None:
     assert np.isnan(parse(b"? 1:1\n", "number", unlabelled=True).y).all()
     table = LabelTable("a.svm", unlabelled=True)
     assert np.isnan(table.classes(parse(b"? 1:1\n", unlabelled=True))).all()
@@ -179,17 +183,17 @@ def test_unlabelled_rows_are_nan():
     assert table.numeric is None
 
 
-def test_a_huge_feature_index_takes_the_memory_of_one_feature():
+def test_a_huge_feature_index_takes_the_memory_of_one_feature() -> None:
     block = parse(b"1 2:1 2147483647:1\n-1 16777215:2 16777216:1\n")
     assert block.features.tolist() == [2, 16777215, 16777216, 2147483647]
 
 
-def test_a_label_name_may_contain_any_byte():
+def test_a_label_name_may_contain_any_byte() -> None:
     block = parse("grün 1:1\n".encode() + b"\xff\xfe 1:1\n")
     assert [s.text for s in block.spellings] == ["grün", "\udcff\udcfe"]
 
 
-def test_spellings_are_in_the_order_of_first_appearance():
+def test_spellings_are_in_the_order_of_first_appearance() -> None:
     labels = [f"name-{n * 7919 % 1000:03d}"[: 6 + n % 4] for n in range(3000)]
     block = parse("\n".join(labels).encode())
     first = list(dict.fromkeys(labels))
@@ -297,27 +301,31 @@ REFUSED_NUMBERS = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED + REFUSED_CLASSES)
-def test_errors_name_the_place_and_the_reason(file, text, message):
+def test_errors_name_the_place_and_the_reason(
+    file: Callable[..., str], text: bytes, message: str
+) -> None:
     assert problem_of(file(text)) == f"a.svm:{message}"
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED_NUMBERS)
-def test_errors_of_number_labels_name_the_place_and_the_reason(file, text, message):
+def test_errors_of_number_labels_name_the_place_and_the_reason(
+    file: Callable[..., str], text: bytes, message: str
+) -> None:
     assert problem_of(file(text), labels="number") == f"a.svm:{message}"
 
 
-def test_a_repeated_zero_is_refused_in_zero_based_files(file):
+def test_a_repeated_zero_is_refused_in_zero_based_files(file: Callable[..., str]) -> None:
     message = problem_of(file(b"1 0:1 0:1\n"), zero_based=True)
     assert message == "a.svm:1:7: expected an index above 0, found 0"
 
 
-def test_line_numbers_count_from_the_given_first_line():
+def test_line_numbers_count_from_the_given_first_line() -> None:
     with pytest.raises(DataError, match=r"^a\.svm:12:3: expected index:value, found 'x'$"):
         parse(b"1 1:1\n\n1 x\n", first_line=10)
     assert parse(b"\n7 1:1\n", first_line=10).spellings == [Spelling("7", 11, 1)]
 
 
-def test_an_error_survives_pickling_to_another_process():
+def test_an_error_survives_pickling_to_another_process() -> None:
     error = DataError("a.svm", 12, 3, "expected a row, found nothing")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.exit_code) == (DataError, str(error), 65)
@@ -334,13 +342,17 @@ BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
     (BAD_LATE.replace(b"spam", b"?"), "6:1: expected a label (unlabelled rows are for "
      "prediction only), found '?'"),
 ])  # fmt: skip
-def test_the_first_bad_token_is_reported_with_any_block_size(file, text, message, block_size, jobs):
+def test_the_first_bad_token_is_reported_with_any_block_size(
+    file: Callable[..., str], text: bytes, message: str, block_size: int, jobs: int
+) -> None:
     path = file(text)
     assert problem_of(path, block_size=block_size, jobs=jobs) == f"a.svm:{message}"
 
 
 @pytest.mark.parametrize("block_size", [1, 1000])
-def test_a_byte_order_mark_is_legal_only_at_the_start(file, block_size):
+def test_a_byte_order_mark_is_legal_only_at_the_start(
+    file: Callable[..., str], block_size: int
+) -> None:
     path = file(b"1 1:1\n\xef\xbb\xbf1 1:1\n")
     assert problem_of(path, block_size=block_size) == (
         "a.svm:2:1: expected a number like the first label, '1', found '\\ufeff1'"
@@ -348,7 +360,9 @@ def test_a_byte_order_mark_is_legal_only_at_the_start(file, block_size):
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 64, 1000])
-def test_a_line_that_is_too_long_is_reported_with_its_first_position(file, monkeypatch, block_size):
+def test_a_line_that_is_too_long_is_reported_with_its_first_position(
+    file: Callable[..., str], monkeypatch: pytest.MonkeyPatch, block_size: int
+) -> None:
     monkeypatch.setattr(svmlight, "LONGEST_LINE", 50)
     fits = b"1 1:" + b"0" * 46
     assert len(read(file(b"2\n" + fits + b"\n" + fits), block_size=block_size)) >= 1
@@ -357,7 +371,7 @@ def test_a_line_that_is_too_long_is_reported_with_its_first_position(file, monke
         assert message == "a.svm:2:1: expected a line of at most 50 bytes, found a longer one"
 
 
-def test_a_bad_line_is_reported_before_a_damaged_end_of_the_file(file):
+def test_a_bad_line_is_reported_before_a_damaged_end_of_the_file(file: Callable[..., str]) -> None:
     lines = b"".join(b"1 1:%d\n" % (n * 7919 % 10007) for n in range(5000))
     path = file(gzip.compress(lines)[:-20])
     with pytest.raises(ContentError):
@@ -381,7 +395,9 @@ SAMPLE = b"".join(
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 @pytest.mark.parametrize("block_size", [1, 5, 100, 1 << 20])
-def test_blocks_and_jobs_do_not_change_the_rows(file, block_size, jobs):
+def test_blocks_and_jobs_do_not_change_the_rows(
+    file: Callable[..., str], block_size: int, jobs: int
+) -> None:
     path = file(b"\xef\xbb\xbf" + SAMPLE)
     blocks = read(path, block_size=block_size, jobs=jobs)
     whole = parse(SAMPLE)
@@ -394,18 +410,22 @@ def test_blocks_and_jobs_do_not_change_the_rows(file, block_size, jobs):
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_compressed_files_hold_the_same_rows(file, compress):
+def test_compressed_files_hold_the_same_rows(
+    file: Callable[..., str], compress: Callable[..., Any]
+) -> None:
     assert rows_of(read(file(compress(SAMPLE)))) == rows_of([parse(SAMPLE)])
 
 
-def test_standard_input_is_read_and_named_in_errors(monkeypatch):
+def test_standard_input_is_read_and_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE + b"1 x")))
     message = problem_of("-", LabelTable("-"))
     assert message == "<stdin>:376:1: expected a name like the first label, 'a', found '1'"
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
-def test_progress_ends_at_the_size_of_the_file(file, compress):
+def test_progress_ends_at_the_size_of_the_file(
+    file: Callable[..., str], compress: Callable[..., Any]
+) -> None:
     text = compress(SAMPLE * 50)
     events = []
     read(file(text), block_size=10000, watch=events.append)
@@ -418,14 +438,14 @@ def test_progress_ends_at_the_size_of_the_file(file, compress):
     assert len(done) > 5
 
 
-def test_progress_of_a_pipe_counts_bytes(monkeypatch):
+def test_progress_of_a_pipe_counts_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE)))
     events = []
     read("-", watch=events.append)
     assert events[-1] == Progress("reading", len(SAMPLE), None, "B")
 
 
-def test_closing_the_iterator_early_ends_its_threads(file):
+def test_closing_the_iterator_early_ends_its_threads(file: Callable[..., str]) -> None:
     blocks = svmlight.read_blocks(file(SAMPLE), labels="class", jobs=2, block_size=50)
     next(blocks)
     assert any(thread.name.startswith("randsvm") for thread in threading.enumerate())
@@ -433,7 +453,7 @@ def test_closing_the_iterator_early_ends_its_threads(file):
     assert not any(thread.name.startswith("randsvm") for thread in threading.enumerate())
 
 
-def test_reading_stays_a_few_blocks_ahead(file):
+def test_reading_stays_a_few_blocks_ahead(file: Callable[..., str]) -> None:
     events = []
     blocks = svmlight.read_blocks(
         file(SAMPLE), labels="class", jobs=2, block_size=100, watch=events.append
@@ -460,7 +480,7 @@ line_ends = st.sampled_from(["\n", "\n", "\r\n", " \n", " # x\n", "#1:1\r\n", "\
 
 
 @st.composite
-def lines(draw):
+def lines(draw: st.DrawFn) -> str:
     """Generate a line that is legal, or has descending indices or no label."""
     tokens = [
         draw(labels),
@@ -478,7 +498,7 @@ def lines(draw):
 
 
 @st.composite
-def texts(draw):
+def texts(draw: st.DrawFn) -> bytes:
     """Generate some lines, often with a few bytes replaced, inserted or deleted."""
     text = bytearray("".join(draw(st.lists(lines(), max_size=6))).encode())
     for _ in range(draw(st.integers(0, 3))):
@@ -492,7 +512,9 @@ def texts(draw):
 @given(texts(), st.sampled_from(["class", "number"]), st.booleans(), st.booleans())
 @example(b"1 1:2\r\r\n", "class", False, False)
 @example(b"1\xff:1", "class", False, False)
-def test_the_compiled_reader_agrees_with_the_reference(text, labels, zero_based, unlabelled):
+def test_the_compiled_reader_agrees_with_the_reference(
+    text, labels: str, zero_based: bool, unlabelled: bool
+) -> None:
     options = {"labels": labels, "zero_based": zero_based, "unlabelled": unlabelled}
     try:
         expected = reference.parse(text, **options)
@@ -512,11 +534,11 @@ def test_the_compiled_reader_agrees_with_the_reference(text, labels, zero_based,
 # ---- rounding ---------------------------------------------------------------------------------
 
 
-def value_of(text):
+def value_of(text: str):
     return parse(f"1 1:{text}".encode()).values[0]
 
 
-def check_rounding(text):
+def check_rounding(text: str) -> None:
     with np.errstate(over="ignore"):
         expected = np.float32(float(text))
     if np.isfinite(expected):
@@ -540,7 +562,7 @@ def check_rounding(text):
 @example(7.006492321624085e-46, ".17g")  # half the smallest float32
 @example(5e-324, ".17g")
 @example(1e39, ".17g")
-def test_values_are_rounded_as_by_python(value, form):
+def test_values_are_rounded_as_by_python(value: float, form: str) -> None:
     check_rounding(format(value, form))
 
 
@@ -551,8 +573,8 @@ def test_values_are_rounded_as_by_python(value, form):
     st.booleans(),
 )
 def test_numbers_near_the_midpoint_of_two_floats_are_rounded_as_by_python(
-    value, kind, place, exactly
-):
+    value: float, kind, place: int, exactly: bool
+) -> None:
     with localcontext() as context:
         context.prec = 2000
         low = kind(value)
@@ -576,7 +598,7 @@ def bulk_tokens():
         yield repr(float(middle))
 
 
-def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python():
+def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python() -> None:
     tokens = list(bulk_tokens())
     expected = np.array([float(token) for token in tokens])
     block = parse("".join(f"{token} 1:{token}\n" for token in tokens).encode(), "number")
@@ -596,14 +618,14 @@ def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python():
     "0." + "0" * 10**6 + "5e1000001",
     "1" + "0" * 10**6,
 ])  # fmt: skip
-def test_a_number_may_have_any_number_of_digits(text):
+def test_a_number_may_have_any_number_of_digits(text: str) -> None:
     check_rounding(text)
 
 
 # ---- classes ----------------------------------------------------------------------------------
 
 
-def test_notations_of_one_number_are_one_class():
+def test_notations_of_one_number_are_one_class() -> None:
     table = LabelTable("a.svm")
     classes = table.classes(parse(b"+1\n1.0\n-0\n1e0\n0.0\n10e-1\n-1\n0.01e2\n.0e99999999999\n"))
     assert classes.tolist() == [0, 0, 1, 0, 1, 0, 2, 0, 1]
@@ -613,14 +635,14 @@ def test_notations_of_one_number_are_one_class():
     assert len(table) == 3
 
 
-def test_large_integers_are_distinct_classes():
+def test_large_integers_are_distinct_classes() -> None:
     table = LabelTable("a.svm")
     text = b"12345678901234567890\n12345678901234567891\n1234567890123456789.1e1\n1e23\n"
     assert table.classes(parse(text)).tolist() == [0, 1, 1, 2]
     assert table.values == [12345678901234567890, 12345678901234567891, 10**23]
 
 
-def test_names_that_differ_in_one_byte_are_distinct_classes():
+def test_names_that_differ_in_one_byte_are_distinct_classes() -> None:
     table = LabelTable("a.svm")
     text = "spam\nSpam\n0x1\nspäm\n1_0\ninfinite\n".encode() + b"\xff\nspam\n"
     assert table.classes(parse(text)).tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
@@ -628,21 +650,21 @@ def test_names_that_differ_in_one_byte_are_distinct_classes():
     assert table.values == table.names
 
 
-def test_the_table_of_classes_grows_over_blocks(file):
+def test_the_table_of_classes_grows_over_blocks(file: Callable[..., str]) -> None:
     table = LabelTable("a.svm")
     blocks = read(file(b"b\na\nb\nc\na\n"), block_size=1)
     assert np.concatenate([table.classes(block) for block in blocks]).tolist() == [0, 1, 0, 2, 1]
     assert table.names == ["b", "a", "c"]
 
 
-def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
+def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones() -> None:
     table = LabelTable("a.svm", unlabelled=True, names=["2", "-1"])
     block = parse(b"-1\n7\n2.0\n?\n", unlabelled=True)
     assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
     assert table.names == ["2", "-1", "7"]
 
 
-def test_number_labels_are_refused_for_a_model_with_names(file):
+def test_number_labels_are_refused_for_a_model_with_names(file: Callable[..., str]) -> None:
     table = LabelTable("a.svm", names=["spam", "ham"])
     message = problem_of(file(b"ham\n1\n"), table)
     assert message == "a.svm:2:1: expected a name like the first label, 'spam', found '1'"
@@ -651,7 +673,7 @@ def test_number_labels_are_refused_for_a_model_with_names(file):
 # ---- other readers, and our writer ------------------------------------------------------------
 
 
-def check_against_scikit_learn(path):
+def check_against_scikit_learn(path: Path) -> None:
     X, y = load_svmlight_file(str(path), dtype=np.float64, zero_based=False)
     blocks = read(path, "number", block_size=1 << 16)
     assert np.array_equal(np.concatenate([block.y for block in blocks]), y)
@@ -663,7 +685,7 @@ def check_against_scikit_learn(path):
 
 
 @pytest.mark.parametrize("density", [1.0, 0.05])
-def test_scikit_learn_reads_and_writes_the_same_rows(tmp_path, density):
+def test_scikit_learn_reads_and_writes_the_same_rows(tmp_path: Path, density: float) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 40)) * 10.0 ** rng.integers(-9, 9, size=(300, 40))
     X[rng.random(X.shape) >= density] = 0
@@ -676,19 +698,21 @@ REAL = ["heart_scale", "housing_scale", "mushrooms.crlf", "sms_spam.train"]
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_scikit_learn_reads_the_same_rows_of_real_files(real, name):
+def test_scikit_learn_reads_the_same_rows_of_real_files(real: RealSet, name: str) -> None:
     plain = real(name)
     check_against_scikit_learn(plain)
     assert rows_of(read(real_sets.packed(name))) == rows_of(read(plain))
 
 
-def written(labels, indptr, indices, values):
+def written(
+    labels: np.ndarray, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+) -> bytes:
     stream = io.BytesIO()
     svmlight.write(stream, labels, np.array(indptr), np.array(indices), values)
     return stream.getvalue()
 
 
-def texts_of(values):
+def texts_of(values: np.ndarray) -> list[str]:
     """Return each value as `write` formats it."""
     count = len(values)
     text = written(["x"], [0, count], np.arange(1, count + 1), values).decode()
@@ -719,16 +743,16 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-def test_values_are_written_in_their_shortest_form():
+def test_values_are_written_in_their_shortest_form() -> None:
     assert texts_of(float32s(list(LAYOUTS.values()))) == list(LAYOUTS)
 
 
 @pytest.mark.parametrize("text, value", LAYOUTS.items())
-def test_the_reference_writes_values_in_their_shortest_form(text, value):
+def test_the_reference_writes_values_in_their_shortest_form(text: str, value: float) -> None:
     assert reference.spelled(float(np.float32(value))) == text
 
 
-def check_spelling(values):
+def check_spelling(values: np.ndarray) -> None:
     """Check that the text is as long as the reference's and as near, and reads back to the same
     bits.
     """
@@ -747,21 +771,21 @@ def check_spelling(values):
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20))
-def test_every_bit_pattern_is_written_in_its_shortest_form(bits):
+def test_every_bit_pattern_is_written_in_its_shortest_form(bits: list[int]) -> None:
     check_spelling(floats_of(bits))
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
-def test_random_floats_are_written_in_their_shortest_form(numbers):
+def test_random_floats_are_written_in_their_shortest_form(numbers: list[float]) -> None:
     check_spelling(float32s(numbers))
 
 
 @given(st.integers(-(10**8), 10**8), st.integers(-44, 30))
-def test_short_decimals_are_written_in_their_shortest_form(digits, exponent):
+def test_short_decimals_are_written_in_their_shortest_form(digits: int, exponent: int) -> None:
     check_spelling(float32s([float(f"{digits}e{exponent}")]))
 
 
-def neighbours(values, reach):
+def neighbours(values: np.ndarray, reach: int):
     around = values.view(np.int32)[:, None].astype(np.int64) + np.arange(-reach, reach + 1)
     return floats_of(np.unique(around[around >= 0]))
 
@@ -779,22 +803,22 @@ EDGES = {
 
 
 @pytest.mark.parametrize("values", EDGES.values(), ids=EDGES)
-def test_edges_are_written_in_their_shortest_form(values):
+def test_edges_are_written_in_their_shortest_form(values: np.ndarray) -> None:
     check_spelling(values)
     check_spelling(-values)
 
 
-def digits_in(text):
+def digits_in(text: str) -> int:
     return len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
 
 
-def test_values_have_as_many_digits_as_numpy_prints():
+def test_values_have_as_many_digits_as_numpy_prints() -> None:
     values = floats_of(np.random.default_rng(1).integers(0, 2**32, 20000))
     shown = [np.format_float_scientific(value) for value in values]
     assert [*map(digits_in, texts_of(values))] == [*map(digits_in, shown)]
 
 
-def test_written_rows_are_read_back():
+def test_written_rows_are_read_back() -> None:
     values = float32s([1, -0.5, 0, 7])
     text = written(["+1", "spam", "?"], [0, 3, 3, 4], [1, 2, 9, 2**31 - 1], values)
     assert text == b"+1 1:1 2:-0.5 9:0\nspam\n? 2147483647:7\n"
@@ -802,7 +826,7 @@ def test_written_rows_are_read_back():
     assert written(["a", "b"], [0, 0, 0], [], float32s([])) == b"a\nb\n"
 
 
-def test_rows_may_use_a_part_of_the_entries():
+def test_rows_may_use_a_part_of_the_entries() -> None:
     assert written(["a"], [1, 2], [1, 2, 3], float32s([5, 6, 7])) == b"a 2:6\n"
 
 
@@ -814,7 +838,9 @@ class RecordingStream(list):
 
 @pytest.mark.parametrize("piece_size", [40, 100, 1000])
 @pytest.mark.parametrize("labels_at_once", [1, 2, 1000])
-def test_the_size_of_pieces_does_not_change_the_text(monkeypatch, piece_size, labels_at_once):
+def test_the_size_of_pieces_does_not_change_the_text(
+    monkeypatch: pytest.MonkeyPatch, piece_size: int, labels_at_once: int
+) -> None:
     rng = np.random.default_rng(1)
     lengths = rng.integers(0, 30, 100)
     labels = ["long" * int(size) for size in rng.integers(1, 50, 100)]
@@ -836,7 +862,7 @@ def test_the_size_of_pieces_does_not_change_the_text(monkeypatch, piece_size, la
 
 
 @pytest.mark.parametrize("index, value", [(2, np.nan), (2, np.inf), (2, -np.inf), (-1, 0.5)])
-def test_values_that_could_not_be_read_are_not_written(index, value):
+def test_values_that_could_not_be_read_are_not_written(index: int, value: float) -> None:
     with pytest.raises(ValueError, match="expected indices from 0 and finite values"):
         written(["a"], [0, 2], [1, index], float32s([1, value]))
 
@@ -850,7 +876,9 @@ def test_values_that_could_not_be_read_are_not_written(index, value):
     (["a", "b"], [0, 2, 1], [1, 2], [1, 2]),
     (["a"], [], [], []),
 ])  # fmt: skip
-def test_invalid_arrays_are_refused(labels, indptr, indices, values):
+def test_invalid_arrays_are_refused(
+    labels: list[str], indptr: list[int], indices: list[int], values: list[int]
+) -> None:
     with pytest.raises(ValueError, match="expected indptr"):
         written(labels, indptr, indices, float32s(values))
 
@@ -862,7 +890,7 @@ def test_invalid_arrays_are_refused(labels, indptr, indices, values):
                         st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=5),
     ), max_size=5,
 ))  # fmt: skip
-def test_writing_then_reading_is_identity(rows):
+def test_writing_then_reading_is_identity(rows) -> None:
     entries = [(i, row[i]) for _, row in rows for i in sorted(row)]
     indptr = np.cumsum([0, *[len(row) for _, row in rows]])
     indices = np.array([i for i, _ in entries], np.int32)

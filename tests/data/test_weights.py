@@ -8,6 +8,7 @@ import io
 import lzma
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,7 +68,9 @@ def stores_of(chunks: list[RawChunk], stream: io.BufferedRandom) -> list[Store]:
     seed=st.integers(0, 99),
 )
 @settings(max_examples=60, deadline=None)
-def test_every_store_returns_the_weights_that_it_was_given(tmp_path_factory, sizes, seed):
+def test_every_store_returns_the_weights_that_it_was_given(
+    tmp_path_factory: pytest.TempPathFactory, sizes, seed: int
+) -> None:
     chunks = [chunk_of(m, seed + i, weighted=of) for i, (m, of) in enumerate(sizes)]
     path = tmp_path_factory.mktemp("store") / "chunks"
     with path.open("w+b") as stream:
@@ -87,7 +90,7 @@ def test_every_store_returns_the_weights_that_it_was_given(tmp_path_factory, siz
             store.close()
 
 
-def test_chunks_without_weights_are_stored_and_hashed_as_before():
+def test_chunks_without_weights_are_stored_and_hashed_as_before() -> None:
     plain, ones = chunk_of(5, 1, weighted=False), chunk_of(5, 1, weighted=False)
     ones = RawChunk(ones.y, ones.indptr, ones.indices, ones.values, np.ones(5))
     other = RawChunk(ones.y, ones.indptr, ones.indices, ones.values, np.full(5, 2.0))
@@ -98,7 +101,7 @@ def test_chunks_without_weights_are_stored_and_hashed_as_before():
     assert join_chunks([plain, plain]).weights is None
 
 
-def test_joined_chunks_without_weights_have_the_weight_1():
+def test_joined_chunks_without_weights_have_the_weight_1() -> None:
     plain, weighted = chunk_of(3, 1, weighted=False), chunk_of(4, 2, weighted=True)
     whole = join_chunks([plain, weighted, plain])
     assert whole.weights is not None and weighted.weights is not None
@@ -107,7 +110,7 @@ def test_joined_chunks_without_weights_have_the_weight_1():
     assert whole[chosen].weights.tolist() == whole.weights[chosen].tolist()
 
 
-def test_sums_of_weights_are_those_of_the_rows_of_each_class():
+def test_sums_of_weights_are_those_of_the_rows_of_each_class() -> None:
     sums = WeightSums()
     chunks = [chunk_of(9, 1, weighted=False), chunk_of(9, 2, weighted=True)]
     for chunk in chunks:
@@ -131,7 +134,7 @@ def points_of(rows: np.ndarray, weights: np.ndarray | None) -> Points:
 
 
 @pytest.mark.parametrize("order", [(False, True), (True, False), (True, True), (False, False)])
-def test_a_row_cache_keeps_weights_of_rows_added_before_and_after(order):
+def test_a_row_cache_keeps_weights_of_rows_added_before_and_after(order: tuple[bool, ...]) -> None:
     cache = RowCache(1)
     all_rows = np.arange(20)
     weights = np.ones(20)
@@ -148,7 +151,7 @@ def test_a_row_cache_keeps_weights_of_rows_added_before_and_after(order):
     assert equal(found[np.array([1, 2])].weights, None if expected is None else expected[1:3])
 
 
-def test_concatenated_points_keep_their_weights():
+def test_concatenated_points_keep_their_weights() -> None:
     one, other = points_of(np.arange(2), None), points_of(np.arange(2, 4), np.array([2.0, 3.0]))
     whole = Points.concatenate([one, other])
     assert whole.weights is not None
@@ -208,7 +211,9 @@ def seen_in(D: Dataset) -> tuple[list[list[float]], list[float], list[float] | N
 
 @given(rows(), st.sampled_from(list(OPENERS)), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_weights_do_not_depend_on_where_rows_are_kept(tmp_path_factory, content, suffix, dense):
+def test_weights_do_not_depend_on_where_rows_are_kept(
+    tmp_path_factory: pytest.TempPathFactory, content, suffix, dense: bool
+) -> None:
     labels, features, weights = content
     folder = tmp_path_factory.mktemp("weights")
     path = folder / f"a.svm{suffix}"
@@ -250,7 +255,7 @@ def test_weights_do_not_depend_on_where_rows_are_kept(tmp_path_factory, content,
 
 
 @pytest.fixture
-def weighted(tmp_path):
+def weighted(tmp_path: Path):
     """Return D with 30 rows, weights 0.5, 1, 1.5, ... and y = -1 or +1."""
     text = "".join(f"{'ab'[i % 2]} cost:{(i + 1) / 2} 1:{i + 1} 2:1\n" for i in range(30))
     (tmp_path / "d").write_text(text)
@@ -258,7 +263,7 @@ def weighted(tmp_path):
         yield D.relabel(np.array([-1.0, 1.0]))
 
 
-def test_every_view_has_the_weights_of_its_rows(weighted):
+def test_every_view_has_the_weights_of_its_rows(weighted) -> None:
     def check(view: Dataset) -> None:
         rows, _, weights = seen_in(view)
         assert weights == [row[0] / 2 for row in rows]
@@ -271,7 +276,7 @@ def test_every_view_has_the_weights_of_its_rows(weighted):
     assert part.subset(np.zeros(20, bool)).points(np.empty(0, int)).weights.tolist() == []
 
 
-def test_chunks_of_one_class_keep_weights(weighted):
+def test_chunks_of_one_class_keep_weights(weighted) -> None:
     by_class = RowsByClass.of(weighted.relabel(np.array([0.0, 1.0])), 2, 0, None)
     pair, rows = by_class.pair(1, 0)
     assert pair.weights().tolist() == ((rows + 1) / 2).tolist()
@@ -290,7 +295,7 @@ def test_chunks_of_one_class_keep_weights(weighted):
          "'cost:-2'"),
     ],
 )  # fmt: skip
-def test_bad_weights_are_refused_with_their_place(tmp_path, text, message):
+def test_bad_weights_are_refused_with_their_place(tmp_path: Path, text, message) -> None:
     path = tmp_path / "d"
     path.write_text(text)
     with pytest.raises(DataError) as caught:
@@ -299,7 +304,7 @@ def test_bad_weights_are_refused_with_their_place(tmp_path, text, message):
     assert caught.value.exit_code == 65
 
 
-def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path):
+def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path: Path) -> None:
     path = tmp_path / "d"
     path.write_text("a 1:1\nb cost:0 1:1\n")
     with closing(dataset.load(str(path), ParseOptions(any_label=True), Resources())) as D:
@@ -319,12 +324,12 @@ def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path)
         ([1, 0, 1], "weights: expected one above 0 in a row of label b, found only 0"),
     ],
 )
-def test_bad_weights_of_arrays_are_refused(weights, message):
+def test_bad_weights_of_arrays_are_refused(weights, message) -> None:
     with pytest.raises(ContentError, match=message):
         in_memory.read(Arrays([[1.0], [2], [3]], ["a", "b", "a"], weights=weights), ParseOptions())
 
 
-def test_row_numbers_of_kernel_values_stay_those_of_the_file(tmp_path):
+def test_row_numbers_of_kernel_values_stay_those_of_the_file(tmp_path: Path) -> None:
     K = np.array([[1, 0.5, 0.25], [0.5, 1, 0.5], [0.25, 0.5, 1]])
     path = tmp_path / "d"
     path.write_text(

@@ -11,25 +11,31 @@ LATE = 5.0 * SLOWNESS
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> interrupted_runs.InterruptedRuns:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> interrupted_runs.InterruptedRuns:
     return interrupted_runs.InterruptedRuns(tmp_path_factory.mktemp("interrupted"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
-def test_a_time_limit_at_a_random_moment_loses_no_model(runs, number):
+def test_a_time_limit_at_a_random_moment_loses_no_model(
+    runs: interrupted_runs.InterruptedRuns, number: int
+) -> None:
     runs.limit(number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(4, 8))
-def test_a_signal_at_a_random_moment_loses_no_model(runs, number):
+def test_a_signal_at_a_random_moment_loses_no_model(
+    runs: interrupted_runs.InterruptedRuns, number: int
+) -> None:
     runs.signal(number)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", ["limit", "signal"])
 @pytest.mark.parametrize("number", range(50))
-def test_runs_end_soon_after_a_time_limit_or_a_signal(runs, kind, number):
+def test_runs_end_soon_after_a_time_limit_or_a_signal(
+    runs: interrupted_runs.InterruptedRuns, kind, number
+) -> None:
     _, late = getattr(runs, kind)(number)
     assert late <= LATE

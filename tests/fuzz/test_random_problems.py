@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 import random_problems
+from random_problems import Written
 
 # Cases of the usual test run: none that the time limit ends, and additional ones of the nu tasks,
 # which every fourth case has.
@@ -16,13 +18,17 @@ CASES = [number for number in [*range(26), *range(31, 60, 4)] if number not in (
 
 
 @pytest.mark.parametrize("number", CASES)
-def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that(tmp_path, number):
+def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that(
+    tmp_path: Path, number: int
+) -> None:
     random_problems.check(random_problems.case_of(1, number), tmp_path)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(500))
-def test_many_random_trainings_report_correctly(tmp_path, fuzz_seed, results, number):
+def test_many_random_trainings_report_correctly(
+    tmp_path: Path, fuzz_seed: int, results: Path, number
+) -> None:
     """A case is repeated by its seed and number; the data of a failed case is kept."""
     case = random_problems.case_of(fuzz_seed, number)
     try:
@@ -35,7 +41,7 @@ def test_many_random_trainings_report_correctly(tmp_path, fuzz_seed, results, nu
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
-def test_the_oracle_encloses_the_optimum_narrowly(C):
+def test_the_oracle_encloses_the_optimum_narrowly(C: float) -> None:
     """LIBSVM's D is at most the upper end, and at least the lower end except for LIBSVM's
     tolerance.
     """
@@ -60,7 +66,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("key", WRONG)
-def test_a_wrong_number_is_detected(tmp_path, monkeypatch, key):
+def test_a_wrong_number_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
     y, X = oracle.two_gaussians(80)
     words = ("-q", "-g", "0.5", "--gap", "0.01", "--max-iterations", "1", "--sample-size", "20")
     case = replace(
@@ -71,7 +79,7 @@ def test_a_wrong_number_is_detected(tmp_path, monkeypatch, key):
     factor, complaint = WRONG[key]
     plain = random_problems.read
 
-    def read(path, case):
+    def read(path: Path, case) -> Written:
         written = plain(path, case)
         if key == "rho":
             return written._replace(b=written.b * factor)
@@ -83,7 +91,7 @@ def test_a_wrong_number_is_detected(tmp_path, monkeypatch, key):
         random_problems.check(case, tmp_path)
 
 
-def test_an_unreported_miss_of_the_gap_is_detected():
+def test_an_unreported_miss_of_the_gap_is_detected() -> None:
     case = replace(random_problems.case_of(0, 0), gap=0.01)
     assert not list(random_problems.silence(case, 0.009, {"stopped": "gap <= 0.01"}, []))
     for stopped in ("gap <= 0.01", "no violators"):
@@ -92,7 +100,7 @@ def test_an_unreported_miss_of_the_gap_is_detected():
 
 
 @pytest.mark.parametrize("task", ["svc", "svr", "one-class", "nu-svr"])
-def test_infeasible_coefficients_are_detected(task):
+def test_infeasible_coefficients_are_detected(task: str) -> None:
     case = next(c for c in (random_problems.case_of(2, n) for n in range(99)) if c.task == task)
     lower, upper = case.box
     middle = (lower + upper) / 2

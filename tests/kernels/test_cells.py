@@ -64,7 +64,7 @@ def reference_sums(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.nda
 
 @pytest.mark.parametrize("m", [1, 31, 64, 65, 1000])
 @pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS + 1,)])
-def test_sums_include_the_centres_near_the_box(m, columns):
+def test_sums_include_the_centres_near_the_box(m: int, columns: tuple[int, ...]) -> None:
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
     ours = kernel_layout()
@@ -77,7 +77,7 @@ def test_sums_include_the_centres_near_the_box(m, columns):
     )
 
 
-def test_a_value_above_the_cut_is_never_omitted():
+def test_a_value_above_the_cut_is_never_omitted() -> None:
     """A large gamma leaves few values, and beta = 1 makes each of them visible."""
     X, Z = clusters(3000, 4), clusters(500, 4, seed=1)
     exact = kernel_values(X, Z)
@@ -89,7 +89,7 @@ def test_a_value_above_the_cut_is_never_omitted():
 
 @pytest.mark.parametrize("widest", WIDTHS)
 @pytest.mark.parametrize("columns", [1, 3])
-def test_sums_agree_for_every_vector_width(widest, columns):
+def test_sums_agree_for_every_vector_width(widest: int, columns: int) -> None:
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
     ours = kernel_layout()
@@ -105,7 +105,7 @@ def test_sums_agree_for_every_vector_width(widest, columns):
     assert 0 < kept < 0.5 * 500 * 100
 
 
-def test_an_order_is_a_permutation_and_its_cells_are_small():
+def test_an_order_is_a_permutation_and_its_cells_are_small() -> None:
     X = clusters(5000, 4)
     order = sort_rows(X, 4)
     assert sorted(order) == list(range(5000))
@@ -125,12 +125,12 @@ def test_an_order_is_a_permutation_and_its_cells_are_small():
     ],
     ids=["equal", "ascending", "descending", "outlier", "infinite", "two values"],
 )
-def test_rows_of_any_kind_are_sorted(X):
+def test_rows_of_any_kind_are_sorted(X: np.ndarray) -> None:
     X = X.astype(np.float32)
     assert sorted(sort_rows(X, X.shape[1])) == list(range(len(X)))
 
 
-def test_equal_rows_have_equal_sums_and_slices_add_up():
+def test_equal_rows_have_equal_sums_and_slices_add_up() -> None:
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
     ours, X_ = kernel_layout(), sparse.csr_matrix(X)
@@ -141,7 +141,7 @@ def test_equal_rows_have_equal_sums_and_slices_add_up():
     )
 
 
-def test_a_stored_order_gives_the_same_bits():
+def test_a_stored_order_gives_the_same_bits() -> None:
     X, Z = sparse.csr_matrix(clusters(9000, 4)), sparse.csr_matrix(clusters(40, 4, seed=1))
     ours = kernel_layout()
     expansion = Expansion(ours, Z, np.ones(40))
@@ -152,7 +152,7 @@ def test_a_stored_order_gives_the_same_bits():
     assert sum(map(row_block_bytes, ours.row_blocks(X))) > 9000 * 6 * 4
 
 
-def test_features_outside_the_columns_count_in_the_distance():
+def test_features_outside_the_columns_count_in_the_distance() -> None:
     X, Z = clusters(200, 4), clusters(50, 4, seed=1)
     extra = np.random.default_rng(1).random(200)
     u = Expansion(kernel_layout(), sparse.csr_matrix(Z), np.ones(50)).values(
@@ -162,7 +162,7 @@ def test_features_outside_the_columns_count_in_the_distance():
     assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + FLOAT32_TOLERANCES)
 
 
-def test_cells_are_used_if_most_values_are_negligible():
+def test_cells_are_used_if_most_values_are_negligible() -> None:
     X, Z = sparse.csr_matrix(clusters(4000, 4)), sparse.csr_matrix(clusters(200, 4, seed=1))
     assert profits_from_cells(kernel_layout(), X, Z)
     assert not profits_from_cells(kernel_layout(gamma=1e-3), X, Z)

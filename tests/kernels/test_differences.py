@@ -46,7 +46,9 @@ KINDS = ["seconds", "offset", "two places", "large"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("columns", [(), (PANEL_COLUMNS + 1,)])
-def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
+def test_sums_keep_their_digits_on_unscaled_data(
+    kind: str, dense: bool, columns: tuple[int, ...]
+) -> None:
     X, gamma = unscaled(60, 7, kind)
     X[np.random.default_rng(4).random(X.shape) < 0.3] = 0
     X[2] = 0
@@ -66,7 +68,7 @@ def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dense", [True, False])
-def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, dense):
+def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind: str, dense: bool) -> None:
     X, gamma = unscaled(70, 5, kind)
     kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, None, np.float64)
     K = gram(kernel_layout, sparse.csr_matrix(X))
@@ -74,7 +76,7 @@ def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, dense):
     assert (np.diag(K) == 1).all() and (K == K.T).all()
 
 
-def summed(x, z, beta, gamma, widest):
+def summed(x: np.ndarray, z: np.ndarray, beta: np.ndarray, gamma: float, widest: int) -> np.ndarray:
     m, w = z.shape
     count = -(-m // PANEL_CENTRES)
     padded = z[np.arange(count * PANEL_CENTRES) % m]
@@ -87,7 +89,7 @@ def summed(x, z, beta, gamma, widest):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(widest):
+def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(widest: int) -> None:
     """Check all exponents down to -708, where float64 ends; below it the result is 0."""
     e = np.concatenate([np.linspace(0, 707.9, 100_001), np.geomspace(1e-18, 1, 1001)])
     x = np.column_stack([np.zeros(len(e)), e])
@@ -104,7 +106,9 @@ def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(wide
 
 @pytest.mark.parametrize("widest", WIDTHS)
 @pytest.mark.parametrize("m, centres, w, columns", [(1, 1, 1, 1), (5, 33, 7, 1), (9, 64, 3, 4)])
-def test_compiled_sums_agree_with_numpy(m, centres, w, columns, widest):
+def test_compiled_sums_agree_with_numpy(
+    m: int, centres: int, w: int, columns: int, widest: int
+) -> None:
     rng = np.random.default_rng(0)
     x, z, beta = (
         rng.random((m, w + 1)),
@@ -117,7 +121,7 @@ def test_compiled_sums_agree_with_numpy(m, centres, w, columns, widest):
     )
 
 
-def test_rows_without_features_have_the_kernel_value_1():
+def test_rows_without_features_have_the_kernel_value_1() -> None:
     kernel_layout = KernelLayout(Kernel("rbf", 2.0), True, None, np.float64)
     empty = sparse.csr_matrix((3, 0), dtype=np.float64)
     assert Expansion(kernel_layout, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]

@@ -47,14 +47,14 @@ def kernel_by_definition(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> float:
 
 
 @pytest.fixture(scope="module")
-def rows():
+def rows() -> sparse.csr_matrix:
     rng = np.random.default_rng(0)
     X = np.where(rng.random((40, 6)) < 0.6, rng.random((40, 6)), 0)
     X[3] = 0
     return sparse.csr_matrix(X.astype(np.float32))
 
 
-def spaces(kernel: Kernel, dtype: type):
+def spaces(kernel: Kernel, dtype: type) -> list[KernelLayout]:
     centre = np.full(6, 0.4) if kernel.name == "rbf" else None
     return [
         KernelLayout(kernel, True, centre, dtype),
@@ -66,7 +66,9 @@ def spaces(kernel: Kernel, dtype: type):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5)])
 @pytest.mark.parametrize("layout", range(3))
-def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, layout):
+def test_gram_and_expansion_follow_the_formula(
+    rows: sparse.csr_matrix, kernel: Kernel, dtype: type[np.generic], tolerance: float, layout: int
+) -> None:
     kernel_layout = spaces(kernel, dtype)[layout]
     X = rows.toarray().astype(np.float64)
     exact = np.array([[kernel_by_definition(kernel, x, z) for z in X[:9]] for x in X])
@@ -79,7 +81,7 @@ def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, l
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_the_blocks_of_a_gram_matrix_fit_together(dense):
+def test_the_blocks_of_a_gram_matrix_fit_together(dense: bool) -> None:
     X = np.random.default_rng(2).normal(size=(2 * GRAM_ROWS + 3, 3)).astype(np.float32)
     kernel_layout = KernelLayout(Kernel("rbf", 0.7), dense, None, np.float64)
     exact = oracle.kernel_matrix("rbf", X.astype(float), X.astype(float), 0.7)
@@ -87,7 +89,7 @@ def test_the_blocks_of_a_gram_matrix_fit_together(dense):
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_sums_over_several_blocks_agree_with_one_matrix(dense):
+def test_sums_over_several_blocks_agree_with_one_matrix(dense: bool) -> None:
     rng = np.random.default_rng(1)
     X = sparse.csr_matrix(rng.normal(size=(2 * BLOCK_ROWS + 7, 3)).astype(np.float32))
     Z = sparse.csr_matrix(rng.normal(size=(2 * BLOCK_CENTRES + 5, 3)).astype(np.float32))
@@ -100,7 +102,7 @@ def test_sums_over_several_blocks_agree_with_one_matrix(dense):
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_features_outside_the_columns_count_in_the_distance(dense):
+def test_features_outside_the_columns_count_in_the_distance(dense: bool) -> None:
     """`extra` is the squared norm of the features outside the columns: here of a third feature."""
     rng = np.random.default_rng(2)
     whole = rng.normal(size=(5, 3))
@@ -116,20 +118,20 @@ def test_features_outside_the_columns_count_in_the_distance(dense):
     assert expansion.values(shown, whole[:, 2] ** 2) == pytest.approx(exact, rel=1e-12)
 
 
-def test_an_empty_expansion_is_zero(rows):
+def test_an_empty_expansion_is_zero(rows: sparse.csr_matrix) -> None:
     kernel_layout = KernelLayout(Kernel("rbf", 1.0), True, np.zeros(6), np.float32)
     assert (Expansion(kernel_layout, rows[:0], np.empty(0)).values(rows) == 0).all()
 
 
 @pytest.mark.parametrize("last", [[1, 0], [1, 2]])
-def test_squared_norms_of_rows_that_are_empty_in_any_place(last):
+def test_squared_norms_of_rows_that_are_empty_in_any_place(last: list[int]) -> None:
     """The last row with entries has one or two, and empty rows follow it."""
     rows = np.array([[0, 0], [3, 4], [0, 0], last, [0, 0]])
     X = sparse.csr_matrix(rows, dtype=np.float32)
     assert squared_norms(X).tolist() == np.square(rows).sum(axis=1).tolist()
 
 
-def test_a_magnitude_beyond_float64_is_infinite():
+def test_a_magnitude_beyond_float64_is_infinite() -> None:
     """The magnitude only chooses between float32 and float64 blocks; it must not end the run."""
     assert Kernel("poly", 1.0, 0.0, 30).magnitude(1e30) == math.inf
 
@@ -153,7 +155,7 @@ def compiled_sums(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_the_compiled_exponential_is_accurate_to_two_units_in_the_last_place(widest):
+def test_the_compiled_exponential_is_accurate_to_two_units_in_the_last_place(widest: int) -> None:
     """Check all exponents down to -86, where float32 ends; below it the result is 0, and above 0 it
     is 1.
     """
@@ -171,7 +173,9 @@ def test_the_compiled_exponential_is_accurate_to_two_units_in_the_last_place(wid
 @pytest.mark.parametrize(
     "m, centres, d", [(1, 1, 1), (3, 31, 2), (4, 32, 7), (5, 33, 22), (9, 100, 64)]
 )
-def test_compiled_sums_agree_with_the_matrix_product(m, centres, d, widest):
+def test_compiled_sums_agree_with_the_matrix_product(
+    m: int, centres: int, d: int, widest: int
+) -> None:
     rng = np.random.default_rng(3)
     x = -rng.random((m, d)).astype(np.float32)
     z = rng.random((centres, d)).astype(np.float32)
@@ -183,7 +187,7 @@ def test_compiled_sums_agree_with_the_matrix_product(m, centres, d, widest):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest):
+def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest: int) -> None:
     rng = np.random.default_rng(6)
     x, z = -rng.random((6, 5)).astype(np.float32), rng.random((40, 5)).astype(np.float32)
     beta = rng.normal(size=(40, PANEL_COLUMNS))
@@ -193,7 +197,7 @@ def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_a_compiled_sum_does_not_depend_on_other_rows(widest):
+def test_a_compiled_sum_does_not_depend_on_other_rows(widest: int) -> None:
     """The number of workers and the size of a chunk therefore change no bit of it."""
     rng = np.random.default_rng(4)
     x = -rng.random((23, 5)).astype(np.float32)
@@ -202,7 +206,7 @@ def test_a_compiled_sum_does_not_depend_on_other_rows(widest):
     assert [compiled_sums(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == at_once.tolist()
 
 
-def test_a_row_beyond_float32_has_kernel_value_zero():
+def test_a_row_beyond_float32_has_kernel_value_zero() -> None:
     """Its squared norm is infinite in float32, so it is infinitely far from every centre."""
     X = sparse.csr_matrix(np.array([[1e25, 0], [0.5, 0.5]], np.float32))
     Z = sparse.csr_matrix(np.array([[0.5, 0.5], [0, 1], [1, 0]], np.float32))
@@ -212,7 +216,7 @@ def test_a_row_beyond_float32_has_kernel_value_zero():
 
 @pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS,), (PANEL_COLUMNS + 1,)])
 @pytest.mark.parametrize("d", [PANEL_FEATURES, PANEL_FEATURES + 1])
-def test_compiled_sums_and_blocks_agree_at_their_boundary(d, columns):
+def test_compiled_sums_and_blocks_agree_at_their_boundary(d: int, columns: tuple[int, ...]) -> None:
     rng = np.random.default_rng(5)
     X = sparse.csr_matrix(rng.normal(size=(300, d)).astype(np.float32))
     Z = sparse.csr_matrix(rng.normal(size=(BLOCK_CENTRES + 40, d)).astype(np.float32))
@@ -233,7 +237,7 @@ def few_nonzeros(rows: int, d: int, seed: int) -> sparse.csr_matrix:
 
 
 @pytest.mark.parametrize("sums", [(), (1,), (3,), (PANEL_COLUMNS + 1,)], ids=str)
-def test_sums_over_nonzeros_follow_the_formula(sums):
+def test_sums_over_nonzeros_follow_the_formula(sums: tuple[int, ...]) -> None:
     """There are several blocks of centres; the last has an odd number of panels."""
     X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
@@ -248,7 +252,7 @@ def test_sums_over_nonzeros_follow_the_formula(sums):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_sums_over_nonzeros_agree_for_every_vector_width(widest):
+def test_sums_over_nonzeros_agree_for_every_vector_width(widest: int) -> None:
     X, Z = few_nonzeros(300, 40, 0), few_nonzeros(PANEL_CENTRES * 3, 40, 1).toarray()
     left, right = -squared_norms(X) / 8, -squared_norms(Z) / 8
     panels = np.column_stack([Z / 4, right]).reshape(3, PANEL_CENTRES, -1).transpose(0, 2, 1)
@@ -259,7 +263,7 @@ def test_sums_over_nonzeros_agree_for_every_vector_width(widest):
     assert u[:, 0] == pytest.approx(K @ beta[0], abs=1e-4)
 
 
-def test_rows_without_features_are_at_the_origin():
+def test_rows_without_features_are_at_the_origin() -> None:
     kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
     Z = sparse.csr_matrix(np.array([[0, 2.0], [0, 0]]))
     found = Expansion(kernel_layout, Z, np.array([1.0, 2.0])).values(sparse.csr_matrix((3, 2)))

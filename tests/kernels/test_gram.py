@@ -32,7 +32,7 @@ def exact(kernel: Kernel, X: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
-def test_differences_far_from_0_keep_their_digits(kernel, dense):
+def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -> None:
     X = rows(1e5)
     kernel_layout = KernelLayout(kernel, dense, None, np.float64)
     K, plain = (
@@ -51,14 +51,14 @@ def test_differences_far_from_0_keep_their_digits(kernel, dense):
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_values_around_0_stay_as_they_are(kernel):
+def test_values_around_0_stay_as_they_are(kernel: Kernel) -> None:
     X = sparse.csr_matrix(rows(0.0), dtype=np.float32)
     kernel_layout = KernelLayout(kernel, True, None, np.float64)
     assert np.array_equal(gram(kernel_layout, X, centred=True), gram(kernel_layout, X))
 
 
 @pytest.mark.parametrize("name", ["linear", "poly", "rbf", "sigmoid", "precomputed"])
-def test_centred_values_are_those_of_centred_rows(name):
+def test_centred_values_are_those_of_centred_rows(name: str) -> None:
     X = rows(0.0)[:40].astype(np.float32) / 8
     values = oracle.kernel_matrix("rbf" if name == "precomputed" else name, X, X, 0.3, 0.5, 2)
     kernel = Kernel(name, gamma=0.3, coef0=0.5, degree=2)

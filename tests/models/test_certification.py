@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
+from fixtures import ImportScript
 from libsvm import svm as bindings
 from libsvm import svmutil
 from scipy import sparse
@@ -86,7 +88,7 @@ def changed(path, change):
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path, name):
+def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path: Path, name) -> None:
     y, X, options = TRAININGS[name]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     optimum, _ = solved(y, X, options, path)
@@ -102,7 +104,7 @@ def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path, name):
+def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path: Path, name) -> None:
     """Twice each coefficient is infeasible, and so is half of a sum that must be nu n."""
     y, X, options = TRAININGS[name]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
@@ -122,7 +124,7 @@ def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path, name):
             assert found.gap > 0.05
 
 
-def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path):
+def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path: Path) -> None:
     y, X = oracle.checkerboard(200)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     model = oracle.libsvm_train(y, X, "-c 1 -g 2 -e 0.5")
@@ -147,7 +149,7 @@ def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path):
         "-c 1 -g 0.01 --scale minmax",
     ],
 )
-def test_our_models_have_the_gap_that_they_report(tmp_path, options):
+def test_our_models_have_the_gap_that_they_report(tmp_path: Path, options) -> None:
     y, X = oracle.checkerboard(600)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     run_train("-q", *options.split(), train, path)
@@ -161,7 +163,9 @@ def test_our_models_have_the_gap_that_they_report(tmp_path, options):
 
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
-def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, multiclass):
+def test_our_models_of_several_classes_have_the_gap_that_they_report(
+    tmp_path: Path, multiclass
+) -> None:
     y, X = oracle.clouds(300)
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     options = "-c", 2, "-g", 0.3, "-w", 2, 3
@@ -174,7 +178,7 @@ def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, m
     assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
 
 
-def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path):
+def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path: Path) -> None:
     y, X = oracle.two_gaussians(80)
     K = oracle.kernel_matrix("rbf", X, X, 0.5)
     train, path, plain = tmp_path / "train", tmp_path / "model", tmp_path / "plain"
@@ -195,7 +199,7 @@ def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path):
     assert 0 <= found.gap < 1e-4
 
 
-def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path):
+def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path: Path) -> None:
     """Without a class's rows, or with moved rows, the coefficients are those of other rows."""
     y, X = oracle.two_gaussians(200)
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
@@ -215,7 +219,7 @@ def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path):
     assert certificate_of(train, path, "-c 1").feasible
 
 
-def test_each_row_serves_for_one_support_vector(tmp_path):
+def test_each_row_serves_for_one_support_vector(tmp_path: Path) -> None:
     """Two support vectors at C on one row are more than the row's bound allows."""
     y, X = oracle.two_gaussians(100)
     doubled, single = np.tile(y, 2), np.tile(X, (2, 1))
@@ -227,7 +231,7 @@ def test_each_row_serves_for_one_support_vector(tmp_path):
     assert found.unknown_support_vectors > 0
 
 
-def test_the_result_is_the_same_for_several_files_and_threads(tmp_path):
+def test_the_result_is_the_same_for_several_files_and_threads(tmp_path: Path) -> None:
     y, X = oracle.checkerboard(4000)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     run_train("-q", "-g", 5, train, path)
@@ -239,7 +243,9 @@ def test_the_result_is_the_same_for_several_files_and_threads(tmp_path):
     assert two.feasible
 
 
-def test_the_command_prints_the_certificate_and_requires_a_gap(tmp_path, capsys):
+def test_the_command_prints_the_certificate_and_requires_a_gap(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     y, X = oracle.checkerboard(200)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-c 1 -g 2", path)
@@ -258,7 +264,7 @@ def test_the_command_prints_the_certificate_and_requires_a_gap(tmp_path, capsys)
     assert caught.value.exit_code == 75
 
 
-def test_a_kernel_without_certificate_meets_no_gap(tmp_path):
+def test_a_kernel_without_certificate_meets_no_gap(tmp_path: Path) -> None:
     y, X = oracle.two_gaussians(100)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-t 3 -g 0.1 -c 1", path)
@@ -268,7 +274,7 @@ def test_a_kernel_without_certificate_meets_no_gap(tmp_path):
         run_predict("--certify", train, path, "--require-gap", 0.9)
 
 
-def test_mistakes_are_told_in_one_line(tmp_path):
+def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     y, X = oracle.checkerboard(100)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-c 1 -g 2", path)
@@ -300,7 +306,9 @@ def test_mistakes_are_told_in_one_line(tmp_path):
         ("sparse rows", "csr"),
     ],
 )
-def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
+def test_libsvm_reads_a_model_of_scikit_learn(
+    script: ImportScript, tmp_path: Path, name, layout
+) -> None:
     """The peers write this file, and it predicts the same as LIBSVM's own model."""
     pytest.importorskip("sklearn")
     y, X, options = TRAININGS[name]
@@ -315,7 +323,9 @@ def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
     assert certificate_of(train, path, options).gap < 5e-3
 
 
-def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path):
+def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(
+    script: ImportScript, tmp_path: Path
+) -> None:
     pytest.importorskip("sklearn")
     y, X, options = TRAININGS["two classes"]
     train, path, gaps = written(tmp_path / "train", y, X), tmp_path / "model", []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import tracemalloc
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,31 +25,37 @@ from model_files import (
 
 from randsvm.errors import ModelError
 from randsvm.models import header
+from randsvm.models.liblinear_format import LiblinearModel
+from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.load import load
 from randsvm.models.trailer import SealedStream
 
 
 @pytest.fixture(params=FORMATS)
-def format_(request) -> Format:
+def format_(request: pytest.FixtureRequest) -> Format:
     return FORMATS[request.param]
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "own layout"])
-def model(request, format_):
+def model(request: pytest.FixtureRequest, format_: Format) -> LiblinearModel | LibsvmModel:
     return dataclasses.replace(format_.model, own_layout=request.param)
 
 
 # ---- what is written ------------------------------------------------------------------------
 
 
-def test_what_is_written_is_read(format_, model, tmp_path):
+def test_what_is_written_is_read(
+    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path
+) -> None:
     found, trailer = format_.module.parse(format_.content(model, tmp_path), "m")
     assert_same(found, model)
     assert trailer == TRAILER
 
 
 @pytest.mark.parametrize("label", [True, False])
-def test_the_library_refuses_a_model_in_our_own_layout(format_, tmp_path, capfd, label):
+def test_the_library_refuses_a_model_in_our_own_layout(
+    format_: Format, tmp_path: Path, capfd: pytest.CaptureFixture[str], label: bool
+) -> None:
     model = dataclasses.replace(format_.model, own_layout=True)
     if not label:
         model = dataclasses.replace(model, label=None)
@@ -58,7 +66,7 @@ def test_the_library_refuses_a_model_in_our_own_layout(format_, tmp_path, capfd,
     assert_same(format_.module.parse(content, "m")[0], model)
 
 
-def test_standard_output(format_, monkeypatch):
+def test_standard_output(format_: Format, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr("sys.stdout", out)
     format_.module.write("-", format_.model, TRAILER)
@@ -77,13 +85,17 @@ def test_standard_output(format_, monkeypatch):
         ({"label": ("ham", "spam", "egg")}, "expected whole numbers below 2^31 after 'label'"),
     ],
 )
-def test_labels_that_could_not_be_read_are_not_written(format_, tmp_path, changes, message):
+def test_labels_that_could_not_be_read_are_not_written(
+    format_: Format, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     label = changes["label"] and changes["label"][: format_.model.nr_class]
     assert message in format_.not_written(dataclasses.replace(format_.model, label=label), tmp_path)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_not_written(format_, model, tmp_path, number):
+def test_numbers_that_are_not_finite_are_not_written(
+    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path, number: float
+) -> None:
     keyword = format_.number_line.split()[0].decode()
     changed = dataclasses.replace(model, **{keyword: number})
     message = f"expected finite numbers after '{keyword}', found '{number}'"
@@ -93,7 +105,7 @@ def test_numbers_that_are_not_finite_are_not_written(format_, model, tmp_path, n
 # ---- what is read ---------------------------------------------------------------------------
 
 
-def test_line_ends_of_windows_are_read(format_, tmp_path):
+def test_line_ends_of_windows_are_read(format_: Format, tmp_path: Path) -> None:
     body = without_trailer(format_.content(format_.model, tmp_path))
     found, _ = format_.module.parse(body.replace(b"\n", b"\r\n"), "m")
     assert_same(found, of_the_library(format_.model))
@@ -101,7 +113,7 @@ def test_line_ends_of_windows_are_read(format_, tmp_path):
 
 @pytest.mark.parametrize("first_line", [b"", OWN_LINE])
 @pytest.mark.parametrize("step", [1, -1])
-def test_header_lines_are_read_in_any_order(format_, first_line, step):
+def test_header_lines_are_read_in_any_order(format_: Format, first_line: bytes, step: int) -> None:
     content = b"".join([*format_.header[::step], format_.end_line, format_.rows])
     assert FORMATS[header.format_of(first_line + content)] is format_
     found, _ = format_.module.parse(content, "m")
@@ -119,11 +131,13 @@ def test_header_lines_are_read_in_any_order(format_, first_line, step):
         b"\xff" * 99,
     ],
 )
-def test_what_is_no_model_has_no_format(content):
+def test_what_is_no_model_has_no_format(content: bytes) -> None:
     assert header.format_of(content) is None
 
 
-def test_messages_name_standard_input_and_the_file_as_given(tmp_path, monkeypatch):
+def test_messages_name_standard_input_and_the_file_as_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
     with pytest.raises(ModelError, match=r"^<stdin>:1: expected"):
         load("-")
@@ -136,7 +150,9 @@ def test_messages_name_standard_input_and_the_file_as_given(tmp_path, monkeypatc
 # ---- what is refused ------------------------------------------------------------------------
 
 
-def test_with_a_trailer_every_flipped_bit_is_refused(format_, model, tmp_path):
+def test_with_a_trailer_every_flipped_bit_is_refused(
+    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path
+) -> None:
     content = format_.content(model, tmp_path)
     for position in range(len(content)):
         for bit in range(8):
@@ -146,8 +162,8 @@ def test_with_a_trailer_every_flipped_bit_is_refused(format_, model, tmp_path):
 
 
 def test_every_cut_is_refused_but_the_one_that_leaves_a_model_of_the_library(
-    format_, model, tmp_path
-):
+    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path
+) -> None:
     content = format_.content(model, tmp_path)
     body = len(without_trailer(content))
     for size in range(len(content)):
@@ -177,27 +193,29 @@ def number_line(format_: Format, *words: str) -> tuple[int, bytes]:
         (["0x1p3"], "expected finite numbers after '{}', found '0x1p3'"),
     ],
 )
-def test_a_line_without_its_one_number_is_refused(format_, words, expected):
+def test_a_line_without_its_one_number_is_refused(
+    format_: Format, words: list[str], expected: str
+) -> None:
     at, content = number_line(format_, *words)
     keyword = format_.number_line.split()[0].decode()
     assert format_.refused(content) == f"m:{at}: {expected.format(keyword)}"
 
 
-def test_a_line_that_comes_twice_is_refused(format_):
+def test_a_line_that_comes_twice_is_refused(format_: Format) -> None:
     at, _ = number_line(format_)
     keyword = format_.number_line.split()[0].decode()
     message = format_.refused(edited(format_.body, format_.number_line, 2 * format_.number_line))
     assert message == f"m:{at + 1}: expected '{keyword}' once (line {at}), found it again"
 
 
-def test_every_line_of_the_header_is_needed(format_):
+def test_every_line_of_the_header_is_needed(format_: Format) -> None:
     for line in format_.header:
         keyword = line.split()[0].decode()
         message = format_.refused(edited(format_.body, line, b""))
         assert message.startswith(f"m: expected a line '{keyword} ...' before the line '")
 
 
-def test_an_unknown_keyword_is_refused(format_):
+def test_an_unknown_keyword_is_refused(format_: Format) -> None:
     at, _ = number_line(format_)
     content = edited(format_.body, format_.number_line, b"x" + format_.number_line)
     expected = f"m:{at}: expected a keyword of {format_.program}'s model format, found 'x"
@@ -215,11 +233,11 @@ def test_an_unknown_keyword_is_refused(format_):
         (b"\x00\xff" * 9000, "m:1: expected a whole line of the model's header, found '\\x00"),
     ],
 )
-def test_what_is_no_model_is_refused(format_, content, message):
+def test_what_is_no_model_is_refused(format_: Format, content: bytes, message: str) -> None:
     assert format_.refused(content).startswith(message.format(format_.program))
 
 
-def test_a_header_without_its_last_line_is_refused(format_):
+def test_a_header_without_its_last_line_is_refused(format_: Format) -> None:
     end, at = format_.end_line, len(format_.header) + 1
     keyword = f"m:{at}: expected a keyword of {format_.program}'s model format, found"
     assert format_.refused(edited(format_.body, b"\n" + end, b"\n\n")).startswith(f"{keyword} ''")
@@ -230,12 +248,12 @@ def test_a_header_without_its_last_line_is_refused(format_):
 
 
 @pytest.mark.parametrize("more", [b"\n", b"x", b"# end\n"])
-def test_anything_after_the_promised_rows_is_refused(format_, more):
+def test_anything_after_the_promised_rows_is_refused(format_: Format, more: bytes) -> None:
     at = format_.body.count(b"\n") + 1
     assert format_.refused(format_.body + more).startswith(f"m:{at}: expected the end of the model")
 
 
-def test_rows_without_their_last_newline_are_refused(format_):
+def test_rows_without_their_last_newline_are_refused(format_: Format) -> None:
     at, rows = format_.body.count(b"\n"), format_.rows.count(b"\n")
     message = format_.refused(format_.body[:-1])
     assert message.startswith(f"m:{at}: expected {rows} ")
@@ -250,7 +268,9 @@ def test_rows_without_their_last_newline_are_refused(format_):
         (b"randsvm_model\n", "m:1: expected randsvm_model 1, found ''"),
     ],
 )
-def test_our_own_layout_has_a_version_and_a_trailer(format_, first_line, message):
+def test_our_own_layout_has_a_version_and_a_trailer(
+    format_: Format, first_line: bytes, message: str
+) -> None:
     assert format_.refused(first_line + format_.body).startswith(message)
 
 
@@ -281,11 +301,11 @@ def costs_no_memory(format_: Format, content: bytes) -> str:
 
 
 @pytest.mark.parametrize(("promising", "content"), PROMISES)
-def test_a_promise_of_two_billion_numbers_costs_no_memory(promising, content):
+def test_a_promise_of_two_billion_numbers_costs_no_memory(promising, content: bytes) -> None:
     costs_no_memory(promising, content)
 
 
-def test_nor_does_one_of_two_billion_classes_where_no_labels_are_needed(tmp_path):
+def test_nor_does_one_of_two_billion_classes_where_no_labels_are_needed(tmp_path: Path) -> None:
     model = dataclasses.replace(LIBLINEAR.model, label=None, own_layout=True)
     body = without_trailer(LIBLINEAR.content(model, tmp_path))
     stream = io.BytesIO()

@@ -1,8 +1,12 @@
 """LIBSVM and this package read each other's models, and no bad file is misread."""
 
+from __future__ import annotations
+
 import ctypes
 import dataclasses
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +34,12 @@ KERNEL_TYPES = [name for name in KERNEL_PARAMETERS if name != "precomputed"]
 
 
 def model_of(
-    rows, svm_type="c_svc", kernel_type="rbf", coefficients=None, rho=-0.25, **changes
+    rows: list[list[float] | list[int]],
+    svm_type: str = "c_svc",
+    kernel_type: str = "rbf",
+    coefficients: np.ndarray = None,
+    rho: float = -0.25,
+    **changes: Any,
 ) -> LibsvmModel:
     """A model whose support vectors are the rows of a dense array."""
     X = sparse.csr_matrix(np.asarray(rows, np.float32))
@@ -53,7 +62,7 @@ def model_of(
     return dataclasses.replace(model, **changes)
 
 
-def read(path) -> tuple[LibsvmModel, dict[str, str] | None]:
+def read(path: Path) -> tuple[LibsvmModel, dict[str, str] | None]:
     return libsvm_format.parse(files.read_whole(str(path)), str(path))
 
 
@@ -79,7 +88,7 @@ def decision_by_definition(model: LibsvmModel, rows: np.ndarray, x: np.ndarray) 
     return sum(c * kernel_by_definition(model, z, x) for c, z in terms) - model.rho[0]
 
 
-def predicted_by_libsvm(path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def predicted_by_libsvm(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Labels and decision values out of LIBSVM's own loader and predictor."""
     model = svmutil.svm_load_model(str(path))
     labels, values = [], []
@@ -95,8 +104,8 @@ def predicted_by_libsvm(path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kernel_type", KERNEL_TYPES)
 @pytest.mark.parametrize("support_vectors", [0, 7])
 def test_libsvm_predicts_with_our_file_what_the_formula_says(
-    tmp_path, rng, svm_type, kernel_type, support_vectors
-):
+    tmp_path: Path, rng: np.random.Generator, svm_type: str, kernel_type: str, support_vectors: int
+) -> None:
     # Multiples of 1/64, because LIBSVM reads the shortest float32 text as a double.
     rows = rng.integers(-128, 129, size=(support_vectors, 4)) / 64
     rows[1:2] = 0  # a support vector without features
@@ -121,11 +130,11 @@ def test_libsvm_predicts_with_our_file_what_the_formula_says(
 
 
 @pytest.fixture
-def rng():
+def rng() -> np.random.Generator:
     return np.random.default_rng(5)
 
 
-def test_libsvm_reads_every_number_to_the_last_bit(tmp_path):
+def test_libsvm_reads_every_number_to_the_last_bit(tmp_path: Path) -> None:
     model = model_of(
         [[1 / 3], [1.17549435e-38], [16777217]],
         coefficients=[1 / 3, 5e-324, -1.7976931348623157e308],
@@ -144,7 +153,7 @@ def test_libsvm_reads_every_number_to_the_last_bit(tmp_path):
 # This package reads what LIBSVM writes
 
 
-def trained_by_libsvm(path, options: str, y, X: np.ndarray):
+def trained_by_libsvm(path: Path, options: str, y: np.ndarray, X: np.ndarray):
     """Train with LIBSVM, save with svm_save_model, return LIBSVM's model in memory."""
     model = svmutil.svm_train(list(y), [dict(enumerate(x, 1)) for x in X.tolist()], f"{options} -q")
     svmutil.svm_save_model(str(path), model)
@@ -180,7 +189,9 @@ def assert_equal_to_libsvm(found: LibsvmModel, truth) -> None:
 
 @pytest.mark.parametrize("svm_type", range(5), ids=SVM_TYPE_NAMES)
 @pytest.mark.parametrize("kernel", range(4), ids=KERNEL_TYPES)
-def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(tmp_path, rng, svm_type, kernel):
+def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(
+    tmp_path: Path, rng: np.random.Generator, svm_type: int, kernel: int
+) -> None:
     X = rng.normal(size=(30, 3)).round(3)
     X[:, 1] *= X[:, 1] > 0
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=30) > 0, 4, -7)
@@ -192,7 +203,9 @@ def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(tmp_path, rng, svm
     assert_equal_to_libsvm(found, truth)
 
 
-def test_a_model_of_libsvm_without_support_vectors_is_read(tmp_path, rng):
+def test_a_model_of_libsvm_without_support_vectors_is_read(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
     truth = trained_by_libsvm(tmp_path / "m", "-s 3 -t 0 -p 5", [1.5] * 9, rng.normal(size=(9, 2)))
     found, _ = read(tmp_path / "m")
     assert truth.get_nr_sv() == 0
@@ -205,8 +218,13 @@ def test_a_model_of_libsvm_without_support_vectors_is_read(tmp_path, rng):
     [("-s 0 -b 1", 1, 1, None), ("-s 3 -b 1", 1, None, None), ("-s 2 -n 0.5 -b 1", None, None, 10)],
 )
 def test_probability_parameters_of_libsvm_are_read_and_written(
-    tmp_path, rng, options, probA, probB, marks
-):
+    tmp_path: Path,
+    rng: np.random.Generator,
+    options: str,
+    probA: int | None,
+    probB: int | None,
+    marks: int | None,
+) -> None:
     X = rng.normal(size=(60, 2)).round(3)
     trained_by_libsvm(tmp_path / "m", options, np.sign(X[:, 0]), X)
     found, _ = read(tmp_path / "m")
@@ -220,7 +238,9 @@ def test_probability_parameters_of_libsvm_are_read_and_written(
         assert tuple(loaded[: len(numbers or ())]) == (numbers or ())
 
 
-def test_our_body_is_the_text_that_libsvm_writes_up_to_the_digits(tmp_path, rng):
+def test_our_body_is_the_text_that_libsvm_writes_up_to_the_digits(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
     X = rng.integers(-4, 5, size=(20, 3)) / 4
     trained_by_libsvm(tmp_path / "libsvm", "-t 1 -g 0.5 -r 0.25", np.sign(X[:, 0] + 0.1), X)
     found, _ = read(tmp_path / "libsvm")
@@ -238,7 +258,7 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 
 
 @st.composite
-def models(draw) -> LibsvmModel:
+def models(draw: st.DrawFn) -> LibsvmModel:
     svm_type = draw(st.sampled_from(SVM_TYPE_NAMES))
     kernel_type = draw(st.sampled_from(list(KERNEL_PARAMETERS)))
     used = KERNEL_PARAMETERS[kernel_type]
@@ -272,7 +292,9 @@ def models(draw) -> LibsvmModel:
 @pytest.mark.slow
 @given(models(), st.dictionaries(st.sampled_from(["seed", "note", "D"]), st.text()))
 @settings(max_examples=200)
-def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, model, trailer):
+def test_what_is_written_is_read_to_the_last_bit(
+    tmp_path_factory: pytest.TempPathFactory, model, trailer
+) -> None:
     path = tmp_path_factory.getbasetemp() / "identity"
     libsvm_format.write(str(path), model, trailer)
     found, found_trailer = read(path)
@@ -280,7 +302,7 @@ def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, model, traile
     assert found_trailer == trailer
 
 
-def test_numbers_of_numpy_are_written_as_numbers(tmp_path):
+def test_numbers_of_numpy_are_written_as_numbers(tmp_path: Path) -> None:
     model = dataclasses.replace(
         LIBSVM.model,
         rho=(np.float64(0.5),),
@@ -306,7 +328,9 @@ def test_numbers_of_numpy_are_written_as_numbers(tmp_path):
         ({"values": np.array([1, 2, np.nan], np.float32)}, "expected finite values"),
     ],
 )
-def test_a_model_that_could_not_be_read_is_not_written(tmp_path, changes, message):
+def test_a_model_that_could_not_be_read_is_not_written(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     changed = dataclasses.replace(LIBSVM.model, **changes)
     assert message in LIBSVM.not_written(changed, tmp_path)
 
@@ -322,7 +346,9 @@ def test_a_model_that_could_not_be_read_is_not_written(tmp_path, changes, messag
         ({"indptr": np.array([0, 2, 2, 4])}, "one CSR matrix"),
     ],
 )
-def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(tmp_path, changes, message):
+def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(
+    tmp_path: Path, changes: dict[str, np.ndarray], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         libsvm_format.write(
             str(tmp_path / "m"), dataclasses.replace(LIBSVM.model, **changes), TRAILER
@@ -332,7 +358,9 @@ def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(tmp_path, changes, 
 # What is refused when reading
 
 
-def test_without_a_trailer_a_flipped_bit_is_refused_or_read_but_never_a_traceback(tmp_path):
+def test_without_a_trailer_a_flipped_bit_is_refused_or_read_but_never_a_traceback(
+    tmp_path: Path,
+) -> None:
     body = without_trailer(LIBSVM.content(LIBSVM.model, tmp_path))
     for position in range(len(body)):
         for bit in range(8):
@@ -361,7 +389,7 @@ snippets = st.sampled_from(
 
 @given(st.lists(st.tuples(st.integers(0, len(BODY)), st.integers(0, 20), snippets), max_size=3))
 @settings(max_examples=500)
-def test_an_edited_model_is_refused_or_read_but_never_a_traceback(edits):
+def test_an_edited_model_is_refused_or_read_but_never_a_traceback(edits) -> None:
     content = BODY
     for position, removed, inserted in edits:
         content = content[:position] + inserted + content[position + removed :]
@@ -401,11 +429,11 @@ def test_an_edited_model_is_refused_or_read_but_never_a_traceback(edits):
         (b"-0.5 \n", b"1e999 \n", "m:11:"),
     ],
 )  # fmt: skip
-def test_a_bad_model_is_refused_with_its_line(old, new, message):
+def test_a_bad_model_is_refused_with_its_line(old: bytes, new: bytes, message: str) -> None:
     assert message in LIBSVM.refused(edited(BODY, old, new))
 
 
-def test_a_parameter_that_the_kernel_does_not_use_is_left_out(tmp_path):
+def test_a_parameter_that_the_kernel_does_not_use_is_left_out(tmp_path: Path) -> None:
     found, _ = libsvm_format.parse(edited(BODY, b"rbf", b"linear"), "m")
     assert found.gamma is None
     linear = dataclasses.replace(LIBSVM.model, kernel_type="linear", degree=3)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
 import pytest
+from fixtures import Command, Predict
 from learning import Data, gaussians, learn
 from liblinear import liblinearutil
 from scipy import sparse
@@ -49,7 +51,7 @@ def scores(y: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
 
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("classes", [2, 3, 7])
-def test_of_classes(classes, pieces):
+def test_of_classes(classes: tuple[Path, Path], pieces: int) -> None:
     y, f = decisions(500, classes)
     predicted = f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
     count = counted(ConfusionMatrix(classes), y, f, pieces)
@@ -69,7 +71,7 @@ def test_of_classes(classes, pieces):
         assert found.auc is None
 
 
-def test_rows_without_a_label_are_left_out():
+def test_rows_without_a_label_are_left_out() -> None:
     y, f = decisions(300, 2)
     some = np.arange(300) % 3 == 0
     count = counted(ConfusionMatrix(2), np.where(some, np.nan, y), f, 4)
@@ -78,7 +80,7 @@ def test_rows_without_a_label_are_left_out():
     assert (count.rows, count.labelled) == (300, 200)
 
 
-def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
+def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix() -> None:
     """They are wrong whatever is predicted, and no part of the ROC curve."""
     y, f = decisions(300, 2)
     y[200:] = 2 + np.arange(100) % 2
@@ -93,7 +95,7 @@ def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_one_class_only_in_the_test_file(classes):
+def test_one_class_only_in_the_test_file(classes: tuple[Path, Path]) -> None:
     """No recall of the others, no ROC curve: not 0, which would be a bad score."""
     _, f = decisions(50, classes)
     y, predicted = np.zeros(50), f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
@@ -107,7 +109,7 @@ def test_one_class_only_in_the_test_file(classes):
 
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("mean", [0.0, 1e6])
-def test_of_a_regression(mean, pieces):
+def test_of_a_regression(mean: float, pieces: int) -> None:
     rng = np.random.default_rng(51)
     y = rng.normal(size=400) + mean
     f = 0.7 * (y - mean) + mean + 0.3 * rng.normal(size=400)
@@ -120,7 +122,7 @@ def test_of_a_regression(mean, pieces):
 
 @pytest.mark.parametrize("mean", [1e9, -1e12])
 @pytest.mark.parametrize("pieces", [1, 7])
-def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
+def test_targets_far_from_0_have_a_coefficient_of_determination(mean: float, pieces: int) -> None:
     """Their squares have no digits left for what they differ by."""
     rng = np.random.default_rng(0)
     y = rng.normal(size=200)
@@ -133,13 +135,13 @@ def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
     assert far.squared_correlation == pytest.approx(near.squared_correlation, abs=digits)
 
 
-def test_targets_that_are_all_alike_have_none():
+def test_targets_that_are_all_alike_have_none() -> None:
     count = counted(RegressionErrors(), np.full(10, 0.1), np.arange(10.0), 3)
     assert np.isnan(count.r_squared)
     assert np.isnan(count.squared_correlation)
 
 
-def test_of_nothing_there_is_no_score():
+def test_of_nothing_there_is_no_score() -> None:
     for count in (Accuracy(), ConfusionMatrix(2), RegressionErrors()):
         count.add(np.full(3, np.nan), np.zeros(3))
         assert (count.rows, count.labelled) == (3, 0)
@@ -152,7 +154,7 @@ def test_of_nothing_there_is_no_score():
 
 
 @pytest.mark.parametrize("made", [Accuracy, RegressionErrors])
-def test_two_parts_add_up(made):
+def test_two_parts_add_up(made: type[Any]) -> None:
     y, f = decisions(90, 2)
     parts = [counted(made(), y[part], f[part], 1) for part in (slice(30), slice(30, None))]
     both, whole = parts[0] + parts[1], counted(made(), y, f, 1)
@@ -167,7 +169,7 @@ LABELS = np.array(["none", "red", "green", "blue", "white"])
 
 
 @pytest.fixture
-def classes(tmp_path) -> tuple[Path, Path]:
+def classes(tmp_path: Path) -> tuple[Path, Path]:
     """A model of red, green and blue; a test file that has white and ? as well, but no green."""
     data, test = (Data(*oracle.clouds(300, seed, 4)) for seed in (0, 1))
     some = data.y < 4
@@ -188,7 +190,9 @@ def table(lines: list[str], first: str) -> list[list[str]]:
     return rows[:end]
 
 
-def test_tables_and_json_say_the_same_as_scikit_learn(classes, predict):
+def test_tables_and_json_say_the_same_as_scikit_learn(
+    classes: tuple[Path, Path], predict: Predict
+) -> None:
     model, path = classes
     predicted = predict(path, model, "--metrics")
     true = [line.split()[0] for line in path.read_text().splitlines()]
@@ -227,7 +231,9 @@ def test_tables_and_json_say_the_same_as_scikit_learn(classes, predict):
 
 
 @pytest.mark.parametrize("words", [("randsvm",), ("sgd",), ("randsvm", "-b", 1)])
-def test_two_classes_have_an_area(tmp_path, predict, words):
+def test_two_classes_have_an_area(
+    tmp_path: Path, predict: Predict, words: tuple[object, ...]
+) -> None:
     test, algorithm, *own = gaussians(300, 1), *words
     learnt = learn(algorithm, gaussians(300).save(tmp_path / "d"), tmp_path / "m", *own)
     path = test.save(tmp_path / "t")
@@ -243,7 +249,7 @@ def test_two_classes_have_an_area(tmp_path, predict, words):
     assert found.metrics.auc == pytest.approx(area, abs=1e-12)
 
 
-def test_a_model_of_two_columns_has_an_area_too(tmp_path, predict):
+def test_a_model_of_two_columns_has_an_area_too(tmp_path: Path, predict: Predict) -> None:
     """LIBLINEAR's Crammer and Singer: what counts is which of two values is larger."""
     data, test = gaussians(200), gaussians(200, 1)
     model = liblinearutil.train(data.y, sparse.csr_matrix(data.X), "-s 4 -B 1 -q")
@@ -256,7 +262,7 @@ def test_a_model_of_two_columns_has_an_area_too(tmp_path, predict):
     assert f"ROC AUC = {area:.6f}" in predict(path, tmp_path / "m", "--metrics").out
 
 
-def test_metrics_of_a_regression(tmp_path, predict):
+def test_metrics_of_a_regression(tmp_path: Path, predict: Predict) -> None:
     rng = np.random.default_rng(52)
     X = oracle.as_float32(rng.normal(size=(200, 3)))
     y = np.round(X @ [1, 2, 3] + rng.normal(size=200), 3)
@@ -273,7 +279,7 @@ def test_metrics_of_a_regression(tmp_path, predict):
     assert emitted["metrics"]["determination"] == pytest.approx(share)
 
 
-def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
+def test_a_file_without_labels_has_no_metrics(tmp_path: Path, predict: Predict) -> None:
     learnt = learn("randsvm", gaussians(60).save(tmp_path / "d"), tmp_path / "m")
     (tmp_path / "t").write_text("? 1:1\n? 2:1\n")
     predicted = predict(tmp_path / "t", learnt.model, "--metrics")
@@ -282,7 +288,7 @@ def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
     assert (emitted["labelled"], emitted["accuracy"], emitted["metrics"]["auc"]) == (0, None, None)
 
 
-def test_the_metrics_of_labels_on_stdout_go_to_stderr(command, tmp_path):
+def test_the_metrics_of_labels_on_stdout_go_to_stderr(command: Command, tmp_path: Path) -> None:
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m")
     ended = command("predict", "--metrics", path, learnt.model, "-")

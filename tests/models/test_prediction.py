@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
 import pytest
+from fixtures import Command, MakeSet, Predict, RealSet, Train
 from libsvm import svmutil
 from scipy import sparse
 
@@ -23,7 +26,7 @@ ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
 
 
 @pytest.fixture
-def files(tmp_path):
+def files(tmp_path: Path) -> Callable[..., list[Path]]:
     """files(name=text, ...): the files, in tmp_path; returns their paths."""
 
     def write(**texts: str) -> list[Path]:
@@ -42,14 +45,18 @@ def files(tmp_path):
     "first, second",
     [("+1", "-1"), ("-1", "1"), ("1.0", "2e0"), ("spam", "ham"), ("0", "1"), ("99999999999", "3")],
 )
-def test_labels_come_out_as_training_spelled_them(files, train, predict, first, second):
+def test_labels_come_out_as_training_spelled_them(
+    files: Callable[..., list[Path]], train: Train, predict: Predict, first: str, second: str
+) -> None:
     (path,) = files(a=ROWS.format(first, second))
     predicted = predict(path, train(path).model)
     assert predicted.lines == [first, first, second, second]
     assert predicted.out == "Accuracy = 100% (4/4) (classification)\n"
 
 
-def test_the_first_spelling_of_a_label_counts(files, train, predict):
+def test_the_first_spelling_of_a_label_counts(
+    files: Callable[..., list[Path]], train: Train, predict: Predict
+) -> None:
     text = ROWS.format("+1", "-1.0").replace("+1 1:2", "1 1:2").replace("-1.0 1:-2", "-1 1:-2")
     path, other = files(a=text, b=ROWS.format("1e0", "-1"))
     model = train(path).model
@@ -59,7 +66,9 @@ def test_the_first_spelling_of_a_label_counts(files, train, predict):
         assert "(4/4)" in predicted.out
 
 
-def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(files, train, predict):
+def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(
+    files: Callable[..., list[Path]], train: Train, predict: Predict
+) -> None:
     path, other = files(a=ROWS.format("spam", "ham"), b=ROWS.format("?", "spam"))
     model = train(path).model
     predicted = predict(other, model)
@@ -70,19 +79,25 @@ def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(files, train
     assert "no labelled rows" in only.err
 
 
-def test_a_label_that_training_never_saw_is_a_wrong_answer(files, train, predict):
+def test_a_label_that_training_never_saw_is_a_wrong_answer(
+    files: Callable[..., list[Path]], train: Train, predict: Predict
+) -> None:
     path, other = files(a=ROWS.format("1", "2"), b=ROWS.format("1", "3"))
     assert predict(other, train(path).model).out == "Accuracy = 50% (2/4) (classification)\n"
 
 
-def test_heart_scale_has_libsvms_accuracy_line(real, train, predict):
+def test_heart_scale_has_libsvms_accuracy_line(
+    real: RealSet, train: Train, predict: Predict
+) -> None:
     path = real("heart_scale")
     predicted = predict(path, train(path, "-g", repr(1 / 13)).model)
     assert predicted.out == "Accuracy = 86.6667% (234/270) (classification)\n"
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_lines_are_in_the_order_of_the_rows(made, train, predict, jobs):
+def test_lines_are_in_the_order_of_the_rows(
+    made: MakeSet, train: Train, predict: Predict, jobs: int
+) -> None:
     path, _, X = made("checkerboard", 5000)
     trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
     model = oracle.read_model(trained.model, 2)
@@ -97,7 +112,9 @@ def test_lines_are_in_the_order_of_the_rows(made, train, predict, jobs):
 
 @pytest.mark.parametrize("kernel", range(4), ids=oracle.LIBSVM_KERNELS)
 @pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
-def test_scores_of_libsvms_own_model_are_libsvms(tmp_path, predict, data, kernel):
+def test_scores_of_libsvms_own_model_are_libsvms(
+    tmp_path: Path, predict: Predict, data: Callable[..., Any], kernel: int
+) -> None:
     """Test rows have two features more, which no support vector has: in |x|^2 they count."""
     y, X = data(200)
     solved = oracle.libsvm_train(y, X, f"-t {kernel} -g 0.3 -r 0.5 -d 3")
@@ -115,7 +132,9 @@ def test_scores_of_libsvms_own_model_are_libsvms(tmp_path, predict, data, kernel
 
 
 @pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
-def test_libsvm_scores_our_models_as_we_do(made, train, predict, data):
+def test_libsvm_scores_our_models_as_we_do(
+    made: MakeSet, train: Train, predict: Predict, data: str
+) -> None:
     path, _, X = made(data, 450)
     model = train(path, "-g", 0.3).model
     f = oracle.libsvm_decisions(svmutil.svm_load_model(str(model)), X)
@@ -132,8 +151,8 @@ def test_libsvm_scores_our_models_as_we_do(made, train, predict, data):
     ],
 )
 def test_features_that_training_never_saw_mean_what_they_mean_to_libsvm(
-    files, train, predict, words, note
-):
+    files: Callable[..., list[Path]], train: Train, predict: Predict, words: str, note: str
+) -> None:
     text = ROWS.format("1", "2")
     more = text.replace("2:0.5", "2:0.5 7:3").replace("2:-1", "2:-1 7:1 2000000:0.5")
     path, wider = files(a=text, b=more)
@@ -150,7 +169,9 @@ def test_features_that_training_never_saw_mean_what_they_mean_to_libsvm(
     assert "never saw" not in expected.err
 
 
-def test_a_scaled_row_has_no_features_that_training_never_saw(files, train, predict):
+def test_a_scaled_row_has_no_features_that_training_never_saw(
+    files: Callable[..., list[Path]], train: Train, predict: Predict
+) -> None:
     """They have no scale: what is constant in training is 0."""
     text = ROWS.format("1", "2")
     path, wider = files(a=text, b=text.replace("2:0.5", "2:0.5 7:3"))
@@ -161,8 +182,8 @@ def test_a_scaled_row_has_no_features_that_training_never_saw(files, train, pred
 
 
 def test_a_feature_that_training_saw_counts_though_no_support_vector_has_it(
-    tmp_path, train, predict
-):
+    tmp_path: Path, train: Train, predict: Predict
+) -> None:
     """Rows far from the margin have a feature of their own: it is in |x|^2 of the kernel."""
     y, X = oracle.two_gaussians(300)
     X = np.column_stack([X * np.where(y > 0, 1, 1)[:, None] + 4 * y[:, None], np.zeros(300)])
@@ -178,7 +199,9 @@ def test_a_feature_that_training_saw_counts_though_no_support_vector_has_it(
     assert "ignored" not in predicted.err
 
 
-def test_a_huge_index_is_a_feature_like_others(made, train, predict, tmp_path):
+def test_a_huge_index_is_a_feature_like_others(
+    made: MakeSet, train: Train, predict: Predict, tmp_path: Path
+) -> None:
     path, _, _ = made("two_gaussians", 450)
     huge = tmp_path / "huge"
     huge.write_text(path.read_text().replace(" 2:", " 2147483647:"))
@@ -187,7 +210,9 @@ def test_a_huge_index_is_a_feature_like_others(made, train, predict, tmp_path):
     assert found.lines == expected.lines
 
 
-def test_a_zero_based_model_reads_zero_based_rows(made, train, predict, tmp_path):
+def test_a_zero_based_model_reads_zero_based_rows(
+    made: MakeSet, train: Train, predict: Predict, tmp_path: Path
+) -> None:
     path, _, _ = made("two_gaussians", 450)
     zero = tmp_path / "zero"
     zero.write_text(path.read_text().replace(" 1:", " 0:").replace(" 2:", " 1:"))
@@ -199,7 +224,9 @@ def test_a_zero_based_model_reads_zero_based_rows(made, train, predict, tmp_path
 
 
 @pytest.mark.parametrize("labels", [("spam", "ham"), ("99999999999", "3")])
-def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(files, train, labels):
+def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(
+    files: Callable[..., list[Path]], train: Train, labels: tuple[str, ...]
+) -> None:
     (path,) = files(a=ROWS.format(*labels))
     assert svmutil.svm_load_model(str(train(path).model)) is None
 
@@ -208,7 +235,9 @@ def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(files, train, labels
 
 
 @pytest.mark.parametrize("output", STANDARD_OUTPUTS)
-def test_rows_from_standard_input_labels_to_standard_output(command, files, train, output):
+def test_rows_from_standard_input_labels_to_standard_output(
+    command: Command, files: Callable[..., list[Path]], train: Train, output: str
+) -> None:
     (path,) = files(a=ROWS.format("+1", "-1"))
     model = train(path).model
     ended = command("predict", "-", model, output, stdin=gzip.compress(path.read_bytes()))
@@ -216,7 +245,9 @@ def test_rows_from_standard_input_labels_to_standard_output(command, files, trai
     assert "Accuracy = 100% (4/4) (classification)\n" in ended.stderr
 
 
-def test_results_alone_are_on_standard_output(command, files, train, tmp_path):
+def test_results_alone_are_on_standard_output(
+    command: Command, files: Callable[..., list[Path]], train: Train, tmp_path: Path
+) -> None:
     (path,) = files(a=ROWS.format("+1", "-1"))
     ended = command("predict", "-q", path, train(path).model, "output")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -224,7 +255,9 @@ def test_results_alone_are_on_standard_output(command, files, train, tmp_path):
     assert (tmp_path / "output").read_text() == "+1\n+1\n-1\n-1\n"
 
 
-def test_bad_input_leaves_the_old_output(files, train, predict, tmp_path):
+def test_bad_input_leaves_the_old_output(
+    files: Callable[..., list[Path]], train: Train, predict: Predict, tmp_path: Path
+) -> None:
     path, bad = files(a=ROWS.format("+1", "-1"), b="+1 1:1\n" * 3000 + "-1 1:x\n")
     model, output = train(path).model, tmp_path / "output"
     output.write_text("old\n")
@@ -238,7 +271,9 @@ def test_bad_input_leaves_the_old_output(files, train, predict, tmp_path):
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 
 
-def test_a_model_that_was_cut_or_altered_is_refused(files, train, predict, tmp_path):
+def test_a_model_that_was_cut_or_altered_is_refused(
+    files: Callable[..., list[Path]], train: Train, predict: Predict, tmp_path: Path
+) -> None:
     (path,) = files(a=ROWS.format("+1", "-1"))
     model = train(path).model
     content, damaged = model.read_text(), tmp_path / "damaged"
@@ -250,7 +285,9 @@ def test_a_model_that_was_cut_or_altered_is_refused(files, train, predict, tmp_p
         predict(path, tmp_path / "missing")
 
 
-def test_an_output_that_cannot_be_created_is_said_so(command, files, train):
+def test_an_output_that_cannot_be_created_is_said_so(
+    command: Command, files: Callable[..., list[Path]], train: Train
+) -> None:
     (path,) = files(a=ROWS.format("+1", "-1"))
     ended = command("predict", path, train(path).model, "no/folder/output")
     assert (ended.returncode, ended.stdout) == (73, "")
@@ -260,7 +297,9 @@ def test_an_output_that_cannot_be_created_is_said_so(command, files, train):
 
 
 @pytest.mark.parametrize("which", ["data", "model"])
-def test_the_output_replaces_no_input(command, files, train, which):
+def test_the_output_replaces_no_input(
+    command: Command, files: Callable[..., list[Path]], train: Train, which: str
+) -> None:
     (path,) = files(a=ROWS.format("+1", "-1"))
     given = {"data": path, "model": train(path).model}
     before = given[which].read_bytes()
@@ -274,7 +313,9 @@ def test_the_output_replaces_no_input(command, files, train, which):
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("C", [1, 1e4])
 @pytest.mark.parametrize("by", ["randsvm", "LIBSVM"])
-def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classes, C, by):
+def test_labels_in_float32_are_those_in_float64(
+    tmp_path: Path, train: Train, predict: Predict, classes: int, C: float, by: str
+) -> None:
     """Labels alone are computed in float32; scores, and rows near a hyperplane, in float64."""
     y, X = oracle.clouds(800, 0, classes)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -295,7 +336,7 @@ def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classe
     assert predict(path, model).lines == [loaded.labels[index] for index in expected]
 
 
-def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path):
+def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path: Path) -> None:
     """Their distances are lost beside their norms: seconds since 1970."""
     y, X = oracle.two_gaussians(300)
     wide = np.column_stack([X, 2.0**30 + 2.0**19 * (np.arange(300) % 2)])
@@ -306,7 +347,7 @@ def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path):
     assert (loaded.decision(laid_out, labels_only=True) == loaded.decision(laid_out)).all()
 
 
-def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
+def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path: Path, train: Train) -> None:
     y, X = oracle.two_gaussians(2000)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     loaded = load(str(train(path, "-g", 1).model))
@@ -326,7 +367,7 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
 
 
 @pytest.mark.parametrize("gamma", [0.2, 0.05, 0.001])
-def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
+def test_rounding_that_adds_up_over_features_changes_no_label(gamma: float) -> None:
     """All products of an exponent are the same here, and so are the errors of their sum."""
     ones = sparse.csr_matrix(np.ones((3, 1000), np.float32))
     for margin in (1e-5, 1e-4, 1e-3, 1e-2):

@@ -1,5 +1,7 @@
 """The seal holds for every byte before it, and items come back as they were given."""
 
+from __future__ import annotations
+
 import hashlib
 import io
 
@@ -27,7 +29,7 @@ def resealed(text: bytes) -> bytes:
     return text + b"# randsvm sha256 " + hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
-def test_the_trailer_is_plain_lines_and_the_sha256_of_all_before_its_line():
+def test_the_trailer_is_plain_lines_and_the_sha256_of_all_before_its_line() -> None:
     lines = sealed().splitlines(keepends=True)
     before = b"".join(lines[:-1])
     assert before == BODY + (
@@ -41,35 +43,35 @@ reserved = {"format", "sha256"}
 
 
 @given(st.dictionaries(keys.filter(lambda key: key not in reserved), st.text(), max_size=5))
-def test_items_come_back_in_their_order_whatever_the_values_hold(items):
+def test_items_come_back_in_their_order_whatever_the_values_hold(items) -> None:
     content = sealed(items=items)
     end, found = split_trailer(content, "m")
     assert content[:end] == BODY
     assert list(found.items()) == list(items.items())
 
 
-def test_a_label_name_in_bytes_that_are_not_utf8_comes_back():
+def test_a_label_name_in_bytes_that_are_not_utf8_comes_back() -> None:
     name = b"caf\xe9".decode(errors="surrogateescape")
     assert split_trailer(sealed(items={"labels": name}), "m")[1] == {"labels": name}
 
 
-def test_each_item_is_one_line():
+def test_each_item_is_one_line() -> None:
     content = sealed(items={"note": "a\nb\rc\r\n\\n\0"})
     assert len(content.splitlines()) == len(BODY.splitlines()) + 3
     assert b"\0" not in content  # a string of C ends there, and LIBSVM's reader counts lines so
 
 
 @pytest.mark.parametrize("key", ["", "two words", "format", "sha256", "line\n", "été"])
-def test_a_key_is_one_free_word(key):
+def test_a_key_is_one_free_word(key: str) -> None:
     with pytest.raises(ValueError, match="trailer key"):
         sealed(items={key: "x"})
 
 
-def test_a_file_without_trailer_is_all_body():
+def test_a_file_without_trailer_is_all_body() -> None:
     assert split_trailer(BODY, "m") == (len(BODY), None)
 
 
-def test_every_flipped_bit_is_refused():
+def test_every_flipped_bit_is_refused() -> None:
     content = sealed()
     for position in range(len(content)):
         for bit in range(8):
@@ -79,7 +81,7 @@ def test_every_flipped_bit_is_refused():
                 split_trailer(bytes(flipped), "m")
 
 
-def test_every_cut_inside_the_trailer_is_refused_or_leaves_bytes_after_the_body():
+def test_every_cut_inside_the_trailer_is_refused_or_leaves_bytes_after_the_body() -> None:
     content = sealed()
     for size in range(len(BODY) + len(b"# randsvm "), len(content)):
         with pytest.raises(ModelError, match="found"):
@@ -89,7 +91,7 @@ def test_every_cut_inside_the_trailer_is_refused_or_leaves_bytes_after_the_body(
 
 
 @pytest.mark.parametrize("rest", [b"x", b"\n", b"# randsvm more 1\n", sealed()])
-def test_bytes_after_the_seal_are_refused(rest):
+def test_bytes_after_the_seal_are_refused(rest: bytes) -> None:
     with pytest.raises(ModelError, match="m:7: expected the end of the file after the sha256"):
         split_trailer(sealed() + rest, "m")
 
@@ -126,13 +128,13 @@ def test_bytes_after_the_seal_are_refused(rest):
         (sealed(body=b""), "m:1: expected a model, found its trailer alone"),
     ],
 )
-def test_a_bad_trailer_is_refused_by_line(content, message):
+def test_a_bad_trailer_is_refused_by_line(content: bytes, message: str) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         split_trailer(content, "m")
     assert caught.value.exit_code == 65
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_escape_is_left_as_it_stands():
+def test_an_unknown_escape_is_left_as_it_stands() -> None:
     content = resealed(BODY + b"# randsvm format 1\n# randsvm path C:\\temp\\\n")
     assert split_trailer(content, "m")[1] == {"path": "C:\\temp\\"}

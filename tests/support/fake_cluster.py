@@ -10,7 +10,7 @@ from randsvm.cluster.worker_pool import WorkerPool
 from randsvm.data.shard_executor import ClusterTimes
 
 
-class DoneFuture(Future):
+class DoneFuture(Future[Any]):
     """A future with the methods of a Dask future."""
 
     def release(self) -> None:
@@ -29,7 +29,8 @@ class FakeWorkerPool(WorkerPool):
 
     def __init__(self, address: str) -> None:
         self.names = [f"worker {number}" for number in range(int(address))]
-        self.client, self.bytes_moved, self.times, self.submitted = self, 0, ClusterTimes(), 0
+        self.client: Any = self
+        self.bytes_moved, self.times, self.submitted = 0, ClusterTimes(), 0
         self.waited: dict[str, float] = {}
         self._lock = Lock()
 

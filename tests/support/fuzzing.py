@@ -192,7 +192,12 @@ TRAILER_WORDS = [
     b"2000000000", b"1-2", b"4-3", b"99999999999",
 ]  # fmt: skip
 # Rows to predict: no features, few, one that no model knows.
-TEST_ROWS = ([], [(1, 0.5)], [(1, -1.0), (2, 2.0), (3, 0.25)], [(2, 1.0), (2147483647, 1.0)])
+TEST_ROWS: tuple[list[tuple[int, float]], ...] = (
+    [],
+    [(1, 0.5)],
+    [(1, -1.0), (2, 2.0), (3, 0.25)],
+    [(2, 1.0), (2147483647, 1.0)],
+)
 LIBSVM_OPTIONS = ("-t 0", "-t 1 -r 1", "-t 2", "-t 3", "-s 1", "-s 2", "-s 3", "-s 4", "-b 1")
 LIBLINEAR_OPTIONS = ("-s 0 -B 1", "-s 1", "-s 4", "-s 11", "-s 21")
 OURS = (
@@ -220,7 +225,7 @@ def valid_models(folder: Path) -> list[bytes]:
         liblinearutil.save_model(str(path), learnt)
         found.append(path.read_bytes())
     oracle.write_svmlight(folder / "plain", y, X)
-    (folder / "words").write_text(oracle.svmlight_text(np.where(y > 0, "ham", "spam"), X))
+    (folder / "words").write_text(oracle.svmlight_text(np.where(y > 0, "ham", "spam").tolist(), X))
     for *words, data in OURS:
         arguments = [*map(str, words), "-q", str(folder / data), str(path)]
         run_train(*arguments)
@@ -332,7 +337,7 @@ def size_of(loaded: Model) -> float:
         norm = max(10.0, float(squared_norms(loaded.Z).max(initial=0.0)))
         values = 1 + loaded.kernel.magnitude(norm)
         total = 1 + float(np.abs(loaded.beta).sum())
-        return (1 + loaded.kernel.degree) * values * total + abs(loaded.b)
+        return (1 + loaded.kernel.degree) * values * total + float(np.abs(loaded.b).max())
 
 
 # ---- caches -------------------------------------------------------------------------------------

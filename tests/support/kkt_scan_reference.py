@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Box(NamedTuple):
     """Bounds of |beta|, for rows with y > 0 and for the others.
@@ -38,7 +40,9 @@ class Sums(NamedTuple):
     outside: tuple[float, float]
 
 
-def sums(y, u, beta, box: Box, left: float, right: float) -> Sums:
+def sums(
+    y: np.ndarray, u: np.ndarray, beta: np.ndarray, box: Box, left: float, right: float
+) -> Sums:
     norm = linear = slope = 0.0
     breakpoints, before, behind = [], -inf, inf
     for i in range(len(y)):
@@ -73,7 +77,9 @@ class Violations(NamedTuple):
     steepest_fall: tuple[int, float]
 
 
-def violations(y, u, beta, box: Box, b: float, tolerance: float) -> Violations:
+def violations(
+    y: np.ndarray, u: np.ndarray, beta: np.ndarray, box: Box, b: float, tolerance: float
+) -> Violations:
     loss, rising, falling = 0.0, [], []
     rises, falls = [(-1, -inf)], [(-1, inf)]
     for i in range(len(y)):

@@ -153,7 +153,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def learn(algorithm: str, data: Path, model: Path, *words: object) -> Finished:
+def learn(algorithm: object, data: Path, model: Path, *words: object) -> Finished:
     """Run `randsvm-train ALGORITHM` within this process; errors are raised as exceptions."""
     log = model.with_suffix(".jsonl")
     arguments = [algorithm, "-q", "--log", log, *words, data, model]

@@ -8,11 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 
-def objective(K, h, epsilon, beta):
+def objective(K: np.ndarray, h: np.ndarray, epsilon: float, beta: np.ndarray) -> float:
     return float(beta @ (K.astype(np.float64) @ beta) / 2 - h @ beta + epsilon * np.abs(beta).sum())
 
 
-def lower_bound(K, h, lower, upper, s, x):
+def lower_bound(
+    K: np.ndarray, h: np.ndarray, lower: np.ndarray, upper: np.ndarray, s: float, x: np.ndarray
+) -> float:
     """What no feasible point is below if K is positive semidefinite: the objective's tangent at x
     at its smallest, which fills the coordinates of the smallest slope first."""
     slope = K @ x - h
@@ -24,7 +26,9 @@ def lower_bound(K, h, lower, upper, s, x):
     return float(x @ (K @ x) / 2 - h @ x + slope @ (point - x))
 
 
-def doubled(K, h, lower, upper, epsilon):
+def doubled(
+    K: np.ndarray, h: np.ndarray, lower: np.ndarray, upper: np.ndarray, epsilon: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the problem without epsilon: beta = a + a*, each with half of the box."""
     zero = np.zeros_like(upper)
     h = np.concatenate([h - epsilon, h + epsilon])
@@ -32,7 +36,14 @@ def doubled(K, h, lower, upper, epsilon):
     return np.tile(K, (2, 2)), h, lower, upper
 
 
-def solution(K, h, lower, upper, s, epsilon=0.0):
+def solution(
+    K: np.ndarray,
+    h: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    s: float,
+    epsilon: float = 0.0,
+) -> np.ndarray:
     """Return beta near the optimum, (m,); its sum is s except for rounding."""
     m = len(h)
     if epsilon:
@@ -44,7 +55,14 @@ def solution(K, h, lower, upper, s, epsilon=0.0):
     return x.reshape(-1, m).sum(axis=0)
 
 
-def minimum(K, h, lower, upper, s, epsilon=0.0):
+def minimum(
+    K: np.ndarray,
+    h: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    s: float,
+    epsilon: float = 0.0,
+) -> tuple[float, float]:
     """Return the smallest objective found, and how far above the minimum it may be."""
     K = K.astype(np.float64)
     if epsilon:
@@ -58,7 +76,15 @@ def minimum(K, h, lower, upper, s, epsilon=0.0):
 
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # what is not finite is left
-def interior_point(K, h, lower, upper, s, groups=None, rounds=200):
+def interior_point(
+    K: np.ndarray,
+    h: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    s: float | np.ndarray,
+    groups: np.ndarray | None = None,
+    rounds: int = 200,
+) -> np.ndarray:
     """Primal-dual, in units in which the box is 0 .. 1. Returns a strictly feasible x. groups :
     (k, m) bool, which has k sums s; all are one if there are none."""
     groups = np.ones((1, len(h)), bool) if groups is None else groups
@@ -100,7 +126,9 @@ def interior_point(K, h, lower, upper, s, groups=None, rounds=200):
     return lower + width * np.clip(x, 0, 1)
 
 
-def minimum_of_groups(K, h, lower, upper, sums):
+def minimum_of_groups(
+    K: np.ndarray, h: np.ndarray, lower: np.ndarray, upper: np.ndarray, sums: tuple[float, float]
+) -> tuple[float, float]:
     """The smallest objective with the sums of what is above 0 and of what is below, and how much
     smaller it may be in truth. Rows with two-sided bounds have a part above and a part below."""
     K = K.astype(np.float64)

@@ -18,7 +18,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import oracle
@@ -134,7 +134,7 @@ SHARES = (("svc", "weighted"), ("svr",), ("one-class",), ("nu-svc",), ("nu-svr",
 def case_of(seed: int, number: int, *, equal: bool = False) -> Case:
     """Return the case of a seed and a number. Every fourth has a nu task; with `equal` each family
     of SHARES has the same share."""
-    tasks = NU_TASKS if number % 4 == 3 else TASKS
+    tasks: tuple[str, ...] = NU_TASKS if number % 4 == 3 else TASKS
     if equal:
         tasks = SHARES[number % len(SHARES)]
     return made(random.Random(f"{seed} training {number}"), tasks)
@@ -210,7 +210,9 @@ def _scaled(X: np.ndarray, chance: random.Random) -> np.ndarray:
     return oracle.as_float32(X * scales + offsets)
 
 
-def _labels(rng: np.random.Generator, X: np.ndarray, task: str, chance: random.Random):
+def _labels(
+    rng: np.random.Generator, X: np.ndarray, task: str, chance: random.Random
+) -> np.ndarray:
     """Return labels of classes that a curve separates, with noise, or of very different sizes."""
     n = len(X)
     spread = X.std(axis=0)
@@ -251,7 +253,7 @@ class Bounds(NamedTuple):
     most: float
 
 
-def primal(case: Case, norm: float, u: np.ndarray, b: float, tube: float | None = None) -> float:
+def primal(case: Case, norm: Any, u: np.ndarray, b: Any, tube: float | None = None) -> float:
     """Return P of u, b and the tube (default: the best one), as sums of 64 bits."""
     lower, upper = case.box
     z = case.targets - (u + b)
@@ -280,7 +282,7 @@ def best_offset(case: Case, u: np.ndarray) -> float:
     return breakpoints[int(np.argmin(values))]
 
 
-def dual(case: Case, norm: float, beta: np.ndarray) -> float:
+def dual(case: Case, norm: Any, beta: np.ndarray) -> float:
     return case.targets @ beta - case.epsilon * np.abs(beta).sum() - norm / 2
 
 
@@ -373,7 +375,7 @@ def read(path: Path, case: Case) -> Written:
     entries = dict(line.split(" ", 1) for line in head.splitlines())
     lines = [line.split() for line in rest.splitlines() if not line.startswith("#")]
     two_sides = case.classes and case.task != "one-class"
-    places: dict[tuple[float, ...], list[int]] = {}
+    places: dict[tuple[bool | float | None, ...], list[int]] = {}
     for i, x in enumerate(case.X):
         side = case.y[i] > 0 if two_sides else None
         places.setdefault((side, *x), []).append(i)
@@ -447,7 +449,7 @@ def has_margin(case: Case, K: np.ndarray) -> bool:
 
 
 def complaints(
-    case: Case, K: np.ndarray, written: Written, best: Bounds, events: list[dict]
+    case: Case, K: np.ndarray, written: Written, best: Bounds, events: list[dict[str, Any]]
 ) -> Iterator[str]:
     """Return what is wrong with a finished run, as sentences."""
     beta, metadata = written.beta.astype(exact), written.metadata
@@ -535,7 +537,9 @@ def violators(case: Case, f: np.ndarray, beta: np.ndarray, tolerance: float) -> 
     return int((rises | falls).sum())
 
 
-def silence(case: Case, gap: float, metadata: dict[str, str], events: list[dict]) -> Iterator[str]:
+def silence(
+    case: Case, gap: float, metadata: dict[str, str], events: list[dict[str, Any]]
+) -> Iterator[str]:
     """Check that the required gap is reached, or that the run reports that it is not."""
     stopped = metadata["stopped"]
     if gap <= case.gap:

@@ -25,7 +25,7 @@ from randsvm.svm.solution import Step
 SMALL = ParseOptions(chunk_rows=100)
 
 
-def problem(kernel: str = "rbf", gamma: float = 0.8, C: float = 1.0, **others) -> Problem:
+def problem(kernel: str = "rbf", gamma: float = 0.8, C: float = 1.0, **others: Any) -> Problem:
     """Return the problem of a C-SVC; others: any field of Problem."""
     fields = {
         "task": "svc", "kernel": kernel, "degree": 3, "gamma": gamma, "coef0": 0.0,
@@ -123,7 +123,7 @@ def case(
     X: np.ndarray,
     problem: Problem,
     options: ParseOptions = SMALL,
-    **scan,
+    **scan: Any,
 ) -> Iterator[Case]:
     """Open a data set. path : svmlight text of y and X; a one-class problem ignores the labels."""
     X = X[:, X.any(axis=0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -31,21 +32,21 @@ def slope(name: str, z: float) -> float:
 class Plain:
     """w (d, K), b (K,); all iterates are kept, so that the mean is computed directly."""
 
-    def __init__(self, d, classes, steps):
+    def __init__(self, d: int, classes: int, steps: Any) -> None:
         K = 1 if classes <= 2 and not steps.crammer_singer else classes
         self.w, self.b = np.zeros((d, K)), np.zeros(K)
         self.steps, self.t = steps, 0
-        self.iterates = []
+        self.iterates: list[tuple[np.ndarray, np.ndarray]] = []
         self.losses, self.errors = 0.0, 0
 
-    def rate(self):
+    def rate(self) -> float:
         steps = self.steps
         if steps.fixed_rate:
             return steps.fixed_rate
         eta = steps.eta0 / (1 + steps.lambda_ * steps.eta0 * self.t)
         return eta * max(0.0, 1 - self.t / steps.horizon) if steps.horizon else eta
 
-    def bias_rate(self):
+    def bias_rate(self) -> float:
         """Return the ratio of the steps of b to those of the weights."""
         steps = self.steps
         if steps.fixed_rate or steps.bias_lambda is None:
@@ -55,7 +56,7 @@ class Plain:
         )
         return steps.bias_rate * theirs / own
 
-    def learn(self, x, label):
+    def learn(self, x: np.ndarray, label: Any) -> None:
         """label: the class number, or a regression's y."""
         steps, f = self.steps, x @ self.w + self.b
         K, weight = len(f), steps.weights[0 if steps.epsilon is not None else label]
@@ -82,20 +83,20 @@ class Plain:
         self.errors += said != label
         return self.move(x, eta, gradient)
 
-    def held_back(self, x, eta):
+    def held_back(self, x: np.ndarray, eta: float) -> float:
         """An implicit step on the squared hinge solves g = L'(z - eta g q) for the slope g, where
         q = |x|^2 + bias rate is how far f moves for a change of 1."""
         if self.steps.loss != "squared-hinge":
             return 1.0
         return 1 + 2 * eta * (np.dot(x, x) + self.bias_rate())
 
-    def tube(self, z):
+    def tube(self, z: float) -> np.ndarray:
         """Return dL/df of max(0, |z| - epsilon), z = y - f."""
         outside = abs(z) > self.steps.epsilon
         self.losses += max(0.0, abs(z) - self.steps.epsilon)
         return np.array([-np.sign(z) * outside])
 
-    def move(self, x, eta, gradient):
+    def move(self, x: np.ndarray, eta: float, gradient: np.ndarray) -> None:
         """Down the gradient, given as that of f; then the origin, as a row of zeros of y = -1."""
         steps = self.steps
         self.w = self.w * (1 - eta * steps.lambda_) - eta * np.outer(x, gradient)
@@ -106,9 +107,13 @@ class Plain:
         elif steps.origin:
             z = -self.b[0]
             self.losses += steps.origin * loss(steps.loss, z)
-            step = steps.origin * slope(steps.loss, z) / self.held_back(0, eta * steps.origin)
+            step = (
+                steps.origin
+                * slope(steps.loss, z)
+                / self.held_back(np.zeros(1), eta * steps.origin)
+            )
             self.b = self.b + eta * self.bias_rate() * step
         self.iterates.append((self.w, self.b))
 
-    def mean(self):
+    def mean(self) -> list[np.ndarray]:
         return [np.mean([iterate[i] for iterate in self.iterates], axis=0) for i in (0, 1)]

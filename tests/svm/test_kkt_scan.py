@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kkt_scan_reference import Box
+from kkt_scan_reference import Box, Sums
 
 from randsvm.svm import _kkt_scan
 from randsvm.svm.tasks import Task
@@ -22,7 +22,7 @@ BOXES = [
 
 
 @st.composite
-def rows(draw, box: Box):
+def rows(draw: st.DrawFn, box: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Generate y, u and beta of up to 40 rows.
 
     Coefficients are at a bound, at 0 or between; some values of u are equal.
@@ -37,7 +37,9 @@ def rows(draw, box: Box):
     return y, np.round(rng.normal(size=m), draw(st.sampled_from([1, 17]))), beta
 
 
-def compiled_sums(y, u, beta, box, left, right):
+def compiled_sums(
+    y: np.ndarray, u: np.ndarray, beta: np.ndarray, box: Box, left: float, right: float
+) -> Sums:
     m = len(y)
     at, jump = np.empty(2 * m), np.empty(2 * m)
     norm, linear, slope, breakpoints, *outside = _kkt_scan.sums(
@@ -48,10 +50,10 @@ def compiled_sums(y, u, beta, box, left, right):
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_sums_equal_those_of_the_reference(box):
+def test_sums_equal_those_of_the_reference(box: tuple[float, float, float, bool]) -> None:
     @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.1, 1.0, np.inf]))
-    def one(some, b, width):
+    def one(some, b: float, width: float) -> None:
         found = compiled_sums(*some, box, b - width, b + width)
         expected = kkt_scan_reference.sums(*some, box, b - width, b + width)
         assert sorted(found.breakpoints) == sorted(expected.breakpoints)
@@ -63,10 +65,10 @@ def test_sums_equal_those_of_the_reference(box):
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_violations_equal_those_of_the_reference(box):
+def test_violations_equal_those_of_the_reference(box: tuple[float, float, float, bool]) -> None:
     @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.0, 1e-3, 0.3]))
-    def one(some, b, tolerance):
+    def one(some, b: float, tolerance: float) -> None:
         m = len(some[0])
         rise, fall = np.empty(m + 1), np.empty(m + 1)
         rising, falling = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32)
@@ -85,14 +87,16 @@ def test_violations_equal_those_of_the_reference(box):
 
 
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_the_slopes_of_a_task_equal_those_of_the_scan(box):
+def test_the_slopes_of_a_task_equal_those_of_the_scan(
+    box: tuple[float, float, float, bool],
+) -> None:
     """With b = -1e9 every row that may rise violates, and with b = 1e9 every row that may fall. A
     row with coefficient 0 has two slopes.
     """
 
     @settings(max_examples=60)
     @given(rows(box))
-    def one(some):
+    def one(some) -> None:
         rise, fall = Task(box[:2], box.epsilon, one_sided=box.one_sided).slopes(*some)
         up = dict(kkt_scan_reference.violations(*some, box, -1e9, 0.0).rising)
         down = dict(kkt_scan_reference.violations(*some, box, 1e9, 0.0).falling)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import oracle
 import pytest
@@ -10,6 +13,7 @@ from scipy import sparse
 
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
+from randsvm.parameters.svm import Problem
 from randsvm.svm.libsvm import check_values, whole
 
 KERNELS = [
@@ -22,7 +26,7 @@ KERNELS = [
 ]
 
 
-def options(asked) -> str:
+def options(asked: Problem) -> str:
     """Return the parameters as options of LIBSVM."""
     return (
         f"-t {oracle.LIBSVM_KERNELS.index(asked.kernel)} -g {asked.gamma} -r {asked.coef0} "
@@ -37,7 +41,7 @@ def points_of(y: np.ndarray, X: np.ndarray) -> Points:
 
 @pytest.mark.parametrize("asked", KERNELS, ids=lambda asked: asked.kernel)
 @pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
-def test_the_result_is_that_of_libsvms_svm_train(data, asked):
+def test_the_result_is_that_of_libsvms_svm_train(data: Callable[..., Any], asked: Problem) -> None:
     y, X = data(300)
     beta, _, ended = whole(points_of(y, X), asked, asked.tolerance)
     assert beta.tolist() == oracle.libsvm_train(y, X, options(asked)).dense(300).tolist()
@@ -45,7 +49,7 @@ def test_the_result_is_that_of_libsvms_svm_train(data, asked):
 
 
 @pytest.mark.parametrize("first", [1.0, -1.0])
-def test_the_positive_class_has_positive_coefficients_in_any_order_of_rows(first):
+def test_the_positive_class_has_positive_coefficients_in_any_order_of_rows(first: float) -> None:
     y, X = oracle.two_gaussians(60)
     order = np.argsort(-first * y, kind="stable")
     beta, _, _ = whole(points_of(y[order], X[order]), problem(), 1e-3)
@@ -54,20 +58,20 @@ def test_the_positive_class_has_positive_coefficients_in_any_order_of_rows(first
 
 
 @pytest.mark.parametrize("label", [1.0, -1.0])
-def test_rows_of_one_class_have_no_support_vectors(label):
+def test_rows_of_one_class_have_no_support_vectors(label: float) -> None:
     beta, _, ended = whole(
         points_of(np.full(5, label), oracle.two_gaussians(5)[1]), problem(), 1e-3
     )
     assert not beta.any() and ended
 
 
-def test_rows_without_features_are_trained_on():
+def test_rows_without_features_are_trained_on() -> None:
     y, X = np.array([1.0, -1.0, -1.0]), np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
     expected = oracle.libsvm_train(y, X, "-g 0.8 -e 0.0005").dense(3)
     assert whole(points_of(y, X), problem(), 5e-4)[0].tolist() == expected.tolist()
 
 
-def test_kernel_values_beyond_float32_are_refused():
+def test_kernel_values_beyond_float32_are_refused() -> None:
     y, X = oracle.two_gaussians(5)
     check_values(points_of(y, X * 1e18), problem("linear"))
     with pytest.raises(ParameterError, match="scale the features"):

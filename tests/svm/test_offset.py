@@ -56,7 +56,9 @@ def b_and_reports(
 
 @pytest.mark.parametrize("most, cells", [(offset.MAX_BREAKPOINTS, offset.CELLS), (3, 7)])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
-def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeypatch):
+def test_b_does_not_depend_on_the_first_window(
+    task: Task, share: float, most: int, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """b is a breakpoint with the least P, or the midpoint of a flat interval.
 
     The number of reported breakpoints and of shards does not matter.
@@ -69,7 +71,7 @@ def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeyp
         st.integers(0, 10**6), st.integers(1, 30), st.floats(-3, 3),
         st.sampled_from([1e-6, 0.1, 2.0, np.inf]), st.integers(0, 1), st.integers(1, 4),
     )  # fmt: skip
-    def one(seed, m, around, width, digits, shards):
+    def one(seed: int, m: int, around, width: float, digits, shards) -> None:
         rng = np.random.default_rng(seed)
         y = rng.choice([-1.0, 1.0], m) if task.one_sided else rng.normal(size=m).round(digits)
         u, total = rng.normal(size=m).round(digits), share * m
@@ -86,7 +88,9 @@ def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeyp
 
 
 @pytest.mark.parametrize("width", [0.1, 1e-6])
-def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(width, monkeypatch):
+def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(
+    width: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No cell of the search separates these breakpoints."""
     monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 3)
     task, u = Task((2.0, 2.0)), np.zeros(12)
@@ -95,7 +99,7 @@ def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(width
     assert b == pytest.approx(0.6, rel=1e-14)
 
 
-def test_b_is_the_midpoint_if_p_is_flat():
+def test_b_is_the_midpoint_if_p_is_flat() -> None:
     """LIBSVM does the same without unbounded support vectors."""
     task = Task((1.0, 1.0), one_sided=True)
     y, u = np.array([1.0, 1.0, -1.0, -1.0]), np.array([0.5, 0.5, 0.0, 0.0])
@@ -103,12 +107,14 @@ def test_b_is_the_midpoint_if_p_is_flat():
         assert b_and_reports(task, y, u, 0.0, window, 2)[0] == pytest.approx((0.5 - 1.0) / 2)
 
 
-def test_without_rows_b_is_0():
+def test_without_rows_b_is_0() -> None:
     assert b_and_reports(Task((1.0, 1.0)), np.empty(0), np.empty(0), 0.0, WHOLE, 1)[0] == 0.0
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_a_report_is_small_with_many_rows_at_the_margin(alike, monkeypatch):
+def test_a_report_is_small_with_many_rows_at_the_margin(
+    alike: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Equal rows have equal breakpoints, so no cell around them has few."""
     monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 1000)
     task = Task((0.1, 0.1), one_sided=True)

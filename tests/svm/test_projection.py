@@ -22,7 +22,7 @@ def boxes(kind: str, rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.n
 
 @pytest.mark.parametrize("kind", ["svc", "svr", "one-class"])
 @pytest.mark.parametrize("seed", range(50))
-def test_box_and_sum_are_exact_and_bounds_are_kept(kind, seed):
+def test_box_and_sum_are_exact_and_bounds_are_kept(kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 200))
     lower, upper = boxes(kind, rng, m)
@@ -46,19 +46,19 @@ def test_box_and_sum_are_exact_and_bounds_are_kept(kind, seed):
         assert np.count_nonzero(after[moved]) <= 1
 
 
-def test_bounded_coefficients_move_in_the_given_order():
+def test_bounded_coefficients_move_in_the_given_order() -> None:
     beta, upper = np.array([1.0, 1, 1, 1, 0]), np.ones(5)
     lower, order = np.zeros(5), np.array([3.0, 1, 2, 0, 5])
     assert mended(beta, lower, upper, 2.5, order).tolist() == [1, 0.5, 1, 0, 0]
 
 
-def test_coefficients_are_filled_up_in_the_given_order():
+def test_coefficients_are_filled_up_in_the_given_order() -> None:
     beta, upper = np.array([0.5, 0, 0, 1, 0]), np.ones(5)
     order = np.array([4.0, 2, 3, 0, 1])
     assert filled(beta, upper, 3.25, order).tolist() == [0.5, 0.75, 0, 1, 1]
 
 
-def test_a_coefficient_within_rounding_of_its_bound_is_at_the_bound():
+def test_a_coefficient_within_rounding_of_its_bound_is_at_the_bound() -> None:
     lower, upper = np.array([0.0, -0.3, 0]), np.array([0.3, 0, 0.3])
     beta = np.array([0.1 * 3 * (1 - 1e-15), -0.3 * (1 - 1e-14), 5.0])
     assert clipped(beta, lower, upper).tolist() == [0.3, -0.3, 0.3]

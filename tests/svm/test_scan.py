@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
+from fixtures import MakeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import board, two_classes
-from scans import KERNELS, TASKS, case, problem, task_file
+from scans import KERNELS, TASKS, Case, case, problem, task_file
 from scipy import sparse
 
 from randsvm.data import dataset
@@ -19,22 +21,25 @@ from randsvm.data.dataset import scaling_of
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.parameters.run import Resources
+from randsvm.parameters.svm import Problem
 from randsvm.svm import kernel_layout, running_values
 from randsvm.svm.running_values import FEW_ROWS, RunningValues
-from randsvm.svm.scan import Scan
+from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import UniformSample
 
 KEEP_ALL = UniformSample(10**6, Draw(1, 1))
 
 
-def offered_violators(V) -> set[int]:
+def offered_violators(V: Violators) -> set[int]:
     """Return the violators offered to a collector that keeps all."""
     found = V.candidates.groups[0]
     return {*found.rising.rows.tolist(), *found.falling.rows.tolist()}
 
 
-def assert_certificate(V, one, beta: np.ndarray, b: float, accuracy: float) -> None:
+def assert_certificate(
+    V: Violators, one: Case, beta: np.ndarray, b: float, accuracy: float
+) -> None:
     # D is a difference of two sums that may be much larger.
     rounding = accuracy * np.abs(beta).sum()
     assert V.certificate.primal == pytest.approx(one.primal(beta, b), rel=accuracy, abs=rounding)
@@ -45,25 +50,27 @@ def assert_certificate(V, one, beta: np.ndarray, b: float, accuracy: float) -> N
 
 
 @pytest.fixture(autouse=True)
-def many_rows(monkeypatch):
+def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let these small sets use float32, which is otherwise reserved for more rows."""
     monkeypatch.setattr(running_values, "FEW_ROWS", 0)
 
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
-def test_a_scan_with_any_kernel_follows_the_formulas(made, data, problem):
+def test_a_scan_with_any_kernel_follows_the_formulas(
+    made: MakeSet, data: str, problem: Problem
+) -> None:
     with case(*made(data, 450), problem) as one:
         assert_follows_formulas(one)
 
 
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_a_scan_for_any_task_follows_the_formulas(tmp_path, problem):
+def test_a_scan_for_any_task_follows_the_formulas(tmp_path: Path, problem: Problem) -> None:
     with case(*task_file(tmp_path, problem), problem) as one:
         assert_follows_formulas(one)
 
 
-def assert_follows_formulas(one) -> None:
+def assert_follows_formulas(one: Case) -> None:
     beta = one.some(0)
     SV, V = one.scan.after(one.step(beta), KEEP_ALL)
     assert one.u == pytest.approx(one.K @ beta, rel=1e-4, abs=1e-4)
@@ -78,7 +85,7 @@ def assert_follows_formulas(one) -> None:
         assert violators <= one.violators(beta, SV.b, tolerance - 1e-4)
 
 
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made):
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made: MakeSet) -> None:
     for which in (KERNELS["sigmoid"], problem("poly", coef0=-1.0)):
         with case(*made("two_gaussians", 450), which) as one:
             _, V = one.scan.after(one.step(one.some(0, m=5)), KEEP_ALL)
@@ -86,7 +93,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made):
 
 
 @pytest.mark.parametrize("problem", [problem(C=2.0), problem(C=2.0, bounds=(1.0, 4.0))], ids=str)
-def test_the_certificate_encloses_the_optimum(made, problem):
+def test_the_certificate_encloses_the_optimum(made: MakeSet, problem: Problem) -> None:
     """This holds for the solutions of subsets, which are feasible, and for the solution over all
     rows.
     """
@@ -105,7 +112,7 @@ def test_the_certificate_encloses_the_optimum(made, problem):
 # ---- V ----------------------------------------------------------------------------------------
 
 
-def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made):
+def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made: MakeSet) -> None:
     """With the b of all rows, rows that were just solved may violate."""
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         working = np.arange(0, 450, 3)
@@ -117,7 +124,7 @@ def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made):
         assert sure <= offered_violators(V)
 
 
-def test_drawn_violators_are_those_with_the_smallest_philox_keys(made):
+def test_drawn_violators_are_those_with_the_smallest_philox_keys(made: MakeSet) -> None:
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         beta = one.some(0, m=40)
         _, V = one.scan.after(one.step(beta), UniformSample(10**6, Draw(5, 1)))
@@ -131,7 +138,7 @@ def test_drawn_violators_are_those_with_the_smallest_philox_keys(made):
 
 
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_candidates_do_not_depend_on_the_shards(tmp_path, problem):
+def test_candidates_do_not_depend_on_the_shards(tmp_path: Path, problem: Problem) -> None:
     seen = []
     for rows in (450, 100, 13):
         options = ParseOptions(chunk_rows=rows)
@@ -143,7 +150,9 @@ def test_candidates_do_not_depend_on_the_shards(tmp_path, problem):
     assert seen[0] == seen[1] == seen[2]
 
 
-def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(tmp_path):
+def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(
+    tmp_path: Path,
+) -> None:
     """sum beta is fixed, so some coefficients have to fall if others rise.
 
     Before the first step b = -1 predicts the larger class, and only the smaller class violates.
@@ -164,7 +173,9 @@ def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(t
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("float64, accuracy", [(True, 1e-9), (False, 1e-5)])
-def test_advancing_by_steps_equals_starting_from_scratch(made, problem, float64, accuracy):
+def test_advancing_by_steps_equals_starting_from_scratch(
+    made: MakeSet, problem: Problem, float64, accuracy: float
+) -> None:
     """Some solutions share coefficients with the one before, and some share none."""
     with case(*made("two_gaussians", 450), problem, float64=float64) as one:
         for beta in chain(one):
@@ -174,14 +185,14 @@ def test_advancing_by_steps_equals_starting_from_scratch(made, problem, float64,
             assert_certificate(V, one, beta, SV.b, accuracy)
 
 
-def chain(one) -> list[np.ndarray]:
+def chain(one: Case) -> list[np.ndarray]:
     first = one.some(0)
     halved = first * np.where(np.arange(450) % 4, 1.0, 0.5)
     fewer = halved * (np.arange(450) % 10 > 0)
     return [first, halved, fewer, one.some(1), first, 0 * first, one.some(2)]
 
 
-def test_an_evaluation_computes_all_values_again(made):
+def test_an_evaluation_computes_all_values_again(made: MakeSet) -> None:
     with case(*made("two_gaussians", 450), problem()) as one:
         beta = one.some(0)
         solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
@@ -193,7 +204,9 @@ def test_an_evaluation_computes_all_values_again(made):
 
 @pytest.mark.parametrize("C", [1.0, 1e3, 1e6])
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_an_evaluation_describes_the_returned_solution_for_any_c(tmp_path, problem, C):
+def test_an_evaluation_describes_the_returned_solution_for_any_c(
+    tmp_path: Path, problem: Problem, C: float
+) -> None:
     """An error in f or b changes P by C times that error."""
     if problem.task == "one-class" and C > 1:
         pytest.skip("has no C")
@@ -208,7 +221,7 @@ def test_an_evaluation_describes_the_returned_solution_for_any_c(tmp_path, probl
 
 @settings(max_examples=15)
 @given(st.integers(20, 450), st.integers(20, 2000))
-def test_the_size_of_chunks_changes_only_rounding(made, rows, nonzeros):
+def test_the_size_of_chunks_changes_only_rounding(made: MakeSet, rows: int, nonzeros: int) -> None:
     path, y, X = made("two_gaussians", 450)
     options = ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros)
     with case(path, y, X, problem()) as one, case(path, y, X, problem(), options) as other:
@@ -223,12 +236,12 @@ def test_the_size_of_chunks_changes_only_rounding(made, rows, nonzeros):
 # ---- precision --------------------------------------------------------------------------------
 
 
-def error_of_u(one) -> float:
+def error_of_u(one: Case) -> float:
     return float(np.abs(one.u - one.K @ one.standing).max())
 
 
 @pytest.mark.slow
-def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
+def test_a_run_switches_to_float64_if_float32_is_too_coarse(made: MakeSet) -> None:
     """With C = 1e5 the coefficients magnify the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
@@ -239,7 +252,9 @@ def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
 
 
 @pytest.mark.parametrize("C", [1.0, 100.0, 1000.0])
-def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(made, C):
+def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(
+    made: MakeSet, C: float
+) -> None:
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=C)) as one:
         steepest, tolerance = 2.0, one.problem.tolerance
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3), np.arange(0, 2000, 5)):
@@ -251,7 +266,7 @@ def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(made, 
             steepest = V.max_violation
 
 
-def test_easy_data_stays_in_float32(made):
+def test_easy_data_stays_in_float32(made: MakeSet) -> None:
     with case(*made("two_gaussians", 450), problem(gamma=0.5)) as one:
         one.scan.after(one.step(one.some(0)), KEEP_ALL)
         assert one.scan.kernel_layout.dtype is np.float32
@@ -259,7 +274,9 @@ def test_easy_data_stays_in_float32(made):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 3e4, 1.7e9])
-def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_path, offset):
+def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(
+    tmp_path: Path, offset: float
+) -> None:
     """Kernel values of rows far from zero are as accurate as those of rows near zero."""
     y, X = oracle.two_gaussians(600)
     X = oracle.as_float32(X * {0.0: 300, 1.7e9: 1e4}.get(offset, 1) + offset)
@@ -273,7 +290,9 @@ def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_pa
 
 
 @pytest.mark.parametrize("shows", [True, False])
-def test_stored_layouts_change_no_result(made, monkeypatch, shows):
+def test_stored_layouts_change_no_result(
+    made: MakeSet, monkeypatch: pytest.MonkeyPatch, shows: bool
+) -> None:
     """This includes an evaluation in float64 (rounding shows), which uses other layouts."""
     monkeypatch.setattr(Scan, "rounding_shows", lambda *_: shows)
     seen = []
@@ -289,7 +308,7 @@ def test_stored_layouts_change_no_result(made, monkeypatch, shows):
     assert seen[0] == seen[1]
 
 
-def test_unused_rows_are_released_when_memory_is_full(tmp_path):
+def test_unused_rows_are_released_when_memory_is_full(tmp_path: Path) -> None:
     data = board(FEW_ROWS + 1000)
     path = str(data.save(tmp_path / "data"))
     with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as whole:
@@ -308,7 +327,7 @@ def test_unused_rows_are_released_when_memory_is_full(tmp_path):
         values.forget()
 
 
-def test_sparse_and_dense_layouts_agree(made, monkeypatch):
+def test_sparse_and_dense_layouts_agree(made: MakeSet, monkeypatch: pytest.MonkeyPatch) -> None:
     path, y, X = made("sparse_rows", 450)
     for which in KERNELS.values():
         seen = []
@@ -322,7 +341,7 @@ def test_sparse_and_dense_layouts_agree(made, monkeypatch):
         assert seen[0][1] == pytest.approx(seen[1][1], rel=1e-5)
 
 
-def test_a_scan_accepts_a_huge_feature_index(tmp_path):
+def test_a_scan_accepts_a_huge_feature_index(tmp_path: Path) -> None:
     y, X = oracle.two_gaussians(50)
     path = oracle.write_svmlight(tmp_path / "a.svm", y, X)
     path.write_text(path.read_text().replace(" 2:", " 2147483647:"))
@@ -337,7 +356,7 @@ def test_a_scan_accepts_a_huge_feature_index(tmp_path):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_b_minimises_p_over_all_rows(tmp_path, problem, seed):
+def test_b_minimises_p_over_all_rows(tmp_path: Path, problem: Problem, seed: int) -> None:
     """P(b) is convex and piecewise linear, so its minimum is at a breakpoint of one of the rows."""
     with case(*task_file(tmp_path, problem), problem) as one:
         for m in (0, 40 * seed, 450):
@@ -348,7 +367,7 @@ def test_b_minimises_p_over_all_rows(tmp_path, problem, seed):
             assert one.primal(beta, SV.b) == pytest.approx(min(values), rel=1e-5, abs=1e-5)
 
 
-def test_a_solution_without_support_vectors_predicts_the_larger_class(made):
+def test_a_solution_without_support_vectors_predicts_the_larger_class(made: MakeSet) -> None:
     with case(*made("two_gaussians", 450), problem()) as one:
         SV, V = one.scan.find_violators(KEEP_ALL)
         assert np.sign(SV.b) == np.sign(one.y.sum())
@@ -357,7 +376,7 @@ def test_a_solution_without_support_vectors_predicts_the_larger_class(made):
 
 
 @pytest.mark.parametrize("scaling", [None, "minmax", "standard"])
-def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
+def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path: Path, scaling: str | None) -> None:
     """This happens with folds and --subset if the last chunk is short."""
     y, X = oracle.two_gaussians(101)
     path = oracle.write_svmlight(tmp_path / "data", y, X)

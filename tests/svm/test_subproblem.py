@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 import qp
-from scans import TASKS, case, problem, task_file
+from fixtures import MakeSet
+from scans import TASKS, Case, case, problem, task_file
 
 from randsvm.data.sampling import Draw
+from randsvm.parameters.svm import Problem
 from randsvm.svm import subproblem
 from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.subproblem_qp import Solution
 from randsvm.svm.working_set import LargestViolation
 
 COLLECTOR = LargestViolation(50, Draw(0, 1))
@@ -23,7 +27,7 @@ KERNELS = {
 }
 
 
-def feasible_start(one, seed: int) -> np.ndarray:
+def feasible_start(one: Case, seed: int) -> np.ndarray:
     """Return coefficients in their boxes whose sum is the problem's; some are at a bound."""
     rng = np.random.default_rng(seed)
     lower, upper = one.box
@@ -36,7 +40,9 @@ def feasible_start(one, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("task", TASKS)
-def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_path, task, kernel):
+def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(
+    tmp_path: Path, task: str, kernel: str
+) -> None:
     if (task, kernel) == ("one-class", "linear"):
         pytest.skip("LIBSVM takes its most iterations where nothing is left to gain")
     asked = replace(TASKS[task], **KERNELS[kernel])
@@ -59,7 +65,7 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("task", TASKS)
-def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
+def test_a_step_solves_its_quadratic_program(tmp_path: Path, task: str, C: float) -> None:
     asked = TASKS[task]
     if task != "one-class":
         bounds = (C * asked.bounds[0], C * asked.bounds[1])
@@ -84,7 +90,9 @@ def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
     ("-s 0 -t 2 -g 0.8 -c 2", TASKS["C-SVC"]),
     ("-s 0 -t 2 -g 0.8 -c 1 -w1 0.5 -w-1 5", TASKS["class weights"]),
 ])  # fmt: skip
-def test_a_step_over_all_rows_from_zero_is_libsvms_solution(made, words, asked):
+def test_a_step_over_all_rows_from_zero_is_libsvms_solution(
+    made: MakeSet, words: str, asked: Problem
+) -> None:
     path, y, X = made("two_gaussians", 450)
     with case(path, y, X, asked) as one:
         step = svmlearn(one.scan.points(np.arange(450)), asked, one.scan.gram, True)
@@ -93,14 +101,16 @@ def test_a_step_over_all_rows_from_zero_is_libsvms_solution(made, words, asked):
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_a_working_set_of_one_class_cannot_move(made, side):
+def test_a_working_set_of_one_class_cannot_move(made: MakeSet, side: float) -> None:
     """With coefficients 0, their sum is 0 and none may have the other sign."""
     with case(*made("two_gaussians", 450), problem()) as one:
         rows = np.flatnonzero(one.y == side)[:20]
         assert not svmlearn(one.scan.points(rows), one.problem, one.scan.gram, False).beta.any()
 
 
-def test_a_working_set_without_a_violating_pair_is_unchanged(made, monkeypatch):
+def test_a_working_set_without_a_violating_pair_is_unchanged(
+    made: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LIBSVM is not called."""
     monkeypatch.setattr(subproblem, "solve", None)
     with case(*made("two_gaussians", 450), problem()) as one:
@@ -109,11 +119,25 @@ def test_a_working_set_without_a_violating_pair_is_unchanged(made, monkeypatch):
         assert step.beta.tolist() == [0.0] * 9 and step.ended
 
 
-def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(made, monkeypatch):
+def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(
+    made: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with case(*made("two_gaussians", 450), problem()) as one:
         tolerances, plain = [], subproblem.solve
 
-        def worse(K, h, lower, upper, s, start, tolerance, epsilon, call, b, partly):
+        def worse(
+            K: np.ndarray,
+            h: np.ndarray,
+            lower: np.ndarray,
+            upper: np.ndarray,
+            s: float,
+            start: np.ndarray,
+            tolerance: float,
+            epsilon: float,
+            call,
+            b: float,
+            partly,
+        ) -> Solution:
             tolerances.append(tolerance)
             found = plain(K, h, lower, upper, s, start, tolerance, epsilon, call, b)
             return found._replace(
@@ -128,7 +152,9 @@ def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(made, monk
         assert (np.diff(tolerances) < 0).all()
 
 
-def test_a_working_set_without_a_gram_matrix_has_the_same_solution(made, monkeypatch):
+def test_a_working_set_without_a_gram_matrix_has_the_same_solution(
+    made: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Above GRAM_MOST rows LIBSVM computes kernel values from the rows."""
     found = []
     for most in (subproblem.GRAM_MOST, 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +18,23 @@ from random_subproblems import (
 )
 
 from randsvm.svm import subproblem_qp
-from randsvm.svm.libsvm import Layout
+from randsvm.svm.libsvm import Layout, Outcome
 from randsvm.svm.subproblem_qp import Boxed, Solution, _needs_many_copies, product, solve
 
 SEEDS = range(12)
 MOST_CALLS = 200
 
 
-def solve_repeatedly(K, h, lower, upper, s, start, *more, **others) -> Solution:
+def solve_repeatedly(
+    K: np.ndarray,
+    h: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    s: float,
+    start: np.ndarray,
+    *more: object,
+    **others: Any,
+) -> Solution:
     """Solve repeatedly: with very different class weights one call may end early."""
     for _ in range(MOST_CALLS):
         found = solve(K, h, lower, upper, s, start, *more, **others)
@@ -35,7 +45,17 @@ def solve_repeatedly(K, h, lower, upper, s, start, *more, **others) -> Solution:
     return found
 
 
-def check(K, h, lower, upper, s, start, epsilon=0.0, accuracy=1e-6, b=None) -> float:
+def check(
+    K: np.ndarray | None,
+    h: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    s: float,
+    start: np.ndarray | None,
+    epsilon: float = 0.0,
+    accuracy: float = 1e-6,
+    b: float | None = None,
+) -> float:
     """Solve, check the solution, and return its distance from the optimum."""
     size = 1 + np.abs(h).max() + np.abs(K).max() * (upper - lower).max()
     found = solve_repeatedly(K, h, lower, upper, s, start, 1e-8 * size, epsilon, b=b)
@@ -51,7 +71,7 @@ def check(K, h, lower, upper, s, start, epsilon=0.0, accuracy=1e-6, b=None) -> f
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_c_svc_is_solved(seed, C, name):
+def test_c_svc_is_solved(seed: int, C: float, name: str) -> None:
     rng = np.random.default_rng([seed, 1])
     m = random_size(rng)
     K, y = kernel_matrix(rng, m, name), rng.choice([-1.0, 1.0], m)
@@ -63,7 +83,7 @@ def test_c_svc_is_solved(seed, C, name):
 @pytest.mark.parametrize("ratio", [1.01, 2.0, 30.0, 1 / 7])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_c_svc_with_class_weights_is_solved(seed, C, ratio):
+def test_c_svc_with_class_weights_is_solved(seed: int, C: float, ratio: float) -> None:
     rng = np.random.default_rng([seed, 2])
     m = random_size(rng)
     K, y = kernel_matrix(rng, m, rng.choice(["rbf", "linear"])), rng.choice([-1.0, 1.0], m)
@@ -73,12 +93,14 @@ def test_c_svc_with_class_weights_is_solved(seed, C, ratio):
     check(K, y - frozen_gradient(rng, m, C), lower, upper, start.sum(), start)
 
 
-def test_libsvm_is_never_given_many_more_variables_than_rows(monkeypatch):
+def test_libsvm_is_never_given_many_more_variables_than_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The share of the rare class, which has a large C, does not matter."""
     given = []
     plain = subproblem_qp.c_svc
 
-    def c_svc(layout, rows, *more):
+    def c_svc(layout, rows: int, *more: object) -> Outcome:
         given.append(len(rows))
         return plain(layout, rows, *more)
 
@@ -97,7 +119,7 @@ def test_libsvm_is_never_given_many_more_variables_than_rows(monkeypatch):
 
 @pytest.mark.parametrize("ratio", [1.0, 5.0, 1 / 5])
 @pytest.mark.parametrize("C", BOUNDS)
-def test_c_svc_is_solved_from_zero_without_frozen_coefficients(C, ratio):
+def test_c_svc_is_solved_from_zero_without_frozen_coefficients(C: float, ratio: float) -> None:
     rng = np.random.default_rng([7, 2])
     K, y = kernel_matrix(rng, 40, "rbf"), rng.choice([-1.0, 1.0], 40)
     lower, upper = np.where(y > 0, 0, -C), np.where(y > 0, C * ratio, 0)
@@ -108,7 +130,7 @@ def test_c_svc_is_solved_from_zero_without_frozen_coefficients(C, ratio):
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_epsilon_svr_is_solved(seed, C, epsilon):
+def test_epsilon_svr_is_solved(seed: int, C: float, epsilon: float) -> None:
     rng = np.random.default_rng([seed, 3])
     m = random_size(rng)
     # With few features and a large C, SMO itself needs millions of steps.
@@ -124,7 +146,9 @@ def test_epsilon_svr_is_solved(seed, C, epsilon):
 @pytest.mark.parametrize("away", [1.0, 0.1, 0.001])
 @pytest.mark.parametrize("ratio, epsilon", [(30.0, 0.0), (1 / 2, 0.0), (1.0, 0.02), (1.0, 0.5)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_guess_of_the_offset_does_not_change_the_solution(seed, ratio, epsilon, away):
+def test_the_guess_of_the_offset_does_not_change_the_solution(
+    seed: int, ratio: float, epsilon: float, away: float
+) -> None:
     """The guess makes smaller problems come first, near the solution or far from it."""
     rng = np.random.default_rng([seed, 9])
     m = random_size(rng)
@@ -142,7 +166,7 @@ def test_the_guess_of_the_offset_does_not_change_the_solution(seed, ratio, epsil
 
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_class_is_solved(seed, name):
+def test_one_class_is_solved(seed: int, name: str) -> None:
     rng = np.random.default_rng([seed, 4])
     m = random_size(rng)
     K, lower, upper = kernel_matrix(rng, m, name), np.zeros(m), np.ones(m)
@@ -155,7 +179,7 @@ WEIGHTS = [(1.0, 1.0), (1.0, 3.0), (3.0, 1.0)]
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_rows_of_a_single_class_are_solved(side, bounds):
+def test_rows_of_a_single_class_are_solved(side: float, bounds: tuple[float, ...]) -> None:
     rng = np.random.default_rng(5)
     K, C = kernel_matrix(rng, 20, "rbf"), bounds[0 if side > 0 else 1]
     lower, upper = np.full(20, min(0, side * C)), np.full(20, max(0, side * C))
@@ -165,7 +189,7 @@ def test_rows_of_a_single_class_are_solved(side, bounds):
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
 @pytest.mark.parametrize("end", ["lower", "upper"])
-def test_a_single_feasible_point_is_the_solution(end, bounds):
+def test_a_single_feasible_point_is_the_solution(end: str, bounds: tuple[float, ...]) -> None:
     rng = np.random.default_rng(6)
     y = np.where(np.arange(9) < 4, 1.0, -1.0)
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
@@ -177,21 +201,21 @@ def test_a_single_feasible_point_is_the_solution(end, bounds):
 
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
-def test_a_sum_out_of_reach_is_refused(bounds):
+def test_a_sum_out_of_reach_is_refused(bounds: tuple[float, ...]) -> None:
     y = np.array([1.0, -1.0])
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
     with pytest.raises(ValueError, match="cannot sum to"):
         solve(np.eye(2, dtype=np.float32), y, lower, upper, bounds[0] + 0.01)
 
 
-def test_a_single_row_has_the_sum_as_its_coefficient():
+def test_a_single_row_has_the_sum_as_its_coefficient() -> None:
     K = np.ones((1, 1), np.float32)
     for s in (0.0, 0.3, 1.0):
         assert solve(K, np.ones(1), np.zeros(1), np.ones(1), s).beta == s
 
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
-def test_equal_rows_are_solved(bounds):
+def test_equal_rows_are_solved(bounds: tuple[float, ...]) -> None:
     rng = np.random.default_rng(7)
     y = np.where(np.arange(12) < 5, 1.0, -1.0)
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
@@ -200,7 +224,7 @@ def test_equal_rows_are_solved(bounds):
 
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
-def test_all_coefficients_end_at_bounds_far_from_the_margin(bounds):
+def test_all_coefficients_end_at_bounds_far_from_the_margin(bounds: tuple[float, ...]) -> None:
     """In this case LIBSVM has no finite rho."""
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
@@ -212,7 +236,7 @@ def test_all_coefficients_end_at_bounds_far_from_the_margin(bounds):
 
 @pytest.mark.parametrize("times", [3, 1000])
 @pytest.mark.parametrize("ratio", [1.0, 5.0])
-def test_the_objective_never_gets_worse(ratio, times):
+def test_the_objective_never_gets_worse(ratio: float, times: int) -> None:
     """An indefinite kernel has several minima; solve descends from the start."""
     rng = np.random.default_rng(8)
     m = 40
@@ -229,7 +253,7 @@ def test_the_objective_never_gets_worse(ratio, times):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 5.0])
-def test_large_frozen_gradients_keep_the_gradient_exact(ratio):
+def test_large_frozen_gradients_keep_the_gradient_exact(ratio: float) -> None:
     """float32 alone would be wrong by 1e5 * 6e-8 = 6e-3."""
     rng = np.random.default_rng(10)
     m, tolerance = 60, 1e-4
@@ -243,7 +267,7 @@ def test_large_frozen_gradients_keep_the_gradient_exact(ratio):
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 8])
-def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m):
+def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m: int) -> None:
     """svm.cpp reads x[i][(int) x[j][0].value].value at the given addresses."""
     rng = np.random.default_rng(11)
     K, index = rng.normal(size=(m, m)).astype(np.float32), rng.integers(0, m, m + 3)
@@ -258,7 +282,7 @@ def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_an_interrupted_solve_does_not_affect_the_next_one(ratio):
+def test_an_interrupted_solve_does_not_affect_the_next_one(ratio: float) -> None:
     rng = np.random.default_rng(12)
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
     task = (
@@ -278,7 +302,7 @@ def test_an_interrupted_solve_does_not_affect_the_next_one(ratio):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_the_rows_of_an_interrupted_solve_live_until_it_ends(ratio):
+def test_the_rows_of_an_interrupted_solve_live_until_it_ends(ratio: float) -> None:
     """A time limit leaves LIBSVM working: freed rows would crash it."""
     rng = np.random.default_rng(12)
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
@@ -302,7 +326,7 @@ def test_the_rows_of_an_interrupted_solve_live_until_it_ends(ratio):
     assert any(isinstance(each, Layout) for each in kept)
 
 
-def test_product_equals_numpys():
+def test_product_equals_numpys() -> None:
     rng = np.random.default_rng(9)
     for m in (1, 2, 3, 4, 5, 63):
         K, beta = kernel_matrix(rng, m, "rbf"), rng.normal(size=m) * (rng.random(m) < 0.6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scans import problem
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, randsvm_1
 from randsvm.data.sampling import Draw, SmallestKeys
+from randsvm.svm.scan import Violators
 from randsvm.svm.solution import SV
 from randsvm.svm.working_set import (
     Candidates,
@@ -40,7 +42,7 @@ def smallest(rows: np.ndarray) -> SmallestKeys:
 
 
 @st.composite
-def rounds(draw):
+def rounds(draw: st.DrawFn) -> tuple[np.random.Generator, GroupCandidates, SV]:
     """A working set, support vectors and candidates, their rows all different or the same."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rising = rng.permutation(N)[: draw(st.integers(1, 60))]
@@ -72,20 +74,20 @@ class Script:
         self.working_sets: list[WorkingSet] = []
         self.orders: list[object] = []
 
-    def random_subset(self, r):
+    def random_subset(self, r: int) -> WorkingSet:
         return self.first
 
-    def start(self, r):
+    def start(self, r: int) -> tuple[None, WorkingSet]:
         return None, self.first
 
-    def svmlearn(self, W, b=None, *, frozen=False):
+    def svmlearn(self, W: np.ndarray, b: float | None = None, *, frozen: bool = False) -> None:
         self.working_sets.append(W)
 
-    def violators(self, step, W, order, r):
+    def violators(self, step: Any, W: np.ndarray, order: Any, r: int) -> tuple[SV, SimpleNamespace]:
         self.orders.append(order)
         return self.solution, self.V
 
-    def stop(self, solution, V):
+    def stop(self, solution, V: Violators) -> bool:
         return len(self.orders) > self.rounds
 
 
@@ -97,10 +99,12 @@ ALGORITHMS = {
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pair(name):
+def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pair(
+    name: str,
+) -> None:
     @settings(max_examples=80)
     @given(rounds(), st.integers(2, 100), st.none() | st.integers(1, 100))
-    def one(a_round, size, swap):
+    def one(a_round, size: int, swap) -> None:
         rng, found, solution = a_round
         first = WorkingSet.of(rng.permutation(N)[:size], N)
         run = Script(first, solution, found, rounds=3)
@@ -121,7 +125,7 @@ def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pa
     one()
 
 
-def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
+def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall() -> None:
     rising, falling = np.arange(0, 50), np.arange(100, 150)
     found = one_group(
         100, smallest(rising), smallest(falling), smallest(rising[:1]), smallest(falling[:1])
@@ -137,7 +141,7 @@ def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
 
 @settings(max_examples=50)
 @given(rounds(), st.integers(2, 150))
-def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r):
+def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r: int) -> None:
     rng, found, solution = a_round
     run = Script(WorkingSet.of(rng.permutation(N)[:r], N), solution, found)
     randsvm_1(run, r)
@@ -155,7 +159,7 @@ def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r):
 
 
 @pytest.mark.parametrize("beta, few", [(1.0, 20), (0.5, 90)])
-def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
+def test_pairs_are_chosen_once_random_violators_are_few(beta: float, few: int) -> None:
     """Few: beside support vectors most of which are bounded fewer than beside others."""
     solution = SV(np.arange(90), np.full(90, beta), 0.0, problem())
     some, many = (
@@ -178,13 +182,15 @@ def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
     "collector, wanted",
     [(FileOrder(2, Draw(0, 1)), [3, 7]), (LargestViolation(2, Draw(0, 1)), [9, 7])],
 )
-def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(collector, wanted):
+def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(
+    collector: FileOrder | LargestViolation, wanted: list[int]
+) -> None:
     rows, violation = np.array([3, 7, 9]), np.array([0.1, 0.5, 2.0])
     kept = SmallestKeys.of(2, rows, collector.keys(0, 10, rows, violation))
     assert kept.rows.tolist() == wanted
 
 
-def test_a_working_set_of_all_rows_stays_the_same():
+def test_a_working_set_of_all_rows_stays_the_same() -> None:
     solution = SV(np.arange(3), np.ones(3), 0.0, problem())
     found = one_group(1, *[smallest(np.arange(1))] * 4)
     run = Script(WorkingSet.of(np.arange(N), N), solution, found)

@@ -72,7 +72,7 @@ TWO_CLASSES = {
 
 
 @pytest.mark.parametrize("name", TWO_CLASSES)
-def test_the_gap_is_reached_and_is_that_of_the_written_model(tmp_path, name):
+def test_the_gap_is_reached_and_is_that_of_the_written_model(tmp_path: Path, name: str) -> None:
     make, (algorithm, *words), C = TWO_CLASSES[name]
     y, X = make()
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -88,7 +88,9 @@ def test_the_gap_is_reached_and_is_that_of_the_written_model(tmp_path, name):
 @pytest.mark.parametrize("size", [2, 3, 10, 20])
 @pytest.mark.parametrize("words", [("-w", 1, 5), ("-c", 0.1, "-g", 100)], ids=str)
 @pytest.mark.parametrize("algorithm", ["osuna", "osuna-closest"])
-def test_a_working_set_never_exceeds_the_requested_size(tmp_path, algorithm, words, size):
+def test_a_working_set_never_exceeds_the_requested_size(
+    tmp_path: Path, algorithm: str, words: tuple[object, ...], size: int
+) -> None:
     """No notice says that the size was raised."""
     y, X = unbalanced(300, 60)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -98,7 +100,7 @@ def test_a_working_set_never_exceeds_the_requested_size(tmp_path, algorithm, wor
     assert learnt.notices == []
 
 
-def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path):
+def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path: Path) -> None:
     y, X = oracle.clouds(1500, classes=10)
     path = tmp_path / "data"
     path.write_text(oracle.svmlight_text(y.astype(int), X))
@@ -114,7 +116,7 @@ def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("C", [1e4, 1e6])
-def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path, C):
+def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path: Path, C: float) -> None:
     """A gap that is not reached is reported."""
     y, X = separable(300)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -128,7 +130,7 @@ def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path, C):
     assert reached or learnt.metadata["stopped"] != "no violators"
 
 
-def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
+def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path: Path) -> None:
     """Without --gap the stopping rules of KBH07 and OFG97 apply."""
     y, X = unbalanced(1500, 157)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -138,7 +140,7 @@ def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
         assert learnt.metadata["violators"] == "0"
 
 
-def test_a_time_limit_does_not_end_a_run_early(tmp_path):
+def test_a_time_limit_does_not_end_a_run_early(tmp_path: Path) -> None:
     """Rounds that change two coefficients say little about the time of the final evaluation."""
     path = gaussians(2000).save(tmp_path / "data")
     words = ("--working-set", 2, "-g", 100, "--gap", 1e-4, "--max-iterations", 200)

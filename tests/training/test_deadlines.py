@@ -42,7 +42,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory) -> Path:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deadlines")
     y, X = oracle.two_gaussians(ROWS)
     oracle.write_svmlight(folder / "two", y, X)
@@ -54,7 +54,7 @@ def files(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def limit_at(monkeypatch) -> Callable[[float], list[int]]:
+def limit_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[int]]:
     """limit_at(k): let the limit pass with the k-th event that a clock observes; return how many
     events it observed.
     """
@@ -80,8 +80,8 @@ def limit_at(monkeypatch) -> Callable[[float], list[int]]:
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_time_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(
-    files, tmp_path, limit_at, kind
-):
+    files: Path, tmp_path: Path, limit_at: Callable[[float], list[int]], kind: str
+) -> None:
     words, name = RUNS[kind]
     model, data = tmp_path / "m", files / name
     line = (*words, "-q", "--time-limit", f"{SECONDS:g}s", data, model)
@@ -110,7 +110,9 @@ def test_a_time_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(
     assert len(ends) > 1
 
 
-def test_the_time_limit_applies_to_a_grid_search(files, tmp_path, limit_at):
+def test_the_time_limit_applies_to_a_grid_search(
+    files: Path, tmp_path: Path, limit_at: Callable[[float], list[int]]
+) -> None:
     model, data = tmp_path / "m", files / "two"
     for k in (1, 4, 12):
         model.write_text(OLD_MODEL)

@@ -6,9 +6,10 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import oracle
@@ -19,6 +20,7 @@ from libsvm import svmutil
 
 from randsvm import api
 from randsvm.data import cache, dataset
+from randsvm.data.dataset import Dataset
 from randsvm.data.matching import matches
 from randsvm.data.reading import ParseOptions
 from randsvm.models.load import load
@@ -60,7 +62,7 @@ def rows_at(
     return y, X
 
 
-def files(folder: Path, offset: float, spread: float, **how) -> Files:
+def files(folder: Path, offset: float, spread: float, **how: Any) -> Files:
     y, X = rows_at(offset, spread, **how)
     (folder / "train").write_text(text_of(y, X))
     test = rows_at(offset, spread, seed=1, **how)
@@ -90,7 +92,7 @@ RUNS = {
 @pytest.mark.parametrize("share", [1.0, 0.6], ids=["dense", "sparse"])
 @pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("at", OFFSETS)
-def test_labels_are_those_of_svm_predict(tmp_path, at, words, share):
+def test_labels_are_those_of_svm_predict(tmp_path: Path, at: str, words: str, share: float) -> None:
     offset, spread = OFFSETS[at]
     if ("linear" in words or "poly" in words) and offset > 1e4:
         pytest.skip("float64 itself cancels in sums of such products")
@@ -105,7 +107,7 @@ def test_labels_are_those_of_svm_predict(tmp_path, at, words, share):
 
 
 @pytest.mark.parametrize("at", OFFSETS)
-def test_an_offset_changes_no_accuracy(tmp_path, at):
+def test_an_offset_changes_no_accuracy(tmp_path: Path, at: str) -> None:
     """Of RBF, which differences alone count in."""
     offset, spread = OFFSETS[at]
     data = files(tmp_path, offset, spread)
@@ -118,7 +120,7 @@ def test_an_offset_changes_no_accuracy(tmp_path, at):
 
 @pytest.mark.parametrize("share", [1.0, 0.6], ids=["dense", "sparse"])
 @pytest.mark.parametrize("at", OFFSETS)
-def test_regressions_are_those_of_svm_predict(tmp_path, at, share):
+def test_regressions_are_those_of_svm_predict(tmp_path: Path, at: str, share: float) -> None:
     offset, spread = OFFSETS[at]
     data = files(tmp_path, offset, spread, share=share, regression=True)
     run = learn("randsvm", data.train, tmp_path / "m", "-s", "svr", "-g", 0.5 / spread**2)
@@ -126,7 +128,7 @@ def test_regressions_are_those_of_svm_predict(tmp_path, at, share):
     np.testing.assert_allclose(predicted(data.test, run.model), expected, rtol=1e-6, atol=1e-9)
 
 
-def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path):
+def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path: Path) -> None:
     data = files(tmp_path, 1e4, 1.0, regression=True)
     y, rows = svmutil.svm_read_problem(str(data.train))
     model = svmutil.svm_train(y, rows, "-q -s 3 -g 0.5")
@@ -139,11 +141,13 @@ def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path):
 
 
 @pytest.fixture
-def small_chunks(monkeypatch) -> None:
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=64))
 
 
-def test_all_ways_to_the_rows_give_the_same_model(tmp_path, monkeypatch, small_chunks):
+def test_all_ways_to_the_rows_give_the_same_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_chunks: None
+) -> None:
     data = files(tmp_path, 1e8, 10.0)
     words = ["randsvm", "-q", "-g", 0.005, "--sample-size", 100]
     run_train(*words, data.train, tmp_path / "m")
@@ -168,19 +172,21 @@ def test_all_ways_to_the_rows_give_the_same_model(tmp_path, monkeypatch, small_c
         np.testing.assert_array_equal(found.predict(X), predicted(data.train, tmp_path / "m"))
 
 
-def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64):
+def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64) -> Dataset:
     options = ParseOptions(chunk_rows=chunk_rows)
     return dataset.load(str(path), options, Resources(memory=memory))
 
 
-def values_of(D) -> np.ndarray:
+def values_of(D: Dataset) -> np.ndarray:
     # A chunk of a file is valid until the next is read.
     X = oracle.sparse.vstack([D.chunk_matrix(shard).copy() for shard in D.shards])
     assert X.dtype == (np.float64 if D.summary.float64 else np.float32)
     return X.toarray()
 
 
-def test_a_spill_file_and_parts_of_it_have_float64(tmp_path, monkeypatch):
+def test_a_spill_file_and_parts_of_it_have_float64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = files(tmp_path, 1e8, 10.0)
     monkeypatch.setattr(Resources, "data_bytes", 1000)
     D = read(data.train)
@@ -200,7 +206,9 @@ LATE = {
 
 
 @pytest.mark.parametrize("change", LATE.values(), ids=LATE)
-def test_all_rows_are_float64_wherever_the_need_shows(tmp_path, change):
+def test_all_rows_are_float64_wherever_the_need_shows(
+    tmp_path: Path, change: Callable[..., Any]
+) -> None:
     """Rows before it are read again, rows after it need not show it themselves."""
     y, X = rows_at(1e8, 10.0)
     X = change(X)
@@ -219,7 +227,9 @@ def test_all_rows_are_float64_wherever_the_need_shows(tmp_path, change):
     D.close()
 
 
-def test_a_pipe_says_that_its_first_rows_were_rounded(tmp_path, monkeypatch, small_chunks):
+def test_a_pipe_says_that_its_first_rows_were_rounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_chunks: None
+) -> None:
     y, X = rows_at(1e8, 10.0)
     X[:100] = 0.1
     content = text_of(y, X).encode()
@@ -229,7 +239,7 @@ def test_a_pipe_says_that_its_first_rows_were_rounded(tmp_path, monkeypatch, sma
     assert run.metadata["values"] == "float64"
 
 
-def test_ordinary_rows_stay_float32(tmp_path):
+def test_ordinary_rows_stay_float32(tmp_path: Path) -> None:
     data = files(tmp_path, 0.0, 1.0)
     D = read(data.train)
     assert not D.summary.float64
@@ -243,7 +253,7 @@ def test_ordinary_rows_stay_float32(tmp_path):
 # ---- what goes on with the rows ---------------------------------------------------------------
 
 
-def test_a_warm_start_finds_all_support_vectors(tmp_path):
+def test_a_warm_start_finds_all_support_vectors(tmp_path: Path) -> None:
     data = files(tmp_path, 1e8, 10.0)
     learn("randsvm", data.train, tmp_path / "m", "-g", 0.005)
     old = load(str(tmp_path / "m"))
@@ -274,13 +284,13 @@ def shifted(name: str, folder: Path, offset: float, *words: object) -> np.ndarra
     ],
     ids=["standard", "minmax", "sgd"],
 )
-def test_scaled_rows_do_not_know_their_offset(tmp_path, words):
+def test_scaled_rows_do_not_know_their_offset(tmp_path: Path, words: tuple[object, ...]) -> None:
     near, far = (shifted(f"at {at:g}", tmp_path, at, *words) for at in (0.0, 1e8))
     # Rows are rounded to three digits after the point at both places.
     assert np.mean(near == far) > 0.99
 
 
-def test_random_features_of_unscaled_rows(tmp_path):
+def test_random_features_of_unscaled_rows(tmp_path: Path) -> None:
     """Phases of many turns keep their digits."""
     words = "sgd", "--components", 400, "-t", "rbf", "-g", 0.005, "--epochs", 30
     found = shifted("far", tmp_path, 1e8, *words)

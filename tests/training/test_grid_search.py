@@ -9,13 +9,16 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
+from fixtures import Command, Predict, RealSet
 from learning import Data, Finished, gaussians, learn
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -42,7 +45,7 @@ PEERS = {
 
 
 @pytest.fixture
-def write_set(tmp_path):
+def write_set(tmp_path: Path) -> Callable[[str], Path]:
     """write_set(kind): write one of SETS to a file and return its path."""
 
     def save(kind: str) -> Path:
@@ -59,7 +62,7 @@ def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) ->
         return cross_validation.assign_folds(D, folds, Draw(seed, cross_validation.FOLDS_DRAW))
 
 
-def scored(learnt: Finished) -> list[dict]:
+def scored(learnt: Finished) -> list[dict[str, Any]]:
     return learnt.of("tried")
 
 
@@ -68,7 +71,9 @@ def scored(learnt: Finished) -> list[dict]:
 
 @pytest.mark.parametrize("kind", SETS)
 @pytest.mark.parametrize("folds", [2, 5, 7])
-def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(write_set, kind, folds):
+def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(
+    write_set: Callable[[str], Path], kind: str, folds: int
+) -> None:
     fold = folds_of(write_set(kind), kind, folds)
     y = SETS[kind].y if kind != "svr" else np.zeros(ROWS)
     for some in [np.full(ROWS, True), *(y == label for label in np.unique(y))]:
@@ -77,7 +82,7 @@ def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(write_set, 
     assert set(fold.tolist()) == set(range(folds))
 
 
-def test_folds_follow_from_the_seed_alone(write_set):
+def test_folds_follow_from_the_seed_alone(write_set: Callable[[str], Path]) -> None:
     path = write_set("svc")
     fold = folds_of(path, "svc", 5)
     assert (fold == folds_of(path, "svc", 5, jobs=1)).all()
@@ -103,7 +108,13 @@ def scores_by_hand(kind: str, data: Data, fold: np.ndarray) -> tuple[list[float]
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 @pytest.mark.parametrize("kind", SETS)
-def test_scores_equal_scikit_learns_on_the_same_folds(tmp_path, write_set, capsys, kind, algorithm):
+def test_scores_equal_scikit_learns_on_the_same_folds(
+    tmp_path: Path,
+    write_set: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    algorithm: str,
+) -> None:
     path, data = write_set(kind), SETS[kind]
     learnt = learn(
         algorithm, path, tmp_path / "m", "-v", 4, "-e", 1e-4, "--gap", "none", *WORDS[kind]
@@ -132,7 +143,9 @@ def test_scores_equal_scikit_learns_on_the_same_folds(tmp_path, write_set, capsy
 
 
 @pytest.mark.parametrize("kind", ["svc", "several", "svr"])
-def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, predict, kind):
+def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(
+    tmp_path: Path, write_set: Callable[[str], Path], predict: Predict, kind: str
+) -> None:
     path, data = write_set(kind), SETS[kind]
     words = ("--epochs", 50, *WORDS[kind][:-2])
     (found,) = scored(learn("sgd", path, tmp_path / "m", "-v", 4, *words))
@@ -149,7 +162,9 @@ def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, 
         assert its_score == pytest.approx(score(kind, data.y[held], said), **close)
 
 
-def test_the_final_model_is_trained_on_all_rows(tmp_path, write_set):
+def test_the_final_model_is_trained_on_all_rows(
+    tmp_path: Path, write_set: Callable[[str], Path]
+) -> None:
     path = write_set("svc")
     straight = learn("randsvm", path, tmp_path / "straight")
     crossed = learn("randsvm", path, tmp_path / "crossed", "-v", 3)
@@ -157,7 +172,9 @@ def test_the_final_model_is_trained_on_all_rows(tmp_path, write_set):
     assert crossed.metadata["configuration"] == straight.metadata["configuration"] + " -v 3"
 
 
-def test_a_model_on_stdout_is_the_only_output_there(command, write_set):
+def test_a_model_on_stdout_is_the_only_output_there(
+    command: Command, write_set: Callable[[str], Path]
+) -> None:
     ended = command("train", "randsvm", "-q", "-v", 3, write_set("svc"), "-")
     assert ended.returncode == 0
     assert ended.stdout.startswith("svm_type c_svc\n")
@@ -165,14 +182,18 @@ def test_a_model_on_stdout_is_the_only_output_there(command, write_set):
     assert re.fullmatch(r"Cross Validation Accuracy = \S+%\n", ended.stderr)
 
 
-def test_a_json_report_is_the_only_output_on_stdout(write_set, tmp_path, capsys):
+def test_a_json_report_is_the_only_output_on_stdout(
+    write_set: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     learn("randsvm", write_set("svc"), tmp_path / "m", "-v", 3, "-c", "1,2", "--report", "json")
     assert json.loads(capsys.readouterr().out)["support_vectors"] > 0
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "sgd"])
 @pytest.mark.parametrize("kind", ["svc", "several"])
-def test_a_fold_may_hold_all_rows_of_a_class(tmp_path, write_set, algorithm, kind):
+def test_a_fold_may_hold_all_rows_of_a_class(
+    tmp_path: Path, write_set: Callable[[str], Path], algorithm: str, kind: str
+) -> None:
     """The only row of the class is held out, so the model of the other rows does not know it."""
     with write_set(kind).open("a") as stream:
         stream.write("9 1:20\n" if kind == "several" else "")
@@ -201,7 +222,9 @@ FIELDS = {"-c": "C", "-g": "gamma", "-p": "epsilon", "-n": "nu", "--lambda": "la
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, write_set, name, capsys):
+def test_the_winner_of_a_grid_is_trained_on_all_rows(
+    tmp_path: Path, write_set: Callable[[str], Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     kind, algorithm, grid = GRIDS[name]
     path, words = write_set(kind), WORDS[kind][:2] if kind in ("svr", "one-class") else ()
     words = (*words, *(("--components", 100) if name == "components" else ()))
@@ -228,7 +251,9 @@ def all_of(values: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     return list(zip(*(grid.ravel().tolist() for grid in grids), strict=True))
 
 
-def test_svmguide1_is_scaled_and_searched_in_one_command(tmp_path, real, predict):
+def test_svmguide1_is_scaled_and_searched_in_one_command(
+    tmp_path: Path, real: RealSet, predict: Predict
+) -> None:
     """Unscaled and with default parameters the accuracy is below 70%."""
     grid = ("-v", 5, "--scale", "minmax", "-c", "1,2,8,32,128", "-g", "0.125,0.5,2,8")
     learnt = learn("randsvm", real("svmguide1"), tmp_path / "m", *grid)
@@ -237,7 +262,9 @@ def test_svmguide1_is_scaled_and_searched_in_one_command(tmp_path, real, predict
     assert np.mean(said.scores == true) >= 0.965
 
 
-def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path, write_set):
+def test_each_combination_has_the_score_of_a_separate_cross_validation(
+    tmp_path: Path, write_set: Callable[[str], Path]
+) -> None:
     found = learn("randsvm", write_set("svc"), tmp_path / "m", "-c", "0.01,1", "-g", "0.01,0.5")
     for one in scored(found):
         values = [word for flag in ("-c", "-g") for word in (flag, one["values"][FIELDS[flag]])]
@@ -245,7 +272,9 @@ def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path,
         assert scored(alone)[-1]["scores"] == one["scores"]
 
 
-def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
+def test_the_table_is_sorted_by_score(
+    tmp_path: Path, write_set: Callable[[str], Path], command: Command
+) -> None:
     ended = command("train", "randsvm", "-v", 3, "-c", "0.001,1,10", write_set("svc"), "m")
     _, _, table = ended.stderr.partition("best first:\n")
     rows = re.findall(r"^  C (\S+)  accuracy (\S+)$", table, re.MULTILINE)
@@ -255,7 +284,7 @@ def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
     assert float(oracle.trailer(tmp_path / "m")["C"]) == float(rows[0][0])
 
 
-def test_the_first_of_equal_combinations_wins(tmp_path):
+def test_the_first_of_equal_combinations_wins(tmp_path: Path) -> None:
     """Rows that are far apart are separated with any parameters."""
     y, X = SETS["svc"]
     path = Data(y, X + 50 * y[:, None]).save(tmp_path / "d")
@@ -264,13 +293,15 @@ def test_the_first_of_equal_combinations_wins(tmp_path):
     assert " -c 4 " in learnt.metadata["configuration"]
 
 
-def without_times(events: list[dict]) -> list[dict]:
+def without_times(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     of_the_run = dict.fromkeys(("time", "run", "model", "number"))
     return sorted(({**one, **of_the_run} for one in events), key=str)
 
 
 @pytest.mark.parametrize("words", ["randsvm --gap 0.01 --sample-size 50 -g 0.1,1", "sgd"])
-def test_the_number_of_jobs_does_not_change_the_search(tmp_path, write_set, words):
+def test_the_number_of_jobs_does_not_change_the_search(
+    tmp_path: Path, write_set: Callable[[str], Path], words: str
+) -> None:
     algorithm, *own = *words.split(), "-v", 3, "-c", "0.01,1,3"
     one, three = (
         learn(algorithm, write_set("several"), tmp_path / f"{jobs}", *own, "--jobs", jobs)
@@ -280,7 +311,9 @@ def test_the_number_of_jobs_does_not_change_the_search(tmp_path, write_set, word
     assert without_times(scored(one)) == without_times(scored(three))
 
 
-def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
+def test_a_search_on_a_subset_trains_the_model_on_all_rows(
+    tmp_path: Path, write_set: Callable[[str], Path]
+) -> None:
     path, data = write_set("svc"), SETS["svc"]
     learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
     with open_dataset(path, "svc") as D:
@@ -300,13 +333,15 @@ def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
 SEARCH = ("-v", 3, "-c", "0.01,0.1,1,10", "-g", 0.5)
 
 
-def logged(text: bytes) -> list[dict]:
+def logged(text: bytes) -> list[dict[str, Any]]:
     """Return the combinations in a part of a log with other lines."""
     lines = [line for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
     return [json.loads(line) for line in lines if line.startswith(b'{"event": "tried"')]
 
 
-def resumed(path: Path, model: Path, log: bytes, words: tuple[object, ...] = SEARCH) -> list[dict]:
+def resumed(
+    path: Path, model: Path, log: bytes, words: tuple[object, ...] = SEARCH
+) -> list[dict[str, Any]]:
     """Return the combinations of a search that resumes from this log."""
     file = model.with_suffix(".jsonl")
     file.write_bytes(log)
@@ -318,7 +353,9 @@ def resumed(path: Path, model: Path, log: bytes, words: tuple[object, ...] = SEA
 
 
 @pytest.fixture
-def finished_search(tmp_path, write_set) -> tuple[Path, Finished, bytes]:
+def finished_search(
+    tmp_path: Path, write_set: Callable[[str], Path]
+) -> tuple[Path, Finished, bytes]:
     """Return a file, a finished search on it, and its log."""
     learnt = learn("randsvm", write_set("svc"), tmp_path / "whole", *SEARCH)
     return write_set("svc"), learnt, (tmp_path / "whole.jsonl").read_bytes()
@@ -331,7 +368,9 @@ def log_after(log: bytes, combinations: int) -> bytes:
     return b"".join(lines[: ends[combinations - 1] + 1])
 
 
-def test_a_search_reuses_the_scores_of_its_log(tmp_path, finished_search):
+def test_a_search_reuses_the_scores_of_its_log(
+    tmp_path: Path, finished_search: tuple[Path, Finished, bytes]
+) -> None:
     path, whole, log = finished_search
     events = resumed(path, tmp_path / "m", log_after(log, 2))
     assert [one["resumed"] for one in events] == [True, True, False, False]
@@ -343,7 +382,9 @@ def test_a_search_reuses_the_scores_of_its_log(tmp_path, finished_search):
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
 
 
-def test_scores_of_a_log_are_not_computed_again(tmp_path, finished_search):
+def test_scores_of_a_log_are_not_computed_again(
+    tmp_path: Path, finished_search: tuple[Path, Finished, bytes]
+) -> None:
     """An altered score wins."""
     path, _, log = finished_search
     worst = re.sub(rb'("C": 0.01}.*?)"score": [0-9.]+', rb'\g<1>"score": 99.9', log)
@@ -369,7 +410,9 @@ OTHER = {
 
 
 @pytest.mark.parametrize("other", OTHER)
-def test_log_lines_of_other_searches_are_ignored(tmp_path, finished_search, other):
+def test_log_lines_of_other_searches_are_ignored(
+    tmp_path: Path, finished_search: tuple[Path, Finished, bytes], other: str
+) -> None:
     path, whole, log = finished_search
     altered = OTHER[other](log)
     assert altered != log
@@ -378,7 +421,9 @@ def test_log_lines_of_other_searches_are_ignored(tmp_path, finished_search, othe
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
 
 
-def test_scores_that_are_not_finite_are_read_from_the_log(tmp_path, capsys):
+def test_scores_that_are_not_finite_are_read_from_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Constant targets have no correlation with anything."""
     X = np.random.default_rng(0).normal(size=(30, 2))
     (tmp_path / "d").write_text(oracle.svmlight_text([1] * 30, X))
@@ -389,7 +434,7 @@ def test_scores_that_are_not_finite_are_read_from_the_log(tmp_path, capsys):
         assert [one["resumed"] for one in scored(learnt)] == [resumed]
 
 
-def test_a_killed_search_resumes(tmp_path):
+def test_a_killed_search_resumes(tmp_path: Path) -> None:
     path = gaussians(1500).save(tmp_path / "d")
     search = ("-v", 3, "-c", "0.01,0.1,1,10,100,1000", "-g", 0.5, "--jobs", 1)
     log = tmp_path / "log"
@@ -432,7 +477,9 @@ def test_a_killed_search_resumes(tmp_path):
         ("-s one-class -n 0.5,2", "-n must be > 0 and <= 1, got 2.0"),
     ],
 )
-def test_invalid_options_are_usage_errors(tmp_path, write_set, words, expected):
+def test_invalid_options_are_usage_errors(
+    tmp_path: Path, write_set: Callable[[str], Path], words: str, expected: str
+) -> None:
     # Errors come before any data is read, except if they need the number of rows.
     path = write_set("svc") if "rows to" in expected else tmp_path / "missing"
     with pytest.raises((ParameterError, click.UsageError)) as refused:

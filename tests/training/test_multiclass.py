@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
+from fixtures import Predict, RealSet
 from learning import Data, in_order, learn
 from libsvm import svmutil
 from sklearn.datasets import load_svmlight_file
@@ -55,7 +56,7 @@ def test_set() -> Data:
 
 
 @pytest.fixture(scope="module")
-def training_file(training_set, tmp_path_factory) -> Path:
+def training_file(training_set: Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return training_set.save(tmp_path_factory.mktemp("classes") / "data")
 
 
@@ -103,8 +104,13 @@ class Peers(NamedTuple):
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_labels_agree_with_scikit_learn(
-    tmp_path, predict, training_file, training_set, test_set, kind
-):
+    tmp_path: Path,
+    predict: Predict,
+    training_file: Path,
+    training_set: Data,
+    test_set: Data,
+    kind: str,
+) -> None:
     algorithm, *own = ALGORITHMS[kind]
     learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
     assert {event["machine"] for event in learnt.rounds} == {"+1", "+2", "+3", "+4"}
@@ -129,7 +135,9 @@ def first_rows(path: Path, rows: int, to: Path) -> Data:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_labels_of_real_data_agree_with_scikit_learn(tmp_path, predict, real, name):
+def test_labels_of_real_data_agree_with_scikit_learn(
+    tmp_path: Path, predict: Predict, real: RealSet, name: str
+) -> None:
     train, test, rows, test_rows, C, gamma = REAL[name]
     training_set = first_rows(real(train), rows, tmp_path / "train")
     test_set = first_rows(real(test), test_rows, tmp_path / "test")
@@ -140,7 +148,9 @@ def test_labels_of_real_data_agree_with_scikit_learn(tmp_path, predict, real, na
         assert truth.agrees(predict(tmp_path / "test", learnt.model).scores)
 
 
-def test_iris_is_cross_validated_in_five_folds(tmp_path, predict, real):
+def test_iris_is_cross_validated_in_five_folds(
+    tmp_path: Path, predict: Predict, real: RealSet
+) -> None:
     """The rows are sorted by class."""
     y, X = first_rows(real("iris.scale"), 150, tmp_path / "iris")
     X = X[:, :4].toarray()
@@ -164,8 +174,12 @@ def test_iris_is_cross_validated_in_five_folds(tmp_path, predict, real):
 @pytest.mark.parametrize("weights", [{}, {2.0: 5.0, 3.0: 0.2}], ids=["even", "weighted"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_certificate_is_the_sum_over_the_classes(
-    tmp_path, training_file, training_set, algorithm, weights
-):
+    tmp_path: Path,
+    training_file: Path,
+    training_set: Data,
+    algorithm: str,
+    weights: dict[float, float],
+) -> None:
     words = [word for label, weight in weights.items() for word in ("-w", label, weight)]
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, *words)
     model = oracle.read_several(learnt.model, 5)
@@ -183,8 +197,13 @@ def test_the_certificate_is_the_sum_over_the_classes(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_scores_are_a_column_for_each_class(
-    tmp_path, predict, training_file, training_set, test_set, algorithm
-):
+    tmp_path: Path,
+    predict: Predict,
+    training_file: Path,
+    training_set: Data,
+    test_set: Data,
+    algorithm: str,
+) -> None:
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "-e", 1e-4)
     test = test_set.save(tmp_path / "test")
     f = matrix(predict(test, learnt.model, "--scores").lines)
@@ -193,7 +212,7 @@ def test_scores_are_a_column_for_each_class(
     assert (predict(test, learnt.model).scores == labels).all()
 
 
-def test_libsvm_refuses_the_model(tmp_path, training_file):
+def test_libsvm_refuses_the_model(tmp_path: Path, training_file: Path) -> None:
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
     assert svmutil.svm_load_model(str(learnt.model)) is None
 
@@ -207,8 +226,8 @@ NAMES = {
 
 @pytest.mark.parametrize("names", NAMES)
 def test_predicted_labels_have_the_spelling_of_the_training_labels(
-    tmp_path, predict, training_set, training_file, names
-):
+    tmp_path: Path, predict: Predict, training_set: Data, training_file: Path, names: str
+) -> None:
     """The spelling does not change the training."""
     spelled = [str(NAMES[names][label]) for label in training_set.y]
     learnt = learn(
@@ -225,7 +244,9 @@ def test_predicted_labels_have_the_spelling_of_the_training_labels(
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_classes_with_a_single_row_are_learned(tmp_path, predict, training_set, kind):
+def test_classes_with_a_single_row_are_learned(
+    tmp_path: Path, predict: Predict, training_set: Data, kind: str
+) -> None:
     """These rows are far from all others."""
     y, X = np.append(training_set.y, [8, 9]), np.vstack([training_set.X, np.full((2, 5), 9.0)])
     X[-1] *= -1
@@ -258,7 +279,9 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_model_is_refused(tmp_path, predict, training_file, damage):
+def test_a_damaged_model_is_refused(
+    tmp_path: Path, predict: Predict, training_file: Path, damage: str
+) -> None:
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
     text = learnt.model.read_bytes()
     assert resealed(text) == text
@@ -275,8 +298,8 @@ def test_a_damaged_model_is_refused(tmp_path, predict, training_file, damage):
 
 @pytest.mark.parametrize("words", ["-w 2 5 -w 3 0.2", "-w2 5 -w3 0.2", "-w +2.0 5 -w3.0 0.2"])
 def test_a_weight_multiplies_c_of_its_class_alone(
-    tmp_path, predict, training_file, training_set, words
-):
+    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data, words: str
+) -> None:
     """It applies to the rows of the class in its own machine; rows of the rest have weight 1."""
     given = {2.0: 5.0, 3.0: 0.2}
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "-e", 1e-4, *words.split())
@@ -289,7 +312,9 @@ def test_a_weight_multiplies_c_of_its_class_alone(
         assert column == pytest.approx(own.decision_function(training_set.X), abs=5e-3)
 
 
-def test_class_weights_follow_liblinear(tmp_path, predict, training_file, training_set):
+def test_class_weights_follow_liblinear(
+    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data
+) -> None:
     """LinearSVC is LIBLINEAR; a large constant feature makes its regularisation of b small."""
     given = {2.0: 5.0, 3.0: 0.2}
     words = ("-t", 0, "-c", 0.1, "-e", 1e-4, "-w", 2, 5, "-w", 3, 0.2, "--multiclass", "ovr")
@@ -316,7 +341,9 @@ def uneven() -> Data:
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_balanced_weights_are_computed_for_each_machine(tmp_path, predict, uneven, algorithm):
+def test_balanced_weights_are_computed_for_each_machine(
+    tmp_path: Path, predict: Predict, uneven: Data, algorithm: str
+) -> None:
     training_file = uneven.save(tmp_path / "d")
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "-e", 1e-4, "-w", "balanced")
     f = matrix(predict(training_file, learnt.model, "--scores").lines)
@@ -332,7 +359,9 @@ def uneven_pair(rows: int, rare: int, seed: int) -> Data:
 
 
 @pytest.mark.parametrize("words", [("randsvm", "-g", 0.1), ("sgd",)])
-def test_balanced_weights_detect_a_rare_class(tmp_path, predict, words):
+def test_balanced_weights_detect_a_rare_class(
+    tmp_path: Path, predict: Predict, words: tuple[object, ...]
+) -> None:
     algorithm, *own = words
     training_file = uneven_pair(100, 10, 6).save(tmp_path / "d")
     test = uneven_pair(1000, 1000, 1)
@@ -347,7 +376,9 @@ def test_balanced_weights_detect_a_rare_class(tmp_path, predict, words):
     assert specificity >= 0.75
 
 
-def test_class_weights_on_real_data_follow_libsvm(tmp_path, predict, real):
+def test_class_weights_on_real_data_follow_libsvm(
+    tmp_path: Path, predict: Predict, real: RealSet
+) -> None:
     training_file, words = real("german.numer_scale"), "-w1 1 -w-1 3"
     y, X = svmutil.svm_read_problem(str(training_file), return_scipy=True)
     model = svmutil.svm_train(y, X, f"-q {words}")
@@ -360,7 +391,7 @@ def test_class_weights_on_real_data_follow_libsvm(tmp_path, predict, real):
     assert np.mean(plain == theirs) < 0.95
 
 
-def test_a_weight_of_an_unknown_label_is_refused(tmp_path, training_file):
+def test_a_weight_of_an_unknown_label_is_refused(tmp_path: Path, training_file: Path) -> None:
     with pytest.raises(ParameterError, match="-w 7: no class has this label; the labels are"):
         learn("randsvm", training_file, tmp_path / "m", "-w", 7, 2)
 
@@ -375,8 +406,8 @@ def dual_of(solved: oracle.Solved, y: np.ndarray, X: np.ndarray) -> float:
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 def test_the_gap_applies_to_the_sum_over_the_classes(
-    tmp_path, training_file, training_set, algorithm
-):
+    tmp_path: Path, training_file: Path, training_set: Data, algorithm: str
+) -> None:
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "--gap", 0.05, size, 150)
     exact = oracle.several_objectives(oracle.read_several(learnt.model, 5), *training_set, C, GAMMA)
@@ -391,7 +422,9 @@ def test_the_gap_applies_to_the_sum_over_the_classes(
     assert learnt.outcome["violators"] > 0
 
 
-def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
+def test_jobs_and_memory_do_not_change_the_model(
+    tmp_path: Path, training_file: Path, training_set: Data
+) -> None:
     wide = oracle.write_svmlight(tmp_path / "d", training_set.y, np.tile(training_set.X, (1, 3)))
     models = {
         learn(
@@ -415,7 +448,7 @@ class AtFirstRound:
 
 
 def assert_two_classes_trained(
-    model: Path, training_set: Data, predict, training_file: Path, stopped: str
+    model: Path, training_set: Data, predict: Predict, training_file: Path, stopped: str
 ) -> None:
     """Check that the first two machines are trained, and that P is that of the written model."""
     found = oracle.read_several(model, 5)
@@ -432,8 +465,12 @@ def assert_two_classes_trained(
 
 
 def test_a_time_limit_between_classes_keeps_the_trained_ones(
-    tmp_path, predict, training_file, training_set, monkeypatch
-):
+    tmp_path: Path,
+    predict: Predict,
+    training_file: Path,
+    training_set: Data,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     late = 0.0
     clock = time.perf_counter
 
@@ -455,8 +492,12 @@ def without_reading(*words: object) -> None:
 
 
 def test_a_signal_between_classes_keeps_the_trained_ones(
-    tmp_path, predict, training_file, training_set, monkeypatch
-):
+    tmp_path: Path,
+    predict: Predict,
+    training_file: Path,
+    training_set: Data,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Rows of untrained classes are only counted, not read."""
 
     def strike() -> None:
@@ -475,7 +516,9 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
-def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multiclass, part):
+def test_rows_are_counted_correctly_if_some_are_left_out(
+    training_file: Path, multiclass: str, part: bool
+) -> None:
     with closing(labelled_data.load_rows(str(training_file), Params(), Job())) as whole:
         D, _ = labelled_classes(whole, str(training_file))
         D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
@@ -491,7 +534,9 @@ def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multicla
         subtasks.close()
 
 
-def test_concurrent_threads_group_the_rows_once(training_file, monkeypatch):
+def test_concurrent_threads_group_the_rows_once(
+    training_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     grouped, made = RowsByClass.of, []
 
     def of(*words: object) -> RowsByClass:
@@ -511,7 +556,7 @@ def test_concurrent_threads_group_the_rows_once(training_file, monkeypatch):
     assert [task.pair for task in pairs] == [(a, b), (a, c)]
 
 
-def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path, predict):
+def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path: Path, predict: Predict) -> None:
     training_set = Data(*oracle.clouds(20_000))
     training_file, second = training_set.save(tmp_path / "d"), f"{in_order(training_set.y)[1]:g}"
     words = ("osuna", *WORDS, "--swap", 1, "--working-set", 400, "--max-iterations", 30)
@@ -543,8 +588,8 @@ def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path, predict):
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 def test_a_warm_start_accepts_labels_in_another_order(
-    tmp_path, training_file, training_set, algorithm
-):
+    tmp_path: Path, training_file: Path, training_set: Data, algorithm: str
+) -> None:
     """Today's data has a tenth more rows than the data of the old model."""
     own = (
         ("--gap", 1e-3, "--sample-size", 100) if algorithm == "randsvm" else ("--working-set", 100)
@@ -563,7 +608,9 @@ def test_a_warm_start_accepts_labels_in_another_order(
 
 
 @pytest.mark.parametrize("labels", [(1, 2, 3), (1, 2, 3, 5), (1, 2)])
-def test_a_warm_start_with_other_labels_is_refused(tmp_path, training_file, training_set, labels):
+def test_a_warm_start_with_other_labels_is_refused(
+    tmp_path: Path, training_file: Path, training_set: Data, labels: tuple[int, ...]
+) -> None:
     some = np.isin(
         np.clip(training_set.y, 0, 3) if len(labels) < 4 else training_set.y, [*labels, 4]
     )
@@ -575,8 +622,8 @@ def test_a_warm_start_with_other_labels_is_refused(tmp_path, training_file, trai
 
 
 def test_random_features_are_nearly_as_accurate_as_the_kernel(
-    tmp_path, predict, training_file, training_set, test_set
-):
+    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data, test_set: Data
+) -> None:
     words = (*WORDS, "--components", 500, "--gap", 0.01)
     learnt = learn("randsvm", training_file, tmp_path / "m", *words)
     test = test_set.save(tmp_path / "test")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
+from fixtures import Predict
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
@@ -18,7 +20,7 @@ from randsvm.models.load import load
 from randsvm.training.probabilities import laplace_scale
 
 
-def write_set(path, y, X):
+def write_set(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
     path.write_text(oracle.svmlight_text([repr(float(t)) for t in y], X))
     return path
 
@@ -35,7 +37,7 @@ def cloud(rows: int) -> np.ndarray:
     return oracle.as_float32(np.random.default_rng(rows).normal(size=(rows, 2)))
 
 
-def train_with_libsvm(y, X, words: str):
+def train_with_libsvm(y: np.ndarray, X: np.ndarray, words: str):
     problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
     return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -b 1 {words}"))
 
@@ -45,7 +47,7 @@ def train_with_libsvm(y, X, words: str):
 
 @pytest.mark.parametrize("scale", [(), ("--scale", "standard")])
 @pytest.mark.parametrize("task", [3, 4])
-def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
+def test_the_noise_agrees_with_libsvms(tmp_path: Path, task: int, scale: tuple[str, ...]) -> None:
     y, X = curve(300)
     words = ("-s", task, "-c", 2, "-g", 0.5, "-p", 0.1, "-n", 0.5)
     learnt = learn(
@@ -59,7 +61,7 @@ def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
     assert model.noise_scale == pytest.approx(theirs, rel=0.1)
 
 
-def test_the_noise_is_the_mean_error_without_outliers():
+def test_the_noise_is_the_mean_error_without_outliers() -> None:
     z = np.array([1.0, -2.0, 3.0, 0.0] * 10)
     assert laplace_scale(z) == 1.5
     # 5 sqrt(2) times the mean of all 41, 1.5 + 13.5 / 41 (once 13.8, once 11.9).
@@ -68,7 +70,7 @@ def test_the_noise_is_the_mean_error_without_outliers():
     assert laplace_scale(np.zeros(3)) == 0.0
 
 
-def test_a_single_row_has_no_noise(tmp_path):
+def test_a_single_row_has_no_noise(tmp_path: Path) -> None:
     learnt = learn("randsvm", write_set(tmp_path / "d", [2.0], np.ones((1, 1))), tmp_path / "m",
                    "-s", 3, "-b", 1)  # fmt: skip
     assert "one row is too few for -b 1: no probabilities" in learnt.notices
@@ -79,7 +81,7 @@ def test_a_single_row_has_no_noise(tmp_path):
 
 
 @pytest.mark.parametrize("rows, nu", [(300, 0.3), (301, 0.07), (100, 0.9)])
-def test_the_density_marks_are_libsvms(tmp_path, rows, nu):
+def test_the_density_marks_are_libsvms(tmp_path: Path, rows: int, nu: float) -> None:
     X, words = cloud(rows), f"-s 2 -n {nu} -g 0.5"
     path = write_set(tmp_path / "d", np.ones(rows), X)
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--gap", 1e-7, *words.split())
@@ -91,7 +93,7 @@ def test_the_density_marks_are_libsvms(tmp_path, rows, nu):
     assert found == pytest.approx(expected, abs=0.02 * np.ptp(expected))
 
 
-def test_the_density_marks_divide_the_rows_evenly(tmp_path, predict):
+def test_the_density_marks_divide_the_rows_evenly(tmp_path: Path, predict: Predict) -> None:
     """Each bin between marks has a tenth of the probability and a fifth of the rows of its side."""
     path = write_set(tmp_path / "d", np.ones(400), cloud(400))
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-n", 0.5, "-g", 0.5)
@@ -103,7 +105,7 @@ def test_the_density_marks_divide_the_rows_evenly(tmp_path, predict):
     assert (counts[[0, -1]] < 40).all() and counts.sum() == 400 and counts[1:-1].max() < 80
 
 
-def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path, predict):
+def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path: Path, predict: Predict) -> None:
     path = write_set(tmp_path / "d", np.ones(8), cloud(8))
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-g", 0.5)
     assert any("too few rows on one side of f = 0" in text for text in learnt.notices)
@@ -122,8 +124,8 @@ def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path, predict):
     "task, said", [("svr", "no time for -b 1"), ("one-class", "little time for -b 1")]
 )
 def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
-    tmp_path, monkeypatch, task, said
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, said: str
+) -> None:
     """The limit passes with the first round."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)

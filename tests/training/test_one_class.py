@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from fixtures import Predict, RealSet
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
@@ -32,7 +33,9 @@ def predicted_labels(model: Path, X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_labels_and_objective_agree_with_libsvm(tmp_path, predict, algorithm):
+def test_labels_and_objective_agree_with_libsvm(
+    tmp_path: Path, predict: Predict, algorithm: str
+) -> None:
     X = cloud(6000)
     path = write_set(tmp_path / "data", X)
     words = ["-s", "one-class", "-n", "0.05", "-g", "0.3", "--gap", "none"]
@@ -51,7 +54,9 @@ def test_labels_and_objective_agree_with_libsvm(tmp_path, predict, algorithm):
 
 
 @pytest.mark.parametrize("name, gamma", [("satimage.scale", 1 / 36)])
-def test_a_model_of_real_data_agrees_with_libsvm(real, tmp_path, predict, name, gamma):
+def test_a_model_of_real_data_agrees_with_libsvm(
+    real: RealSet, tmp_path: Path, predict: Predict, name: str, gamma: float
+) -> None:
     path = real(name)
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     words = "-s", 2, "-n", 0.05, "-g", gamma, "--gap", 1e-5
@@ -62,7 +67,7 @@ def test_a_model_of_real_data_agrees_with_libsvm(real, tmp_path, predict, name, 
     assert np.mean(np.sign(mine) == expected) >= 0.997
 
 
-def test_libsvm_reads_the_model(tmp_path, predict):
+def test_libsvm_reads_the_model(tmp_path: Path, predict: Predict) -> None:
     X = cloud(1500)
     path = write_set(tmp_path / "data", X)
     learnt = learn("osuna", path, tmp_path / "m", *["-s", "one-class", "-n", "0.1", "-g", "0.3"])
@@ -72,7 +77,7 @@ def test_libsvm_reads_the_model(tmp_path, predict):
     ).all()
 
 
-def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path, predict):
+def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path: Path, predict: Predict) -> None:
     X = cloud(500)
     model = svmutil.svm_train(np.ones(500), sparse.csr_matrix(X), "-q -s 2 -n 0.1 -g 0.3")
     svmutil.svm_save_model(str(tmp_path / "theirs"), model)
@@ -85,7 +90,7 @@ def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path, predict):
     )
 
 
-def test_labels_of_the_training_rows_are_ignored(tmp_path):
+def test_labels_of_the_training_rows_are_ignored(tmp_path: Path) -> None:
     X = cloud(800)
     one = write_set(tmp_path / "one", X)
     other = oracle.write_svmlight(tmp_path / "other", np.sign(X[:, 0]), X)
@@ -96,7 +101,7 @@ def test_labels_of_the_training_rows_are_ignored(tmp_path):
     assert len({model.read_bytes().partition(b"# randsvm")[0] for model in bodies}) == 1
 
 
-def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
+def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path: Path) -> None:
     path = write_set(tmp_path / "data", cloud(3000))
     words = ("-s", "one-class", "-n", 0.2, "--gap", 1e-3, "--working-set")
     small, large = (
@@ -107,7 +112,7 @@ def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
     assert small["dual"] == pytest.approx(large["dual"], rel=2e-3)
 
 
-def test_a_warm_start_reaches_the_same_optimum(tmp_path):
+def test_a_warm_start_reaches_the_same_optimum(tmp_path: Path) -> None:
     path = write_set(tmp_path / "data", cloud(6000))
     words = ["-s", "one-class", "-n", "0.05", "-g", "0.3"]
     cold = learn("osuna", path, tmp_path / "cold", *words)
@@ -158,7 +163,7 @@ NOVELTIES = {
 
 @pytest.mark.parametrize("name", NOVELTIES)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_sgd_detects_novelties(tmp_path, predict, name, seed):
+def test_sgd_detects_novelties(tmp_path: Path, predict: Predict, name: str, seed: int) -> None:
     """Train on 2,000 clean rows; test on 1,000 more and 20 planted outliers."""
     words, clean, planted = NOVELTIES[name]
     rng = np.random.default_rng([seed, 13])
@@ -174,7 +179,7 @@ def test_sgd_detects_novelties(tmp_path, predict, name, seed):
     assert np.mean(usual <= 0) <= 0.05
 
 
-def test_the_objective_of_sgd_has_the_origin_as_the_only_negative_row(tmp_path):
+def test_the_objective_of_sgd_has_the_origin_as_the_only_negative_row(tmp_path: Path) -> None:
     """P = 1/2 |w|^2 + C (weights of MADlib's balanced classes) over the rows and the origin."""
     X = oracle.as_float32(np.random.default_rng(3).normal(2, 1, (300, 3)))
     path = write_set(tmp_path / "data", X)
@@ -204,7 +209,9 @@ def schoelkopf(X: np.ndarray, nu: float, w: np.ndarray, b: float) -> float:
 
 @pytest.mark.parametrize("nu", [0.05, 0.1, 0.5])
 @pytest.mark.parametrize("name, scale", [*((name, 1.0) for name in SHARES), ("round", 1e-6)])
-def test_sgd_leaves_the_same_share_outside_as_libsvm(tmp_path, predict, name, scale, nu):
+def test_sgd_leaves_the_same_share_outside_as_libsvm(
+    tmp_path: Path, predict: Predict, name: str, scale: float, nu: float
+) -> None:
     X = oracle.as_float32(SHARES[name](np.random.default_rng(0)))
     path = write_set(tmp_path / "data", oracle.as_float32(X * scale))
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
@@ -222,7 +229,9 @@ def test_sgd_leaves_the_same_share_outside_as_libsvm(tmp_path, predict, name, sc
 
 
 @pytest.mark.parametrize("nu, outside", [(1, 50), (0.001, 0), (0.02, 1)])
-def test_the_smallest_and_largest_share_outside_are_accepted(tmp_path, predict, nu, outside):
+def test_the_smallest_and_largest_share_outside_are_accepted(
+    tmp_path: Path, predict: Predict, nu: float, outside: int
+) -> None:
     path = write_set(tmp_path / "data", cloud(50))
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
     f = predict(path, learnt.model, "--scores").scores
@@ -237,14 +246,16 @@ def test_the_smallest_and_largest_share_outside_are_accepted(tmp_path, predict, 
         (("-s", "svc"), "-n has no effect with -s svc"),
     ],
 )
-def test_options_without_effect_beside_the_share_are_noted(tmp_path, words, message):
+def test_options_without_effect_beside_the_share_are_noted(
+    tmp_path: Path, words: tuple[object, ...], message: str
+) -> None:
     X = oracle.as_float32(np.random.default_rng(0).normal(size=(20, 2)))
     path = oracle.write_svmlight(tmp_path / "data", np.tile([1.0, -1.0], 10), X)
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, *words)
     assert any(message in text for text in learnt.notices)
 
 
-def test_a_share_outside_is_refused_with_another_loss_or_an_update(tmp_path):
+def test_a_share_outside_is_refused_with_another_loss_or_an_update(tmp_path: Path) -> None:
     path = write_set(tmp_path / "data", np.ones((5, 2), np.float32))
     with pytest.raises(ParameterError, match="-n has a loss of its own"):
         learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, "--loss", "log")

@@ -16,12 +16,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 import sgd_reference
 from commands import run_train
+from fixtures import Command, MakeSet, Predict, PredictRun, RealSet
 from learning import Finished, learn
 from liblinear import liblinearutil
 
@@ -104,7 +106,9 @@ def assert_taught(model: Path, w: np.ndarray, b: np.ndarray) -> None:
 
 
 @kinds
-def test_an_update_goes_on_with_the_twins_steps_in_the_order_of_the_rows(tmp_path, classes, words):
+def test_an_update_goes_on_with_the_twins_steps_in_the_order_of_the_rows(
+    tmp_path: Path, classes: int, words: tuple[object, ...]
+) -> None:
     """The answer is the mean of the weights since it began; some features are new."""
     case = Case(tmp_path, classes, words)
     learnt, plain = case.update(), teach(case.twin(), *case.B)
@@ -116,7 +120,9 @@ def test_an_update_goes_on_with_the_twins_steps_in_the_order_of_the_rows(tmp_pat
 
 
 @kinds
-def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(tmp_path, classes, words):
+def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(
+    tmp_path: Path, classes: int, words: tuple[object, ...]
+) -> None:
     case = Case(tmp_path, classes, words)
     learnt = case.update("new", "--update-rate", 0.02)
     plain = teach(case.twin(0.02), *case.B)
@@ -124,7 +130,7 @@ def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(tmp_path, cl
     assert learnt.outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
 
 
-def test_a_fixed_rate_follows_what_changes(tmp_path):
+def test_a_fixed_rate_follows_what_changes(tmp_path: Path) -> None:
     """The labels mean the opposite from one day to the next."""
     y, X = oracle.two_gaussians(2000)
     path = oracle.write_svmlight(tmp_path / "A", y, X)
@@ -136,7 +142,9 @@ def test_a_fixed_rate_follows_what_changes(tmp_path):
 
 
 @kinds
-def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
+def test_lambda_and_eta0_are_carried_on_and_t_adds_up(
+    tmp_path: Path, classes: int, words: tuple[object, ...]
+) -> None:
     """Training counts a row once; each row of an update is a step."""
     case = Case(tmp_path, classes, words)
     learnt, old = case.update(), oracle.trailer(case.old)
@@ -160,7 +168,9 @@ def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
 
 @pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
 @kinds
-def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rate):
+def test_two_updates_are_one_with_the_rows_of_both(
+    tmp_path: Path, classes: int, words: tuple[object, ...], rate: tuple[object, ...]
+) -> None:
     """To the last bit; the second brings a feature of its own."""
     case = Case(tmp_path, classes, words)
     lines = case.path.read_text().splitlines(keepends=True)
@@ -174,7 +184,7 @@ def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rat
     assert twice.model.read_bytes() == once.model.read_bytes()
 
 
-def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path):
+def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path: Path) -> None:
     """And begins anew: the model before it had none."""
     case = Case(tmp_path, 2, ())
     fixed = case.update("fixed", "--update-rate", 0.02)
@@ -183,7 +193,7 @@ def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path):
     assert_taught(after.model, *teach(plain, *case.A).mean())
 
 
-def test_running_weights_of_another_size_are_refused(tmp_path):
+def test_running_weights_of_another_size_are_refused(tmp_path: Path) -> None:
     case = Case(tmp_path, 2, ())
     model = load(str(case.update().model))
     metadata = {**model.metadata, "running_b": "1.0 2.0"}
@@ -192,13 +202,13 @@ def test_running_weights_of_another_size_are_refused(tmp_path):
         learn("sgd", case.path, tmp_path / "n", "--update", tmp_path / "bad")
 
 
-def test_what_was_true_of_the_old_model_alone_is_not_said_of_the_new(tmp_path):
+def test_what_was_true_of_the_old_model_alone_is_not_said_of_the_new(tmp_path: Path) -> None:
     metadata = Case(tmp_path, 2, ()).update().metadata
     assert (metadata["primal"], metadata["violators"]) == ("unknown", "unknown")
     assert not {"digest", "nnz", "C"} & set(metadata)
 
 
-def test_weights_may_be_given_anew(tmp_path):
+def test_weights_may_be_given_anew(tmp_path: Path) -> None:
     case = Case(tmp_path, 4, ("-w", 2, 7))
     learnt = case.update("new", "-w3", 5)
     plain = case.twin()
@@ -209,7 +219,9 @@ def test_weights_may_be_given_anew(tmp_path):
 
 
 @pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
-def test_how_rows_arrive_does_not_change_a_byte(tmp_path, monkeypatch, rate):
+def test_how_rows_arrive_does_not_change_a_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: tuple[object, ...]
+) -> None:
     """Features come up in another order when blocks are small."""
     case = Case(tmp_path, 4, ())
     content = case.update("new", *rate).model.read_bytes()
@@ -223,7 +235,7 @@ def test_how_rows_arrive_does_not_change_a_byte(tmp_path, monkeypatch, rate):
             assert case.update(f"in {block_size}", *rate).model.read_bytes() == content
 
 
-def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path):
+def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path: Path) -> None:
     """File names are not in a model: the same work gives the same bytes."""
     case = Case(tmp_path, 2, ())
     content = case.update().model.read_bytes()
@@ -231,7 +243,9 @@ def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path):
     assert case.update("other").model.read_bytes() == content
 
 
-def test_the_log_tells_progress_at_each_doubling(tmp_path, monkeypatch):
+def test_the_log_tells_progress_at_each_doubling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Means of the rows since the line before, each before it was learnt."""
     case = Case(tmp_path, 2, ())
     defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
@@ -262,7 +276,7 @@ def halves(path: Path, folder: Path, seed: int) -> tuple[Path, Path]:
     return folder / "A", folder / "B"
 
 
-def accuracy(predicted) -> float:
+def accuracy(predicted: PredictRun) -> float:
     correct, rows = map(int, re.search(r"\((\d+)/(\d+)\)", predicted.out).groups())
     return correct / rows
 
@@ -279,7 +293,9 @@ def accuracy(predicted) -> float:
     ],
     ids=str,
 )
-def test_a_then_b_is_within_half_a_point_of_both_at_once(real, tmp_path, predict, name, words):
+def test_a_then_b_is_within_half_a_point_of_both_at_once(
+    real: RealSet, tmp_path: Path, predict: Predict, name: str, words: tuple[object, ...]
+) -> None:
     """On the average of three halvings. An update keeps A's lambda, where -c would halve it."""
     train, test = map(real, name.split())
     whole, updated = [], []
@@ -304,7 +320,9 @@ def test_a_then_b_is_within_half_a_point_of_both_at_once(real, tmp_path, predict
     ],
     ids=str,
 )
-def test_a_then_b_of_made_sets_is_within_half_a_point(tmp_path, made, predict, made_by, words):
+def test_a_then_b_of_made_sets_is_within_half_a_point(
+    tmp_path: Path, made: MakeSet, predict: Predict, made_by: str, words: tuple[str, ...]
+) -> None:
     path, _, _ = made(made_by, 4000)
     test, _, _ = made(made_by, 20_000, 1)
     A, B = halves(path, tmp_path, 0)
@@ -317,7 +335,7 @@ def test_a_then_b_of_made_sets_is_within_half_a_point(tmp_path, made, predict, m
 # ---- files and models ---------------------------------------------------------------------------
 
 
-def test_a_model_may_be_updated_in_place(tmp_path):
+def test_a_model_may_be_updated_in_place(tmp_path: Path) -> None:
     case = Case(tmp_path, 2, ())
     content = case.update().model.read_bytes()
     learnt = case.update("old")
@@ -326,7 +344,7 @@ def test_a_model_may_be_updated_in_place(tmp_path):
 
 
 @pytest.mark.parametrize("words", [(), ("--average",), ("--early-stopping", 0.2)], ids=str)
-def test_a_model_of_any_training_can_be_updated(tmp_path, words):
+def test_a_model_of_any_training_can_be_updated(tmp_path: Path, words: tuple[object, ...]) -> None:
     case = Case(tmp_path, 4, words)
     learnt = case.update()
     assert_taught(learnt.model, *teach(case.twin(), *case.B).mean())
@@ -340,7 +358,9 @@ NAMES = {"strings": (["spam", "ham"], 1), "zero-based": (["+1", "-1"], 0),
 
 
 @pytest.mark.parametrize("names, base", NAMES.values(), ids=NAMES)
-def test_models_that_liblinear_refuses_are_updated_as_others(tmp_path, predict, names, base):
+def test_models_that_liblinear_refuses_are_updated_as_others(
+    tmp_path: Path, predict: Predict, names: list[str], base: int
+) -> None:
     """The same rows under plain labels, from index 1 on, come to the same decisions."""
     y, X = oracle.clouds(300, 0, len(names))
     plain = [str(10 + int(k)) for k in y]
@@ -360,7 +380,7 @@ def test_models_that_liblinear_refuses_are_updated_as_others(tmp_path, predict, 
     assert said[0] == said[1]
 
 
-def test_a_new_huge_index_makes_no_huge_model(tmp_path, predict):
+def test_a_new_huge_index_makes_no_huge_model(tmp_path: Path, predict: Predict) -> None:
     case = Case(tmp_path, 2, ())
     (tmp_path / "B").write_text("1 2147483647:1\n2 7:1\n" * 30)
     learnt = case.update()
@@ -371,7 +391,7 @@ def test_a_new_huge_index_makes_no_huge_model(tmp_path, predict):
     assert scores[0] > scores[1]
 
 
-def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
+def test_a_label_that_the_model_does_not_know_is_refused(command: Command, tmp_path: Path) -> None:
     case = Case(tmp_path, 4, ())
     lines = case.path.read_text().splitlines(keepends=True)
     lines[6] = "  7 1:1\n"
@@ -385,7 +405,7 @@ def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
     assert case.old.stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path):
+def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path: Path) -> None:
     case = Case(tmp_path, 2, ())
     (tmp_path / "bad").write_text(case.path.read_text() + "1 1:x\n")
     with pytest.raises(DataError, match=r"bad:201:3: expected a number after 1:, found 'x'"):
@@ -418,7 +438,9 @@ def text(folder: Path) -> Path:
         (text, "old:1: expected"),
     ],
 )
-def test_only_a_model_of_sgd_can_be_updated(tmp_path, make, message):
+def test_only_a_model_of_sgd_can_be_updated(
+    tmp_path: Path, make: Callable[..., Any], message: str
+) -> None:
     path = oracle.write_svmlight(tmp_path / "B", *oracle.two_gaussians(50))
     with pytest.raises(ModelError, match=message) as caught:
         learn("sgd", path, tmp_path / "new", "--update", make(tmp_path))
@@ -439,7 +461,9 @@ def test_only_a_model_of_sgd_can_be_updated(tmp_path, make, message):
         ("--early-stopping 0.1", "early-stopping"),
     ],
 )
-def test_what_the_model_decides_is_not_taken_from_the_command_line(tmp_path, words, option):
+def test_what_the_model_decides_is_not_taken_from_the_command_line(
+    tmp_path: Path, words: str, option: str
+) -> None:
     case = Case(tmp_path, 2, ())
     with pytest.raises(ParameterError, match=f"the options of the model: it takes no --{option}$"):
         case.update("new", *words.split())
@@ -455,7 +479,9 @@ def test_what_the_model_decides_is_not_taken_from_the_command_line(tmp_path, wor
         ("--update-rate nan", "--update-rate must be > 0 and finite, got nan"),
     ],
 )
-def test_parameters_of_an_update_that_make_no_sense_are_refused(tmp_path, words, message):
+def test_parameters_of_an_update_that_make_no_sense_are_refused(
+    tmp_path: Path, words: str, message: str
+) -> None:
     case = Case(tmp_path, 2, ())
     with pytest.raises(ParameterError, match=message) as caught:
         case.update("new", *words.split())
@@ -463,7 +489,9 @@ def test_parameters_of_an_update_that_make_no_sense_are_refused(tmp_path, words,
     assert not (tmp_path / "new").exists()
 
 
-def test_only_what_has_an_effect_is_repeated_and_the_rest_is_said(case, capsys):
+def test_only_what_has_an_effect_is_repeated_and_the_rest_is_said(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
     new, words = case.folder / "said", ["-w", "+2", "3", "--update", str(case.old)]
     run_train("sgd", "-t", "rbf", "--seed", 3, *words, case.path, new)
     said = capsys.readouterr().err
@@ -473,7 +501,7 @@ def test_only_what_has_an_effect_is_repeated_and_the_rest_is_said(case, capsys):
     assert "configuration sgd -w +2 3 --update MODEL\n" in new.read_text()
 
 
-def test_one_process_refuses_in_one_line_and_exit_2(command, tmp_path):
+def test_one_process_refuses_in_one_line_and_exit_2(command: Command, tmp_path: Path) -> None:
     Case(tmp_path, 2, ())
     ended = command("train", "sgd", "-q", "--update", "old", "-c", 1, "B", "new")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -488,7 +516,7 @@ SECONDS = 60.0  # a busy machine reads and learns late
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory) -> Case:
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return Case(tmp_path_factory.mktemp("stream"), 2, ())
 
 
@@ -549,7 +577,7 @@ class Teaching:
 
 
 @pytest.fixture
-def teaching(case, tmp_path) -> Iterator[Callable[..., Teaching]]:
+def teaching(case: Case, tmp_path: Path) -> Iterator[Callable[..., Teaching]]:
     """teaching("--checkpoint", 1): `randsvm-train sgd --update OLD - m` as a process."""
     with ExitStack() as stack:
 
@@ -569,7 +597,9 @@ def teaching(case, tmp_path) -> Iterator[Callable[..., Teaching]]:
         yield start
 
 
-def test_rows_of_a_pipe_are_learnt_as_they_arrive(case, teaching):
+def test_rows_of_a_pipe_are_learnt_as_they_arrive(
+    case: Case, teaching: Callable[..., Teaching]
+) -> None:
     """Every row, and each model on the way is whole."""
     taught = teaching("--checkpoint", 1)
     done = 0
@@ -589,7 +619,7 @@ def test_rows_of_a_pipe_are_learnt_as_they_arrive(case, teaching):
     assert_taught(taught.model, *plain.mean())
 
 
-def test_half_a_row_waits_for_its_end(case, teaching):
+def test_half_a_row_waits_for_its_end(case: Case, teaching: Callable[..., Teaching]) -> None:
     taught = teaching("--checkpoint", 1)
     whole = b"".join(taught.lines[:3])
     for piece in (whole[:-5], whole[-5:]):
@@ -599,7 +629,9 @@ def test_half_a_row_waits_for_its_end(case, teaching):
     assert_taught(taught.model, *teach(case.twin(), y[:3], X[:3]).mean())
 
 
-def test_the_first_drop_may_be_too_short_to_know_a_compression(case, teaching):
+def test_the_first_drop_may_be_too_short_to_know_a_compression(
+    case: Case, teaching: Callable[..., Teaching]
+) -> None:
     taught = teaching("--checkpoint", 1)
     taught.drop(taught.lines[0][:2])
     taught.wait_until_read()
@@ -612,7 +644,7 @@ def test_the_first_drop_may_be_too_short_to_know_a_compression(case, teaching):
     assert_taught(taught.model, *teach(case.twin(), y[:3], X[:3]).mean())
 
 
-def test_a_checkpoint_of_rows_waits_for_so_many(teaching):
+def test_a_checkpoint_of_rows_waits_for_so_many(teaching: Callable[..., Teaching]) -> None:
     taught = teaching("--checkpoint", 20)
     taught.write(0, 10)
     taught.wait_for(" 10 rows ")
@@ -624,7 +656,9 @@ def test_a_checkpoint_of_rows_waits_for_so_many(teaching):
     assert taught.rows == 44
 
 
-def test_a_checkpoint_of_time_writes_what_was_learnt_so_often(teaching):
+def test_a_checkpoint_of_time_writes_what_was_learnt_so_often(
+    teaching: Callable[..., Teaching],
+) -> None:
     taught = teaching("--checkpoint", "0.5s")
     taught.write(0, 10)
     taught.wait_for(" 10 rows ")
@@ -634,7 +668,7 @@ def test_a_checkpoint_of_time_writes_what_was_learnt_so_often(teaching):
     assert taught.end()[0] == 0
 
 
-def test_a_checkpoint_of_time_needs_no_further_row(teaching):
+def test_a_checkpoint_of_time_needs_no_further_row(teaching: Callable[..., Teaching]) -> None:
     """The stream falls silent; what has come is in the model in time."""
     taught = teaching("--checkpoint", "0.5s")
     taught.write(0, 1)
@@ -643,7 +677,9 @@ def test_a_checkpoint_of_time_needs_no_further_row(teaching):
     taught.wait_for_rows(3)
 
 
-def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(teaching):
+def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(
+    teaching: Callable[..., Teaching],
+) -> None:
     taught = teaching("--checkpoint", "1h")
     taught.write(0, 10)
     taught.wait_for(" 10 rows ")
@@ -653,7 +689,9 @@ def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(teaching):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_leaves_what_was_learnt(case, teaching, number):
+def test_a_signal_leaves_what_was_learnt(
+    case: Case, teaching: Callable[..., Teaching], number: int
+) -> None:
     taught = teaching()
     taught.write(0, 10)
     taught.wait_for(" 10 rows ")
@@ -666,7 +704,7 @@ def test_a_signal_leaves_what_was_learnt(case, teaching, number):
     assert taught.rows == 10
 
 
-def test_a_signal_before_the_first_row_writes_nothing(teaching):
+def test_a_signal_before_the_first_row_writes_nothing(teaching: Callable[..., Teaching]) -> None:
     taught = teaching()
     taught.wait_for("^randsvm-train sgd ")
     code, _ = taught.end(signal.SIGTERM)
@@ -674,7 +712,7 @@ def test_a_signal_before_the_first_row_writes_nothing(teaching):
     assert not taught.model.exists()
 
 
-def test_a_time_limit_ends_a_silent_stream(teaching):
+def test_a_time_limit_ends_a_silent_stream(teaching: Callable[..., Teaching]) -> None:
     taught = teaching("--time-limit", "4s")
     taught.write(0, 10)
     taught.wait_for(" 10 rows ")
@@ -685,7 +723,9 @@ def test_a_time_limit_ends_a_silent_stream(teaching):
     assert taught.rows == 10
 
 
-def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(teaching):
+def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(
+    teaching: Callable[..., Teaching],
+) -> None:
     taught = teaching("--checkpoint", 1)
     taught.write(0, 5)
     taught.wait_for_rows(5)

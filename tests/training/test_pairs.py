@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_train
+from fixtures import Predict, RealSet
 from learning import Data, in_order, learn
 from libsvm import svmutil
 from scipy import sparse
@@ -38,7 +40,7 @@ ALGORITHMS = {
 
 
 @pytest.fixture(autouse=True)
-def _side_by_side(monkeypatch):
+def _side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small pairs be solved in parallel."""
     monkeypatch.setattr(multiclass, "SIDE_BY_SIDE_ROWS", 0)
 
@@ -54,7 +56,7 @@ def test_set() -> Data:
 
 
 @pytest.fixture(scope="module")
-def training_file(training_set, tmp_path_factory) -> Path:
+def training_file(training_set: Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return training_set.save(tmp_path_factory.mktemp("pairs") / "data")
 
 
@@ -128,8 +130,13 @@ def optimum(pair: Data) -> float:
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_labels_and_decision_values_are_libsvms(
-    tmp_path, predict, training_file, training_set, test_set, kind
-):
+    tmp_path: Path,
+    predict: Predict,
+    training_file: Path,
+    training_set: Data,
+    test_set: Data,
+    kind: str,
+) -> None:
     """LIBSVM's programs read the same file."""
     algorithm, *own = ALGORITHMS[kind]
     learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
@@ -147,7 +154,9 @@ def test_labels_and_decision_values_are_libsvms(
 
 
 @pytest.mark.parametrize("classes", [3, 12])
-def test_labels_are_libsvms_for_other_numbers_of_classes(tmp_path, predict, classes):
+def test_labels_are_libsvms_for_other_numbers_of_classes(
+    tmp_path: Path, predict: Predict, classes: int
+) -> None:
     training_set, test = (Data(*oracle.clouds(25 * classes, seed, classes)) for seed in (0, 1))
     learnt = learn(
         "randsvm", training_set.save(tmp_path / "d"), tmp_path / "m", *WORDS, "--gap", 1e-4
@@ -173,7 +182,9 @@ def first_rows(path: Path, rows: int, to: Path) -> Data:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_labels_of_real_data_agree_with_libsvm(tmp_path, predict, real, name):
+def test_labels_of_real_data_agree_with_libsvm(
+    tmp_path: Path, predict: Predict, real: RealSet, name: str
+) -> None:
     train, test, rows, test_rows, words = REAL[name]
     training_set = first_rows(real(train), rows, tmp_path / "train")
     test_set = first_rows(real(test), test_rows, tmp_path / "test")
@@ -182,7 +193,7 @@ def test_labels_of_real_data_agree_with_libsvm(tmp_path, predict, real, name):
     assert np.mean(predict(tmp_path / "test", learnt.model).scores == best) >= 0.99
 
 
-def test_pairs_classify_where_one_against_the_rest_fails(tmp_path, predict):
+def test_pairs_classify_where_one_against_the_rest_fails(tmp_path: Path, predict: Predict) -> None:
     """One against the rest reaches 66.7% here, because its decision values are not comparable."""
     X, y = load_iris(return_X_y=True)
     low, high = X.min(axis=0), X.max(axis=0)
@@ -200,7 +211,9 @@ def test_pairs_classify_where_one_against_the_rest_fails(tmp_path, predict):
 
 
 @pytest.mark.parametrize(("kernel", "least"), [("rbf", 0.95), ("linear", 0.98)])
-def test_iris_is_as_accurate_as_scikit_learn_requires(tmp_path, kernel, least, capsys):
+def test_iris_is_as_accurate_as_scikit_learn_requires(
+    tmp_path: Path, kernel: str, least: float, capsys: pytest.CaptureFixture[str]
+) -> None:
     """scikit-learn's test_svm.py requires above .95 in cross-validation and above .98 on the
     training rows.
     """
@@ -218,7 +231,9 @@ def test_iris_is_as_accurate_as_scikit_learn_requires(tmp_path, kernel, least, c
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_every_pair_is_certified(tmp_path, training_file, training_set, kind):
+def test_every_pair_is_certified(
+    tmp_path: Path, training_file: Path, training_set: Data, kind: str
+) -> None:
     algorithm, *own = ALGORITHMS[kind]
     learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
     every = [pair.objectives() for pair in pairs_of(learnt.model, training_set)]
@@ -231,7 +246,9 @@ def test_every_pair_is_certified(tmp_path, training_file, training_set, kind):
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
-def test_the_summary_reports_the_largest_gap(tmp_path, training_file, capsys):
+def test_the_summary_reports_the_largest_gap(
+    tmp_path: Path, training_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = tmp_path / "m"
     run_train(*WORDS, training_file, model)
     metadata = oracle.trailer(model)
@@ -239,7 +256,9 @@ def test_the_summary_reports_the_largest_gap(tmp_path, training_file, capsys):
     assert f"largest gap of one problem: {float(metadata['largest_gap']):.3%}\n" in said
 
 
-def test_the_objective_of_each_pair_agrees_with_libsvm(tmp_path, training_file, training_set):
+def test_the_objective_of_each_pair_agrees_with_libsvm(
+    tmp_path: Path, training_file: Path, training_set: Data
+) -> None:
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-3)
     for alone, pair in zip(
         every_pair(training_set), pairs_of(learnt.model, training_set), strict=True
@@ -249,7 +268,9 @@ def test_the_objective_of_each_pair_agrees_with_libsvm(tmp_path, training_file, 
         assert found.gap <= 1e-3
 
 
-def test_class_weights_follow_libsvm(tmp_path, training_file, training_set, test_set):
+def test_class_weights_follow_libsvm(
+    tmp_path: Path, training_file: Path, training_set: Data, test_set: Data
+) -> None:
     """C of a class is multiplied by its weight in every pair."""
     words = "-w2 5 -w3 0.2"
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-4, *words.split())
@@ -260,7 +281,9 @@ def test_class_weights_follow_libsvm(tmp_path, training_file, training_set, test
     assert f != pytest.approx(plain, abs=0.2)
 
 
-def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
+def test_jobs_and_memory_do_not_change_the_model(
+    tmp_path: Path, training_file: Path, training_set: Data
+) -> None:
     words = ("--gap", 1e-3, "--sample-size", 100, *WORDS)
     spills = ("--jobs", 2, "--memory", "16M", "--tmpdir", tmp_path)
     models = {
@@ -273,7 +296,9 @@ def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, traini
 # ---- unusual classes ----------------------------------------------------------------------------
 
 
-def test_classes_may_have_one_row_and_words_as_labels(tmp_path, predict, training_set):
+def test_classes_may_have_one_row_and_words_as_labels(
+    tmp_path: Path, predict: Predict, training_set: Data
+) -> None:
     y, X = np.append(training_set.y, [8, 9]), np.vstack([training_set.X, np.full((2, 5), 9.0)])
     X[-1] *= -1
     names = [f"class-{label:g}" for label in y]
@@ -285,7 +310,9 @@ def test_classes_may_have_one_row_and_words_as_labels(tmp_path, predict, trainin
     assert np.mean([a == f"class-{b:g}" for a, b in zip(said, best, strict=True)]) >= 0.995
 
 
-def test_a_fold_may_hold_all_rows_of_a_class(tmp_path, capsys):
+def test_a_fold_may_hold_all_rows_of_a_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One class has a single row, so the training of some folds lacks it."""
     y, X = oracle.clouds(150, 3, 3)
     rare = Data(np.append(y, 7.0), np.vstack([X, np.full((1, 5), 9.0)]))
@@ -297,7 +324,7 @@ def test_a_fold_may_hold_all_rows_of_a_class(tmp_path, capsys):
     assert score == pytest.approx(theirs, abs=5)
 
 
-def test_random_features_use_one_against_the_rest(tmp_path, training_file):
+def test_random_features_use_one_against_the_rest(tmp_path: Path, training_file: Path) -> None:
     learnt = learn(
         "randsvm", training_file, tmp_path / "m", *WORDS, "--components", 50, "--gap", 0.05
     )
@@ -310,8 +337,8 @@ def test_random_features_use_one_against_the_rest(tmp_path, training_file):
 
 
 def test_probabilities_are_close_to_libsvms(
-    tmp_path, predict, training_file, training_set, test_set
-):
+    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data, test_set: Data
+) -> None:
     """Both fit sigmoids to held-out decision values of each pair, in different folds."""
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "-b", 1)
     labels, p = predictions_of_libsvm(
@@ -333,7 +360,7 @@ def test_probabilities_are_close_to_libsvms(
 class AfterRounds:
     """A listener that calls a function after a number of rounds."""
 
-    def __init__(self, rounds: int, deed) -> None:
+    def __init__(self, rounds: int, deed: Callable[[], None]) -> None:
         self.left, self.deed, self.outcome = rounds, deed, None
         self.notices: list[str] = []
 
@@ -368,8 +395,12 @@ def without_reading(*words: object) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_signal_between_pairs_keeps_the_trained_ones(
-    tmp_path, training_file, training_set, monkeypatch, jobs
-):
+    tmp_path: Path,
+    training_file: Path,
+    training_set: Data,
+    monkeypatch: pytest.MonkeyPatch,
+    jobs: int,
+) -> None:
     """Rows of untrained pairs are only counted; there may be hundreds of thousands."""
 
     def strike() -> None:
@@ -384,7 +415,7 @@ def test_a_signal_between_pairs_keeps_the_trained_ones(
 
 
 @pytest.fixture
-def jump_ahead(monkeypatch):
+def jump_ahead(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return a function that moves the clock forward by hours."""
     late = 0.0
     clock = time.perf_counter
@@ -399,8 +430,12 @@ def jump_ahead(monkeypatch):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_time_limit_between_pairs_keeps_the_trained_ones(
-    tmp_path, training_file, training_set, jump_ahead, jobs
-):
+    tmp_path: Path,
+    training_file: Path,
+    training_set: Data,
+    jump_ahead: Callable[[], None],
+    jobs: int,
+) -> None:
     model, given = tmp_path / "m", {"working_set": 20, "jobs": jobs, "time_limit": 1000}
     outcome = api.train_osuna(
         training_file, model, AfterRounds(2, jump_ahead), C=C, gamma=GAMMA, **given
@@ -411,8 +446,8 @@ def test_a_time_limit_between_pairs_keeps_the_trained_ones(
 
 @pytest.mark.parametrize("task", ["svc", "nu-svc"])
 def test_untrained_pairs_are_reported_and_count_in_the_gap(
-    tmp_path, training_file, jump_ahead, task
-):
+    tmp_path: Path, training_file: Path, jump_ahead: Callable[[], None], task: str
+) -> None:
     model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
     meddler = AfterRounds(2, jump_ahead)
     outcome = api.train_osuna(
@@ -436,8 +471,8 @@ def relabelled(learnt: Any) -> int:
 
 @pytest.mark.parametrize("from_libsvm", [False, True])
 def test_a_warm_start_accepts_labels_in_another_order(
-    tmp_path, training_file, training_set, from_libsvm
-):
+    tmp_path: Path, training_file: Path, training_set: Data, from_libsvm: bool
+) -> None:
     """Today's data has a tenth more rows than the data of the old model."""
     own = ("--gap", 1e-3, "--sample-size", 60)
     old_rows = np.arange(540)[::-1]
@@ -454,7 +489,9 @@ def test_a_warm_start_accepts_labels_in_another_order(
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
-def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_file):
+def test_a_warm_start_from_another_kind_of_model_is_refused(
+    tmp_path: Path, training_file: Path
+) -> None:
     rest = learn("randsvm", training_file, tmp_path / "rest", *WORDS, "--multiclass", "ovr").model
     again = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--warm-start", rest)
     assert "--multiclass ovr" in again.metadata["configuration"]
@@ -462,6 +499,6 @@ def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_f
         learn("randsvm", training_file, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
 
 
-def test_the_python_api_trains_pairs_by_default(tmp_path, training_file):
+def test_the_python_api_trains_pairs_by_default(tmp_path: Path, training_file: Path) -> None:
     outcome = api.train_randsvm(training_file, tmp_path / "m", C=C, gamma=GAMMA).outcome
     assert outcome.largest_gap is not None

@@ -10,6 +10,7 @@ import click
 import numpy as np
 import oracle
 import pytest
+from fixtures import Predict, RealSet
 from learning import Data, gaussians, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
@@ -47,7 +48,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_sigmoid_minimises_platts_loss(case):
+def test_the_sigmoid_minimises_platts_loss(case: str) -> None:
     f, positive = CASES[case]
     found = np.array(probabilities.fit_sigmoid(f, positive))
     size = np.abs(f).max() or 1.0
@@ -87,7 +88,7 @@ WORDS = ("-c", 2, "-g", 0.3)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes):
+def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes: int) -> None:
     random = np.random.default_rng(classes)
     f = random.normal(size=(400, classes * (classes - 1) // 2))
     y = random.integers(0, classes, 400).astype(float)
@@ -103,7 +104,7 @@ def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-def test_libsvm_reads_the_sigmoids(tmp_path, predict, algorithm):
+def test_libsvm_reads_the_sigmoids(tmp_path: Path, predict: Predict, algorithm: str) -> None:
     data, test = gaussians(400), gaussians(300, 1)
     learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
     labels, said, shares = probabilities_of(
@@ -115,7 +116,7 @@ def test_libsvm_reads_the_sigmoids(tmp_path, predict, algorithm):
     assert [float(label) for label in said] == theirs
 
 
-def test_sigmoids_of_libsvm_are_read(tmp_path, predict):
+def test_sigmoids_of_libsvm_are_read(tmp_path: Path, predict: Predict) -> None:
     data, test = gaussians(300), gaussians(200, 1)
     model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -g 0.3")
     svmutil.svm_save_model(str(tmp_path / "m"), model)
@@ -128,7 +129,7 @@ def test_sigmoids_of_libsvm_are_read(tmp_path, predict):
     assert [float(label) for label in said] == theirs
 
 
-def test_the_predicted_label_has_the_larger_probability(tmp_path, predict):
+def test_the_predicted_label_has_the_larger_probability(tmp_path: Path, predict: Predict) -> None:
     """f may have the other sign, because the sigmoid need not be 1/2 at f = 0."""
     data = gaussians(600)
     some = np.flatnonzero((data.y > 0) | (np.arange(600) % 8 == 0))
@@ -143,7 +144,7 @@ def test_the_predicted_label_has_the_larger_probability(tmp_path, predict):
     assert f"({round(right * len(some))}/{len(some)})" in predicted.out
 
 
-def test_probabilities_do_not_change_labels_and_scores(tmp_path, predict):
+def test_probabilities_do_not_change_labels_and_scores(tmp_path: Path, predict: Predict) -> None:
     path = gaussians(200).save(tmp_path / "d")
     without = learn("randsvm", path, tmp_path / "without", *WORDS)
     learnt = learn("randsvm", path, tmp_path / "with", "-b", 1, *WORDS)
@@ -160,7 +161,7 @@ def test_probabilities_do_not_change_labels_and_scores(tmp_path, predict):
 
 
 @pytest.fixture
-def german(real, tmp_path) -> tuple[Data, Data]:
+def german(real: RealSet, tmp_path: Path) -> tuple[Data, Data]:
     """Return 700 rows for training and 300 for testing, saved as train and test."""
     X, y = load_svmlight_file(real("german.numer_scale"))
     data = Data(y, oracle.as_float32(X.toarray()))
@@ -174,7 +175,9 @@ GERMAN = ("-c", 10, "-g", 0.0417)
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_held_out_log_loss_is_close_to_libsvms(tmp_path, predict, german, algorithm):
+def test_the_held_out_log_loss_is_close_to_libsvms(
+    tmp_path: Path, predict: Predict, german: tuple[Data, Data], algorithm: str
+) -> None:
     (y, X), (test_y, test_X) = german
     learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", "-b", 1, *GERMAN)
     labels, _, shares = probabilities_of(predict(tmp_path / "test", learnt.model, "-b", 1).lines)
@@ -195,7 +198,9 @@ def test_the_held_out_log_loss_is_close_to_libsvms(tmp_path, predict, german, al
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 
-def test_probabilities_of_several_classes_are_as_good_as_libsvms(tmp_path, predict):
+def test_probabilities_of_several_classes_are_as_good_as_libsvms(
+    tmp_path: Path, predict: Predict
+) -> None:
     data, test = Data(*oracle.clouds(500)), Data(*oracle.clouds(500, 1))
     learnt = learn("randsvm", data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
     labels, said, shares = probabilities_of(
@@ -213,7 +218,9 @@ def test_probabilities_of_several_classes_are_as_good_as_libsvms(tmp_path, predi
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_probabilities_follow_from_the_sigmoids_of_the_model(tmp_path, predict, classes):
+def test_probabilities_follow_from_the_sigmoids_of_the_model(
+    tmp_path: Path, predict: Predict, classes: int
+) -> None:
     """A and B of the model map --scores to the probabilities."""
     data = Data(*oracle.clouds(300, 0, classes))
     path = data.save(tmp_path / "d")
@@ -232,7 +239,9 @@ def test_probabilities_follow_from_the_sigmoids_of_the_model(tmp_path, predict, 
     "words", [("randsvm", "--components", 100), ("sgd",), ("sgd", "-t", "rbf")]
 )
 @pytest.mark.parametrize("classes", [2, 4])
-def test_linear_models_have_probabilities(tmp_path, predict, words, classes):
+def test_linear_models_have_probabilities(
+    tmp_path: Path, predict: Predict, words: tuple[object, ...], classes: int
+) -> None:
     data, test = (Data(*oracle.clouds(400, seed, classes)) for seed in (0, 1))
     algorithm, *own = words
     learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *own)
@@ -250,7 +259,9 @@ def test_linear_models_have_probabilities(tmp_path, predict, words, classes):
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("words", [(), ("-b", 1)])
-def test_a_logistic_regression_needs_no_fitted_sigmoid(tmp_path, predict, classes, words):
+def test_a_logistic_regression_needs_no_fitted_sigmoid(
+    tmp_path: Path, predict: Predict, classes: int, words: tuple[object, ...]
+) -> None:
     data = Data(*oracle.clouds(400, 0, classes))
     path = data.save(tmp_path / "d")
     learnt = learn("sgd", path, tmp_path / "m", "--loss", "log", *words)
@@ -263,7 +274,7 @@ def test_a_logistic_regression_needs_no_fitted_sigmoid(tmp_path, predict, classe
     assert "probA" not in learnt.metadata
 
 
-def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
+def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path: Path, predict: Predict) -> None:
     data = gaussians(300)
     path = data.save(tmp_path / "d")
     learnt = learn("sgd", path, tmp_path / "m", "-b", 1)
@@ -276,7 +287,7 @@ def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_the_number_of_jobs_does_not_change_the_model(tmp_path, algorithm):
+def test_the_number_of_jobs_does_not_change_the_model(tmp_path: Path, algorithm: str) -> None:
     path = Data(*oracle.clouds(300)).save(tmp_path / "d")
     models = [
         learn(algorithm, path, tmp_path / "m", "-b", 1, "--jobs", jobs).model.read_bytes()
@@ -289,8 +300,8 @@ def test_the_number_of_jobs_does_not_change_the_model(tmp_path, algorithm):
 
 @pytest.mark.parametrize("last, said", [(0, "no time for -b 1"), (1, "little time for -b 1")])
 def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
-    tmp_path, monkeypatch, predict, last, said
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predict: Predict, last: int, said: str
+) -> None:
     """The limit passes with the first round or the first finished fold."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
@@ -325,7 +336,9 @@ def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
         ("randsvm", "-b 2", "expected 0 or 1, found '2'"),
     ],
 )
-def test_invalid_options_of_training_are_refused(tmp_path, algorithm, words, expected):
+def test_invalid_options_of_training_are_refused(
+    tmp_path: Path, algorithm: str, words: str, expected: str
+) -> None:
     path = gaussians(60).save(tmp_path / "d")
     with pytest.raises((ParameterError, click.UsageError)) as refused:
         learn(algorithm, path, tmp_path / "m", *words.split())
@@ -336,7 +349,9 @@ def test_invalid_options_of_training_are_refused(tmp_path, algorithm, words, exp
     "algorithm, words",
     [("randsvm", ()), ("sgd", ()), ("randsvm", ("-s", "svr")), ("sgd", ("-s", 2))],
 )
-def test_a_model_without_probabilities_is_refused(tmp_path, predict, algorithm, words):
+def test_a_model_without_probabilities_is_refused(
+    tmp_path: Path, predict: Predict, algorithm: str, words: tuple[object, ...]
+) -> None:
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn(algorithm, path, tmp_path / "m", *words)
     (tmp_path / "output").write_text("old\n")
@@ -346,14 +361,14 @@ def test_a_model_without_probabilities_is_refused(tmp_path, predict, algorithm, 
     assert (tmp_path / "output").read_text() == "old\n"
 
 
-def test_scores_and_probabilities_are_not_both_written(tmp_path, predict):
+def test_scores_and_probabilities_are_not_both_written(tmp_path: Path, predict: Predict) -> None:
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1)
     with pytest.raises(ParameterError, match="give one of --scores and -b 1"):
         predict(path, learnt.model, "-b", 1, "--scores")
 
 
-def test_a_model_with_a_sigmoid_is_not_updated(tmp_path):
+def test_a_model_with_a_sigmoid_is_not_updated(tmp_path: Path) -> None:
     """The sigmoid would not fit the updated weights."""
     path = gaussians(60).save(tmp_path / "d")
     old = learn("sgd", path, tmp_path / "old", "-b", 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from fixtures import Predict
 from learning import Data, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
@@ -58,13 +59,13 @@ def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
 @pytest.mark.parametrize("pieces", [1, 7])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 @pytest.mark.parametrize("X", [some_rows(1.0), some_rows(0.6), huge_means()])
-def test_dense_rows_are_scaled_as_scikit_learn_does(name, X, pieces):
+def test_dense_rows_are_scaled_as_scikit_learn_does(name: str, X: np.ndarray, pieces: int) -> None:
     scaled = fitted(name, X, True, pieces).apply(sparse.csr_matrix(X.astype(np.float32)))
     assert scaled.dtype == np.float32
     assert scaled.toarray() == pytest.approx(DENSE[name]().fit_transform(X), rel=1e-5, abs=1e-6)
 
 
-def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean():
+def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean() -> None:
     """These columns are not shifted if most other features are zero."""
     X = some_rows(0.1)
     X[:, 0], X[:, 1] = 0.1, huge_means()[:, 0]
@@ -77,7 +78,7 @@ def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean():
 
 
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_sparse_rows_keep_their_zeros(name):
+def test_sparse_rows_keep_their_zeros(name: str) -> None:
     X = some_rows(0.2)
     rows = sparse.csr_matrix(X.astype(np.float32))
     scaled = fitted(name, X, False, 3).apply(rows)
@@ -87,7 +88,7 @@ def test_sparse_rows_keep_their_zeros(name):
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
-def test_unit_rows_have_length_1(size):
+def test_unit_rows_have_length_1(size: float) -> None:
     """This includes rows whose squares exceed float32; a row of zeros, or without features, stays
     as it is.
     """
@@ -103,7 +104,7 @@ def test_unit_rows_have_length_1(size):
     assert (scaled[3:5] == 0).all()
 
 
-def test_scaled_values_beyond_float32_are_clipped():
+def test_scaled_values_beyond_float32_are_clipped() -> None:
     largest = np.finfo(np.float32).max
     X = sparse.csr_matrix(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
     for shift in (np.zeros(2), None):
@@ -113,7 +114,9 @@ def test_scaled_values_beyond_float32_are_clipped():
 
 @pytest.mark.parametrize("name", ["minmax", "standard", "unit"])
 @pytest.mark.parametrize("words", [("randsvm", "-g", 1), ("randsvm", "-t", "linear"), ("sgd",)])
-def test_rows_far_from_the_training_rows_have_finite_scores(tmp_path, predict, words, name):
+def test_rows_far_from_the_training_rows_have_finite_scores(
+    tmp_path: Path, predict: Predict, words: tuple[object, ...], name: str
+) -> None:
     y, X = oracle.two_gaussians(60)
     oracle.write_svmlight(tmp_path / "d", y, X * 1e-6)
     learnt = learn(words[0], tmp_path / "d", tmp_path / "m", *words[1:], "--scale", name)
@@ -123,7 +126,7 @@ def test_rows_far_from_the_training_rows_have_finite_scores(tmp_path, predict, w
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_a_constant_feature_does_not_matter(name, centred):
+def test_a_constant_feature_does_not_matter(name: str, centred: bool) -> None:
     X = some_rows(1.0 if centred else 0.2)
     X[:, 2], X[:, 3], X[:, 4] = 0, 0.1, -1e6
     X = oracle.as_float32(X)
@@ -166,7 +169,9 @@ def write_set(path: Path, data: Data) -> Path:
 
 @pytest.mark.parametrize("name", DENSE)
 @pytest.mark.parametrize("kind", KINDS)
-def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(tmp_path, predict, kind, name):
+def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(
+    tmp_path: Path, predict: Predict, kind: str, name: str
+) -> None:
     of, words, theirs = KINDS[kind]
     data, test = of(raw(300)), of(raw(200, 1))
     path, test_path = write_set(tmp_path / "d", data), write_set(tmp_path / "t", test)
@@ -197,7 +202,9 @@ def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(tmp_path, predict,
         "sgd --loss log -b 1",
     ],
 )
-def test_a_scaled_model_equals_the_model_of_scaled_rows(tmp_path, predict, words, name):
+def test_a_scaled_model_equals_the_model_of_scaled_rows(
+    tmp_path: Path, predict: Predict, words: str, name: str
+) -> None:
     """scikit-learn scales the rows of three classes for the comparison."""
     algorithm, *own = words.split()
     data, test = raw(300), raw(200, 1)
@@ -224,7 +231,9 @@ def thin(rows: int, seed: int = 0) -> Data:
 
 @pytest.mark.parametrize("name", SPARSE)
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_sparse_data_stays_sparse_with_a_notice(tmp_path, predict, algorithm, name):
+def test_sparse_data_stays_sparse_with_a_notice(
+    tmp_path: Path, predict: Predict, algorithm: str, name: str
+) -> None:
     data, test = thin(300), thin(200, 1)
     path = data.save(tmp_path / "d")
     learnt = learn(algorithm, path, tmp_path / "m", "--scale", name)
@@ -244,7 +253,9 @@ def test_sparse_data_stays_sparse_with_a_notice(tmp_path, predict, algorithm, na
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, predict, name):
+def test_written_zeros_and_new_features_do_not_change_predictions(
+    tmp_path: Path, predict: Predict, name: str
+) -> None:
     """A zero may be written or omitted; features that training lacks are ignored."""
     data = two(raw(200))
     X = data.X.copy()
@@ -268,7 +279,7 @@ def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, pred
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path, name):
+def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path: Path, name: str) -> None:
     y, X = oracle.clouds(3000, 0, 3, 60)
     path = Data(y, 100 * X).save(tmp_path / "d")
     cache = ("--cache", tmp_path / "cache")
@@ -283,7 +294,7 @@ def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_the_scaling_is_fitted_to_every_chunk(tmp_path, name):
+def test_the_scaling_is_fitted_to_every_chunk(tmp_path: Path, name: str) -> None:
     """The chunks have very different rows."""
     rng = np.random.default_rng(42)
     X = oracle.as_float32(rng.normal(size=(13_000, 2)) * np.linspace(1, 9, 13_000)[:, None] ** 2)
@@ -295,7 +306,7 @@ def test_the_scaling_is_fitted_to_every_chunk(tmp_path, name):
     assert (rows - found[0]) * found[1] == pytest.approx(scaler.transform(rows))
 
 
-def test_the_trailer_describes_the_raw_rows(tmp_path):
+def test_the_trailer_describes_the_raw_rows(tmp_path: Path) -> None:
     data = two(raw(200))
     path = write_set(tmp_path / "d", data)
     plain, scaled = (
@@ -315,7 +326,9 @@ def test_the_trailer_describes_the_raw_rows(tmp_path):
 
 
 @pytest.mark.parametrize("before, after", [("", "minmax"), ("minmax", ""), ("minmax", "standard")])
-def test_a_warm_start_accepts_scaled_and_unscaled_models(tmp_path, before, after):
+def test_a_warm_start_accepts_scaled_and_unscaled_models(
+    tmp_path: Path, before: str, after: str
+) -> None:
     """The old model scales its rows itself, so its f is a good start for a similar f."""
     y, X = oracle.two_gaussians(1500)
     path = Data(y, X).save(tmp_path / "d")
@@ -349,7 +362,7 @@ def test_a_warm_start_accepts_scaled_and_unscaled_models(tmp_path, before, after
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
-def test_a_scaled_model_is_not_updated(tmp_path):
+def test_a_scaled_model_is_not_updated(tmp_path: Path) -> None:
     path = two(raw(60)).save(tmp_path / "d")
     old = learn("sgd", path, tmp_path / "old", "--scale", "minmax")
     with pytest.raises(ModelError, match="without --scale to update"):
@@ -373,7 +386,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_scaling_is_refused(tmp_path, algorithm, damage):
+def test_a_damaged_scaling_is_refused(tmp_path: Path, algorithm: str, damage: str) -> None:
     path = two(raw(60)).save(tmp_path / "d")
     model = learn(algorithm, path, tmp_path / "m", "--scale", "standard").model
     before = model.read_text().rpartition("# randsvm sha256")[0]

@@ -34,7 +34,7 @@ ROWS = 1200
 
 
 @pytest.fixture(scope="module")
-def labelled_file(tmp_path_factory) -> Path:
+def labelled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write rows with the label as the first feature and a number below 1 as the second."""
     rng = np.random.default_rng(7)
     y = rng.choice([-1.0, 1.0], ROWS)
@@ -52,7 +52,7 @@ class FakeClock:
 
 
 @pytest.fixture
-def clock(monkeypatch) -> FakeClock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     made = FakeClock()
     monkeypatch.setattr(time, "perf_counter", made)
     return made
@@ -134,7 +134,9 @@ C_GRID = (("C", tuple(2.0**power for power in range(12))),)
 # ---- under a time limit -------------------------------------------------------------------------
 
 
-def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_file, clock):
+def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(
+    labelled_file: Path, clock: FakeClock
+) -> None:
     def fit(D: Dataset, params: Params) -> Decision:
         return predict_share(0.9 - abs(math.log2(params.C) - 7) / 20)
 
@@ -147,7 +149,7 @@ def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_f
     assert {one.rows for one in found.of(Tried) if "--subset 200" in one.configuration} == {200}
 
 
-def test_scores_on_more_rows_decide(labelled_file, clock):
+def test_scores_on_more_rows_decide(labelled_file: Path, clock: FakeClock) -> None:
     """A score on few rows is not compared with one on more rows."""
 
     def fit(D: Dataset, params: Params) -> Decision:
@@ -159,7 +161,7 @@ def test_scores_on_more_rows_decide(labelled_file, clock):
     assert searched.tried[0].score < 80
 
 
-def test_combinations_with_equal_scores_are_kept(labelled_file, clock):
+def test_combinations_with_equal_scores_are_kept(labelled_file: Path, clock: FakeClock) -> None:
     """More rows decide between them, not the position in the grid."""
 
     def fit(D: Dataset, params: Params) -> Decision:
@@ -173,12 +175,12 @@ def test_combinations_with_equal_scores_are_kept(labelled_file, clock):
     assert params.C == 64
 
 
-def test_no_combination_is_dropped_with_enough_time(labelled_file, clock):
+def test_no_combination_is_dropped_with_enough_time(labelled_file: Path, clock: FakeClock) -> None:
     _, _, found = search(labelled_file, by_log_distance, Search(3, None, C_GRID), clock, 1e6)
     assert found.by_rows == {200: 12, 1200: 12}
 
 
-def test_a_slow_fit_is_cancelled(labelled_file, clock):
+def test_a_slow_fit_is_cancelled(labelled_file: Path, clock: FakeClock) -> None:
     """The other combinations are scored on all rows."""
 
     def fit(D: Dataset, params: Params) -> Decision:
@@ -194,7 +196,7 @@ def test_a_slow_fit_is_cancelled(labelled_file, clock):
     assert found.notices == ["no time for 1 of 3 combinations on 200 rows"]
 
 
-def test_a_stage_with_few_scores_does_not_decide(labelled_file, clock):
+def test_a_stage_with_few_scores_does_not_decide(labelled_file: Path, clock: FakeClock) -> None:
     """One combination in three is scored on all rows, so the best of the previous stage wins."""
 
     def fit(D: Dataset, params: Params) -> Decision:
@@ -209,7 +211,7 @@ def test_a_stage_with_few_scores_does_not_decide(labelled_file, clock):
     assert found.notices == ["no time for 2 of 3 combinations"]
 
 
-def test_without_time_the_first_combination_wins(labelled_file, clock):
+def test_without_time_the_first_combination_wins(labelled_file: Path, clock: FakeClock) -> None:
     searched, params, found = search(
         labelled_file, by_log_distance, Search(3, None, C_GRID), clock, -1
     )
@@ -218,14 +220,16 @@ def test_without_time_the_first_combination_wins(labelled_file, clock):
     assert found.notices[-1] == "no time for cross-validation: the first combination is taken"
 
 
-def test_cross_validation_alone_uses_the_rows_that_the_time_allows(labelled_file, clock):
+def test_cross_validation_alone_uses_the_rows_that_the_time_allows(
+    labelled_file: Path, clock: FakeClock
+) -> None:
     searched, _, found = search(labelled_file, by_log_distance, Search(5), clock, 4000)
     assert found.by_rows == {200: 1, 400: 1}
     assert searched.tried[0].rows == 400
     assert found.notices == ["no time to cross-validate on more than 400 of 1,200 rows"]
 
 
-def test_a_distant_time_limit_changes_nothing(tmp_path):
+def test_a_distant_time_limit_changes_nothing(tmp_path: Path) -> None:
     labelled_file = gaussians(300).save(tmp_path / "d")
     words = ("-v", 3, "-c", "0.01,1", "-g", 0.5)
     one = learn("randsvm", labelled_file, tmp_path / "one", *words)
@@ -234,7 +238,12 @@ def test_a_distant_time_limit_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("words", [(), ("-c", "1,0.001,10")])
-def test_a_model_is_written_even_without_time_for_a_search(tmp_path, words, capsys, monkeypatch):
+def test_a_model_is_written_even_without_time_for_a_search(
+    tmp_path: Path,
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(run, "SEARCH_TIME", 0.0)
     labelled_file = gaussians(300).save(tmp_path / "d")
     learnt = learn("sgd", labelled_file, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
@@ -244,7 +253,9 @@ def test_a_model_is_written_even_without_time_for_a_search(tmp_path, words, caps
     assert capsys.readouterr().out == ""
 
 
-def test_a_search_out_of_time_uses_the_finished_scores(tmp_path, monkeypatch):
+def test_a_search_out_of_time_uses_the_finished_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half of the time is for the search, the other half for the final training."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
@@ -272,7 +283,7 @@ def test_a_search_out_of_time_uses_the_finished_scores(tmp_path, monkeypatch):
     assert Finished(tmp_path / "m", []).body == straight.body
 
 
-def test_a_score_of_nan_is_the_worst(tmp_path, clock):
+def test_a_score_of_nan_is_the_worst(tmp_path: Path, clock: FakeClock) -> None:
     """It never wins, whatever its position in the grid."""
     y, X = SETS["svr"]
     oracle.write_svmlight(tmp_path / "d", y, X)
@@ -290,14 +301,16 @@ def test_a_score_of_nan_is_the_worst(tmp_path, clock):
 
 
 @pytest.fixture
-def small_stages(monkeypatch):
+def small_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_search, "COARSE_ROWS", 60)
 
 
 AUTO = (("C", "auto"), ("gamma", "auto"))
 
 
-def test_a_range_is_searched_coarsely_and_then_finely(labelled_file, small_stages, clock):
+def test_a_range_is_searched_coarsely_and_then_finely(
+    labelled_file: Path, small_stages: None, clock: FakeClock
+) -> None:
     """The search starts with LIBSVM's grid, at least 5 powers of 2 around the best, and ends at the
     best power of sqrt(2).
     """
@@ -315,7 +328,9 @@ def test_a_range_is_searched_coarsely_and_then_finely(labelled_file, small_stage
     assert searched.of == len(searched.tried)
 
 
-def test_a_range_and_a_list_are_searched_together(labelled_file, small_stages, clock):
+def test_a_range_and_a_list_are_searched_together(
+    labelled_file: Path, small_stages: None, clock: FakeClock
+) -> None:
     grid = (("C", "auto"), ("gamma", (2**-3.5, 8.0)))
     _, params, found = search(labelled_file, by_log_distance, Search(3, None, grid), clock)
     assert found.by_rows[60] == 22
@@ -323,15 +338,17 @@ def test_a_range_and_a_list_are_searched_together(labelled_file, small_stages, c
     assert params.gamma == 2**-3.5
 
 
-def test_subset_limits_the_rows_of_a_range_search(labelled_file, small_stages, clock):
+def test_subset_limits_the_rows_of_a_range_search(
+    labelled_file: Path, small_stages: None, clock: FakeClock
+) -> None:
     _, _, found = search(labelled_file, by_log_distance, Search(3, 200, AUTO), clock)
     assert set(found.by_rows) == {60, 200}
 
 
 @pytest.mark.parametrize("until", [1000, 10_000])
 def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
-    labelled_file, small_stages, clock, until
-):
+    labelled_file: Path, small_stages: None, clock: FakeClock, until: int
+) -> None:
     searched, params, found = search(
         labelled_file, by_log_distance, Search(2, None, AUTO), clock, until
     )
@@ -341,7 +358,9 @@ def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
     assert found.notices[-1] == "no time to search finer, on 240 rows"
 
 
-def test_the_printed_command_contains_auto(tmp_path, capsys):
+def test_the_printed_command_contains_auto(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     labelled_file = gaussians(80).save(tmp_path / "d")
     words = ("-v", 2, "-c", "auto", "--epochs", 1)
     learnt = learn("sgd", labelled_file, tmp_path / "m", *words)
@@ -355,7 +374,7 @@ def test_the_printed_command_contains_auto(tmp_path, capsys):
 # ---- a subset -----------------------------------------------------------------------------------
 
 
-def test_gathered_rows_equal_those_of_the_view(labelled_file):
+def test_gathered_rows_equal_those_of_the_view(labelled_file: Path) -> None:
     with open_dataset(labelled_file, "svc") as D:
         view = D.subset(np.random.default_rng(0).random(D.n) < 0.3)
         own = view.materialized()
@@ -370,7 +389,7 @@ def test_gathered_rows_equal_those_of_the_view(labelled_file):
         assert own.store is not view.store
 
 
-def test_the_time_of_a_task_starts_when_a_worker_begins_it(monkeypatch):
+def test_the_time_of_a_task_starts_when_a_worker_begins_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task has ten seconds; two of these tasks wait longer for a worker, and again after its
     loss.
     """

@@ -56,7 +56,9 @@ def dual_of(data: Path, words: str) -> float:
 
 @pytest.mark.timeout(NEVER)
 @pytest.mark.parametrize("name", THREE_ROWS)
-def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(tmp_path, name):
+def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(
+    tmp_path: Path, name: str
+) -> None:
     """Coefficients are 1e-10 or less of C."""
     text, words, libsvm = THREE_ROWS[name]
     data = tmp_path / "data"
@@ -69,7 +71,7 @@ def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(tmp_path
 
 
 @pytest.mark.timeout(NEVER)
-def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path):
+def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path: Path) -> None:
     """Residuals of 0.4 beside kernel values times C of 1e10."""
     data = tmp_path / "data"
     data.write_text("1.5673 1:-21.15\n1.2471 1:-175.15\n1.982 1:-546.12\n")
@@ -80,7 +82,7 @@ def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path):
 
 
 @pytest.mark.timeout(NEVER)
-def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path):
+def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path: Path) -> None:
     """The optimum is 0, and no gap relative to it can be reached."""
     X = oracle.as_float32(np.random.default_rng(1).normal(size=(600, 2)).round(2))
     data = oracle.write_svmlight(tmp_path / "data", np.ones(600), X)
@@ -104,7 +106,9 @@ def iris():
 @pytest.mark.timeout(NEVER)
 @pytest.mark.parametrize("gamma", [1e-9, 1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("C", [1e-2, 1e4, 1e7, 1e10])
-def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(iris, C, gamma):
+def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(
+    iris: tuple[np.ndarray, np.ndarray], C: float, gamma: float
+) -> None:
     """plot_rbf_parameters, with its extremes."""
     X, y = iris
     theirs = svm.SVC(C=C, gamma=gamma).fit(X, y)
@@ -125,7 +129,7 @@ def objectives(beta: np.ndarray, X: np.ndarray, y: np.ndarray, C: np.ndarray) ->
 
 @pytest.mark.timeout(NEVER)
 @pytest.mark.parametrize("columns", [4, 30])
-def test_a_linear_kernel_on_unscaled_rows_reaches_its_gap(columns):
+def test_a_linear_kernel_on_unscaled_rows_reaches_its_gap(columns: int) -> None:
     """scikit-learn ends with gaps of 10% and 3%: kernel values of 1e6 as float32 are no kernel."""
     X, labels = load_breast_cancer(return_X_y=True)
     X, y = oracle.as_float32(X[:, :columns]), np.where(labels == 1, 1.0, -1.0)
@@ -141,7 +145,7 @@ def test_a_linear_kernel_on_unscaled_rows_reaches_its_gap(columns):
 
 @pytest.mark.parametrize("name", ["linear", "rbf", "poly", "sigmoid"])
 @pytest.mark.parametrize("d", [5, 300])
-def test_kernel_values_in_float64_are_those_of_the_formulas(name, d):
+def test_kernel_values_in_float64_are_those_of_the_formulas(name: str, d: int) -> None:
     X = oracle.as_float32(np.random.default_rng(d).normal(size=(40, d)))
     if d > 100:
         X[:, 5:] *= np.random.default_rng(0).random((40, d - 5)) < 0.01

@@ -7,14 +7,18 @@ import math
 import re
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import oracle
 import pytest
-from learning import LATE, answer_of, board, gaussians, learn, optimum, read_log
+from fixtures import Command
+from learning import LATE, Data, answer_of, board, gaussians, learn, optimum, read_log
 
 from randsvm.svm import libsvm
+from randsvm.svm.libsvm import Outcome
 from randsvm.svm.solution import Certificate
 from randsvm.training.rounds import BestSolution, Rounds
 from randsvm.training.stopping import (
@@ -40,11 +44,13 @@ class Solution:
     """The parts of an SV that `BestSolution` uses."""
 
 
-def scanned(primal: float, dual: float, certified: bool = True, dual_error: float = 0.0):
+def scanned(
+    primal: float, dual: float, certified: bool = True, dual_error: float = 0.0
+) -> SimpleNamespace:
     return SimpleNamespace(certificate=Certificate(primal, dual, certified), dual_error=dual_error)
 
 
-def record(tolerance: float = 1e-3, **numbers) -> Record:
+def record(tolerance: float = 1e-3, **numbers: Any) -> Record:
     return Record(tolerance, **numbers)
 
 
@@ -55,7 +61,7 @@ def reason(answer: object) -> str:
 # ---- the best so far ------------------------------------------------------------------------
 
 
-def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
+def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round() -> None:
     best = BestSolution()
     solutions = [Solution() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
@@ -66,14 +72,14 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
     assert best.certificate.gap == pytest.approx((5 - 4) / 5)
 
 
-def test_the_dual_is_lowered_by_its_possible_rounding_error():
+def test_the_dual_is_lowered_by_its_possible_rounding_error() -> None:
     best = BestSolution()
     best.update(Solution(), scanned(5.0, 4.0))
     best.update(Solution(), scanned(5.0, 4.5, dual_error=0.25))
     assert best.certificate.dual == 4.25
 
 
-def test_a_certificate_describes_its_solution():
+def test_a_certificate_describes_its_solution() -> None:
     """If time ends before the evaluation, it describes the best or the last solution."""
     best, low, last = BestSolution(), Solution(), Solution()
     best.update(low, scanned(5.0, 1.0))
@@ -84,7 +90,7 @@ def test_a_certificate_describes_its_solution():
         assert found.certificate == Certificate(primal, 4.0, True)
 
 
-def test_without_a_certificate_the_latest_solution_is_the_best():
+def test_without_a_certificate_the_latest_solution_is_the_best() -> None:
     best = BestSolution()
     solutions = [Solution() for _ in range(3)]
     for solution, primal in zip(solutions, (9.0, 5.0, 7.0), strict=True):
@@ -96,7 +102,7 @@ def test_without_a_certificate_the_latest_solution_is_the_best():
 # ---- single rules ---------------------------------------------------------------------------
 
 
-def test_only_a_certified_gap_is_reached():
+def test_only_a_certified_gap_is_reached() -> None:
     rule = gap_reached(0.1, 0.1)
     answers = [reason(rule(record(gap=gap))) for gap in (0.2, 0.1, math.nan)]
     assert answers == ["", "gap <= 0.1", ""]
@@ -105,19 +111,19 @@ def test_only_a_certified_gap_is_reached():
     assert reason(gap_reached(0.1, 0.05)(record(gap=0.05))) == "gap <= 0.1"
 
 
-def test_the_support_bound_is_reached_at_k():
+def test_the_support_bound_is_reached_at_k() -> None:
     rule = support_bound(7)
     answers = [reason(rule(record(support_vectors=m))) for m in (0, 6, 7, 8)]
     assert list(map(bool, answers)) == [0, 0, 1, 1]
     assert "7" in answers[2]
 
 
-def test_the_iteration_limit_counts_rounds():
+def test_the_iteration_limit_counts_rounds() -> None:
     answers = [iterations(3)(record(rounds=number)) for number in (1, 2, 3, 4)]
     assert list(map(bool, answers)) == [0, 0, 1, 1]
 
 
-def test_the_time_limit_is_reached_when_no_time_is_left():
+def test_the_time_limit_is_reached_when_no_time_is_left() -> None:
     assert time_limit(record(seconds_left=1)) is None
     assert time_limit(record()) is None
     assert reason(time_limit(record(seconds_left=0))) == "time limit"
@@ -141,12 +147,12 @@ def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) 
     return answers
 
 
-def test_successive_rounds_without_progress_end_the_run():
+def test_successive_rounds_without_progress_end_the_run() -> None:
     answers = progress(*[(1.0, 0.5)] * (MAX_IDLE_ROUNDS + 2))
     assert answers == [""] * MAX_IDLE_ROUNDS + ["no progress: scale the features"] * 2
 
 
-def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
+def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress() -> None:
     gains = [(1.0 + 1e-6 * i, 0.5) for i in range(19)]
     shrinks = [(1.0, 0.5 - 0.01 * i) for i in range(19)]
     assert set(progress(*gains)) == {""}
@@ -155,12 +161,12 @@ def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
     assert "no progress: scale the features" in progress(*too_small)
 
 
-def test_an_idle_round_over_all_rows_is_not_repeated():
+def test_an_idle_round_over_all_rows_is_not_repeated() -> None:
     answers = progress(*[(1.0, 0.5)] * 3, whole=True)
     assert list(map(bool, answers)) == [False, True, True]
 
 
-def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take():
+def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take() -> None:
     gains = [(1.0 + 1e-3 * i, 0.5) for i in range(9)]
     assert not any(progress(*gains, whole=True, steps=MAX_FURTHER_ITERATIONS // 10))
     # Of 4 millions each: the first, and further ones up to 4 + 10 millions.
@@ -169,7 +175,7 @@ def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take():
     assert not any(progress(*gains, steps=MAX_FURTHER_ITERATIONS))
 
 
-def test_a_falling_gap_is_progress():
+def test_a_falling_gap_is_progress() -> None:
     """The dual and the violation may both stand still."""
 
     def idle(factor: float) -> int:
@@ -185,7 +191,7 @@ def test_a_falling_gap_is_progress():
     assert idle(1 - 1e-6) > MAX_IDLE_ROUNDS
 
 
-def test_the_tolerance_tightens_before_a_run_without_progress_ends():
+def test_the_tolerance_tightens_before_a_run_without_progress_ends() -> None:
     """A few rows that violate the tolerance in turn may leave too large a gap."""
     found = record(tolerance=1e-3, violators=3, idle=MAX_IDLE_ROUNDS)
     assert isinstance(no_progress(True)(found), Tighten)
@@ -195,7 +201,7 @@ def test_the_tolerance_tightens_before_a_run_without_progress_ends():
     )
 
 
-def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap():
+def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap() -> None:
     """With --gap a run without violators ends only if no smaller tolerance is possible."""
     rule, found, tolerances = no_violators(True), record(tolerance=1e-3), []
     while isinstance(rule(found), Tighten):
@@ -206,12 +212,12 @@ def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap():
     assert rule(record(violators=1)) is None
 
 
-def test_without_a_requested_gap_a_run_without_violators_ends():
+def test_without_a_requested_gap_a_run_without_violators_ends() -> None:
     assert reason(no_violators(False)(record())) == "no violators"
     assert no_violators(False)(record(violators=1)) is None
 
 
-def test_the_first_rule_that_applies_gives_the_reason():
+def test_the_first_rule_that_applies_gives_the_reason() -> None:
     first, other = Stopped(StopReason.NO_PROGRESS), Stopped(StopReason.TIME_LIMIT)
     rules = [lambda record: None, lambda record: first, lambda record: other]
     assert first_answer(rules, record()) is first
@@ -223,7 +229,7 @@ def test_the_first_rule_that_applies_gives_the_reason():
 ENDLESS = ("osuna", *WORDS.split(), "--working-set", 300, "--swap", 1)
 
 
-def assert_certificate(model, metadata: dict[str, str], data, words: str) -> None:
+def assert_certificate(model: Path, metadata: dict[str, str], data: Data, words: str) -> None:
     """Check P and D of the trailer in dense float64; D may come from any round."""
     found, whole = answer_of(model, data, words), optimum("board", len(data.y), words)
     assert float(metadata["primal"]) == pytest.approx(found.primal, rel=1e-4)
@@ -235,7 +241,7 @@ def assert_certificate(model, metadata: dict[str, str], data, words: str) -> Non
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
 @pytest.mark.parametrize("most", [1, 4])
-def test_max_iterations_limits_the_rounds(tmp_path, algorithm, most):
+def test_max_iterations_limits_the_rounds(tmp_path: Path, algorithm: str, most: int) -> None:
     data = board(2000)
     path = data.save(tmp_path / "data")
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
@@ -251,7 +257,9 @@ def test_max_iterations_limits_the_rounds(tmp_path, algorithm, most):
     assert_certificate(learnt.model, learnt.metadata, data, WORDS)
 
 
-def test_max_iterations_includes_rounds_after_an_evaluation(tmp_path, monkeypatch):
+def test_max_iterations_includes_rounds_after_an_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = board(600).save(tmp_path / "data")
     words = (*WORDS.split(), "--sample-size", 60, "--gap", 0.2)
     first = len(learn("randsvm", path, tmp_path / "m", *words).rounds)
@@ -262,7 +270,9 @@ def test_max_iterations_includes_rounds_after_an_evaluation(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("gap", [0.1, 0.001])
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_requested_gap_holds_for_the_saved_model(tmp_path, algorithm, gap):
+def test_the_requested_gap_holds_for_the_saved_model(
+    tmp_path: Path, algorithm: str, gap: float
+) -> None:
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
@@ -277,7 +287,9 @@ def test_the_requested_gap_holds_for_the_saved_model(tmp_path, algorithm, gap):
 
 
 @pytest.mark.parametrize("limit, seconds", [("2s", 2.0), ("0.03m", 1.8)])
-def test_a_time_limit_exits_with_0_and_is_reported_everywhere(command, tmp_path, limit, seconds):
+def test_a_time_limit_exits_with_0_and_is_reported_everywhere(
+    command: Command, tmp_path: Path, limit: str, seconds: float
+) -> None:
     data = board(5000)
     path = data.save(tmp_path / "data")
     words = ("--time-limit", limit, "--log", "log", "--report", "json")
@@ -297,11 +309,11 @@ def test_a_time_limit_exits_with_0_and_is_reported_everywhere(command, tmp_path,
     assert_certificate(tmp_path / "m", metadata, data, WORDS)
 
 
-def test_a_time_limit_cancels_a_solve(tmp_path, monkeypatch):
+def test_a_time_limit_cancels_a_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third subproblem would take a minute."""
     ended, calls, plain = threading.Event(), [], libsvm._Library.train
 
-    def slow(library, *arguments):
+    def slow(library, *arguments: object) -> Outcome:
         calls.append(arguments)
         if len(calls) == 3:
             ended.wait(60)
@@ -325,7 +337,9 @@ def test_a_time_limit_cancels_a_solve(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
 @pytest.mark.parametrize("words", ["-t sigmoid", "-t 3", "-t poly -r -1"])
-def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(command, tmp_path, algorithm, words):
+def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(
+    command: Command, tmp_path: Path, algorithm: str, words: str
+) -> None:
     path = gaussians(50).save(tmp_path / "data")
     ended = command("train", algorithm, *words.split(), "--gap", "0.01", path, "m")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -346,7 +360,9 @@ def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(command, tmp_path
         ("--working-set 1", "--working-set must be >= 2 rows, got 1"),
     ],
 )
-def test_limits_out_of_range_are_refused(command, tmp_path, words, message):
+def test_limits_out_of_range_are_refused(
+    command: Command, tmp_path: Path, words: str, message: str
+) -> None:
     path = gaussians(50).save(tmp_path / "data")
     ended = command("train", "osuna", *words.split(), path, "m")
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from fixtures import Command, Predict, RealSet
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
@@ -67,7 +68,9 @@ def libsvm_solution(
         ("abalone_scale", "-c 10 -g 0.5 -p 1", 1000),
     ],
 )
-def test_real_sets_reach_libsvms_optimum(real, tmp_path, predict, words, name, letters, B):
+def test_real_sets_reach_libsvms_optimum(
+    real: RealSet, tmp_path: Path, predict: Predict, words: str, name: str, letters: str, B: int
+) -> None:
     """The working set is smaller than the number of support vectors."""
     path = real(name)
     y, X = read_with_libsvm(path)
@@ -85,7 +88,9 @@ def test_real_sets_reach_libsvms_optimum(real, tmp_path, predict, words, name, l
 
 
 @pytest.mark.parametrize("kernel", ["-t linear", "-t rbf -g 0.5", "-t poly -g 0.3 -r 1 -d 2"])
-def test_every_kernel_gives_libsvms_decision_values(tmp_path, predict, kernel):
+def test_every_kernel_gives_libsvms_decision_values(
+    tmp_path: Path, predict: Predict, kernel: str
+) -> None:
     y, X = noisy(600)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn(
@@ -108,7 +113,7 @@ def test_every_kernel_gives_libsvms_decision_values(tmp_path, predict, kernel):
     assert predict(path, learnt.model).scores == pytest.approx(expected, abs=2e-3)
 
 
-def test_the_certificate_describes_the_written_model(tmp_path):
+def test_the_certificate_describes_the_written_model(tmp_path: Path) -> None:
     y, X = noisy(800)
     path = write_set(tmp_path / "data", y, X)
     words = ("-s", "svr", "-g", 0.5, "-c", 3, "-p", 0.1, "--working-set", 200)
@@ -127,7 +132,7 @@ def test_the_certificate_describes_the_written_model(tmp_path):
     assert abs(found.beta.sum()) < 1e-8
 
 
-def test_the_dual_objective_never_falls(tmp_path):
+def test_the_dual_objective_never_falls(tmp_path: Path) -> None:
     y, X = noisy(1500)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", *["-s", "svr", "-g", "0.5", "-p", "0.1"],
@@ -137,7 +142,7 @@ def test_the_dual_objective_never_falls(tmp_path):
     assert (np.diff(duals) >= -1e-6 * duals[:-1]).all()
 
 
-def test_a_warm_start_takes_fewer_rounds(tmp_path):
+def test_a_warm_start_takes_fewer_rounds(tmp_path: Path) -> None:
     y, X = noisy(2000)
     path = write_set(tmp_path / "data", y, X)
     words = (*["-s", "svr", "-g", "0.5", "-p", "0.1"], "--working-set", 400)
@@ -147,7 +152,7 @@ def test_a_warm_start_takes_fewer_rounds(tmp_path):
     assert float(warm.metadata["dual"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-4)
 
 
-def test_scores_are_svm_predicts_lines(tmp_path, predict):
+def test_scores_are_svm_predicts_lines(tmp_path: Path, predict: Predict) -> None:
     y, X = noisy(400)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
@@ -164,7 +169,7 @@ def test_scores_are_svm_predicts_lines(tmp_path, predict):
     assert float(found[2]) == pytest.approx(correlation, rel=1e-4)
 
 
-def test_a_regression_model_of_libsvm_is_read(tmp_path, predict):
+def test_a_regression_model_of_libsvm_is_read(tmp_path: Path, predict: Predict) -> None:
     y, X = noisy(300)
     path = write_set(tmp_path / "data", y, X)
     for form in ("-s 3", "-s 4"):
@@ -175,7 +180,7 @@ def test_a_regression_model_of_libsvm_is_read(tmp_path, predict):
         assert mine == pytest.approx(expected, abs=1e-6)
 
 
-def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
+def test_unlabelled_rows_are_predicted_and_left_out(tmp_path: Path, predict: Predict) -> None:
     y, X = noisy(200)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
@@ -197,7 +202,9 @@ def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
         ("-s 0", "1.5 1:1\n", 65, "(or -s svr for regression), found '1.5'"),
     ],
 )
-def test_invalid_options_of_a_regression_are_refused(command, tmp_path, words, text, code, message):
+def test_invalid_options_of_a_regression_are_refused(
+    command: Command, tmp_path: Path, words: str, text: str, code: int, message: str
+) -> None:
     (tmp_path / "data").write_text(text)
     ended = command("train", "osuna", *words.split(), "data", "m")
     assert ended.returncode == code
@@ -205,7 +212,7 @@ def test_invalid_options_of_a_regression_are_refused(command, tmp_path, words, t
     assert not (tmp_path / "m").exists()
 
 
-def test_slopes_and_loss_of_the_task_hold_at_an_optimum():
+def test_slopes_and_loss_of_the_task_hold_at_an_optimum() -> None:
     """At scikit-learn's optimum no row violates a KKT condition, and the loss is
     epsilon-insensitive.
     """
@@ -226,7 +233,9 @@ def test_slopes_and_loss_of_the_task_hold_at_an_optimum():
 
 
 @pytest.mark.parametrize(("words", "size"), [("-t linear", 1.7e12), ("-t poly -g 1", 1e5)], ids=str)
-def test_kernel_values_beyond_float32_are_an_error_of_one_line(tmp_path, words, size):
+def test_kernel_values_beyond_float32_are_an_error_of_one_line(
+    tmp_path: Path, words: str, size: float
+) -> None:
     """Unscaled milliseconds since 1970 are such features."""
     y, X = noisy(500)
     path = oracle.write_svmlight(tmp_path / "data", y, size * (1 + np.round(X) / 16))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import randsvm
 from randsvm.events import Notice
+from randsvm.models.fitted import FittedModel
 from randsvm.training.usefulness import CONSTANT, MEMORISED, USELESS_MODEL_TEXTS
 
 N, D = 1200, 12
@@ -53,7 +57,7 @@ def random(X: np.ndarray) -> np.ndarray:
     return np.where(noise(len(X)) > 0, 1, -1)
 
 
-def notes(X, y, **options) -> tuple[randsvm.models.fitted.FittedModel, list[str]]:
+def notes(X: np.ndarray, y: np.ndarray, **options: Any) -> tuple[FittedModel, list[str]]:
     emitted: list[str] = []
 
     def watch(event: object) -> None:
@@ -80,7 +84,13 @@ def notes(X, y, **options) -> tuple[randsvm.models.fitted.FittedModel, list[str]
     ],
 )
 @pytest.mark.parametrize("n", [N, 2 * N])
-def test_a_model_that_fails_on_held_out_rows_is_noted(change, labels, options, text, n):
+def test_a_model_that_fails_on_held_out_rows_is_noted(
+    change: Callable[..., Any],
+    labels: Callable[..., Any],
+    options: dict[str, Any],
+    text: str,
+    n: int,
+) -> None:
     X, test = change(make_rows(n + 500)[:n]), change(make_rows(n + 500)[n:])
     y, truth = labels(X), labels(test)
     fitted, emitted = notes(X, y, sample_size=500 if n > N else None, **options)
@@ -114,23 +124,27 @@ def test_a_model_that_fails_on_held_out_rows_is_noted(change, labels, options, t
         (curved, {"task": "one-class", "nu": 0.05}),
     ],
 )
-def test_noise_and_many_support_vectors_are_not_noted(labels, options):
+def test_noise_and_many_support_vectors_are_not_noted(
+    labels: Callable[..., Any], options: dict[str, Any]
+) -> None:
     assert notes(make_rows(), labels(make_rows()), **options)[1] == []
 
 
 @pytest.mark.parametrize("load", [load_digits, load_breast_cancer, load_wine])
-def test_real_data_is_noted_only_if_its_features_are_unscaled(load):
+def test_real_data_is_noted_only_if_its_features_are_unscaled(load: Callable[..., Any]) -> None:
     X, y = load(return_X_y=True)
     assert notes(X, y)[1] == [MEMORISED]
     assert notes(X, y, scale="standard")[1] == []
     assert notes(X, y, gamma="scale")[1] == []
 
 
-def test_few_rows_are_not_noted_if_all_are_support_vectors():
+def test_few_rows_are_not_noted_if_all_are_support_vectors() -> None:
     assert notes(make_rows(40), curved(make_rows(40)))[1] == []
 
 
-def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
+def test_the_note_is_on_stderr_and_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     X = one_large(make_rows(400))
     lines = (
         f"{label} " + " ".join(f"{j + 1}:{value:g}" for j, value in enumerate(x)) + "\n"
@@ -146,7 +160,7 @@ def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
     assert MEMORISED not in (tmp_path / "m").read_text()
 
 
-def test_fit_warns_of_a_useless_model():
+def test_fit_warns_of_a_useless_model() -> None:
     X = one_large(make_rows(400))
     with pytest.warns(UserWarning, match="try --scale standard"):
         randsvm.SVC(gamma="auto").fit(X, curved(X))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
+from fixtures import Command
 from learning import OLD_MODEL, Data, Finished, answer_of, board, gaussians, kernel, learn
 from libsvm import svmutil
 
@@ -29,25 +30,25 @@ def today() -> Data:
 
 
 @pytest.fixture(scope="module")
-def yesterday(today) -> Data:
+def yesterday(today: Data) -> Data:
     """Return today's rows without the last 2%."""
     return Data(today.y[:OLD], today.X[:OLD])
 
 
 @pytest.fixture(scope="module")
-def optimal(today) -> float:
+def optimal(today: Data) -> float:
     y, X = today
     whole = oracle.libsvm_train(y, X, f"{WORDS} -e 1e-5")
     Z = X[whole.rows]
     return float(y[whole.rows] @ whole.beta - whole.beta @ kernel(WORDS, Z, Z) @ whole.beta / 2)
 
 
-def changes(learnt) -> int:
+def changes(learnt: Finished) -> int:
     """Return the number of changed coefficients in all rounds, a measure of the work."""
     return sum(event["changed"] for event in learnt.rounds)
 
 
-def assert_much_faster(warm, cold, data: Data, optimal: float) -> None:
+def assert_much_faster(warm: Finished, cold: Finished, data: Data, optimal: float) -> None:
     """Check that the model has the least P and highest D of any round, with far fewer changes."""
     found = answer_of(warm.model, data, WORDS)
     assert abs(found.primal - optimal) <= 1e-3 * optimal
@@ -57,8 +58,8 @@ def assert_much_faster(warm, cold, data: Data, optimal: float) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_percent_of_new_rows_take_at_most_half_the_rounds(
-    tmp_path, yesterday, today, optimal, kind
-):
+    tmp_path: Path, yesterday: Data, today: Data, optimal: float, kind: str
+) -> None:
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     old = learn(algorithm, yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     path = today.save(tmp_path / "new")
@@ -68,7 +69,7 @@ def test_two_percent_of_new_rows_take_at_most_half_the_rounds(
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_same_rows_take_one_or_two_rounds(tmp_path, today, algorithm):
+def test_the_same_rows_take_one_or_two_rounds(tmp_path: Path, today: Data, algorithm: str) -> None:
     words = (*KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:], *WORDS.split())
     path = today.save(tmp_path / "data")
     old = learn(algorithm, path, tmp_path / "old.model", *words)
@@ -83,7 +84,9 @@ def libsvm_model(data: Data, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_starts_from_a_model_of_libsvm(tmp_path, yesterday, today, optimal, kind):
+def test_a_run_starts_from_a_model_of_libsvm(
+    tmp_path: Path, yesterday: Data, today: Data, optimal: float, kind: str
+) -> None:
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     old = libsvm_model(yesterday, tmp_path / "libsvm.model")
     path = today.save(tmp_path / "new")
@@ -99,7 +102,9 @@ def write(path: Path, data: Data, names: dict[float, str]) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("names", [{1.0: "7", -1.0: "3"}, {1.0: "spam", -1.0: "ham"}], ids=str)
-def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, kind):
+def test_labels_may_appear_in_another_order(
+    tmp_path: Path, yesterday: Data, today: Data, names: dict[float, str], kind: str
+) -> None:
     """The first label of a file is the positive class, so f may have to change its sign."""
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     order = [np.argsort(sign * today.y, kind="stable")[:1] for sign in (1, -1)]
@@ -119,7 +124,7 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_a_start_from_another_problem_reaches_the_optimum(tmp_path, algorithm):
+def test_a_start_from_another_problem_reaches_the_optimum(tmp_path: Path, algorithm: str) -> None:
     """f of a checkerboard is a poor start for two Gaussians."""
     data = gaussians(1000)
     words = KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:]
@@ -132,7 +137,7 @@ def test_a_start_from_another_problem_reaches_the_optimum(tmp_path, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-def test_other_labels_are_refused(command, tmp_path, algorithm):
+def test_other_labels_are_refused(command: Command, tmp_path: Path, algorithm: str) -> None:
     data = gaussians(60)
     write(tmp_path / "old", data, {1.0: "1", -1.0: "2"})
     data.save(tmp_path / "new")
@@ -146,7 +151,7 @@ def test_other_labels_are_refused(command, tmp_path, algorithm):
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path):
+def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     path = gaussians(60).save(tmp_path / "data")
     with pytest.raises(ModelError):
         learn("osuna", path, tmp_path / "m", "--warm-start", path)
@@ -154,7 +159,9 @@ def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path):
         learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "missing")
 
 
-def test_a_start_with_k_support_vectors_is_solved_at_least_once(tmp_path, today, yesterday):
+def test_a_start_with_k_support_vectors_is_solved_at_least_once(
+    tmp_path: Path, today: Data, yesterday: Data
+) -> None:
     words = (*WORDS.split(), "--gap", 1e-4)
     old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     words = ("-k", 500, "--sample-size", 1000)
@@ -198,7 +205,9 @@ def start(
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (1, 0.3), (0.7, 0.7), (3, 1000)])
-def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(tmp_path, before, after):
+def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(
+    tmp_path: Path, before: float, after: float
+) -> None:
     data = gaussians(400)
     begun = start(tmp_path, data, data, f"{WORDS} -c {before}", f"-c {after}")
     bounded = np.abs(begun.old) == before
@@ -209,7 +218,9 @@ def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(tmp_path, befor
 
 
 @pytest.mark.parametrize("weights", ["-w 1 0.5", "-w 1 3 -w -1 0.2", "-w 1 20"])
-def test_class_weights_clip_coefficients_and_the_sum_is_restored(tmp_path, weights):
+def test_class_weights_clip_coefficients_and_the_sum_is_restored(
+    tmp_path: Path, weights: str
+) -> None:
     y, X = gaussians(400)
     begun = start(tmp_path, (y, X), (y, X), WORDS, weights)
     letters = weights.split()
@@ -229,7 +240,7 @@ def targets(X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("C", [0.5, 1, 6])
-def test_a_regression_starts_with_its_old_coefficients(tmp_path, C):
+def test_a_regression_starts_with_its_old_coefficients(tmp_path: Path, C: float) -> None:
     X = gaussians(300).X
     begun = start(tmp_path, (targets(X), X), (targets(X), X), "-s svr -g 1", f"-c {C}")
     assert begun.new == pytest.approx(begun.old * C, rel=1e-9)
@@ -239,7 +250,7 @@ def test_a_regression_starts_with_its_old_coefficients(tmp_path, C):
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.2, 0.4])
-def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
+def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path: Path, nu: float) -> None:
     """The rows grow from 600 with nu = 0.2 to 660."""
     X = gaussians(660).X
     y = np.ones(660)
@@ -256,7 +267,7 @@ def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
         assert u[added].max() <= u[begun.new < 1].min() + 1e-5
 
 
-def test_missing_rows_are_compensated(tmp_path):
+def test_missing_rows_are_compensated(tmp_path: Path) -> None:
     """Today's file lacks a third of the rows of one class."""
     y, X = gaussians(400)
     kept = (y > 0) | (np.arange(400) % 3 > 0)
@@ -274,7 +285,9 @@ def test_missing_rows_are_compensated(tmp_path):
 
 
 @pytest.mark.parametrize("scale", ["minmax", "standard", "unit"])
-def test_rows_of_a_scaled_model_are_matched(tmp_path, today, yesterday, scale):
+def test_rows_of_a_scaled_model_are_matched(
+    tmp_path: Path, today: Data, yesterday: Data, scale: str
+) -> None:
     words = (*WORDS.split(), "--scale", scale, "--gap", 1e-3)
     old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     path = today.save(tmp_path / "new")
@@ -284,7 +297,7 @@ def test_rows_of_a_scaled_model_are_matched(tmp_path, today, yesterday, scale):
     assert new.rounds[0]["bounded"] == old.outcome["bounded"]
 
 
-def test_each_class_starts_with_its_own_column(tmp_path):
+def test_each_class_starts_with_its_own_column(tmp_path: Path) -> None:
     y, X = oracle.clouds(500)
     path = Data(y, X).save(tmp_path / "data")
     words = ("-g", 0.5, "--gap", 1e-3, "--multiclass", "ovr")
@@ -297,7 +310,9 @@ def test_each_class_starts_with_its_own_column(tmp_path):
     assert len(again.rounds) == 4
 
 
-def test_rows_in_another_notation_start_from_their_decision_values(tmp_path, today):
+def test_rows_in_another_notation_start_from_their_decision_values(
+    tmp_path: Path, today: Data
+) -> None:
     """With another precision no row is matched, but D of the start is near the optimum."""
     y, X = today
     old = learn(
@@ -324,7 +339,7 @@ def test_rows_in_another_notation_start_from_their_decision_values(tmp_path, tod
 # ---- parameters -------------------------------------------------------------------------------
 
 
-def test_options_default_to_those_of_the_model(tmp_path):
+def test_options_default_to_those_of_the_model(tmp_path: Path) -> None:
     X = gaussians(200).X
     path = tmp_path / "data"
     path.write_text(oracle.svmlight_text([f"{label:.9g}" for label in targets(X)], X))
@@ -338,7 +353,7 @@ def test_options_default_to_those_of_the_model(tmp_path):
     assert own.notices == []
 
 
-def test_another_kernel_uses_its_own_parameters(tmp_path):
+def test_another_kernel_uses_its_own_parameters(tmp_path: Path) -> None:
     data = gaussians(200)
     path = data.save(tmp_path / "data")
     old = learn("osuna", path, tmp_path / "old.model", "-g", 3, "-c", 2)
@@ -347,7 +362,7 @@ def test_another_kernel_uses_its_own_parameters(tmp_path):
     assert "-t poly -d 2 -g 0.5 -r 0 -c 2" in new.metadata["configuration"]
 
 
-def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path):
+def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path: Path) -> None:
     data = gaussians(200)
     model = oracle.libsvm_train(*data, "-t 2 -g 1 -c 0.75").model
     svmutil.svm_save_model(str(tmp_path / "old.model"), model)
@@ -359,7 +374,9 @@ def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path):
 @pytest.mark.parametrize(
     ("was", "is_"), [("svr", "one-class"), ("one-class", "svr"), ("svc", "svr")]
 )
-def test_a_model_of_another_task_is_refused(command, tmp_path, was, is_):
+def test_a_model_of_another_task_is_refused(
+    command: Command, tmp_path: Path, was: str, is_: str
+) -> None:
     gaussians(60).save(tmp_path / "data")
     assert command("train", "osuna", "-q", "-s", was, "data", "old.model").returncode == 0
     ended = command("train", "osuna", "-q", "-s", is_, "--warm-start", "old.model", "data", "m")
