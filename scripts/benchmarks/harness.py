@@ -113,12 +113,12 @@ class Goal:
     """
 
     gates: tuple[Gate, ...] = ()
-    times: dict[str, float] = field(default_factory=Record)
-    fit: dict[str, float] = field(default_factory=Record)
+    times: dict[str, float] = field(default_factory=dict)
+    fit: dict[str, float] = field(default_factory=dict)
     seconds: float = inf
     peak: float = inf
-    most: dict[str, float] = field(default_factory=Record)
-    near: dict[str, float] = field(default_factory=Record)
+    most: dict[str, float] = field(default_factory=dict)
+    near: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [f"{times:g} times {name}" for name, times in self.times.items()]
@@ -176,7 +176,7 @@ class Command:
 
     name: str
     words: Sequence[str]
-    quality: Callable[[], dict[str, float]] = Record
+    quality: Callable[[], dict[str, float]] = dict
     missing: str | None = None
     goal: Goal | None = None
     timed: bool = True
