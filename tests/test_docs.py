@@ -35,7 +35,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = ROOT / "README.md"
 OURS = {"randsvm-train": run_train, "randsvm-predict": run_predict}
 # Blocks that show something and neither run nor are compared.
-SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid"}
+SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid", "diff"}
 # Options of other programs.
 OTHERS = {
     *("--array", "--cpus-per-task", "--job-name", "--mem", "--now", "--signal", "--time"),
@@ -59,11 +59,15 @@ class Block(NamedTuple):
     reason: str | None
 
 
-def blocks(page: Path) -> list[Block]:
+def blocks_of(text: str) -> list[Block]:
+    """Return the fenced blocks of a text in Markdown."""
     return [
-        Block(found["language"], found["text"], found["reason"])
-        for found in FENCED.finditer(page.read_text())
+        Block(found["language"], found["text"], found["reason"]) for found in FENCED.finditer(text)
     ]
+
+
+def blocks(page: Path) -> list[Block]:
+    return blocks_of(page.read_text())
 
 
 def prose(page: Path) -> str:
