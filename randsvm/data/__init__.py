@@ -1,1 +1,1 @@
-"""From text to D: parsed rows, chunks, views, random rows, scaling. Knows no kernel and no task."""
+"""The training set D: parsing, chunks, views, random rows, scaling. No kernels, no tasks."""

@@ -18,7 +18,14 @@ from scipy import sparse
 from randsvm.arrays import Matrix, slices
 from randsvm.data.chunks import RawChunk, is_checked, join_and_round, rows_checked
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import Digest, ParseOptions, Summary, WeightSums, chunk_end
+from randsvm.data.reading import (
+    ParseOptions,
+    Summary,
+    WeightSums,
+    chunk_digest,
+    chunk_end,
+    hexdigest,
+)
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
 
@@ -174,10 +181,10 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     if float64:
         X = to_matrix(source, float64=True)
     store = ArrayStore(X, y, base, starts, weights)
-    digest, sums = Digest(), WeightSums()
+    digests, sums = list[bytes](), WeightSums()
     for number in range(len(store.sizes)):
         chunk = store.read(number)
-        digest.add(chunk)
+        digests.append(chunk_digest(chunk))
         sums.add(chunk, classes=bool(names))
     return Summary(
         n=n,
@@ -187,7 +194,7 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         values=values,
         counts=tuple(counts.tolist()),
         queries=0,
-        digest=digest.hexdigest(names),
+        digest=hexdigest(digests, names),
         has_row_numbers=options.has_row_numbers,
         float64=float64,
         zero_weights=zero_weights,

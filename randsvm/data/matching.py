@@ -1,6 +1,6 @@
-"""Rows of D found by their content: which of them are rows of a given matrix.
+"""Find the rows of D that are equal to rows of a given matrix.
 
-Knows nothing of models or of learning.
+This module does not know models or training.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ class Matches:
     def pairs(
         self, sizes: np.ndarray, kinds: np.ndarray, others: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows of D, ascending, and the matched row of the matrix for each; every row is
-        used once.
+        """Return rows of D, ascending, and the matched row of the matrix for each.
 
-        sizes : (m,), rows of the matrix with a larger size come first, those of size 0 never. kinds
-        : (m,), others : (k,) bool, of the rows of the matrix and of those found: equal for rows
-        that may be a pair.
+        Each row is used once. sizes : (m,), rows of the matrix with larger sizes are matched first,
+        and rows of size 0 never. kinds : (m,) bool, others : (k,) bool: a row of the matrix and a
+        row of D are matched only if these are equal.
         """
         there = np.flatnonzero((sizes > 0) & (self.groups != NOT_FOUND))
         there = there[np.argsort(-sizes[there], kind="stable")]
@@ -83,7 +82,10 @@ def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
 def _over(
     columns: np.ndarray, Z: sparse.csr_matrix, features: np.ndarray
 ) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """Return Z with other columns, without stored zeros, and which rows lose no nonzero by that."""
+    """Return Z over other columns, and whether each row keeps all its nonzeros, (m,) bool.
+
+    Stored zeros are dropped.
+    """
     known = np.isin(features, columns)
     row = np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr))
     nonzero, here = Z.data != 0, known[Z.indices]
@@ -105,8 +107,10 @@ def _equal(X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray:
 
 
 def _with_occurrence(keys: np.ndarray) -> np.ndarray:
-    """Return a number for each pair of a key and its count of equal keys before it. keys : below
-    2^32."""
+    """Return a distinct number for each key, from the key and the number of equal keys before it.
+
+    keys : (m,) int64, below 2^32.
+    """
     order = np.argsort(keys, kind="stable")
     before: np.ndarray = np.empty(len(keys), np.int64)
     before[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])

@@ -1,6 +1,6 @@
-"""Points: rows of D with their numbers and labels, the one data type that carries rows.
+"""Rows of D with their numbers and labels.
 
-Knows nothing of files, kernels or solvers.
+This module does not know files, kernels or solvers.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Points:
 
 
 class RowCache:
-    """A cache of rows of D: working sets and support vectors ask for the same rows again.
+    """A cache of rows of D, because working sets and support vectors need the same rows repeatedly.
 
-    Arrays grow by doubling.
+    Its arrays grow by doubling.
     """
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self.count = 0
-        # Row numbers, ascending, and which of the rows here each is.
+        # Row numbers, ascending, and the position of each row in the arrays below.
         self._rows = np.empty(0, np.int64)
         self._place = np.empty(0, np.int64)
         self._y = np.empty(0)
@@ -92,7 +92,7 @@ class RowCache:
         return rows[~here]
 
     def subset(self, rows: np.ndarray) -> RowCache:
-        """Return a cache of those of these rows that are in this one. rows: ascending."""
+        """Return a cache of the given rows, without rows that this cache lacks. rows: ascending."""
         fewer = RowCache(self.columns)
         fewer.add(self.points(np.intersect1d(rows, self._rows, assume_unique=True)))
         return fewer
@@ -122,7 +122,7 @@ class RowCache:
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         values = np.empty(indptr[-1], self._values.dtype)
         indices = np.empty(indptr[-1], self._indices.dtype)
-        # A few rows at a time: where each value is takes more memory than the values.
+        # A few rows at a time: the positions of values take more memory than the values.
         for some in slices(len(rows), ROWS_AT_ONCE):
             to = slice(indptr[some.start], indptr[some.stop])
             every = np.arange(to.start, to.stop)

@@ -35,22 +35,11 @@ def sorted_union(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
     return both[np.diff(both, prepend=both[:1] - 1) != 0]
 
 
-class Digest:
-    """sha256 over the labels as spelled and the digest of each chunk, in order: chunks may be read
-    by many, each without the others."""
-
-    def __init__(self) -> None:
-        self.chunks: list[bytes] = []
-
-    def add(self, chunk: RawChunk) -> None:
-        self.chunks.append(chunk_digest(chunk))
-
-    def hexdigest(self, names: Sequence[str]) -> str:
-        return hexdigest(self.chunks, names)
-
-
 def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
-    """Return the digest of a data set, from the digests of all its chunks and its label names."""
+    """Return the digest of a data set, from the digests of its chunks in order and its label names.
+
+    Chunks are hashed one by one, because workers read them independently.
+    """
     return hashlib.sha256(json.dumps(list(names)).encode() + b"".join(chunks)).hexdigest()
 
 
@@ -400,14 +389,14 @@ def first_pass(
     as in LIBSVM.
     """
     precision = Precision(float64=options.float64, final=not are_files(paths))
-    classes, digest = _Classes(paths[0], options.any_label), Digest()
+    classes, digests = _Classes(paths[0], options.any_label), list[bytes]()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
     features = _Features()
     n = nnz = queries = zero_weights = 0
     sums = WeightSums()
 
     def take(chunk: RawChunk) -> None:
-        digest.add(chunk)
+        digests.append(chunk_digest(chunk))
         sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
 
@@ -436,7 +425,7 @@ def first_pass(
         values=tuple(classes.table.values),
         counts=tuple(classes.counts.tolist()),
         queries=queries,
-        digest=digest.hexdigest(names),
+        digest=hexdigest(digests, names),
         has_row_numbers=options.has_row_numbers,
         float64=precision.float64,
         zero_weights=zero_weights,

@@ -1,6 +1,7 @@
-"""What a pass over D keeps. Collectors of two shards add up with +, in any grouping.
+"""Random keys of rows, permutations, and samples of the rows with the smallest keys.
 
-Randomness is one seed: row i of draw s has the key Philox(seed, s, i), whoever asks.
+Row i has the key Philox(seed, s, i) in draw number s. So a sample depends on the seed only, not on
+shards, threads or workers.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Draw(NamedTuple):
 
     def keys(self, start: int, stop: int) -> np.ndarray:
         """Return the keys of rows start .. stop - 1, (stop - start,) uint64."""
-        # One Philox counter step yields four words, so row i is word i % 4 of step i // 4.
-        # As uint64: a list with a word above 2^63 would go through float64 and lose bits.
+        # One Philox counter step yields four words, so row i has word i % 4 of step i // 4.
+        # The dtype is given: numpy converts a list with a word above 2^63 to float64.
         key = np.array([self.seed, self.number], np.uint64)
         bits = np.random.Philox(key=key, counter=[start // 4, 0, 0, 0])
         return bits.random_raw(stop - start + start % 4)[start % 4 :]
@@ -59,9 +60,10 @@ class Permuter:
 
 @dataclass(frozen=True)
 class SmallestKeys:
-    """The `keep` candidates of smallest key, ties by row number; count is of all candidates.
+    """The `keep` candidates with the smallest keys; of equal keys, the smaller row number wins.
 
-    rows : (m,) int64, keys : (m,) of any one dtype; sorted by (key, row).
+    Samples of two sets of rows can be added. rows : (m,) int64, keys : (m,) of any dtype, both
+    sorted by (key, row); count: the number of all candidates.
     """
 
     keep: int
@@ -80,7 +82,7 @@ class SmallestKeys:
         return cls(keep, count, rows[order], keys[order])
 
     def __add__(self, other: SmallestKeys) -> SmallestKeys:
-        # An empty side may hold keys of another dtype, which must not widen the other's.
+        # An empty sample may have keys of another dtype, which must not change the result's.
         keys = [side.keys for side in (self, other) if len(side.rows)]
         merged = self.of(
             self.keep,

@@ -1,6 +1,6 @@
-"""Scaled rows: statistics of features, and what rows become by them.
+"""Scale rows by statistics of their features.
 
-Knows nothing of files, data sets or learning.
+This module does not know files, data sets or training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SPARSE = 0.5
 class Statistics:
     """Statistics of each feature over n rows: minimum, maximum, mean, sum of squared deviations.
 
-    Each is (d,) float64; a missing feature counts as 0. The sum of two is of the rows of both.
+    Each is (d,) float64; a missing feature counts as 0. Statistics of disjoint sets of rows can be
+    added.
     """
 
     n: int
@@ -69,10 +70,9 @@ class Statistics:
 class Scaling:
     """x_j becomes (x_j - shift_j) factor_j, or for unit x becomes x / |x|.
 
-    minmax: [-1, 1], as svm-scale; standard: mean 0 and variance 1. shift, factor : (d,) float64;
-    shift None: zeros stay zeros. A feature that never changes has the factor 0. Rows are computed
-    in float64, and after it of the type that they had before; what then is beyond float32 becomes
-    its largest value.
+    minmax: to [-1, 1], as svm-scale does; standard: to mean 0 and variance 1. shift, factor : (d,)
+    float64; shift None: zeros stay zeros. A constant feature has the factor 0. Rows are computed in
+    float64, clipped to the range of float32, and converted to the dtype that they had.
     """
 
     name: str
@@ -83,8 +83,8 @@ class Scaling:
     def fitted(name: str, found: Statistics, centred: bool) -> Scaling:
         """Return the scaling `name` for these statistics.
 
-        centred False: minmax divides by the largest absolute value, standard by the deviation
-        alone.
+        centred: whether to subtract the middle or the mean. If not, minmax divides by the largest
+        absolute value, and standard by the standard deviation.
         """
         if name == "minmax":
             middle = (found.high + found.low) / 2 if centred else None
@@ -93,7 +93,7 @@ class Scaling:
         else:
             middle = found.mean if centred else None
             half = np.sqrt(found.squares / found.n)
-        # Not by the deviation: rounding leaves a constant 1e-17 of it.
+        # The deviation does not show this: rounding leaves about 1e-17 of a constant.
         constant = found.high == found.low
         factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, half))
         return Scaling(name, middle, factor)

@@ -1,10 +1,10 @@
-/* sum_j beta_jc exp(<x_i, z_j>) of float32 rows that lie in cells: centres that are too far from
-   all rows of a cell take no part in it.
+/* Compute sum_j beta_jc exp(<x_i, z_j>) for float32 rows in cells. The sums of a cell leave out the
+   centres that are too far from all of its rows.
 
-   Rows are sorted by a k-d split: neighbours in the order are neighbours in space. CELL rows in
-   that order are a cell, GROUP cells are a group; both have a box. Rows come augmented as in
-   _rbf.h, in panels of 32, each feature of theirs side by side, so that the rows of a cell share
-   each centre and any list of centres can be gone through without copying them. */
+   Rows are sorted by a k-d split: neighbours in the order are neighbours in space. CELL consecutive
+   rows form a cell, and GROUP cells a group; each has a bounding box. Rows are augmented as in
+   _rbf.h. They are stored in panels of 32 rows that hold the 32 values of each feature side by
+   side. So the rows of a cell share each loaded centre, and centres need not be copied. */
 
 #pragma once
 
@@ -15,16 +15,16 @@
 #define CELL 64
 #define CELL_PANELS (CELL / PANEL)
 #define GROUP 16
-/* Centres that a call may have. */
+/* The largest number of centres in a call. */
 #define MOST 1024
-/* Additions to a float32 sum, before it goes to a float64 one. */
+/* The number of additions after which a float32 sum is added to a float64 sum. */
 #define ADDITIONS 128
 
 typedef uint16_t place;
 
 /* ---- the order ---------------------------------------------------------------------------- */
 
-/* Moves the `left` smallest of n keys to the front, and their places with them (Hoare). */
+/* Move the `left` smallest of n keys and their places to the front (Hoare's selection). */
 static void select_smallest(float *keys, place *places, long n, long left)
 {
     long low = 0, high = n - 1;
@@ -53,9 +53,11 @@ static void select_smallest(float *keys, place *places, long n, long left)
     }
 }
 
-/* Sorts places[0 .. n) of rows x (of which every `stride` values are one, w of them features) into
-   cells: split where the feature of the largest variance is at its mean, as near to there as
-   whole cells allow, and at an eighth of the rows at least. sums: 2 w, keys: n. */
+/* Sort places[0 .. n), numbers of rows of x, into cells.
+
+   Split at the mean of the feature with the largest variance, rounded to whole cells; each part has
+   at least an eighth of the cells. x : (rows, stride), the first w values are features; sums : (2 w,)
+   and keys : (n,) are work space. */
 static void sort_cells(const float *x, long stride, long w, place *places, long n, float *sums,
                        float *keys)
 {
@@ -68,7 +70,7 @@ static void sort_cells(const float *x, long stride, long w, place *places, long 
         for (long i = 0; i < n; i++) {
             const float *row = x + places[i] * stride;
             for (long k = 0; k < w; k++) {
-                /* From the first row, lest two large numbers are subtracted. */
+                /* Differences from the first row avoid cancellation in the variance. */
                 float value = row[k] - first[k];
                 sums[k] += value;
                 squares[k] += value * value;
@@ -96,9 +98,10 @@ static void sort_cells(const float *x, long stride, long w, place *places, long 
 
 /* ---- the sums ----------------------------------------------------------------------------- */
 
-/* Of `count` centres, z : (w, stride) with stride a multiple of LANES, those that are nearer than
-   `limit`, squared, to the box: their numbers into kept. Returns how many. What is not a number
-   is kept. */
+/* Write to `kept` the numbers of the centres whose squared distance from the box is below `limit`;
+   return how many there are. Centres with nan are kept.
+
+   z : (w, stride), `count` centres; stride is a multiple of LANES. */
 INLINED long nearest(const float *z, long stride, long count, const float *lower,
                      const float *upper, long w, float limit, int32_t *kept)
 {
@@ -109,7 +112,7 @@ INLINED long nearest(const float *z, long stride, long count, const float *lower
         for (long k = 0; k < w; k++) {
             reals value = *(const reals *)(z + k * stride + at);
             reals under = lower[k] - value, over = value - upper[k];
-            /* Twice what the value is outside of the box by. */
+            /* Twice the distance of the value from the box in this feature. */
             reals out = (reals)((wholes)under & magnitude) + under
                         + ((reals)((wholes)over & magnitude) + over);
             distance += out * out;
@@ -123,7 +126,7 @@ INLINED long nearest(const float *z, long stride, long count, const float *lower
     return found;
 }
 
-/* The box around some boxes. */
+/* Compute the bounding box of some boxes. */
 INLINED void surround(const float *lower, const float *upper, long boxes, long w, float *below,
                       float *above)
 {
@@ -137,8 +140,10 @@ INLINED void surround(const float *lower, const float *upper, long boxes, long w
         }
 }
 
-/* Adds the sums of a panel of rows over some centres to u. x : (d, PANEL); z : (centres, d), beta :
-   (centres, columns), of which `count` are `kept`; places: of the panel's `rows` rows in u. */
+/* Add the sums of a panel of rows over some centres to u.
+
+   x : (d, PANEL); z : (centres, d); beta : (centres, columns); kept : (count,), the numbers of the
+   centres to use; places : (rows,), the row of u for each row of the panel. */
 INLINED void add_panel(const int vectors, const int columns, const float *x, long d, const float *z,
                        const float *beta, const int32_t *kept, long count, const place *places,
                        long rows, double *u)
@@ -176,21 +181,22 @@ INLINED void add_panel(const int vectors, const int columns, const float *x, lon
         }
 }
 
-/* Rows, as lay_cells has laid them out, and centres. */
+/* Rows in the layout of lay_out_cells (_kernels.pyx), and centres. */
 typedef struct {
-    long m, d, w;         /* rows, features augmented, features */
+    long m, d, w;         /* numbers of rows, of augmented features, of features */
     const float *panels;  /* (m / PANEL rounded up, d, PANEL) */
     const float *lower;   /* (m / CELL rounded up, w) */
-    const float *upper;   /* the same */
-    const place *places;  /* (m,) */
-    long centres, stride; /* up to MOST of them */
+    const float *upper;   /* (m / CELL rounded up, w) */
+    const place *places;  /* (m,), the row of u for each row */
+    long centres, stride; /* centres is at most MOST */
     const float *z;       /* (centres, d), augmented */
-    const float *columns; /* (w, stride), as the rows' features are; stride a multiple of LANES */
+    const float *columns; /* (w, stride), the features of centres; stride a multiple of LANES */
     float limit;          /* squared distance from which centres are left out */
 } cells;
 
-/* beta : (centres, columns); u : (m, columns). room: (w, MOST + 2). Returns how many kernel values
-   took part. */
+/* Add the sums to u; return the number of kernel values in the sums.
+
+   beta : (centres, columns); u : (m, columns); room : (w, MOST + 2), work space. */
 INLINED long add_sums_of_cells(const int vectors, const int columns, const cells *it,
                                const float *beta, double *u, float *room)
 {

@@ -1,9 +1,9 @@
-/* sum_j beta_jc exp(-gamma |x_i - z_j|^2) of dense float64 rows, by differences: no digits are
-   lost where rows are far from 0 and near each other, and K(x, x) = 1 exactly.
+/* Compute sum_j beta_jc exp(-gamma |x_i - z_j|^2) for dense float64 rows from differences of
+   features. Rows that are far from 0 and near each other lose no digits, and K(x, x) = 1 exactly.
 
-   Centres come in panels of 32, as in _rbf.h, but for the augmentation: panel p holds the features
-   of centres 32 p ... 32 p + 31 in w rows of 32 values. A row of x has one value more: a squared
-   distance that it has from all centres. */
+   Centres are in panels of 32 as in _rbf.h, without augmentation: panel p holds the features of
+   centres 32 p ... 32 p + 31 in w rows of 32 values. A row of x has one more value: a squared
+   distance that is added to the squared distances from all centres. */
 
 #pragma once
 
@@ -15,9 +15,10 @@ typedef double doubles __attribute__((vector_size(8 * HALF), aligned(8), may_ali
 typedef int64_t integers __attribute__((vector_size(8 * HALF), aligned(8), may_alias));
 typedef float halves __attribute__((vector_size(4 * HALF), aligned(4), may_alias));
 
-/* e^x for x <= 0 within 2 units in the last place, and 0 below -708, where float64 ends.
+/* Return e^x for x <= 0, within 2 units in the last place. Below -708, near the smallest float64,
+   the result is 0.
 
-   As `exponential`, with Taylor's polynomial: what it leaves out is below 2^-57. */
+   The method is that of `exponential`, with Taylor's polynomial; its error is below 2^-57. */
 INLINED doubles exponential64(doubles x)
 {
     integers kept = ~(x < -708.0);
@@ -39,7 +40,7 @@ INLINED doubles exponential64(doubles x)
     return (doubles)(((integers)p + ((integers)shifted << 52)) & kept);
 }
 
-/* Kernel values of TILE rows with 8 vectors of centres at z, `vectors` of them at once. */
+/* Compute the kernel values of TILE rows with `vectors` vectors of centres at z. */
 INLINED void values64(const int vectors, const double *const *rows, const double *z, long w,
                       double gamma, doubles (*values)[2])
 {
@@ -101,9 +102,10 @@ INLINED void add_sums64(const int vectors, const int columns, const double *x, l
 
 FOR_EACH_WIDTH(FOR64, add_sums64)
 
-/* u_ic += sum_j beta_cj exp(-gamma (|x_i - z_j|^2 + e_i)). x : (m, w + 1), rows [x_i, e_i];
-   panels : (count, w, PANEL); beta : (columns, count PANEL); u : (m, columns). See add_rbf_sums
-   for `widest`. */
+/* Compute u_ic += sum_j beta_cj exp(-gamma (|x_i - z_j|^2 + e_i)).
+
+   x : (m, w + 1), rows [x_i, e_i]; panels : (count, w, PANEL); beta : (columns, count PANEL); u :
+   (m, columns). `widest`: see add_rbf_sums. */
 static void add_difference_sums(int columns, const double *x, long m, long w, double gamma,
                                 const double *panels, long count, const double *beta, double *u,
                                 int widest)

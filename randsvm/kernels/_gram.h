@@ -1,12 +1,13 @@
-/* K(x_i, x_j) of every pair of rows, float32, in the layouts of _rbf.h and _differences.h.
+/* Compute K(x_i, x_j) for every pair of rows, float32, in the layouts of _rbf.h and _differences.h.
 
-   The values right of the diagonal are computed, 32 columns at a time, and mirrored while those of
-   32 rows are in the cache. */
+   Only values above the diagonal are computed, for 32 rows at a time. They are mirrored while they
+   are in the cache. */
 
 #include "_differences.h"
 
-/* What lies right of the diagonal, and some more, of PANEL rows from number `begin` on.
-   x : (m, d) float32 and panels augmented. */
+/* Compute the values above the diagonal, and a few others, for PANEL rows from row `begin` on.
+
+   x : (m, d) float32 and panels, both augmented. */
 INLINED void upper_gram(const int vectors, const float *x, long m, long d, const float *panels,
                         float *K, long begin)
 {
@@ -35,7 +36,9 @@ INLINED void upper_gram(const int vectors, const float *x, long m, long d, const
     }
 }
 
-/* The same by differences. x : (m, w + 1) float64 and panels as in _differences.h. */
+/* Compute the values of `upper_gram` from differences of features.
+
+   x : (m, w + 1) float64 and panels, as in _differences.h. */
 INLINED void upper_gram64(const int vectors, const double *x, long m, long w, double gamma,
                           const double *panels, float *K, long begin)
 {
@@ -56,7 +59,7 @@ INLINED void upper_gram64(const int vectors, const double *x, long m, long w, do
 
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* to_ji = from_ij of 4 x 4 values in matrices of m columns. */
+/* Copy the transpose of 4 x 4 values. Both matrices have m columns. */
 INLINED void transpose(const float *from, float *to, long m)
 {
     four a = *(const four *)from, b = *(const four *)(from + m);
@@ -65,7 +68,7 @@ INLINED void transpose(const float *from, float *to, long m)
         *(four *)(to + s * m) = (four){a[s], b[s], c[s], d[s]};
 }
 
-/* K_ji = K_ij for j > i, and 1 on the diagonal, of PANEL rows i from number `begin` on. */
+/* Set K_ji = K_ij for j > i, and K_ii = 1, for PANEL rows i from row `begin` on. */
 INLINED void mirror(float *K, long m, long begin)
 {
     long end = begin + PANEL < m ? begin + PANEL : m, fours = end;
@@ -103,7 +106,7 @@ INLINED void mirror(float *K, long m, long begin)
 FOR_EACH_WIDTH(FOR_GRAM, gram)
 FOR_EACH_WIDTH(FOR_DIFFERENCE_GRAM, gram64)
 
-/* K : (m, m). See add_rbf_sums for `widest`. */
+/* Compute K : (m, m). `widest`: see add_rbf_sums. */
 static void rbf_gram(const float *x, long m, long d, const float *panels, float *K, int widest)
 {
     BEST_WIDTH(gram, widest)(x, m, d, panels, K);

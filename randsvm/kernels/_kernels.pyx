@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Inner products and squared distances of sparse rows as a dense block; the twin is scipy's sparse
-product, which builds a sparse result first and costs five times as much (measured on tf-idf rows).
+"""Compiled loops for kernel values: products of sparse rows, sums of RBF values, Gram matrices.
 
-Sums of RBF values over dense rows; the twin is expansion.py's matrix product, exp and product with
-beta, which reads and writes a block of values for each and takes three times as long.
+They replace slower code of libraries. scipy's product of sparse rows builds a sparse result and
+takes five times as long (measured on tf-idf rows). Sums of RBF values by a matrix product, exp and
+a product with beta read and write a block of values three times and take three times as long.
 """
 
 from libc.math cimport INFINITY
@@ -55,10 +55,11 @@ cdef extern from "_cells.h":
         int columns, const cells *it, const float *beta, double *u, float *room, int widest
     ) noexcept nogil
 
-# Centres of one panel, and columns of one call at the most.
+# The number of centres in a panel, and the largest number of columns in a call.
 PANEL_CENTRES = PANEL
 PANEL_COLUMNS = COLUMNS
-# Rows of a cell; rows that may be sorted into cells together; centres of one call at the most.
+# The number of rows in a cell, the largest number of rows that are sorted into cells together, and
+# the largest number of centres in a call.
 CELL_ROWS = CELL
 CELLS_ROWS = 1 << 16
 CELL_CENTRES = MOST
@@ -73,10 +74,10 @@ def add_products(
     const int[::1] z_starts, const int[::1] z_rows, const real[::1] z_values,
     real[:, ::1] block,
 ):
-    """block[i, j] += <x_i, z_j>.
+    """Compute block[i, j] += <x_i, z_j>.
 
-    x in CSR: row i is x_values[x_starts[i]:x_starts[i + 1]]; z by columns (CSC of the rows z_j):
-    z_values[z_starts[c]:z_starts[c + 1]] are the values of column c, in rows z_rows.
+    x is in CSR: row i has the values x_values[x_starts[i]:x_starts[i + 1]]. z is in CSC: column c
+    has the values z_values[z_starts[c]:z_starts[c + 1]], in the rows z_rows.
     """
     cdef Py_ssize_t i, at, column, entry
     cdef real value
@@ -96,13 +97,12 @@ def add_rbf_sums(
     const float[:, ::1] x, const float[:, :, ::1] panels, const float[:, ::1] beta,
     double[:, ::1] u, int widest=512,
 ):
-    """u[i, c] += sum_j beta[c, j] exp(<x_i, z_j>), for rows and centres whose product is an
-    exponent <= 0.
+    """Compute u[i, c] += sum_j beta[c, j] exp(<x_i, z_j>), where all products are <= 0.
 
     x : (m, d); panels : (count, d, PANEL_CENTRES), centre 32 p + l is panels[p, :, l];
     beta : (columns, count * PANEL_CENTRES), 0 where there is no centre; u : (m, columns).
-    columns is at most PANEL_COLUMNS. widest: bits of the vectors that the processor may be asked
-    for; in the last places the sums depend on them.
+    columns is at most PANEL_COLUMNS. widest: the largest width of vectors in bits; the last digits
+    of the sums depend on the width.
     """
     if beta.shape[0] > PANEL_COLUMNS or u.shape[0] != x.shape[0] or u.shape[1] != beta.shape[0] or (
         x.shape[1] != panels.shape[1] or panels.shape[2] != PANEL_CENTRES
@@ -120,9 +120,9 @@ def add_sparse_sums(
     const int[::1] starts, const int[::1] features, const float[::1] x, const float[::1] left,
     const float[:, :, ::1] panels, const float[:, ::1] beta, double[:, ::1] u, int widest=512,
 ):
-    """u[i, c] += sum_j beta[c, j] exp(<x_i, z_j> + right_j + left[i]), where the exponent is <= 0.
+    """Compute u[i, c] += sum_j beta[c, j] exp(<x_i, z_j> + right_j + left[i]); exponents are <= 0.
 
-    x in CSR: row i has the values x[starts[i]:starts[i + 1]] of these features, all below d;
+    x is in CSR: row i has the values x[starts[i]:starts[i + 1]] of `features`, all below d;
     panels : (count, d + 1, PANEL_CENTRES), panels[p, :, l] is z_j and right_j of centre 32 p + l;
     beta, u, widest: see add_rbf_sums.
     """
@@ -132,7 +132,7 @@ def add_sparse_sums(
         or features.shape[0] != x.shape[0] or starts[left.shape[0]] > x.shape[0]
     ):
         raise ValueError("expected rows, panels, beta and u of shapes that fit")
-    # Of rows without any value there is no first one.
+    # If x is empty, it has no first value.
     cdef const int* first = &features[0] if x.shape[0] else NULL
     cdef const float* values = &x[0] if x.shape[0] else NULL
     if left.shape[0] and panels.shape[0]:
@@ -147,7 +147,7 @@ def add_difference_sums(
     const double[:, ::1] x, const double[:, :, ::1] panels, const double[:, ::1] beta,
     double gamma, double[:, ::1] u, int widest=512,
 ):
-    """u[i, c] += sum_j beta[c, j] exp(-gamma (|x_i - z_j|^2 + e_i)).
+    """Compute u[i, c] += sum_j beta[c, j] exp(-gamma (|x_i - z_j|^2 + e_i)).
 
     x : (m, w + 1), a row is x_i and e_i; panels : (count, w, PANEL_CENTRES); beta, u, widest: see
     add_rbf_sums.
@@ -168,7 +168,7 @@ def add_difference_sums(
 def rbf_gram(
     const float[:, ::1] x, const float[:, :, ::1] panels, float[:, ::1] K, int widest=512
 ):
-    """K[i, j] = exp(<x_i, z_j>) for j > i, the same for K[j, i], and 1 for K[i, i].
+    """Compute K[i, j] = K[j, i] = exp(<x_i, z_j>) for j > i, and K[i, i] = 1.
 
     x, panels, widest: see add_rbf_sums; K : (m, m).
     """
@@ -185,7 +185,7 @@ def difference_gram(
     const double[:, ::1] x, const double[:, :, ::1] panels, double gamma, float[:, ::1] K,
     int widest=512,
 ):
-    """K[i, j] = exp(-gamma |x_i - z_j|^2) for j > i, the same for K[j, i], and 1 for K[i, i].
+    """Compute K[i, j] = K[j, i] = exp(-gamma |x_i - z_j|^2) for j > i, and K[i, i] = 1.
 
     x, panels: see add_difference_sums; K : (m, m).
     """
@@ -223,8 +223,9 @@ def lay_out_cells(
     const float[:, ::1] x, const uint16_t[::1] places, float[:, :, ::1] panels,
     float[:, ::1] lower, float[:, ::1] upper,
 ):
-    """Rows of x in the order of places as panels, the last one filled up with its last row; and
-    the box of each cell, lower <= x <= upper.
+    """Write the rows of x in the order of places as panels, and the bounding box of each cell.
+
+    The last row fills up the last panel. A box holds the x with lower <= x <= upper.
 
     x : (m, d); panels : (m / 32 rounded up, d, 32); lower, upper : (m / CELL_ROWS rounded up, w),
     of the first w features.
@@ -260,8 +261,10 @@ def add_sums_of_cells(
     const uint16_t[::1] places, const float[:, ::1] z, const float[:, ::1] columns,
     const float[:, ::1] beta, float limit, double[:, ::1] u, float[::1] room, int widest=512,
 ):
-    """u[i, c] += sum_j beta[j, c] exp(<x_i, z_j>) over the centres z_j whose squared distance from
-    the box of x_i's cell is below `limit`. Returns how many values took part.
+    """Compute u[i, c] += sum_j beta[j, c] exp(<x_i, z_j>) over the centres near the cell of x_i.
+
+    These are the centres whose squared distance from the box of the cell is below `limit`. Return
+    the number of kernel values in the sums.
 
     panels, lower, upper: see lay_out_cells; places : (m,), of the rows in u; z : (centres, d);
     columns : (w, centres rounded up to a multiple of 16), their features as the boxes have them;
@@ -297,8 +300,9 @@ def add_squared_distances(
     const int[::1] z_starts, const int[::1] z_columns, const real[::1] z_values,
     double[:, ::1] block,
 ):
-    """block[i, j] += |x_i - z_j|^2, from the differences of their features: no digits are lost
-    where both are far from 0. Both in CSR with ascending columns.
+    """Compute block[i, j] += |x_i - z_j|^2 from the differences of features.
+
+    Rows that are far from 0 lose no digits. Both matrices are in CSR with ascending columns.
     """
     cdef Py_ssize_t i, j, a, b, a_end, b_end
     cdef double difference, sum
@@ -331,10 +335,10 @@ def lay_out_rows(
     const int[::1] starts, const int[::1] columns, const real[::1] values,
     const double[::1] centre, double[::1] norms, double gamma, float[:, ::1] x, double[::1] room,
 ):
-    """CSR rows as dense float32 ones, augmented for RBF: x[i] = [x_i - centre, 1, left].
+    """Write CSR rows as dense float32 rows augmented for RBF: x[i] = [x_i - centre, 1, left].
 
-    left is -gamma (|x_i - centre|^2 + norms[i]), and norms[i] becomes what stands in brackets.
-    centre, room : (d,); norms : (m,); x : (m, d + 2). Everything is computed in float64.
+    norms[i] becomes |x_i - centre|^2 + norms[i], and left is -gamma norms[i]. centre, room : (d,);
+    norms : (m,); x : (m, d + 2). Everything is computed in float64.
     """
     cdef Py_ssize_t m = norms.shape[0], d = centre.shape[0], i, k, at
     cdef double[4] sums
@@ -357,7 +361,7 @@ def lay_out_rows(
             for k in range(d):
                 row[k] -= middle[k]
                 to[k] = <float> row[k]
-            # Four sums at a time: one addition after the other would take four times as long.
+            # Four independent sums take a quarter of the time of one.
             for k in range(0, d - 3, 4):
                 sums[0] += row[k] * row[k]
                 sums[1] += row[k + 1] * row[k + 1]

@@ -1,9 +1,9 @@
-/* sum_j beta_jc exp(<x_i, z_j>) of dense float32 rows: kernel values never leave the registers.
+/* Compute sum_j beta_jc exp(<x_i, z_j>) for dense float32 rows. Kernel values stay in registers.
 
-   Rows and centres come augmented (see kernels.py), so that <x, z> = -gamma |x - z|^2. Centres
-   come in panels of 32, each feature of theirs side by side: panel p holds the features of centres
-   32 p ... 32 p + 31 in d rows of 32 values. The order of additions to a row's sum depends on
-   nothing but the centres. Needs the vector types of GCC and Clang. */
+   Rows and centres are augmented (see lay_out_rows in _kernels.pyx), so that
+   <x, z> = -gamma |x - z|^2. Centres are in panels of 32: panel p holds the features of centres
+   32 p ... 32 p + 31 in d rows of 32 values. The order of additions to a sum depends on the centres
+   only. The code needs the vector types of GCC and Clang. */
 
 #pragma once
 
@@ -13,9 +13,9 @@
 
 #define LANES 16
 #define PANEL 32
-/* Rows that share each load of a centre; their exponents fill half of the registers. */
+/* The number of rows that share each load of a centre. Their exponents fill half of the registers. */
 #define TILE 4
-/* Sums over the same kernel values that are made at once. */
+/* The largest number of sums over the same kernel values in one call. */
 #define COLUMNS 16
 
 typedef float reals __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -23,11 +23,11 @@ typedef int32_t wholes __attribute__((vector_size(4 * LANES), aligned(4), may_al
 
 #define INLINED static inline __attribute__((always_inline))
 
-/* e^x for x <= 0 within 2 units in the last place, and 0 below -86; rounding above 0 counts as 0.
-   nan stays nan.
+/* Return e^x for x <= 0, within 2 units in the last place. Below -86 the result is 0. Values above
+   0, which rounding may cause, count as 0. nan stays nan.
 
-   e^x = 2^n e^r with n = x / ln 2 rounded (adding 1.5 2^23 rounds, and leaves n in the last bits)
-   and |r| <= ln 2 / 2; ln 2 in two parts and the polynomial are those of Cephes' expf. */
+   e^x = 2^n e^r, where n is x / ln 2 rounded and |r| <= ln 2 / 2. Adding 1.5 2^23 rounds, and leaves
+   n in the last bits. The two parts of ln 2 and the polynomial are those of Cephes' expf. */
 INLINED reals exponential(reals x)
 {
     x = (reals)((wholes)x & ~(x >= 0.0f));
@@ -43,8 +43,10 @@ INLINED reals exponential(reals x)
     return (reals)(((wholes)p + ((wholes)shifted << 23)) & kept);
 }
 
-/* vectors: of a panel's two, how many are computed at once; columns: of beta and u, up to COLUMNS.
-   vectors is a constant, and columns where it is 1. */
+/* Compute the sums of add_rbf_sums.
+
+   vectors: how many of the two vectors of a panel are computed at once. columns: the columns of beta
+   and u, at most COLUMNS. vectors is a compile-time constant, and so is columns if it is 1. */
 INLINED void add_sums(const int vectors, const int columns, const float *x, long m, long d,
                       const float *panels, long count, const float *beta, double *u)
 {
@@ -83,15 +85,15 @@ INLINED void add_sums(const int vectors, const int columns, const float *x, long
     }
 }
 
-/* A loop is compiled once for each width of vectors; `define`(name, vectors, target) is a macro that
-   makes the function of one width. Each loop needs its own such macro, as its arguments differ.
-   The target_clones of GCC choose by the processor alone and ignore `widest`. */
+/* Each loop is compiled once for each width of vectors. `define`(name, vectors, target) is a macro
+   that defines the function for one width. Each loop needs its own macro, because the arguments
+   differ. GCC's target_clones would not do: they choose by the processor only and ignore `widest`. */
 #ifdef __x86_64__
 #define FOR_EACH_WIDTH(define, name)                                                            \
     define(name##_anywhere, 1, )                                                                \
     define(name##_avx2, 1, __attribute__((target("avx2,fma"))))                                 \
     define(name##_avx512, 2, __attribute__((target("avx512f"))))
-/* The function of the widest vectors that the processor has and `widest` allows, in bits. */
+/* The function for the widest vectors, in bits, that the processor has and `widest` allows. */
 #define BEST_WIDTH(name, widest)                                                                \
     ((widest) >= 512 && __builtin_cpu_supports("avx512f") ? name##_avx512                       \
      : (widest) >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")       \
@@ -102,7 +104,7 @@ INLINED void add_sums(const int vectors, const int columns, const float *x, long
 #define BEST_WIDTH(name, widest) ((void)(widest), name##_anywhere)
 #endif
 
-/* One column is a case of its own: its sums stay in registers, too. */
+/* One column is compiled separately, because its sums then stay in registers, too. */
 #define FOR(name, vectors, target)                                                              \
     target static void name(int columns, const float *x, long m, long d, const float *panels,   \
                             long count, const float *beta, double *u)                           \
@@ -115,8 +117,9 @@ INLINED void add_sums(const int vectors, const int columns, const float *x, long
 
 FOR_EACH_WIDTH(FOR, add_rbf_sums)
 
-/* u_ic += sum_j beta_cj exp(<x_i, z_j>), by the widest vectors that the processor has and `widest`
-   allows: 512 (AVX-512), 256 (AVX2) or less, in bits.
+/* Compute u_ic += sum_j beta_cj exp(<x_i, z_j>) with the widest vectors that the processor has and
+   `widest` allows: 512 (AVX-512), 256 (AVX2) or fewer bits.
+
    x : (m, d); panels : (count, d, PANEL); beta : (columns, count PANEL), 0 where there is no
    centre; u : (m, columns). */
 static void add_rbf_sums(int columns, const float *x, long m, long d, const float *panels,

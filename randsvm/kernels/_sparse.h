@@ -1,20 +1,22 @@
-/* sum_j beta_jc exp(<x_i, z_j> + right_j + left_i) of sparse float32 rows x_i: of a centre, only the
-   features that the row has are looked at, and the kernel values never leave the registers.
+/* Compute sum_j beta_jc exp(<x_i, z_j> + right_j + left_i) for sparse float32 rows x_i. Only the
+   features of the row are read from a centre. Kernel values stay in registers.
 
-   Centres come in panels of 32 as in _rbf.h, each with a last row for right_j. The order of
-   additions to a row's sum depends on nothing but the centres. */
+   Centres are in panels of 32 as in _rbf.h; the last row of a panel holds right_j. The order of
+   additions to a sum depends on the centres only. */
 
 #pragma once
 
 #include "_rbf.h"
 
-/* Panels that a row goes through at once: its features are read once for them, and there are
-   enough sums side by side to hide how long an addition takes. */
+/* The number of panels that a row uses at once. Its features are read once for all of them, and the
+   independent sums hide the latency of additions. */
 #define ABREAST 2
-/* Sums of so many rows and columns wait in the cache until all panels are done. */
+/* The number of sums, over rows and columns, that stay in the cache until all panels are done. */
 #define WAITING 256
 
-/* Rows [first, last) with `abreast` panels at z; to sums : (rows, columns, LANES). */
+/* Add the sums of rows first .. last - 1 over `abreast` panels at z.
+
+   sums : (rows, columns, LANES). */
 INLINED void add_sparse_panels(const int abreast, const int columns, const int *starts,
                                const int *features, const float *x, const float *left, long first,
                                long last, long d, const float *z, const float *beta, long stride,
@@ -76,9 +78,11 @@ INLINED void add_sparse(const int columns, const int *starts, const int *feature
 
 FOR_EACH_WIDTH(FOR_SPARSE, add_sparse_sums)
 
-/* starts : (m + 1,), features and x in CSR; left : (m,); panels : (count, d + 1, PANEL); beta :
-   (columns, count PANEL), 0 where there is no centre; u : (m, columns). See add_rbf_sums for
-   `widest`. */
+/* Compute u_ic += sum_j beta_cj exp(<x_i, z_j> + right_j + left_i).
+
+   starts : (m + 1,), features, x: rows in CSR; left : (m,); panels : (count, d + 1, PANEL); beta :
+   (columns, count PANEL), 0 where there is no centre; u : (m, columns). `widest`: see
+   add_rbf_sums. */
 static void add_sparse_sums(int columns, const int *starts, const int *features, const float *x,
                             const float *left, long m, long d, const float *panels, long count,
                             const float *beta, double *u, int widest)

@@ -1,15 +1,15 @@
-"""Kernel values, block by block, and sums of them.
+"""Compute kernel values block by block, and weighted sums of them.
 
-Every kernel is finish(scale <x, z> + left(x) + right(z)), so that one matrix product over
-augmented rows gives all arguments of a block and one in-place function the kernel values:
+Every kernel is finish(scale <x, z> + left(x) + right(z)). So one matrix product of augmented rows
+gives the arguments of a block, and one in-place function turns them into kernel values:
 
     linear   <x, z>                      rbf       exp(2 g <x, z> - g |x|^2 - g |z|^2)
     poly     (g <x, z> + r)^d            sigmoid   tanh(g <x, z> + r)
 
-Blocks stay in the second-level cache; values of RBF over dense rows are summed up where they are
-made, by compiled code: in float32 with the arguments above, of which only the features count that
-a row has where it has few, in float64 from differences, which loses no digits where rows are far
-from 0. This module does not know files, tasks or solutions.
+Blocks stay in the second-level cache. Compiled code computes and adds values of RBF over dense rows
+without storing them. In float32 it uses the arguments above; if rows have few nonzeros, it reads
+only these. In float64 it uses differences of features, which lose no digits if rows are far from 0.
+This module does not know files, tasks or solutions.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from randsvm.kernels.kernel import Kernel
 # matrix product, the in-place function and the sum.
 BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
-# Rounding of an exponent that float64 products of sparse rows may have; beyond, the exponent is
-# computed from differences, which takes several times as long.
+# The largest rounding error of an exponent from float64 products of sparse rows. If the error may
+# be larger, the exponent is computed from differences, which takes several times as long.
 ROUNDING = 1e-12
 
 

@@ -7,7 +7,7 @@ A linear model of z(x) then stands for a kernel model; the error of <z(x), z(y)>
     poly   random Maclaurin features    z_j(x) = sqrt(a_m / (q_m N)) prod_{i = 1 .. m} <w_ij, x>
 
 Each random number depends on (seed, component, feature, factor) alone, see `words_at`.
-Knows nothing of files, data sets or learning.
+This module does not know files, data sets or training.
 
 Rahimi and Recht, "Random Features for Large-Scale Kernel Machines", NIPS 2007. Kar and Karnick,
 "Random Feature Maps for Dot Product Kernels", AISTATS 2012. MADlib design document, chapter SVM:
