@@ -293,7 +293,7 @@ def nightly_commands() -> list[list[str]]:
     return found
 
 
-def test_trainings_of_the_schedulers_are_command_lines_that_are_understood():
+def test_trainings_of_the_schedulers_are_command_lines_that_are_understood() -> None:
     for name, *words in nightly_commands():
         assert name == "randsvm-train"
         # What the shell of SLURM fills in.
@@ -301,7 +301,7 @@ def test_trainings_of_the_schedulers_are_command_lines_that_are_understood():
         training.train.commands["randsvm"].make_context("randsvm", filled)
 
 
-def test_alerts_use_metrics_that_exist():
+def test_alerts_use_metrics_that_exist() -> None:
     from randsvm.cli.prometheus import METRICS, PREFIX
 
     rules = yaml.safe_load(examples("yaml")[0])["groups"][0]["rules"]
@@ -310,13 +310,13 @@ def test_alerts_use_metrics_that_exist():
     assert named <= set(METRICS)
 
 
-def test_bash_accepts_the_script_for_slurm(tmp_path):
+def test_bash_accepts_the_script_for_slurm(tmp_path: Path) -> None:
     (script,) = examples("bash")
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
-def test_systemd_accepts_the_units(tmp_path):
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     service, timer = examples("ini")
     # The command of the example is not installed here.
     (tmp_path / "spam.service").write_text(

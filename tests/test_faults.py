@@ -1,4 +1,4 @@
-"""What the system refuses, takes away or kills: an exit code, a line, and nothing half-written."""
+"""Full disks, lost files and killed processes: exit codes, messages and files that stay whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows, rows too many for --memory 16M, models, and old outputs."""
+    """Write data, data too large for --memory 16M, models and old outputs."""
     folder = tmp_path_factory.mktemp("faults")
     data = board(2000).save(folder / "data")
     wide = " ".join(f"{j}:1" for j in range(1, 1201))
@@ -56,9 +56,14 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(master: Path, tmp_path: Path) -> Path:
-    """The same, where `command` works."""
+    """Copy the files to the working folder of `command`."""
     shutil.copytree(master, tmp_path, dirs_exist_ok=True)
     return tmp_path
+
+
+def full_disk(blocks: int) -> str:
+    """Return a line of sh for `command`: files hold this many blocks of 512 bytes at most."""
+    return f'ulimit -f {blocks}; exec "$@"'
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -69,7 +74,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 SPILL = "the spill file in . (--tmpdir)"
-# Where files may grow to so many blocks of 512 bytes: the command, and what does not fit.
+# The most blocks of 512 bytes that a file may have, a command, and the file that does not fit.
 FULL = {
     "model": (8, "train randsvm -q -g 5 data m", "m"),
     "linear model": (1, "train sgd -q data m", "m"),
@@ -86,14 +91,14 @@ def test_a_full_disk_leaves_every_file_as_it_was(
 ) -> None:
     before = contents(folder)
     name, *words = line.split()
-    ended = command(name, *words, sh=f'ulimit -f {blocks}; exec "$@"')
+    ended = command(name, *words, sh=full_disk(blocks))
     assert (ended.returncode, ended.stdout) == (74, "")
     assert ended.stderr == f"randsvm-{name}: writing {what}: File too large\n"
     assert contents(folder) == before
 
 
 def lost(what: str, reason: str) -> str:
-    """What is said of an output that a training goes on without."""
+    """Return the messages about an optional output that a training cannot write."""
     problem = f"writing {what}: {reason}"
     return (
         f"note: {problem}: the run goes on without it\nrandsvm-train: {problem}: all else is done\n"
@@ -107,17 +112,17 @@ def test_a_cache_without_room_does_not_cost_the_model(
     command("train", "sgd", "-q", "data", "expected")
     before = contents(folder)
     words = ("sgd", "-q", "--cache", "c", "data", "m")
-    ended = command("train", *words, sh=f'ulimit -f {blocks}; exec "$@"')
+    ended = command("train", *words, sh=full_disk(blocks))
     assert (ended.returncode, ended.stdout) == (74, "")
     assert ended.stderr == lost("c", "File too large")
     assert contents(folder) == {**before, "m": before["expected"]}
 
 
 def test_a_log_without_room_does_not_cost_the_model(command: Command, folder: Path) -> None:
-    """It ends with the last line that the disk took."""
+    """The log ends where the disk is full."""
     words = ("osuna", "-q", "-g", 5, "--working-set", 200, "--swap", 1, "--max-iterations", 30)
     command("train", *words, "data", "expected")
-    sh = 'ulimit -f 20; exec "$@"'
+    sh = full_disk(20)
     ended = command("train", *words, "--log", "log", "data", "m", sh=sh)
     assert (ended.returncode, ended.stdout) == (74, "")
     assert ended.stderr == lost("log", "File too large")
@@ -139,7 +144,7 @@ def test_a_log_whose_reader_goes_away_does_not_cost_the_model(
 
 
 def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder: Path) -> None:
-    """What cannot be written does not hide why the run ended."""
+    """The closed stderr does not hide why the run ended."""
     words = ("osuna", "-g", 5, "--gap", 1e-9, "--working-set", 200, "--swap", 1)
     with subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.train", *map(str, words), "data", "m"],
@@ -172,7 +177,7 @@ def test_a_spill_file_that_cannot_be_created_is_73(command: Command, folder: Pat
 def test_permissions_that_cannot_be_kept_leave_the_old_file_and_no_other(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some file systems know none."""
+    """Some file systems have no permissions."""
 
     def fail(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -220,7 +225,7 @@ def test_an_output_that_would_destroy_something_else_is_73(
 
 @pytest.mark.parametrize("words", ["", "--scores", "-b 1", "--labels libsvm"])
 def test_predictions_replace_predictions(command: Command, folder: Path, words: str) -> None:
-    """Of any kind, and an empty file."""
+    """Predictions of any kind, or an empty file, may be replaced."""
     learn("randsvm", folder / "data", folder / "both", "-g", 5, "-b", 1)
     kinds = ["", "--scores", "-b 1", "--labels libsvm"]
     (folder / "o").write_text("")
@@ -261,7 +266,7 @@ SAYING = {
 }
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("line", SAYING.values(), ids=SAYING)
 def test_standard_output_on_a_full_disk_is_74(command: Command, folder: Path, line: str) -> None:
     name, *words = line.split()
@@ -271,17 +276,17 @@ def test_standard_output_on_a_full_disk_is_74(command: Command, folder: Path, li
 
 
 @pytest.mark.parametrize("line", SAYING.values(), ids=SAYING)
-def test_a_reader_that_went_away_is_141_without_a_word(
-    command: Command, folder: Path, gone, line: str
+def test_a_reader_that_closes_its_pipe_ends_the_command_with_141(
+    command: Command, folder: Path, closed_pipe: int, line: str
 ) -> None:
     name, *words = line.split()
-    ended = command(name, *words, stdout=gone)
+    ended = command(name, *words, stdout=closed_pipe)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.fixture
-def gone():
-    """The writing end of a pipe that nobody reads."""
+def closed_pipe() -> Iterator[int]:
+    """Yield the writing end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer
@@ -289,11 +294,13 @@ def gone():
 
 
 @pytest.mark.parametrize("line", ["train sgd --bogus", "train sgd no m"])
-def test_nobody_hears_what_goes_wrong(command: Command, folder: Path, gone, line: str) -> None:
+def test_a_closed_stderr_keeps_the_exit_code_of_an_error(
+    command: Command, folder: Path, closed_pipe: int, line: str
+) -> None:
     name, *words = line.split()
     before = contents(folder)
-    ended = command(name, *words, stderr=gone)
-    # An error of its own keeps its code; else the pipe is what went wrong.
+    ended = command(name, *words, stderr=closed_pipe)
+    # An error of the input keeps its exit code; without one, the broken pipe sets it.
     assert ended.returncode == (66 if "no" in words else 128 + signal.SIGPIPE)
     assert (ended.stdout, contents(folder)) == ("", before)
 
@@ -311,7 +318,7 @@ FAILING = {
 }
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("how", FAILING.values(), ids=FAILING)
 @pytest.mark.parametrize("line, output", SECOND.values(), ids=SECOND)
 def test_standard_error_that_fails_does_not_cost_the_output(
@@ -320,7 +327,7 @@ def test_standard_error_that_fails_does_not_cost_the_output(
     name, *words = line.split()
     command(name, *words, "expected")
     before = contents(folder)
-    # The reader is gone before the first line.
+    # The reader ends before the first line.
     sh = how.format('sleep 0.5; "$@"; echo "$?" > code')
     command(name, *words, output, sh=sh)
     assert (folder / "code").read_text() == "74\n"
@@ -328,7 +335,7 @@ def test_standard_error_that_fails_does_not_cost_the_output(
     assert contents(folder) == {**before, output: before["expected"]}
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
     "how, reason",
     [
@@ -342,7 +349,7 @@ def test_results_that_cannot_be_printed_do_not_cost_the_model(
     command: Command, folder: Path, words: str, how: str, reason: str
 ) -> None:
     if "json" not in words and how == ">&-":
-        pytest.skip("without stdout nobody wants its lines")
+        pytest.skip("without --report json, a closed stdout is no error")
     command("train", "sgd", "-q", *words.split(), "data", "expected")
     expected = (folder / "expected").read_bytes()
     sh = f'{{ sleep 0.5; "$@"; echo "$?" > code; }} {how}'
@@ -384,8 +391,8 @@ def test_head_takes_one_line_and_ends_the_prediction(command: Command, folder: P
 # ---- inputs that change under the reader ------------------------------------------------------
 
 
-def once(kind: type, act: Callable[[], object]) -> Callable[[object], None]:
-    """A listener that acts at the first event of a kind."""
+def once(kind: type[Any], act: Callable[[], object]) -> Callable[[object], None]:
+    """Return a listener that calls `act` at the first event of a kind."""
     waiting = [act]
 
     def watch(event: object) -> None:
@@ -395,7 +402,7 @@ def once(kind: type, act: Callable[[], object]) -> Callable[[object], None]:
     return watch
 
 
-def read(path: Path, resources: Resources | None = None) -> list[list]:
+def read(path: Path, resources: Resources | None = None) -> list[Any]:
     with closing(dataset.load(str(path), ParseOptions(), resources or Resources(jobs=1))) as D:
         return [
             [chunk.y.tolist(), chunk.X.toarray().tolist()]
@@ -406,14 +413,14 @@ def read(path: Path, resources: Resources | None = None) -> list[list]:
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """A file that is read in several blocks."""
+    """Write a file that is read in several blocks."""
     path = tmp_path / "long"
     path.write_text("+1 1:0.5\n-1 1:0.25\n" * 300_000)
     return path
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_refused(long: Path) -> None:
-    """Its rows would be read as a smaller set."""
+    """Otherwise the rest of the file would pass for the whole data set."""
     with (
         listening(once(Progress, lambda: os.truncate(long, 5 << 20))),
         pytest.raises(TransferError, match=r"reading .*long: it became shorter while in use"),
@@ -440,7 +447,7 @@ def append(path: Path) -> None:
 def test_a_file_that_is_written_to_while_it_is_read_is_refused(
     long: Path, act: Callable[..., Any]
 ) -> None:
-    """The model would be of rows that no file ever had."""
+    """Otherwise the model would be trained on a mixture of two files."""
     os.utime(long, (1, 1))
     with (
         listening(once(Progress, lambda: act(long))),
@@ -480,7 +487,7 @@ def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(
 
 
 def train_with(name: str, folder: Path, act: Callable[[], object]) -> None:
-    """Train through a cache, and act when it has been opened."""
+    """Train with a cache, and call `act` as soon as it is open."""
     data, model = folder / "data", folder / "m"
     watch, given = once(Started, act), {"jobs": 2, "cache": folder / "cache"}
     if name == "sgd":
@@ -530,7 +537,7 @@ def test_a_cache_that_is_removed_while_in_use_is_still_there(folder: Path, name:
 
 
 @pytest.mark.parametrize("name", ["data", "model", "c"])
-def test_what_may_not_be_read_is_66_and_such_a_cache_is_made_anew(
+def test_an_unreadable_input_is_66_and_an_unreadable_cache_is_rebuilt(
     command: Command, folder: Path, name: str
 ) -> None:
     (folder / name).chmod(0)
@@ -550,7 +557,7 @@ LIMIT = 4.0 * SLOWNESS
 
 @pytest.fixture
 def good(folder: Path) -> bytes:
-    """A certified model in the place of the old one."""
+    """Write a certified model in place of the old one; return its bytes."""
     learn("randsvm", folder / "data", folder / "m", "-g", 5)
     assert float(oracle.trailer(folder / "m")["gap"]) <= 1e-3
     return (folder / "m").read_bytes()
@@ -576,8 +583,8 @@ ENDS = {
 }
 
 
-def break_off(folder: Path, end: str, received: list[object], **given: Any) -> None:
-    """Train to the model file m, and break the run off in its first round."""
+def interrupt_training(folder: Path, end: str, received: list[object], **given: Any) -> None:
+    """Train to the model file m, and interrupt the run in its first round."""
     act, _, _ = ENDS[end]
     first = once(Iteration, act)
 
@@ -595,13 +602,13 @@ ends = pytest.mark.parametrize("end", ENDS)
 
 
 @ends
-def test_a_run_that_is_broken_off_does_not_replace_a_better_model(
+def test_an_interrupted_run_does_not_replace_a_better_model(
     folder: Path, good: bytes, end: str
 ) -> None:
     received: list[object] = []
     _, error, code = ENDS[end]
     with pytest.raises(error) as caught:
-        break_off(folder, end, received)
+        interrupt_training(folder, end, received)
     assert caught.value.exit_code == code
     new = folder / "m.interrupted"
     assert (folder / "m").read_bytes() == good
@@ -616,13 +623,11 @@ def test_a_run_that_is_broken_off_does_not_replace_a_better_model(
     assert "stays" not in metadata["stopped"]
 
 
-def test_a_run_that_is_broken_off_twice_leaves_the_last_model_beside(
-    folder: Path, good: bytes
-) -> None:
+def test_a_second_interrupted_run_replaces_the_interrupted_model(folder: Path, good: bytes) -> None:
     contents = []
     for C in (1.0, 2.0):
         with pytest.raises(Interrupted):
-            break_off(folder, "signal", [], C=C)
+            interrupt_training(folder, "signal", [], C=C)
         contents.append((folder / "m.interrupted").read_bytes())
     assert contents[0] != contents[1]
     assert (folder / "m").read_bytes() == good
@@ -631,10 +636,10 @@ def test_a_run_that_is_broken_off_twice_leaves_the_last_model_beside(
 @ends
 def test_with_overwrite_a_better_model_is_replaced(folder: Path, good: bytes, end: str) -> None:
     if end == "time limit":
-        break_off(folder, end, [], overwrite=True)
+        interrupt_training(folder, end, [], overwrite=True)
     else:
         with pytest.raises(ENDS[end][1], match=r"^(?!.*stays)"):
-            break_off(folder, end, [], overwrite=True)
+            interrupt_training(folder, end, [], overwrite=True)
     assert (folder / "m").read_bytes() != good
     assert not (folder / "m.interrupted").exists()
 
@@ -668,7 +673,7 @@ def test_a_model_that_is_not_better_is_replaced(folder: Path, make: Callable[...
     make(folder)
     before = (folder / "m").read_bytes()
     with pytest.raises(Interrupted, match=r"^interrupted by Ctrl-C$"):
-        break_off(folder, "signal", [])
+        interrupt_training(folder, "signal", [])
     assert (folder / "m").read_bytes() != before
     assert not (folder / "m.interrupted").exists()
 
@@ -676,14 +681,14 @@ def test_a_model_that_is_not_better_is_replaced(folder: Path, make: Callable[...
 def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(
     folder: Path, good: bytes
 ) -> None:
-    """Twice as large a C: the first certificate is a coarse one."""
+    """With twice as large a C, the first certificate is coarse."""
     with pytest.raises(Interrupted, match="stays"):
-        break_off(folder, "signal", [], warm_start=str(folder / "m"), C=50.0)
+        interrupt_training(folder, "signal", [], warm_start=str(folder / "m"), C=50.0)
     assert (folder / "m").read_bytes() == good
     assert load(str(folder / "m.interrupted"))
 
 
-def test_what_has_the_name_of_an_interrupted_model_is_not_replaced(
+def test_another_file_with_the_name_of_an_interrupted_model_is_not_replaced(
     command: Command, folder: Path, good: bytes
 ) -> None:
     shutil.copy(folder / "data", folder / "m.interrupted")
@@ -719,11 +724,11 @@ def test_the_last_line_and_the_log_name_the_interrupted_model(folder: Path, good
     assert (folder / "m").read_bytes() == good
 
 
-def test_unreadable_files_are_not_the_business_of_the_command_line(
+def test_unreadable_files_are_no_errors_of_usage(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Else they would be mistakes of usage; as this test may run for a user who reads all files,
-    it hides the files from click alone."""
+    """They have exit code 66, not that of a wrong command line. As root reads all files, the test
+    hides them from click alone."""
     monkeypatch.chdir(folder)
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK and access(path, mode))
@@ -777,7 +782,7 @@ def test_out_of_memory_is_one_line_and_71(
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ulimit -v is Linux's")
 def test_a_bound_on_memory_shows_no_traceback(command: Command, folder: Path) -> None:
-    """Wherever it strikes once the libraries are there."""
+    """The bound may be exceeded anywhere after the libraries are loaded."""
     rows = (folder / "data").read_text() * 200
     (folder / "large").write_text(rows)
     code = (
@@ -816,7 +821,7 @@ def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder: Path) -> 
 def test_a_cache_that_another_run_replaces_at_once_is_used_as_written(
     folder: Path, monkeypatch: pytest.MonkeyPatch, zero_based: bool
 ) -> None:
-    """Between the moment when it gets its name and the first reading of it."""
+    """The other run replaces the cache between its rename and its first read."""
     path, cache = folder / "data", Resources(cache=str(folder / "c"))
     expected = read(path)
     other = ParseOptions(zero_based=zero_based)
@@ -870,10 +875,10 @@ for _ in range(50):
 """
 
 
-def test_killed_while_a_model_is_written_the_old_or_the_new_one_stands(
+def test_a_kill_while_a_model_is_written_leaves_the_old_or_the_new_one(
     folder: Path, command: Command
 ) -> None:
-    """What a kill leaves besides has a name of its own, and no later run minds it."""
+    """A killed run may leave a temporary file, which does not disturb later runs."""
     for name, seed in (("one", 0), ("other", 1)):
         words = ("-g", 5, "-k", 500, "--sample-size", 1500, "--seed", seed)
         learn("randsvm", folder / "data", folder / name, *words)

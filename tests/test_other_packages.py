@@ -65,7 +65,9 @@ SIGMOID = ("-t", 3, "-g", 0.1, "-r", 1, "-c", 10)
 def accuracy_of(capsys: pytest.CaptureFixture[str]) -> float:
     """Return the accuracy of the report and check the line that svm-train -v prints."""
     said = "".join(capsys.readouterr())
-    return float(re.search(r"Cross Validation Accuracy = ([0-9.]+)%", said)[1]) / 100
+    found = re.search(r"Cross Validation Accuracy = ([0-9.]+)%", said)
+    assert found
+    return float(found[1]) / 100
 
 
 def test_cross_validation_is_as_accurate_as_in_numo_libsvm(

@@ -92,7 +92,7 @@ def loaded() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     with mock.patch.multiple(svm, **OURS):
         spec.loader.exec_module(module)
-    module.svm = SimpleNamespace(**{**vars(svm), **OURS})
+    vars(module)["svm"] = SimpleNamespace(**{**vars(svm), **OURS})
     return module
 
 

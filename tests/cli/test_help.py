@@ -76,7 +76,9 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(name: str) -> No
     specs = {one.opts[-1]: one.spec for one in shown_ones if hasattr(one, "spec")}
     assert set(specs) <= {flag for entry in entries for flag in re.findall(r"--[\w-]+", entry)}
     for entry in entries:
-        flag = re.match(r"(?:-\w, )?(--[\w-]+)", entry)[1]
+        named = re.match(r"(?:-\w, )?(--[\w-]+)", entry)
+        assert named
+        flag = named[1]
         words = " ".join(entry.split())
         if flag in specs and specs[flag].value_type not in ("flag", "weights"):
             assert "[default: " in words

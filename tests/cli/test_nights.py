@@ -222,7 +222,9 @@ def test_each_line_of_a_log_is_one_write(tmp_path: Path, monkeypatch: pytest.Mon
     """Though it is longer than a buffer."""
     written = []
     plain = PatientFile.write
-    monkeypatch.setattr(PatientFile, "write", lambda *a: written.append(bytes(a[1])) or plain(*a))
+    monkeypatch.setattr(
+        PatientFile, "write", lambda *a: (written.append(bytes(a[1])), plain(*a))[1]
+    )
     log = Log(str(tmp_path / "log"))
     lines = ['{"event": "x"}\n', f'{{"event": "{"y" * 100_000}"}}\n']
     for line in lines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -38,7 +39,8 @@ def test_each_row_is_matched_at_most_once(tmp_path: Path, seed: int) -> None:
     rows, at = found.pairs(np.abs(beta), beta > 0, y[found.rows] > 0)
     assert (np.diff(rows) > 0).all() and len(set(at)) == len(at)
     assert np.array_equal(X[rows], Z[at]) and (y[rows] == np.sign(beta[at])).all()
-    have, wanted = defaultdict(int), defaultdict(list)
+    have: defaultdict[Any, int] = defaultdict(int)
+    wanted: defaultdict[Any, list[Any]] = defaultdict(list)
     for x, label in zip(X, y, strict=True):
         have[(*x, label)] += 1
     for z, b in zip(Z, beta, strict=True):

@@ -100,7 +100,7 @@ def test_a_sample_is_of_rows_from_all_over(m: int) -> None:
         max_size=20,
     )
 )
-def test_precise_values_are_those_of_python(texts) -> None:
+def test_precise_values_are_those_of_python(texts: list[str]) -> None:
     row = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
     block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", float64=True)
     assert block.values.dtype == np.float64

@@ -36,7 +36,8 @@ def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -
     X = rows(1e5)
     kernel_layout = KernelLayout(kernel, dense, None, np.float64)
     K, plain = (
-        gram(kernel_layout, sparse.csr_matrix(X, dtype=np.float32), centred=c) for c in (1, 0)
+        gram(kernel_layout, sparse.csr_matrix(X, dtype=np.float32), centred=c)
+        for c in (True, False)
     )
     values = exact(kernel, X)
     # Of steps whose sum is 0.

@@ -43,7 +43,7 @@ reserved = {"format", "sha256"}
 
 
 @given(st.dictionaries(keys.filter(lambda key: key not in reserved), st.text(), max_size=5))
-def test_items_come_back_in_their_order_whatever_the_values_hold(items) -> None:
+def test_items_come_back_in_their_order_whatever_the_values_hold(items: dict[str, str]) -> None:
     content = sealed(items=items)
     end, found = split_trailer(content, "m")
     assert content[:end] == BODY

@@ -21,7 +21,7 @@ FIVE = SeenFeatures.of(np.array([1, 2, 3, 7, 9], np.int32))
 
 
 @given(st.sets(st.integers(0, 40), max_size=30) | st.sets(st.integers(0, 2**31 - 1), max_size=9))
-def test_seen_features_are_written_as_runs_and_read_back(features) -> None:
+def test_seen_features_are_written_as_runs_and_read_back(features: list[int]) -> None:
     found = SeenFeatures.parse(str(SeenFeatures.of(np.array(sorted(features), np.int32))))
     assert found.indices(100).tolist() == sorted(features)
     assert found.count == len(features)

@@ -7,7 +7,7 @@ Slow and plain on purpose. Uses nothing of the package.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ def as_float32(X: np.ndarray) -> np.ndarray:
     return X.astype(np.float32).astype(np.float64)
 
 
-def svmlight_text(labels: Sequence[object], X: np.ndarray, base: int = 1) -> str:
+def svmlight_text(labels: Iterable[object], X: np.ndarray, base: int = 1) -> str:
     """Return rows as svmlight text without zeros, every value in full."""
     lines = []
     for label, x in zip(labels, X, strict=True):

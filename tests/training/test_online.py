@@ -1,4 +1,4 @@
-"""--update: a model is taught more rows as they arrive, as the plain twin would be."""
+"""--update continues the training of a linear model with new rows, as a plain reference does."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ KINDS = {
 kinds = pytest.mark.parametrize("classes, words", KINDS.values(), ids=KINDS)
 
 
-class Case:
-    """Rows A and rows B of one kind, B with two features more; and the model of A."""
+class UpdateCase:
+    """Rows A, a model of A, and rows B of the same distribution with two more features."""
 
     def __init__(self, folder: Path, classes: int, words: tuple, rows: int = 200) -> None:
         self.folder = folder
@@ -60,12 +60,12 @@ class Case:
         data = self.path if data is None else data
         return learn("sgd", data, self.folder / name, "--update", self.old, *words)
 
-    def twin(self, rate: float = 0.0) -> sgd_reference.Plain:
-        """What goes on from the old model's file; it has learnt nothing yet."""
-        return twin_of(self.old, 7, rate)
+    def reference(self, rate: float = 0.0) -> sgd_reference.Plain:
+        """Return a plain learner in the state that the old model's file holds."""
+        return reference_of(self.old, 7, rate)
 
 
-def twin_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
+def reference_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
     old = oracle.read_linear(path, d)
     losses = {"L2R_L1LOSS_SVC_DUAL": "hinge", "L2R_L2LOSS_SVC": "squared-hinge", "L2R_LR": "log"}
     names = ("lambda", "eta0", "bias_rate")
@@ -96,7 +96,7 @@ def teach(plain: sgd_reference.Plain, y: np.ndarray, X: np.ndarray) -> sgd_refer
     return plain
 
 
-def assert_taught(model: Path, w: np.ndarray, b: np.ndarray) -> None:
+def assert_learnt(model: Path, w: np.ndarray, b: np.ndarray) -> None:
     found = oracle.read_linear(model, len(w))
     assert found.w == pytest.approx(w, rel=1e-9, abs=1e-12)
     assert found.b == pytest.approx(b, rel=1e-9, abs=1e-12)
@@ -106,13 +106,13 @@ def assert_taught(model: Path, w: np.ndarray, b: np.ndarray) -> None:
 
 
 @kinds
-def test_an_update_goes_on_with_the_twins_steps_in_the_order_of_the_rows(
+def test_an_update_takes_the_steps_of_the_reference_in_the_order_of_the_rows(
     tmp_path: Path, classes: int, words: tuple[object, ...]
 ) -> None:
-    """The answer is the mean of the weights since it began; some features are new."""
-    case = Case(tmp_path, classes, words)
-    learnt, plain = case.update(), teach(case.twin(), *case.B)
-    assert_taught(learnt.model, *plain.mean())
+    """The new model is the mean of the weights since the update began; some features are new."""
+    case = UpdateCase(tmp_path, classes, words)
+    learnt, plain = case.update(), teach(case.reference(), *case.B)
+    assert_learnt(learnt.model, *plain.mean())
     outcome = learnt.outcome
     assert outcome["steps"] == 200
     assert outcome["progressive_loss"] == pytest.approx(plain.losses / 200, rel=1e-9)
@@ -123,15 +123,15 @@ def test_an_update_goes_on_with_the_twins_steps_in_the_order_of_the_rows(
 def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(
     tmp_path: Path, classes: int, words: tuple[object, ...]
 ) -> None:
-    case = Case(tmp_path, classes, words)
+    case = UpdateCase(tmp_path, classes, words)
     learnt = case.update("new", "--update-rate", 0.02)
     plain = teach(case.twin(0.02), *case.B)
-    assert_taught(learnt.model, plain.w, plain.b)
+    assert_learnt(learnt.model, plain.w, plain.b)
     assert learnt.outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
 
 
 def test_a_fixed_rate_follows_what_changes(tmp_path: Path) -> None:
-    """The labels mean the opposite from one day to the next."""
+    """All labels change sign between two files."""
     y, X = oracle.two_gaussians(2000)
     path = oracle.write_svmlight(tmp_path / "A", y, X)
     turned = oracle.write_svmlight(tmp_path / "B", -y[:500], X[:500])
@@ -145,8 +145,8 @@ def test_a_fixed_rate_follows_what_changes(tmp_path: Path) -> None:
 def test_lambda_and_eta0_are_carried_on_and_t_adds_up(
     tmp_path: Path, classes: int, words: tuple[object, ...]
 ) -> None:
-    """Training counts a row once; each row of an update is a step."""
-    case = Case(tmp_path, classes, words)
+    """Training counts each row once; an update takes one step for each row."""
+    case = UpdateCase(tmp_path, classes, words)
     learnt, old = case.update(), oracle.trailer(case.old)
     again = learn("sgd", case.path_A, tmp_path / "again", "--update", learnt.model)
     assert [float(metadata["t"]) for metadata in (old, learnt.metadata, again.metadata)] == [
@@ -162,8 +162,8 @@ def test_lambda_and_eta0_are_carried_on_and_t_adds_up(
     for name in ("lambda", "eta0", "bias_rate", "weights", "seed", "labels"):
         assert old[name] == learnt.metadata[name] == again.metadata[name]
     assert learnt.metadata["stopped"] == "end of the data"
-    both = teach(teach(case.twin(), *case.B), *case.A)
-    assert_taught(again.model, *both.mean())
+    both = teach(teach(case.reference(), *case.B), *case.A)
+    assert_learnt(again.model, *both.mean())
 
 
 @pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
@@ -171,8 +171,8 @@ def test_lambda_and_eta0_are_carried_on_and_t_adds_up(
 def test_two_updates_are_one_with_the_rows_of_both(
     tmp_path: Path, classes: int, words: tuple[object, ...], rate: tuple[object, ...]
 ) -> None:
-    """To the last bit; the second brings a feature of its own."""
-    case = Case(tmp_path, classes, words)
+    """The models are equal to the last bit; the second file has a feature of its own."""
+    case = UpdateCase(tmp_path, classes, words)
     lines = case.path.read_text().splitlines(keepends=True)
     lines[150] = lines[150].rstrip("\n") + " 11:0.5\n"
     parts = {"whole": lines, "first": lines[:70], "second": lines[70:]}
@@ -185,16 +185,16 @@ def test_two_updates_are_one_with_the_rows_of_both(
 
 
 def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path: Path) -> None:
-    """And begins anew: the model before it had none."""
-    case = Case(tmp_path, 2, ())
+    """The mean restarts, because the model before had none."""
+    case = UpdateCase(tmp_path, 2, ())
     fixed = case.update("fixed", "--update-rate", 0.02)
     after = learn("sgd", case.path_A, tmp_path / "after", "--update", fixed.model)
-    plain = twin_of(fixed.model, 7)
-    assert_taught(after.model, *teach(plain, *case.A).mean())
+    plain = reference_of(fixed.model, 7)
+    assert_learnt(after.model, *teach(plain, *case.A).mean())
 
 
 def test_running_weights_of_another_size_are_refused(tmp_path: Path) -> None:
-    case = Case(tmp_path, 2, ())
+    case = UpdateCase(tmp_path, 2, ())
     model = load(str(case.update().model))
     metadata = {**model.metadata, "running_b": "1.0 2.0"}
     replace(model, metadata=metadata).save(str(tmp_path / "bad"))
@@ -202,19 +202,19 @@ def test_running_weights_of_another_size_are_refused(tmp_path: Path) -> None:
         learn("sgd", case.path, tmp_path / "n", "--update", tmp_path / "bad")
 
 
-def test_what_was_true_of_the_old_model_alone_is_not_said_of_the_new(tmp_path: Path) -> None:
-    metadata = Case(tmp_path, 2, ()).update().metadata
+def test_an_update_drops_metadata_that_describe_the_old_model_alone(tmp_path: Path) -> None:
+    metadata = UpdateCase(tmp_path, 2, ()).update().metadata
     assert (metadata["primal"], metadata["violators"]) == ("unknown", "unknown")
     assert not {"digest", "nnz", "C"} & set(metadata)
 
 
-def test_weights_may_be_given_anew(tmp_path: Path) -> None:
-    case = Case(tmp_path, 4, ("-w", 2, 7))
+def test_an_update_may_change_the_class_weights(tmp_path: Path) -> None:
+    case = UpdateCase(tmp_path, 4, ("-w", 2, 7))
     learnt = case.update("new", "-w3", 5)
-    plain = case.twin()
+    plain = case.reference()
     weights = [5.0 if label == 3 else 1.0 for label in plain.label]
     plain.steps.weights[:] = weights
-    assert_taught(learnt.model, *teach(plain, *case.B).mean())
+    assert_learnt(learnt.model, *teach(plain, *case.B).mean())
     assert learnt.metadata["weights"] == " ".join(map(repr, weights))
 
 
@@ -222,8 +222,8 @@ def test_weights_may_be_given_anew(tmp_path: Path) -> None:
 def test_how_rows_arrive_does_not_change_a_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: tuple[object, ...]
 ) -> None:
-    """Features come up in another order when blocks are small."""
-    case = Case(tmp_path, 4, ())
+    """With small blocks, features appear in another order."""
+    case = UpdateCase(tmp_path, 4, ())
     content = case.update("new", *rate).model.read_bytes()
     packed = tmp_path / "B.gz"
     packed.write_bytes(gzip.compress(case.path.read_bytes()))
@@ -236,26 +236,26 @@ def test_how_rows_arrive_does_not_change_a_byte(
 
 
 def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path: Path) -> None:
-    """File names are not in a model: the same work gives the same bytes."""
-    case = Case(tmp_path, 2, ())
+    """A model contains no file names, so equal runs give equal bytes."""
+    case = UpdateCase(tmp_path, 2, ())
     content = case.update().model.read_bytes()
     case.old = case.old.rename(tmp_path / "yesterday")
     assert case.update("other").model.read_bytes() == content
 
 
-def test_the_log_tells_progress_at_each_doubling(
+def test_the_log_reports_progress_at_each_doubling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Means of the rows since the line before, each before it was learnt."""
-    case = Case(tmp_path, 2, ())
+    """Each line has the mean loss of the rows since the line before, each taken before its step."""
+    case = UpdateCase(tmp_path, 2, ())
     defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
     monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
-    emitted = case.update().of("taught")
+    emitted = case.update().of("running")
     assert len(emitted) > 3
     rows = [event["rows"] for event in emitted]
     assert np.cumsum([event["last"] for event in emitted]).tolist() == rows
     assert all(b >= 2 * a for a, b in pairwise(rows))
-    plain, y, X = case.twin(), *case.B
+    plain, y, X = case.reference(), *case.B
     for event in emitted:
         begin, end = event["rows"] - event["last"], event["rows"]
         plain.losses, plain.errors = 0.0, 0
@@ -268,7 +268,7 @@ def test_the_log_tells_progress_at_each_doubling(
 
 
 def halves(path: Path, folder: Path, seed: int) -> tuple[Path, Path]:
-    """The rows of a file in random order, as two files."""
+    """Write the rows of a file in random order to two files."""
     lines = path.read_text().splitlines(keepends=True)
     order = np.random.default_rng(seed).permutation(len(lines))
     for name, part in zip("AB", np.array_split(order, 2), strict=True):
@@ -296,7 +296,7 @@ def accuracy(predicted: PredictRun) -> float:
 def test_a_then_b_is_within_half_a_point_of_both_at_once(
     real: RealSet, tmp_path: Path, predict: Predict, name: str, words: tuple[object, ...]
 ) -> None:
-    """On the average of three halvings. An update keeps A's lambda, where -c would halve it."""
+    """The accuracies are means over three random halvings. An update keeps the lambda of A."""
     train, test = map(real, name.split())
     whole, updated = [], []
     for seed in range(3):
@@ -336,7 +336,7 @@ def test_a_then_b_of_made_sets_is_within_half_a_point(
 
 
 def test_a_model_may_be_updated_in_place(tmp_path: Path) -> None:
-    case = Case(tmp_path, 2, ())
+    case = UpdateCase(tmp_path, 2, ())
     content = case.update().model.read_bytes()
     learnt = case.update("old")
     assert learnt.model == case.old
@@ -345,9 +345,9 @@ def test_a_model_may_be_updated_in_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--average",), ("--early-stopping", 0.2)], ids=str)
 def test_a_model_of_any_training_can_be_updated(tmp_path: Path, words: tuple[object, ...]) -> None:
-    case = Case(tmp_path, 4, words)
+    case = UpdateCase(tmp_path, 4, words)
     learnt = case.update()
-    assert_taught(learnt.model, *teach(case.twin(), *case.B).mean())
+    assert_learnt(learnt.model, *teach(case.reference(), *case.B).mean())
     _, X = case.B
     labels, _ = oracle.liblinear_predictions(learnt.model, X)
     assert labels.tolist() == oracle.read_linear(learnt.model, 7).labels(X).tolist()
@@ -361,7 +361,7 @@ NAMES = {"strings": (["spam", "ham"], 1), "zero-based": (["+1", "-1"], 0),
 def test_models_that_liblinear_refuses_are_updated_as_others(
     tmp_path: Path, predict: Predict, names: list[str], base: int
 ) -> None:
-    """The same rows under plain labels, from index 1 on, come to the same decisions."""
+    """The decision values equal those of a model with plain labels and indices from 1."""
     y, X = oracle.clouds(300, 0, len(names))
     plain = [str(10 + int(k)) for k in y]
     mine = [names[int(k) - 1] for k in y]
@@ -381,7 +381,7 @@ def test_models_that_liblinear_refuses_are_updated_as_others(
 
 
 def test_a_new_huge_index_makes_no_huge_model(tmp_path: Path, predict: Predict) -> None:
-    case = Case(tmp_path, 2, ())
+    case = UpdateCase(tmp_path, 2, ())
     (tmp_path / "B").write_text("1 2147483647:1\n2 7:1\n" * 30)
     learnt = case.update()
     assert len(learnt.model.read_bytes()) < 5000
@@ -392,7 +392,7 @@ def test_a_new_huge_index_makes_no_huge_model(tmp_path: Path, predict: Predict) 
 
 
 def test_a_label_that_the_model_does_not_know_is_refused(command: Command, tmp_path: Path) -> None:
-    case = Case(tmp_path, 4, ())
+    case = UpdateCase(tmp_path, 4, ())
     lines = case.path.read_text().splitlines(keepends=True)
     lines[6] = "  7 1:1\n"
     case.path.write_text("".join(lines))
@@ -406,7 +406,7 @@ def test_a_label_that_the_model_does_not_know_is_refused(command: Command, tmp_p
 
 
 def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path: Path) -> None:
-    case = Case(tmp_path, 2, ())
+    case = UpdateCase(tmp_path, 2, ())
     (tmp_path / "bad").write_text(case.path.read_text() + "1 1:x\n")
     with pytest.raises(DataError, match=r"bad:201:3: expected a number after 1:, found 'x'"):
         case.update(data=tmp_path / "bad")
@@ -461,10 +461,10 @@ def test_only_a_model_of_sgd_can_be_updated(
         ("--early-stopping 0.1", "early-stopping"),
     ],
 )
-def test_what_the_model_decides_is_not_taken_from_the_command_line(
+def test_options_that_the_model_determines_are_refused(
     tmp_path: Path, words: str, option: str
 ) -> None:
-    case = Case(tmp_path, 2, ())
+    case = UpdateCase(tmp_path, 2, ())
     with pytest.raises(ParameterError, match=f"the options of the model: it takes no --{option}$"):
         case.update("new", *words.split())
     assert not (tmp_path / "new").exists()
@@ -479,18 +479,18 @@ def test_what_the_model_decides_is_not_taken_from_the_command_line(
         ("--update-rate nan", "--update-rate must be > 0 and finite, got nan"),
     ],
 )
-def test_parameters_of_an_update_that_make_no_sense_are_refused(
+def test_invalid_parameters_of_an_update_are_refused(
     tmp_path: Path, words: str, message: str
 ) -> None:
-    case = Case(tmp_path, 2, ())
+    case = UpdateCase(tmp_path, 2, ())
     with pytest.raises(ParameterError, match=message) as caught:
         case.update("new", *words.split())
     assert caught.value.exit_code == 2
     assert not (tmp_path / "new").exists()
 
 
-def test_only_what_has_an_effect_is_repeated_and_the_rest_is_said(
-    case: Case, capsys: pytest.CaptureFixture[str]
+def test_options_without_effect_are_noted_and_not_in_the_printed_command(
+    case: UpdateCase, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new, words = case.folder / "said", ["-w", "+2", "3", "--update", str(case.old)]
     run_train("sgd", "-t", "rbf", "--seed", 3, *words, case.path, new)
@@ -501,8 +501,8 @@ def test_only_what_has_an_effect_is_repeated_and_the_rest_is_said(
     assert "configuration sgd -w +2 3 --update MODEL\n" in new.read_text()
 
 
-def test_one_process_refuses_in_one_line_and_exit_2(command: Command, tmp_path: Path) -> None:
-    Case(tmp_path, 2, ())
+def test_a_refused_option_is_one_line_and_exit_2(command: Command, tmp_path: Path) -> None:
+    UpdateCase(tmp_path, 2, ())
     ended = command("train", "sgd", "-q", "--update", "old", "-c", 1, "B", "new")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
@@ -516,29 +516,29 @@ SECONDS = 60.0  # a busy machine reads and learns late
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case(tmp_path_factory.mktemp("stream"), 2, ())
+def case(tmp_path_factory: pytest.TempPathFactory) -> UpdateCase:
+    return UpdateCase(tmp_path_factory.mktemp("stream"), 2, ())
 
 
-class Teaching:
-    """A process that is taught the rows written into it; its model is `m`."""
+class UpdateProcess:
+    """A process of --update that reads rows from a pipe; its model is `m`."""
 
-    def __init__(self, case: Case, folder: Path, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, case: UpdateCase, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.model = folder / "m"
         self.process = process
         self.known = int(oracle.trailer(case.old)["n"])
         self.lines = case.path.read_bytes().splitlines(keepends=True)
 
     def write(self, begin: int, end: int) -> None:
-        self.drop(b"".join(self.lines[begin:end]))
+        self.write_bytes(b"".join(self.lines[begin:end]))
 
-    def drop(self, content: bytes) -> None:
+    def write_bytes(self, content: bytes) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(content)
         self.process.stdin.flush()
 
     def wait_until_read(self) -> None:
-        """Until nothing is left in the pipe."""
+        """Wait until the pipe is empty."""
         assert self.process.stdin is not None
         left = array.array("i", [1])
 
@@ -549,7 +549,7 @@ class Teaching:
         self._wait(empty, "it read what was written")
 
     def wait_for_rows(self, rows: int) -> None:
-        """Until the model says that it has learnt so many of these."""
+        """Wait until the model has learnt this number of the rows."""
         self._wait(lambda: self.rows >= rows, f"a model of {rows} rows")
 
     @property
@@ -564,12 +564,12 @@ class Teaching:
             time.sleep(0.01)
 
     def wait_for(self, pattern: str) -> None:
-        """Read what it says up to a line that matches."""
+        """Read stderr up to a line that matches."""
         assert self.process.stderr is not None
         assert any(re.search(pattern, line.decode()) for line in self.process.stderr)
 
     def end(self, number: int = 0) -> tuple[int, str]:
-        """Close its input, or send a signal; its exit code and what it said."""
+        """Close the pipe, or send a signal; return the exit code and stderr."""
         if number:
             self.process.send_signal(number)
         _, said = self.process.communicate(timeout=60)
@@ -577,11 +577,11 @@ class Teaching:
 
 
 @pytest.fixture
-def teaching(case: Case, tmp_path: Path) -> Iterator[Callable[..., Teaching]]:
-    """teaching("--checkpoint", 1): `randsvm-train sgd --update OLD - m` as a process."""
+def update_process(case: UpdateCase, tmp_path: Path) -> Iterator[Callable[..., UpdateProcess]]:
+    """update_process("--checkpoint", 1): `randsvm-train sgd --update OLD - m` as a process."""
     with ExitStack() as stack:
 
-        def start(*words: object) -> Teaching:
+        def start(*words: object) -> UpdateProcess:
             arguments = ["sgd", "--update", case.old, *words, "-", "m"]
             process = subprocess.Popen(
                 [sys.executable, "-m", "randsvm.cli.train", *map(str, arguments)],
@@ -592,146 +592,154 @@ def teaching(case: Case, tmp_path: Path) -> Iterator[Callable[..., Teaching]]:
             # Whatever happens, it does not stay behind.
             stack.enter_context(process)
             stack.callback(process.kill)
-            return Teaching(case, tmp_path, process)
+            return UpdateProcess(case, tmp_path, process)
 
         yield start
 
 
 def test_rows_of_a_pipe_are_learnt_as_they_arrive(
-    case: Case, teaching: Callable[..., Teaching]
+    case: UpdateCase, update_process: Callable[..., UpdateProcess]
 ) -> None:
-    """Every row, and each model on the way is whole."""
-    taught = teaching("--checkpoint", 1)
+    """Each checkpoint is a whole model of the rows so far."""
+    running = update_process("--checkpoint", 1)
     done = 0
     for rows in (1, 2, 10, 150):
-        taught.write(done, rows)
-        taught.wait_for_rows(rows)
+        running.write(done, rows)
+        running.wait_for_rows(rows)
         y, X = case.B
-        plain = teach(case.twin(), y[:rows], X[:rows])
-        assert_taught(taught.model, *plain.mean())
-        assert oracle.trailer(taught.model)["stopped"] == "checkpoint"
-        assert liblinearutil.load_model(str(taught.model)) is not None
+        plain = teach(case.reference(), y[:rows], X[:rows])
+        assert_learnt(running.model, *plain.mean())
+        assert oracle.trailer(running.model)["stopped"] == "checkpoint"
+        assert liblinearutil.load_model(str(running.model)) is not None
         done = rows
-    code, said = taught.end()
+    code, said = running.end()
     assert code == 0
     assert "stopped: end of the data after 150 steps" in said
-    assert oracle.trailer(taught.model)["stopped"] == "end of the data"
-    assert_taught(taught.model, *plain.mean())
+    assert oracle.trailer(running.model)["stopped"] == "end of the data"
+    assert_learnt(running.model, *plain.mean())
 
 
-def test_half_a_row_waits_for_its_end(case: Case, teaching: Callable[..., Teaching]) -> None:
-    taught = teaching("--checkpoint", 1)
-    whole = b"".join(taught.lines[:3])
+def test_half_a_row_waits_for_its_end(
+    case: UpdateCase, update_process: Callable[..., UpdateProcess]
+) -> None:
+    running = update_process("--checkpoint", 1)
+    whole = b"".join(running.lines[:3])
     for piece in (whole[:-5], whole[-5:]):
-        taught.drop(piece)
-        taught.wait_for_rows(2 if piece != whole[-5:] else 3)
+        running.write_bytes(piece)
+        running.wait_for_rows(2 if piece != whole[-5:] else 3)
     y, X = case.B
-    assert_taught(taught.model, *teach(case.twin(), y[:3], X[:3]).mean())
+    assert_learnt(running.model, *teach(case.reference(), y[:3], X[:3]).mean())
 
 
-def test_the_first_drop_may_be_too_short_to_know_a_compression(
-    case: Case, teaching: Callable[..., Teaching]
+def test_the_first_write_may_be_too_short_to_recognise_a_compression(
+    case: UpdateCase, update_process: Callable[..., UpdateProcess]
 ) -> None:
-    taught = teaching("--checkpoint", 1)
-    taught.drop(taught.lines[0][:2])
-    taught.wait_until_read()
-    taught.drop(taught.lines[0][2:])
-    taught.wait_for_rows(1)
-    taught.write(1, 3)
-    taught.wait_for_rows(3)
-    assert taught.end()[0] == 0
+    running = update_process("--checkpoint", 1)
+    running.write_bytes(running.lines[0][:2])
+    running.wait_until_read()
+    running.write_bytes(running.lines[0][2:])
+    running.wait_for_rows(1)
+    running.write(1, 3)
+    running.wait_for_rows(3)
+    assert running.end()[0] == 0
     y, X = case.B
-    assert_taught(taught.model, *teach(case.twin(), y[:3], X[:3]).mean())
+    assert_learnt(running.model, *teach(case.reference(), y[:3], X[:3]).mean())
 
 
-def test_a_checkpoint_of_rows_waits_for_so_many(teaching: Callable[..., Teaching]) -> None:
-    taught = teaching("--checkpoint", 20)
-    taught.write(0, 10)
-    taught.wait_for(" 10 rows ")
-    assert not taught.model.exists()
-    taught.write(10, 25)
-    taught.wait_for_rows(25)
-    taught.write(25, 44)
-    taught.end()
-    assert taught.rows == 44
-
-
-def test_a_checkpoint_of_time_writes_what_was_learnt_so_often(
-    teaching: Callable[..., Teaching],
+def test_a_checkpoint_every_n_rows_is_written_after_n_rows(
+    update_process: Callable[..., UpdateProcess],
 ) -> None:
-    taught = teaching("--checkpoint", "0.5s")
-    taught.write(0, 10)
-    taught.wait_for(" 10 rows ")
+    running = update_process("--checkpoint", 20)
+    running.write(0, 10)
+    running.wait_for(" 10 rows ")
+    assert not running.model.exists()
+    running.write(10, 25)
+    running.wait_for_rows(25)
+    running.write(25, 44)
+    running.end()
+    assert running.rows == 44
+
+
+def test_a_checkpoint_of_time_is_written_after_that_time(
+    update_process: Callable[..., UpdateProcess],
+) -> None:
+    running = update_process("--checkpoint", "0.5s")
+    running.write(0, 10)
+    running.wait_for(" 10 rows ")
     time.sleep(0.5)
-    taught.write(10, 12)
-    taught.wait_for_rows(12)
-    assert taught.end()[0] == 0
+    running.write(10, 12)
+    running.wait_for_rows(12)
+    assert running.end()[0] == 0
 
 
-def test_a_checkpoint_of_time_needs_no_further_row(teaching: Callable[..., Teaching]) -> None:
-    """The stream falls silent; what has come is in the model in time."""
-    taught = teaching("--checkpoint", "0.5s")
-    taught.write(0, 1)
-    taught.wait_for(" 1 rows ")
-    taught.write(1, 3)
-    taught.wait_for_rows(3)
+def test_a_checkpoint_of_time_needs_no_further_row(
+    update_process: Callable[..., UpdateProcess],
+) -> None:
+    """The checkpoint is written in time although no more rows arrive."""
+    running = update_process("--checkpoint", "0.5s")
+    running.write(0, 1)
+    running.wait_for(" 1 rows ")
+    running.write(1, 3)
+    running.wait_for_rows(3)
 
 
 def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(
-    teaching: Callable[..., Teaching],
+    update_process: Callable[..., UpdateProcess],
 ) -> None:
-    taught = teaching("--checkpoint", "1h")
-    taught.write(0, 10)
-    taught.wait_for(" 10 rows ")
-    assert not taught.model.exists()
-    assert taught.end()[0] == 0
-    assert taught.rows == 10
+    running = update_process("--checkpoint", "1h")
+    running.write(0, 10)
+    running.wait_for(" 10 rows ")
+    assert not running.model.exists()
+    assert running.end()[0] == 0
+    assert running.rows == 10
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_leaves_what_was_learnt(
-    case: Case, teaching: Callable[..., Teaching], number: int
+def test_a_signal_writes_the_model_of_the_rows_so_far(
+    case: UpdateCase, update_process: Callable[..., UpdateProcess], number: int
 ) -> None:
-    taught = teaching()
-    taught.write(0, 10)
-    taught.wait_for(" 10 rows ")
-    code, said = taught.end(number)
+    running = update_process()
+    running.write(0, 10)
+    running.wait_for(" 10 rows ")
+    code, said = running.end(number)
     assert code == 128 + number
     assert "Traceback" not in said
     y, X = case.B
-    assert_taught(taught.model, *teach(case.twin(), y[:10], X[:10]).mean())
-    assert oracle.trailer(taught.model)["stopped"] == str(Interrupted(number))
-    assert taught.rows == 10
+    assert_learnt(running.model, *teach(case.reference(), y[:10], X[:10]).mean())
+    assert oracle.trailer(running.model)["stopped"] == str(Interrupted(number))
+    assert running.rows == 10
 
 
-def test_a_signal_before_the_first_row_writes_nothing(teaching: Callable[..., Teaching]) -> None:
-    taught = teaching()
-    taught.wait_for("^randsvm-train sgd ")
-    code, _ = taught.end(signal.SIGTERM)
+def test_a_signal_before_the_first_row_writes_nothing(
+    update_process: Callable[..., UpdateProcess],
+) -> None:
+    running = update_process()
+    running.wait_for("^randsvm-train sgd ")
+    code, _ = running.end(signal.SIGTERM)
     assert code == 128 + signal.SIGTERM
-    assert not taught.model.exists()
+    assert not running.model.exists()
 
 
-def test_a_time_limit_ends_a_silent_stream(teaching: Callable[..., Teaching]) -> None:
-    taught = teaching("--time-limit", "4s")
-    taught.write(0, 10)
-    taught.wait_for(" 10 rows ")
-    code = taught.process.wait(SECONDS)
-    _, said = taught.end()
+def test_a_time_limit_ends_a_silent_stream(update_process: Callable[..., UpdateProcess]) -> None:
+    running = update_process("--time-limit", "4s")
+    running.write(0, 10)
+    running.wait_for(" 10 rows ")
+    code = running.process.wait(SECONDS)
+    _, said = running.end()
     assert code == 0
     assert "stopped: time limit after 10 steps" in said
-    assert taught.rows == 10
+    assert running.rows == 10
 
 
 def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(
-    teaching: Callable[..., Teaching],
+    update_process: Callable[..., UpdateProcess],
 ) -> None:
-    taught = teaching("--checkpoint", 1)
-    taught.write(0, 5)
-    taught.wait_for_rows(5)
-    taught.drop(b"1 1:1\n1 nonsense\n")
-    code, said = taught.end()
+    running = update_process("--checkpoint", 1)
+    running.write(0, 5)
+    running.wait_for_rows(5)
+    running.write_bytes(b"1 1:1\n1 nonsense\n")
+    code, said = running.end()
     assert code == 65
     assert said.splitlines()[-1].startswith("<stdin>:7:3: expected index:value")
-    assert taught.rows == 6
-    assert oracle.trailer(taught.model)["stopped"] == "checkpoint"
+    assert running.rows == 6
+    assert oracle.trailer(running.model)["stopped"] == "checkpoint"

@@ -96,7 +96,7 @@ def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def iris():
+def iris() -> tuple[np.ndarray, np.ndarray]:
     X, y = load_iris(return_X_y=True)
     return StandardScaler().fit_transform(X), y
 

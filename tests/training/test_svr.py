@@ -165,6 +165,7 @@ def test_scores_are_svm_predicts_lines(tmp_path: Path, predict: Predict) -> None
         r"Squared correlation coefficient = (\S+) \(regression\)\n",
         predicted.out,
     )
+    assert found
     assert float(found[1]) == pytest.approx(error, rel=1e-4)
     assert float(found[2]) == pytest.approx(correlation, rel=1e-4)
 
