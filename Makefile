@@ -61,6 +61,7 @@ fuzz: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python scripts/command_reference.py
+	$(BIN)/python scripts/record_schema.py
 	$(BIN)/python scripts/python_reference.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/mkdocs build --strict
