@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -29,6 +29,7 @@ from fixtures import ImportScript
 import randsvm
 from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
+from randsvm.svm import subproblem_qp
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -326,3 +327,26 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     paths = [tmp_path / "spam.service", tmp_path / "spam.timer"]
     verified = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True)
     assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, monkeypatch):
+    """The calls of the first solve lead from the command to LIBSVM's problem."""
+    stacks, package, plain = [], ROOT / "randsvm", subproblem_qp.c_svc
+
+    def recorded(*arguments: Any) -> Any:
+        frame, own = sys._getframe(1), list[str]()
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if package in path.parents:
+                own.append(f"{path.relative_to(package).as_posix()}:{frame.f_code.co_name}")
+            frame = frame.f_back
+        stacks.append(own[::-1])
+        return plain(*arguments)
+
+    monkeypatch.setattr(subproblem_qp, "c_svc", recorded)
+    rows = [f"{1 if i % 2 else -1} 1:{i % 7} 2:{i % 5}" for i in range(40)]
+    (tmp_path / "rows").write_text("\n".join(rows) + "\n")
+    run_train("randsvm", "-q", "-c", 8, tmp_path / "rows", tmp_path / "model")
+    calls = stacks[0][stacks[0].index("cli/train.py:randsvm") :]
+    listed = re.findall(r"`([\w/]+\.py:\w+)`", prose(ARCHITECTURE))
+    assert [*calls, "svm/libsvm.py:c_svc"] == listed

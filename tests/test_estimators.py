@@ -29,7 +29,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
 from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
-from randsvm.estimators.one_vs_one import class_values, pair_weights
+from randsvm.estimators.classifiers import class_values, pair_weights
 
 # One thread: the machines of a test are too small for more. Few passes where that many do.
 CHECKED = [

@@ -29,8 +29,8 @@ from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.svm.linear import OUTSIDE, Linear
+from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
+from randsvm.svm.linear import Linear
 
 # The mean begins anew with these epochs: what was learnt before drags it back.
 RESTARTS = (2, 3, 5, 9, 17)

@@ -21,7 +21,7 @@ from randsvm.estimators.machine import Machine, one_blas_thread
 from randsvm.events import Iteration, Notice
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
-from randsvm.training.usefulness import USELESS_MODEL_TEXTS
+from randsvm.training.rounds import USELESS_MODEL_TEXTS
 
 # Values that are squared at once for the variance of X.
 VARIANCE_ROWS = 8192

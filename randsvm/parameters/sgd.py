@@ -1,9 +1,11 @@
-"""Parameters of linear machines, with their defaults and options."""
+"""Parameters of linear machines, with their defaults and options, and the losses of a row."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from randsvm.parameters.kernel import KERNEL_NAMES, SCALE
 from randsvm.parameters.option import (
@@ -29,6 +31,9 @@ from randsvm.parameters.svm import (
     uses_field,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+
 # Options of kernel machines that sgd has too. The empty word keeps LIBSVM's numbers of tasks.
 SGD_TASK = TASK._replace(
     help="What is trained: classes (LIBSVM's 0), novelty detection (2), epsilon-regression (3).",
@@ -42,8 +47,40 @@ SGD_PROBABILITY = PROBABILITY._replace(
     help="Fit probabilities of classes by Platt's sigmoid, cross-validated; --loss log has "
     "probabilities without it.  [default: 0]"
 )
-# The position is the number of a loss in _sgd.pyx.
-LOSS_NAMES = ("hinge", "squared-hinge", "log")
+
+
+@dataclass(frozen=True)
+class MarginLoss:
+    """A loss of linear models.
+
+    solver: LIBLINEAR's name of a solver with this loss, for the model file
+    of: returns the loss of z = y f elementwise, (m, K) float64
+    margin: rows with z below it violate
+    """
+
+    solver: str
+    of: Callable[[np.ndarray], np.ndarray]
+    margin: float = 1.0
+
+
+def log_loss(z: np.ndarray) -> np.ndarray:
+    """Return log(1 + exp(-z)) elementwise."""
+    import numpy as np
+
+    return np.logaddexp(0.0, -z)
+
+
+# The loss of novelty detection: rows inside lose nothing, there is no margin.
+OUTSIDE = "outside"
+# Name -> loss. The position is the number of a loss in _sgd.pyx.
+LOSSES = {
+    "hinge": MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (1.0 - z).clip(0.0)),
+    "squared-hinge": MarginLoss("L2R_L2LOSS_SVC", lambda z: (1.0 - z).clip(0.0) ** 2),
+    "log": MarginLoss("L2R_LR", log_loss),
+    OUTSIDE: MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (-z).clip(0.0), margin=0.0),
+}
+# The losses that a user chooses from.
+LOSS_NAMES = tuple(name for name in LOSSES if name != OUTSIDE)
 MULTICLASS_NAMES = ("ovr", "crammer-singer")
 
 

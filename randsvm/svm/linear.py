@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
+from randsvm.parameters.sgd import LOSSES
 from randsvm.svm.tasks import Task
 
 
@@ -33,34 +33,8 @@ class Loss:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class MarginLoss:
-    """A loss of linear models. solver: LIBLINEAR's word in a model file. margin: violators have
-    z below it.
-
-    of(z): L of z = y f, elementwise; the compiled steps know it by its place in LOSS_NAMES.
-    """
-
-    solver: str
-    of: Callable[[np.ndarray], np.ndarray]
-    margin: float = 1.0
-
-
-def logistic(z: np.ndarray) -> np.ndarray:
-    """log(1 + exp(-z))."""
-    return np.logaddexp(0.0, -z)
-
-
 # How far apart sums of the same products in another order may be, relatively.
 ROUNDING = 1e-9
-# How far a row lies outside of what is usual: no margin is asked for.
-OUTSIDE = "outside"
-LOSSES = {
-    "hinge": MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, 1.0 - z)),
-    "squared-hinge": MarginLoss("L2R_L2LOSS_SVC", lambda z: np.square(np.maximum(0.0, 1.0 - z))),
-    "log": MarginLoss("L2R_LR", logistic),
-    OUTSIDE: MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: np.maximum(0.0, -z), margin=0.0),
-}
 # The hinge loss of f[class] - max of the others, and the loss of a regression.
 CRAMMER_SINGER = "MCSVM_CS"
 EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"

@@ -31,6 +31,7 @@ from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
 from randsvm.training.probabilities import fit_density_marks
 from randsvm.training.rounds import (
+    USELESS_MODEL_TEXTS,
     AlgorithmSpec,
     Rounds,
     SubtaskSolution,
@@ -39,7 +40,6 @@ from randsvm.training.rounds import (
 )
 from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
 from randsvm.training.stopping import Stopped, StopReason, support_bound
-from randsvm.training.usefulness import USELESS_MODEL_TEXTS
 from randsvm.training.warm_start import WarmStart
 
 # Each class is trained separately.

@@ -21,12 +21,10 @@ from randsvm.decimals import join_numbers
 from randsvm.errors import ParameterError
 from randsvm.events import Epoch, Learnt, Notice, emit
 from randsvm.models.linear_model import LinearModel
-from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
-    LOSSES,
-    OUTSIDE,
     Classes,
     Linear,
     LinearFindings,

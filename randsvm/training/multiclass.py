@@ -28,9 +28,10 @@ from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import LOSSES
 from randsvm.parameters.svm import Params, Problem
 from randsvm.svm.kernel_layout import kernel_centres
-from randsvm.svm.linear import EPSILON_INSENSITIVE, LOSSES
+from randsvm.svm.linear import EPSILON_INSENSITIVE
 from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
 

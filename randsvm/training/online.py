@@ -27,9 +27,9 @@ from randsvm.models.load import load
 from randsvm.models.model import Model
 from randsvm.models.trailer import SeenFeatures
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags
-from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.sgd import LOSSES, SgdParams
 from randsvm.parameters.svm import class_weights
-from randsvm.svm.linear import CRAMMER_SINGER, LOSSES
+from randsvm.svm.linear import CRAMMER_SINGER
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job, check_gap, check_paths
 from randsvm.training.labelled_data import NO_WEIGHTS

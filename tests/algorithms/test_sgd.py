@@ -34,8 +34,7 @@ from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.svm.linear import LOSSES
+from randsvm.parameters.sgd import LOSS_NAMES, LOSSES
 from randsvm.training import linear_machine
 from randsvm.training.clock import TimeLimitError
 

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 import randsvm
 from randsvm.events import Notice
 from randsvm.models.fitted import FittedModel
-from randsvm.training.usefulness import CONSTANT, MEMORISED, USELESS_MODEL_TEXTS
+from randsvm.training.rounds import CONSTANT, MEMORISED, USELESS_MODEL_TEXTS
 
 N, D = 1200, 12
 
