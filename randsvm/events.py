@@ -264,6 +264,39 @@ class Iteration(NamedTuple):
     dual: float
 
 
+class Reduced(NamedTuple):
+    """The reduction of a machine to few support vectors.
+
+    The gap of the reduced machine is in `Trained`: its P and D of the full machine.
+
+    Parameters
+    ----------
+    support_vectors_before : int
+        Support vectors of the full machine.
+    full_gap : float
+        Relative gap of the full machine.
+    largest_change : float
+        Largest change of a decision value over all training rows.
+    mean_change : float
+        Mean change of a decision value.
+    labels_changed : int
+        Training rows whose decision value changes its sign, summed over several problems; 0 for a
+        regression.
+    needed_for_1_percent : int
+        Estimated number of support vectors that raise P by 1% of the optimum.
+    needed_for_5_percent : int
+        The same for 5%.
+    """
+
+    support_vectors_before: int
+    full_gap: float
+    largest_change: float
+    mean_change: float
+    labels_changed: int
+    needed_for_1_percent: int
+    needed_for_5_percent: int
+
+
 class Trained(NamedTuple):
     """The end of a training in rounds.
 
@@ -309,6 +342,8 @@ class Trained(NamedTuple):
         Bytes to and from workers of a cluster.
     saved : bool
         Whether the model was written; `require_gap` may forbid it.
+    reduced : Reduced or None
+        What `--reduce` did; None without it.
     """
 
     model: str
@@ -329,6 +364,7 @@ class Trained(NamedTuple):
     largest_gap: float | None = None
     bytes_moved: int = 0
     saved: bool = True
+    reduced: Reduced | None = None
 
 
 # ---- training step by step --------------------------------------------------------------------

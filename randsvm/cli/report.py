@@ -302,6 +302,7 @@ class Report:
         self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
         if not outcome.evaluated:
             self.say("P, D and gap are running values: not computed from scratch at the end")
+        self._show_reduction(outcome)
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
         self._show_moved(outcome.bytes_moved)
@@ -347,6 +348,25 @@ class Report:
         )
         if self.bar is None:
             self._show_last_epoch()
+
+    def _show_reduction(self, outcome: Trained) -> None:
+        reduced = outcome.reduced
+        if reduced is None:
+            return
+        changed = reduced.labels_changed
+        self.say(
+            f"reduced from {reduced.support_vectors_before:,} support vectors (gap "
+            f"{reduced.full_gap:.3%}): P is of the reduced machine, D of the full one"
+        )
+        self.say(
+            f"f changes by {reduced.largest_change:.3g} at most, {reduced.mean_change:.3g} on "
+            f"average; {changed:,} training labels change"
+        )
+        if outcome.gap > 0.01:
+            self.say(
+                f"about {reduced.needed_for_1_percent:,} support vectors cost 1%, "
+                f"{reduced.needed_for_5_percent:,} cost 5%"
+            )
 
     def _show_moved(self, size: int) -> None:
         if size:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import slices, squared_norms
+from randsvm.arrays import Matrix, slices, squared_norms
 from randsvm.kernels._kernels import difference_gram, rbf_gram
 from randsvm.kernels.expansion import KernelLayout, prefers_dense, to_panels
 from randsvm.kernels.kernel import Kernel
@@ -88,16 +90,56 @@ def exact_gram(kernel: Kernel, X: sparse.csr_matrix) -> np.ndarray:
 
     The kernel must not be precomputed.
     """
-    rows = X.astype(np.float64)
-    if prefers_dense(X.shape[0], X.shape[1], X.nnz):
-        dense = rows.toarray()
-        if kernel.name == "rbf":  # rbf depends on differences only: rounding shrinks
-            dense -= dense.mean(axis=0)
-        K, norms = dense @ dense.T, np.einsum("ij,ij->i", dense, dense)
-    else:
-        K, norms = (rows @ rows.T).toarray(), squared_norms(rows)
+    rows = Float64Rows.of(kernel, X)
+    return cross_gram(kernel, rows, rows)
+
+
+@dataclass(frozen=True)
+class Float64Rows:
+    """Rows for kernel values in float64.
+
+    X : (m, d) dense, less `centre`, or CSR; norms : (m,) squared norms
+    centre : (d,) of dense rows: rbf depends on differences only, so that rounding shrinks; None:
+    rows are sparse
+    """
+
+    X: np.ndarray | sparse.csr_matrix
+    norms: np.ndarray
+    centre: np.ndarray | None
+
+    @staticmethod
+    def of(kernel: Kernel, X: sparse.csr_matrix) -> Float64Rows:
+        """Return the rows, dense if their products are faster then."""
+        if not prefers_dense(X.shape[0], X.shape[1], X.nnz):
+            return Float64Rows(X.astype(np.float64), squared_norms(X), None)
+        centre = np.zeros(X.shape[1])
+        if kernel.name == "rbf":
+            centre = np.asarray(X.astype(np.float64).mean(axis=0)).ravel()
+        return Float64Rows._dense(X, centre)
+
+    @staticmethod
+    def _dense(X: Matrix, centre: np.ndarray) -> Float64Rows:
+        dense = (X if isinstance(X, np.ndarray) else X.toarray()).astype(np.float64)
+        dense -= centre
+        return Float64Rows(dense, np.einsum("ij,ij->i", dense, dense), centre)
+
+    def like(self, X: Matrix) -> Float64Rows:
+        """Return other rows with the same centre."""
+        if self.centre is not None:
+            return self._dense(X, self.centre)
+        X = sparse.csr_matrix(X)
+        return Float64Rows(X.astype(np.float64), squared_norms(X), None)
+
+    def __getitem__(self, rows: np.ndarray) -> Float64Rows:
+        return Float64Rows(self.X[rows], self.norms[rows], self.centre)
+
+
+def cross_gram(kernel: Kernel, rows: Float64Rows, centres: Float64Rows) -> np.ndarray:
+    """Return K(x_i, z_j) of rows and centres, (m, k) float64; not for a precomputed kernel."""
+    K = rows.X @ centres.X.T
+    K = K if isinstance(K, np.ndarray) else K.toarray()
     K *= kernel.scale
-    K += kernel.left(norms)[:, None]
-    K += kernel.right(norms)
-    kernel.finish(K, float(norms.max(initial=0.0)))
+    K += kernel.left(rows.norms)[:, None]
+    K += kernel.right(centres.norms)
+    kernel.finish(K, max(float(one.norms.max(initial=0.0)) for one in (rows, centres)))
     return K

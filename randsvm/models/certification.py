@@ -408,10 +408,10 @@ class _Judge:
     def objectives(
         self, name: str, primal: float, dual: float, least: float, changes: _Changes
     ) -> MachineObjectives:
+        if isinf(dual) or not self.certified:
+            dual = nan
         scale = max(abs(primal), abs(dual), least)
         gap = (primal - dual) / scale if scale else 0.0
-        if isinf(dual) or not self.certified:
-            dual, gap = nan, nan
         return MachineObjectives(name, primal, dual, gap, *changes)
 
     def outcome(self, name: str, found: RowLosses, jobs: int, began: float) -> Certified:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from randsvm.parameters.option import changed_flags, check_bounds, option, require
-from randsvm.parameters.svm import Params
+from randsvm.parameters.option import AUTO, changed_flags, check_bounds, option, require
+from randsvm.parameters.svm import NU_TASKS, Params
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,25 @@ class StopParams:
     max_iterations: int | None = option(
         None, "int", "--max-iterations", help="Most rounds.", least=1
     )
+    reduce: int | str | None = option(
+        None,
+        "epochs",
+        "--reduce",
+        help="Express the decision function by at most N of its support vectors, of several "
+        "classes in each problem, with new coefficients; auto: by the fewest within --gap. The gap "
+        "is certified against D of the full machine.",
+        least=1,
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
         require(
             not isinstance(self.gap, str) or self.gap == self.NO_GAP,
             f"gap must be a number or {self.NO_GAP}, got {self.gap}",
+        )
+        require(
+            not isinstance(self.reduce, str) or self.reduce == AUTO,
+            f"reduce must be a number or {AUTO}, got {self.reduce}",
         )
 
     @property
@@ -189,6 +202,25 @@ class StopParams:
             "--gap needs a positive semidefinite kernel: linear, rbf, precomputed, or poly with "
             "-r >= 0",
         )
+        require(
+            self.reduce is None
+            or (params.positive_semidefinite and params.kernel != "precomputed"),
+            "--reduce needs the linear or rbf kernel, or poly with -r >= 0",
+        )
+        require(
+            self.reduce is None or params.task not in NU_TASKS,
+            f"--reduce is for -s svc, svr and one-class, not {params.task}",
+        )
+        require(
+            self.reduce is None or params.components is None,
+            "--reduce is for kernel machines: a model of --components has no support vectors",
+        )
+
+    @property
+    def full_gap(self) -> float | None:
+        """The gap of the machine before --reduce: with auto half of the gap is left for it."""
+        gap = self.wanted_gap
+        return gap / 2 if gap is not None and self.reduce == AUTO else gap
 
     def resolved(self, params: Params, bounded: bool, required: float | None) -> StopParams:
         """Return the parameters with a gap: by default DEFAULT_GAP, or --require-gap if less.

@@ -78,6 +78,15 @@ class KeptLayout:
     size: int
 
 
+@dataclass
+class BasisValues:
+    """Kernel values of a shard with the rows of a basis, by chunk. number: of the basis."""
+
+    number: int
+    blocks: list[np.ndarray]
+    size: int
+
+
 class ShardValues:
     """u and beta of every row of a shard, (m,) float64 each.
 
@@ -89,6 +98,8 @@ class ShardValues:
         self.D, self.budget, self.shard = D, budget, shard
         self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
         self._layout: KeptLayout | None = None
+        # Kernel values of the rows with a basis; see svm/basis.py.
+        self.basis_values: BasisValues | None = None
         self._order: np.ndarray | None = None
 
     def __len__(self) -> int:

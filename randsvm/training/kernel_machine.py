@@ -10,16 +10,19 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from randsvm.algorithms.decomposition import Decomposition
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, randsvm_1
+from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
-from randsvm.events import Iteration, Notice, Trained, Watch, emit, emit_once, listening
+from randsvm.events import Iteration, Notice, Reduced, Trained, Watch, emit, emit_once, listening
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
-from randsvm.parameters.option import command_line, require
+from randsvm.parameters.option import AUTO, command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Params, Problem
 from randsvm.svm.kernel_layout import why_not_psd
@@ -30,6 +33,7 @@ from randsvm.training.job import Decision, Job
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
 from randsvm.training.probabilities import fit_density_marks
+from randsvm.training.reduction import Reduction, SubtaskReduction, total_reduction
 from randsvm.training.rounds import (
     USELESS_MODEL_TEXTS,
     AlgorithmSpec,
@@ -87,6 +91,8 @@ def prepare(
     bounded = isinstance(algorithm, RandsvmParams) and bool(algorithm.support_bound_flags)
     bounded = bounded and params.task != "one-class"
     job = replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
+    if job.stop.reduce == AUTO and job.stop.wanted_gap is None:
+        raise ParameterError("--reduce auto needs a gap: give --gap, or --reduce N")
     spec_factory: SpecFactory = partial(SPECS[name], algorithm)
     make: MakeTrainer = partial(KernelTrainer, spec_factory=spec_factory, old=old, notices=notices)
     if params.kernel == "precomputed":
@@ -339,6 +345,9 @@ class KernelTrainingRun(TrainingRun[Trained]):
         # By the number of a subtask: its solution; the solution of one that was interrupted; the
         # rounds made; the seconds of its solves; the rounds under way.
         self.solved: dict[int, SubtaskSolution] = {}
+        # By the number of a subtask that --reduce has reduced: its full solution, and the changes.
+        self.full: dict[int, SubtaskSolution] = {}
+        self.reductions: dict[int, SubtaskReduction] = {}
         self.interrupted: dict[int, SubtaskSolution] = {}
         self.counts: dict[int, int] = {}
         self.solve_seconds: dict[int, float] = {}
@@ -409,7 +418,8 @@ class KernelTrainingRun(TrainingRun[Trained]):
         task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
         end = self.clock.share(min(self.at_once / left, 1.0), self.end)
         job, earlier = self.trainer.job, sum(self.counts.values())
-        rounds = Rounds(task, self.spec_of(task), job, clock, end, earlier, self.at_once)
+        own = replace(job, stop=replace(job.stop, gap=job.stop.full_gap or job.stop.gap))
+        rounds = Rounds(task, self.spec_of(task), own, clock, end, earlier, self.at_once)
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         self.under_way[number] = rounds
@@ -419,6 +429,8 @@ class KernelTrainingRun(TrainingRun[Trained]):
                 SV, stopped = rounds.run(latest)
                 solution = rounds.evaluated(SV, stopped)
             self.solved[number] = solution.in_whole(task)
+            if job.stop.reduce is not None:
+                self._reduce(number, solution, rounds, end)
         except TimeLimitError:
             if not self.has_model:
                 raise
@@ -435,6 +447,45 @@ class KernelTrainingRun(TrainingRun[Trained]):
                 self.has_solution = True
             del self.under_way[number]
             rounds.scan.forget()
+
+    def _reduce(self, number: int, solution: SubtaskSolution, rounds: Rounds, end: float) -> None:
+        """Replace the solution of a subtask by one with fewer support vectors, if time allows."""
+        job, task = self.trainer.job, rounds.task
+        if not solution.evaluated or not len(solution.SV):
+            return
+        reduction = Reduction(
+            rounds.scan,
+            solution.SV,
+            solution.certificate,
+            None if job.stop.reduce == AUTO else int(job.stop.reduce or 0),
+            job.stop.wanted_gap,
+            job.resources.memory // (4 * self.at_once),
+            job.run.seed,
+        )
+        try:
+            with rounds.clock.until(lambda: end - RESERVED_SECONDS):
+                machine, certificate, found = reduction.run()
+        except TimeLimitError:
+            emit(Notice("--reduce: there was no time to reduce the support vectors"))
+            return
+        self.full[number] = self.solved[number]
+        self.reductions[number] = found
+        reduced = replace(solution, SV=machine, certificate=certificate, violators=None)
+        self.solved[number] = reduced.in_whole(task)
+
+    @property
+    def reduced(self) -> Reduced | None:
+        """What --reduce changed; None without it."""
+        if not self.reductions:
+            return None
+        full = [self.full.get(number, one) for number, one in sorted(self.solved.items())]
+        rows = distinct(np.concatenate([one.SV.rows for one in full]))
+        return total_reduction(
+            [self.reductions[number] for number in sorted(self.reductions)],
+            total_certificate([one.certificate for one in full]),
+            len(rows),
+            self.params.prediction_type == "svr",
+        )
 
     @property
     def stopped(self) -> Stopped:  # type: ignore[override]
@@ -489,7 +540,8 @@ class KernelTrainingRun(TrainingRun[Trained]):
             model=end.model,
             iterations=sum(self.counts.values()),
             support_vectors=len(self._machine.beta),
-            bounded=count_bounded([one.SV for one in every]),
+            # The coefficients of a reduced machine have no bounds.
+            bounded=0 if self.reductions else count_bounded([one.SV for one in every]),
             violators=sum(counted) if len(counted) == len(every) else None,
             J=certificate.primal * self.trainer.scales(self.params)[1],
             evaluated=all(one.evaluated for one in every),
@@ -503,6 +555,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             largest_gap=max(one.certificate.gap for one in every) if len(every) > 1 else None,
             gap_asked=self.trainer.job.stop.wanted_gap,
             bytes_moved=self.trainer.D.executor.bytes_moved,
+            reduced=self.reduced,
         )
 
     def metadata(self, outcome: Trained) -> dict[str, str]:
@@ -512,8 +565,9 @@ class KernelTrainingRun(TrainingRun[Trained]):
             "dual": repr(outcome.dual),
             "gap": repr(outcome.gap),
             **({} if outcome.largest_gap is None else {"largest_gap": repr(outcome.largest_gap)}),
-            "certificate": "evaluated" if outcome.evaluated else "running",
+            "certificate": _certificate_word(outcome),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
+            **({} if outcome.reduced is None else _reduction_metadata(outcome.reduced)),
             "stopped": outcome.stopped,
         }
 
@@ -525,3 +579,23 @@ class KernelTrainingRun(TrainingRun[Trained]):
     def _machine(self) -> KernelModel:
         """The solutions as one model over the columns of D."""
         return assemble(self.subtasks, [one.SV for one in self._solutions])
+
+
+def _certificate_word(outcome: Trained) -> str:
+    """Return what the certificate of the trailer is: of a reduced machine D is another's."""
+    if outcome.reduced is not None:
+        return "reduced"
+    return "evaluated" if outcome.evaluated else "running"
+
+
+def _reduction_metadata(reduced: Reduced) -> dict[str, str]:
+    """Return the lines of the trailer about --reduce."""
+    return {
+        "support_vectors_before": str(reduced.support_vectors_before),
+        "full_gap": repr(reduced.full_gap),
+        "largest_change": repr(reduced.largest_change),
+        "mean_change": repr(reduced.mean_change),
+        "labels_changed": str(reduced.labels_changed),
+        "needed_for_1_percent": str(reduced.needed_for_1_percent),
+        "needed_for_5_percent": str(reduced.needed_for_5_percent),
+    }

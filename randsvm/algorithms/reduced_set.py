@@ -1,0 +1,145 @@
+"""Reduced sets: f of a machine on few of its support vectors, with new coefficients.
+
+Burges, "Simplified Support Vector Decision Rules", ICML 1996; Schoelkopf et al., "Input Space
+versus Feature Space in Kernel-Based Methods", IEEE Trans. Neural Networks 10, 1999. The rows are
+chosen by matching pursuit, as in Keerthi, Chapelle, DeCoste, "Building Support Vector Machines with
+Reduced Classifier Complexity", JMLR 7, 2006, with a pivoted Cholesky factor in blocks of random
+rows, as in Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
+
+    f = sum_j beta_j K(z_j, .) over S support vectors     f~ = sum_k a_k K(z_k, .) over m of them
+    K ~ L L'     q_k: orthonormal functions, q_k(z_j) = L_jk     <f, q_k> = c_k = sum_j beta_j L_jk
+
+|f - f~|^2 = |f|^2 - sum c_k^2, and to first order P(f~) - P(f) is half of it at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from randsvm.data.sampling import Draws
+from randsvm.svm.basis import Objective
+
+# Rows that are chosen at once, and the largest part of the basis that they are.
+BLOCK, LEAST_BLOCK, BLOCKS = 25, 2, 16
+# Candidates for each row of a block, from which matching pursuit takes the best.
+CANDIDATES = 8
+# Rows whose distance from the span of the basis is below this part of K(x, x) are in the span.
+IN_SPAN = 1e-10
+# Widths of the smoothed hinge, in units of the margin, and the most Newton steps for each.
+WIDTHS, MOST_STEPS = (0.3, 0.1, 0.05, 0.02), 6
+# A Newton step ends a width if it is to lower P by less than this part of it.
+SMALL_STEP = 1e-6
+
+
+@dataclass(frozen=True)
+class ReducedSet:
+    """A basis. rows : (m,) positions of its rows among the S support vectors, in order of choice;
+    L : (m, m) lower triangular; c : (m,); errors : (m + 1,) |f - f~|^2 of the first rows."""
+
+    rows: np.ndarray
+    L: np.ndarray
+    c: np.ndarray
+    errors: np.ndarray
+
+    def first(self, m: int) -> ReducedSet:
+        """Return the basis of the first m rows."""
+        return ReducedSet(self.rows[:m], self.L[:m, :m], self.c[:m], self.errors[: m + 1])
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """The coefficients a of the projection of f, (m,)."""
+        return solve_triangular(self.L, self.c, lower=True, trans="T")
+
+
+# fmt: off
+def choose(
+    K: Callable[[np.ndarray | None, np.ndarray], np.ndarray],
+    diagonal: np.ndarray, u: np.ndarray, beta: np.ndarray, size: int, draws: Draws,
+) -> ReducedSet:
+    """Choose up to `size` of S support vectors.
+
+    K: returns the kernel values of some support vectors (None: all) with others. diagonal : (S,)
+    K(z, z); u : (S,) f without b; beta : (S,).
+    """
+    S, r, d = len(beta), u.copy(), diagonal.copy()           # r = f - f~, d = K - L L'
+    L, rows, c = np.empty((S, size), order="F"), np.empty(0, np.int64), np.empty(0)
+    while (m := len(rows)) < size:
+        score = np.where(d > IN_SPAN * diagonal, r**2 / np.maximum(d, IN_SPAN * diagonal), 0.0)
+        k = min(size - m, max(LEAST_BLOCK, min(BLOCK, m // BLOCKS)))
+        B = draw(score, CANDIDATES * k, draws)               # |f - f~|^2 falls by r^2/d for one row
+        B = B[pursue(K(B, B) - L[B, :m] @ L[B, :m].T, r[B], k, IN_SPAN * diagonal[B])]
+        if not len(B):
+            break
+        G = K(None, B) - L[:, :m] @ L[B, :m].T               # K less what the basis explains
+        G = solve_triangular(cholesky(G[B], lower=True), G.T, lower=True).T
+        L[:, m : m + len(B)], rows = G, np.concatenate([rows, B])
+        c = np.concatenate([c, G.T @ beta])
+        r -= G @ c[m:]
+        d -= np.einsum("ij,ij->i", G, G)
+        d[B] = 0.0
+    errors = float(beta @ u) - np.concatenate([[0.0], np.cumsum(c**2)])
+    return ReducedSet(rows, np.tril(L[rows, : len(rows)]), c, np.maximum(errors, 0.0))
+
+
+def pursue(G: np.ndarray, r: np.ndarray, k: int, least: np.ndarray) -> list[int]:
+    """Return up to k positions by matching pursuit: each lowers |f - f~|^2 the most.
+
+    G : (q, q) kernel values less what the basis explains; r : (q,) f - f~; least : (q,) of G_ii.
+    """
+    chosen, d, Q = list[int](), G.diagonal().copy(), np.zeros((len(G), k))
+    for t in range(min(k, len(G))):
+        gain = np.where(d > least, r**2 / np.maximum(d, least), 0.0)
+        i = int(np.argmax(gain))
+        if not gain[i] > 0:
+            break
+        Q[:, t] = (G[:, i] - Q[:, :t] @ Q[i, :t]) / np.sqrt(d[i])
+        r, d = r - Q[:, t] * (r[i] / np.sqrt(d[i])), d - Q[:, t] ** 2
+        d[i] = 0.0
+        chosen.append(i)
+    return chosen
+
+
+def draw(score: np.ndarray, k: int, draws: Draws) -> np.ndarray:
+    """Return up to k positions, drawn without replacement in proportion to their scores."""
+    uniform = (draws.next().keys(0, len(score)) + 0.5) / 2.0**64
+    with np.errstate(divide="ignore"):
+        times = -np.log(uniform) / score                     # the first k of exponential clocks
+    first = np.argsort(times, kind="stable")[:k]
+    return first[np.isfinite(times[first])]
+
+
+def lower(
+    P: Callable[[np.ndarray, float, float], Objective], L: np.ndarray, a: np.ndarray, b: float,
+    unit: float,
+) -> tuple[np.ndarray, float]:
+    """Return coefficients and b with a lower P, by Newton's method on smoothed losses.
+
+    P: returns the objective of (a, b) with the losses smoothed over a width. unit: of the widths.
+    """
+    x, best = np.append(L.T @ a, b), (np.inf, a, b)          # |w|^2 = v'v, x = (v, b)
+    for width in WIDTHS:
+        step, part, last = np.zeros_like(x), 1.0, np.inf
+        for _ in range(MOST_STEPS):
+            v, b = (x + part * step)[:-1], float((x + part * step)[-1])
+            a = solve_triangular(L, v, lower=True, trans="T")
+            found = P(a, b, width * unit)
+            best = min(best, (found.exact, a, b), key=lambda one: one[0])
+            value = found.value + float(v @ v) / 2
+            if value > last:                                 # the step is too long
+                part /= 4
+                continue
+            x, part, last = x + part * step, 1.0, value
+            gradient, H = found.gradient.copy(), found.hessian.copy()
+            gradient[:-1] = solve_triangular(L, gradient[:-1], lower=True) + v
+            H[:-1] = solve_triangular(L, H[:-1], lower=True)
+            H[:, :-1] = solve_triangular(L, H[:, :-1].T, lower=True).T
+            H.flat[:: len(x) + 1] += np.append(np.ones(len(v)), 1e-9 * (1 + H[-1, -1]))
+            step = -cho_solve(cho_factor(H), gradient)
+            if -gradient @ step < SMALL_STEP * abs(value):
+                break
+    return best[1:]
+# fmt: on

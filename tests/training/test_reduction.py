@@ -1,0 +1,264 @@
+"""--reduce: few support vectors with new coefficients, and a split certificate."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import oracle
+import pytest
+from commands import run_predict, run_train
+from libsvm import svmutil
+from scipy import optimize
+
+import randsvm
+from randsvm.algorithms import reduced_set
+from randsvm.data.sampling import Draws
+from randsvm.errors import ParameterError
+from randsvm.parameters.run import CertifyParams
+from randsvm.svm.basis import Objective
+
+TARGETS = np.round(np.sin(3 * oracle.two_gaussians(400, d=2)[1][:, 0]), 3)
+SETS = {
+    "svc": (*oracle.two_gaussians(500), ["-c", 1, "-g", 0.3], {}),
+    "weights": (
+        *oracle.two_gaussians(500),
+        ["-c", 1, "-g", 0.3, "-w", 1, 4],
+        {"weights": (("1", 4.0),)},
+    ),
+    "linear": (*oracle.two_gaussians(500, d=5), ["-c", 1, "-t", "linear"], {}),
+    "poly": (
+        *oracle.two_gaussians(300),
+        ["-c", "1", "-t", "poly", "-d", "2", "-g", "0.5", "-r", "1"],
+        {},
+    ),
+    "sparse": (*oracle.sparse_rows(400), ["-c", 1, "-g", 0.05], {}),
+    "svr": (
+        TARGETS,
+        oracle.two_gaussians(400, d=2)[1],
+        ["-s", "svr", "-c", 1, "-p", 0.05, "-g", 0.3],
+        {"epsilon": 0.05},
+    ),
+    "one-class": (
+        *oracle.two_gaussians(400),
+        ["-s", "one-class", "-n", 0.4, "-g", 0.3],
+        {"nu": 0.4},
+    ),
+    "ovo": (*oracle.clouds(400), ["-c", 1, "-g", 0.2], {}),
+    "ovr": (*oracle.clouds(400), ["-c", 1, "-g", 0.2, "--multiclass", "ovr"], {}),
+}
+
+
+def written(path, y, X):
+    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
+    return path
+
+
+def trained(tmp_path, name, *words):
+    """Train the full and the reduced machine; return both model files and the training file."""
+    y, X, options, _ = SETS[name]
+    train = written(tmp_path / "train", y, X)
+    full, reduced = tmp_path / "full", tmp_path / "reduced"
+    run_train("-q", *options, train, full)
+    run_train("-q", *options, *words, train, reduced)
+    return train, full, reduced
+
+
+def decisions(model, X):
+    return randsvm.load(str(model)).decision_function(X)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_split_certificate_has_p_of_the_reduced_and_d_of_the_full_machine(tmp_path, name):
+    train, full, reduced = trained(tmp_path, name, "--reduce", 20)
+    judged = randsvm.certify(train, reduced, params=CertifyParams(**SETS[name][3]))
+    said, before = oracle.trailer(reduced), oracle.trailer(full)
+    assert said["certificate"] == "reduced"
+    assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-5)
+    assert said["dual"] == before["dual"]
+    assert said["full_gap"] == before["gap"]
+    primal, dual = float(said["primal"]), float(said["dual"])
+    assert float(said["gap"]) == pytest.approx((primal - dual) / max(primal, abs(dual)), rel=1e-6)
+    machines = {"ovo": 6, "ovr": 4}.get(name, 1)
+    assert judged.support_vectors <= 20 * machines
+    assert int(said["support_vectors_before"]) == len(randsvm.load(str(full)).model.beta)
+    if machines == 1:
+        assert judged.support_vectors < int(said["support_vectors_before"])
+    # The reduced machine is nearly as good; with many dimensions 20 rows are too few.
+    if name not in ("sparse", "ovo", "ovr"):
+        assert primal <= float(before["primal"]) + 0.05 * abs(float(before["primal"]))
+
+
+@pytest.mark.parametrize("name", ["svc", "svr", "one-class", "sparse"])
+def test_the_reported_changes_are_those_of_the_two_models(tmp_path, name):
+    _, full, reduced = trained(tmp_path, name, "--reduce", 15)
+    X, said = SETS[name][1], oracle.trailer(reduced)
+    before, after = decisions(full, X), decisions(reduced, X)
+    change = np.abs(after - before)
+    assert float(said["largest_change"]) == pytest.approx(change.max(), rel=1e-3)
+    assert float(said["mean_change"]) == pytest.approx(change.mean(), rel=1e-3)
+    changed = 0 if name == "svr" else int(((before > 0) != (after > 0)).sum())
+    assert abs(int(said["labels_changed"]) - changed) <= 1
+    assert change.max() > 0
+
+
+@pytest.mark.parametrize("name", ["svc", "ovo", "svr"])
+def test_libsvm_loads_a_reduced_model_and_predicts_the_same(tmp_path, name):
+    _, _, reduced = trained(tmp_path, name, "--reduce", 10)
+    X, model = SETS[name][1], svmutil.svm_load_model(str(reduced))
+    rows = [{j + 1: x[j] for j in np.flatnonzero(x)} for x in X]
+    labels, values = oracle.libsvm_predictions(model, rows)
+    if name == "svc":
+        values *= model.get_labels()[0]
+        np.testing.assert_allclose(values[:, 0], decisions(reduced, X), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(labels, randsvm.load(str(reduced)).predict(X), atol=1e-5)
+
+
+def test_auto_finds_few_support_vectors_within_the_gap(tmp_path):
+    for name in ("svc", "one-class", "svr"):
+        train, full, reduced = trained(tmp_path, name, "--reduce", "auto", "--gap", 0.01)
+        said = oracle.trailer(reduced)
+        judged = randsvm.certify(train, reduced, params=CertifyParams(**SETS[name][3]))
+        assert 0 < float(said["gap"]) <= 0.01
+        assert judged.primal <= float(said["dual"]) / (1 - 0.0101) or name == "one-class"
+        assert judged.support_vectors < len(randsvm.load(str(full)).model.beta) / 3
+
+
+def test_a_kernel_that_cannot_be_reduced_says_what_is_needed(tmp_path, capsys):
+    """With a very narrow kernel every row counts alone."""
+    y, X = oracle.checkerboard(300)
+    train, model = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "m"
+    run_train("-g", 1000, "-c", 1, "--reduce", 20, train, model)
+    said = oracle.trailer(model)
+    needed = int(said["needed_for_1_percent"])
+    assert 100 < needed <= int(said["support_vectors_before"])
+    assert int(said["needed_for_5_percent"]) <= needed
+    assert f"about {needed} support vectors cost 1%" in capsys.readouterr().err
+    run_train("-q", "-g", 1000, "-c", 1, "--reduce", "auto", train, model)
+    # All support vectors are kept, and the gap is reached.
+    assert float(oracle.trailer(model)["gap"]) <= 0.001
+
+
+def test_a_model_of_libsvm_is_reduced(tmp_path):
+    y, X, _, _ = SETS["svc"]
+    train, model = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "libsvm"
+    solved = oracle.libsvm_train(y, X, "-c 1 -g 0.3")
+    svmutil.svm_save_model(str(model), solved.model)
+    run_train("-q", "--warm-start", model, "--reduce", 20, train, tmp_path / "m")
+    said = oracle.trailer(tmp_path / "m")
+    assert abs(int(said["support_vectors_before"]) - len(solved.rows)) < 0.1 * len(solved.rows)
+    X_test = oracle.two_gaussians(200, seed=7)[1]
+    f = solved.model.get_labels()[0] * oracle.libsvm_decisions(solved.model, X_test)
+    assert np.abs(decisions(tmp_path / "m", X_test) - f).max() < 0.3
+
+
+def test_jobs_and_memory_change_no_byte(tmp_path):
+    y, X = oracle.two_gaussians(9000)
+    train = oracle.write_svmlight(tmp_path / "train", y, X)
+    made = []
+    for number, words in enumerate((["--jobs", 1], ["--jobs", 3], ["--memory", "64M"])):
+        path = tmp_path / str(number)
+        words = [*words, "-g", 0.3, "--gap", 0.01, "--reduce", 8]
+        run_train("-q", *words, train, path)
+        made.append(path.read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_the_report_and_info_show_the_reduction(tmp_path, capsys):
+    y, X, options, _ = SETS["svc"]
+    train, model = written(tmp_path / "train", y, X), tmp_path / "m"
+    run_train(*options, "--reduce", 20, "--report", "json", train, model)
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert record["reduced"]["support_vectors_before"] > record["support_vectors"] == 20
+    assert "P is of the reduced machine, D of the full one" in err
+    run_predict("--info", model)
+    assert "reduced" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-t", "sigmoid"], "--reduce needs the linear or rbf kernel"),
+        (["-s", "nu-svc"], "--reduce is for -s svc, svr and one-class, not nu-svc"),
+        (["--components", 10], "a model of --components has no support vectors"),
+    ],
+)
+def test_what_cannot_be_reduced_is_refused(tmp_path, words, message):
+    train = oracle.write_svmlight(tmp_path / "train", *oracle.two_gaussians(50))
+    with pytest.raises(ParameterError, match=message):
+        run_train("-q", *words, "--reduce", 5, train, tmp_path / "m")
+
+
+def test_auto_needs_a_gap(tmp_path):
+    train = oracle.write_svmlight(tmp_path / "train", *oracle.two_gaussians(50))
+    with pytest.raises(ParameterError, match="--reduce auto needs a gap"):
+        run_train("-q", "--gap", "none", "--reduce", "auto", train, tmp_path / "m")
+
+
+# ---- the algorithm ---------------------------------------------------------------------------
+
+
+def problem_on_support_vectors(rows=120, seed=3):
+    X = oracle.two_gaussians(rows, seed)[1]
+    K = oracle.kernel_matrix("rbf", X, X, 0.5)
+    beta = np.random.default_rng(seed).normal(size=rows)
+    return K, beta
+
+
+def test_the_errors_of_the_basis_are_the_distances_in_feature_space():
+    K, beta = problem_on_support_vectors()
+    everything = np.arange(len(beta))
+
+    def kernel(some, B):
+        return K[np.ix_(everything if some is None else some, B)]
+
+    chosen = reduced_set.choose(kernel, K.diagonal(), K @ beta, beta, 30, Draws(0))
+    assert len(set(chosen.rows.tolist())) == len(chosen.rows) == 30
+    for m in (1, 7, 30):
+        rows = chosen.rows[:m]
+        a = np.linalg.solve(K[np.ix_(rows, rows)], K[rows] @ beta)
+        error = beta @ K @ beta - 2 * a @ K[rows] @ beta + a @ K[np.ix_(rows, rows)] @ a
+        assert chosen.errors[m] == pytest.approx(error, rel=1e-6)
+        np.testing.assert_allclose(chosen.first(m).coefficients, a, rtol=1e-6)
+    # Better than a random choice of as many rows.
+    random = np.random.default_rng(0).choice(len(beta), 30, replace=False)
+    a = np.linalg.solve(K[np.ix_(random, random)], K[random] @ beta)
+    assert chosen.errors[30] < beta @ K @ beta - a @ K[random] @ beta
+
+
+def test_lowering_reaches_the_least_p_on_the_basis():
+    """The reference minimises the same P, smoothed over a thousandth, by L-BFGS."""
+    y, X = oracle.two_gaussians(200, 5)
+    K, C = oracle.kernel_matrix("rbf", X, X[:12], 0.5), 1.0
+    G = K[:12]
+
+    def smoothed(z, h):
+        bend = np.clip(z + h, 0, 2 * h)
+        value = (bend**2 / (4 * h) + np.maximum(z - h, 0)).sum()
+        return value, bend / (2 * h), ((bend > 0) & (bend < 2 * h)) / (2 * h)
+
+    def objective(a, b, h):
+        f = K @ a + b
+        value, slope, curvature = smoothed(1 - y * f, h)
+        whole = np.column_stack([K, np.ones(len(y))])
+        hessian = C * whole.T @ (curvature[:, None] * whole)
+        exact = a @ G @ a / 2 + C * np.maximum(0, 1 - y * f).sum()
+        return Objective(exact, C * value, -C * whole.T @ (y * slope), hessian)
+
+    def reference(x):
+        found = objective(x[:-1], x[-1], 1e-3)
+        gradient = found.gradient.copy()
+        gradient[:-1] += G @ x[:-1]
+        return found.value + x[:-1] @ G @ x[:-1] / 2, gradient
+
+    least = optimize.minimize(
+        reference, np.zeros(13), jac=True, method="L-BFGS-B", options={"maxiter": 5000}
+    )
+    L = np.linalg.cholesky(G + 1e-12 * np.eye(12))
+    solved = oracle.libsvm_train(y, X, "-c 1 -g 0.5")
+    f = oracle.kernel_matrix("rbf", X, X, 0.5) @ solved.dense(len(y))
+    start = np.linalg.lstsq(K, f, rcond=None)[0]
+    assert objective(start, solved.b, 1e-3).exact > 1.005 * least.fun
+    a, b = reduced_set.lower(objective, L, start, solved.b, 1.0)
+    assert objective(a, b, 1e-3).exact <= 1.002 * least.fun
