@@ -32,6 +32,21 @@ the man pages `randsvm-train(1)` and `randsvm-predict(1)`, from the texts that `
 
 A value may be given as `--gap 0.01`, `--gap=0.01`, `-c 8` or `-c8`. Words and LIBSVM's numbers are
 both accepted: `-t rbf` is `-t 2`.
+
+Shells complete commands, options, words and files. In `~/.bashrc`, or in `~/.zshrc` after
+`compinit`, with `zsh_source`:
+
+```text
+eval "$(_RANDSVM_TRAIN_COMPLETE=bash_source randsvm-train)"
+eval "$(_RANDSVM_PREDICT_COMPLETE=bash_source randsvm-predict)"
+```
+
+In `~/.config/fish/config.fish`:
+
+```text
+_RANDSVM_TRAIN_COMPLETE=fish_source randsvm-train | source
+_RANDSVM_PREDICT_COMPLETE=fish_source randsvm-predict | source
+```
 """
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -182,6 +184,32 @@ def test_bash_completes_a_command_beside_files(toy: Path) -> None:
     toy.with_name(".hidden").write_text(TEXT)
     assert ".hidden" not in completed("randsvm-train ")
     assert {"sgd", "toy.svm"} <= set(completed("randsvm-train "))
+
+
+def test_fish_completes_without_a_command(toy):
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    source = CliRunner().invoke(
+        training, prog_name="randsvm-train", env={"_RANDSVM_TRAIN_COMPLETE": "fish_source"}
+    )
+    toy.with_name("completion.fish").write_text(source.output)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for words, found in [
+        ("sg", ["sgd"]),
+        ("--ga", ["--gamma", "--gap"]),
+        ("-c 1 --ga", ["--gamma", "--gap"]),
+        ("sgd -t r", ["rbf"]),
+        ("to", ["toy.svm"]),
+    ]:
+        script = f"source completion.fish; complete -C 'randsvm-train {words}'"
+        ended = subprocess.run(
+            ["fish", "--no-config", "-c", script],
+            env={**os.environ, "PATH": path, "HOME": str(toy.parent)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert [line.split("\t")[0] for line in ended.stdout.splitlines()] == found
 
 
 def completed(line: str) -> list[str]:
