@@ -110,23 +110,21 @@ def _start_with_sums(scan: Scan, S: WorkingSet) -> Step:
     at = np.flatnonzero(beta_of_S)
     scan.advance(points.X[at], beta_of_S[at], fresh=True)
     y, u = scan.D.labels(), scan.u
-    beta = outermost(task, y, u, np.zeros(len(u)))
+    beta = outermost(task, y, u, np.zeros(len(u)), scan.weights)
     rows = np.flatnonzero(beta)
     chosen = scan.points(rows)
     return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows])
 
 
 def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
-    """Return the coefficients of an SVM over these m rows alone, (m,) float64, with the share m / n
-    of the prescribed sums."""
+    """Return the coefficients of an SVM over these m rows alone, (m,) float64, with their share of
+    the prescribed sums, by weight."""
     task, y, m = scan.task, points.y, len(points)
-    lower, upper = task.box(y)
+    lower, upper = task.box(y, points.weights)
+    weight = float(m) if points.weights is None else float(points.weights.sum())
     call = libsvm.in_daemon_thread
-    K, h = (
-        scan.gram(points, centred=not task.coefficient_sum),
-        y - task.epsilon * np.sign(y) * task.one_sided,
-    )
+    K, h = scan.gram(points, centred=not task.coefficient_sum), y - task.epsilon * np.sign(y) * task.one_sided
     if not task.absolute_sum:
-        return solve(K, h, lower, upper, task.coefficient_sum * m / scan.D.n, call=call).beta
-    share = min(task.absolute_sum / 2 * m / scan.D.n, float(upper.sum()), float(-lower.sum()))
+        return solve(K, h, lower, upper, task.coefficient_sum * weight / scan.total_weight, call=call).beta
+    share = min(task.absolute_sum / 2 * weight / scan.total_weight, float(upper.sum()), float(-lower.sum()))
     return solve_two_sums(K, h, lower, upper, (share, share), np.zeros(m), call=call).beta

@@ -161,12 +161,13 @@ class Problem:
     """An optimisation problem of one decision function over the rows of D.
 
     bounds : largest |beta| for beta > 0 and for beta < 0 (C of the classes y = +1 and y = -1; 1 for
-    one-class and nu-SVC, LIBSVM's scale)
+    one-class and nu-SVC, LIBSVM's scale), of a row of weight 1; see weighted
     epsilon : half width of the tube of epsilon-SVR
-    coefficient_sum : sum beta of every solution: nu n for one-class, else 0
+    coefficient_sum : sum beta of every solution: nu times the sum of all weights for one-class, else 0
     tolerance : tolerance of the KKT conditions
     kernel_cache : size of LIBSVM's kernel cache in MB; it does not change results
     absolute_sum : sum |beta| of every solution of nu-SVC and nu-SVR, else 0
+    weighted : whether rows have weights, by which their bounds are multiplied
     may_be_indefinite : whether the kernel is precomputed and may not be positive semidefinite
     """
 
@@ -182,6 +183,7 @@ class Problem:
     shrinking: bool
     kernel_cache: float = 100.0
     absolute_sum: float = 0.0
+    weighted: bool = False
     may_be_indefinite: bool = False
 
     @property
@@ -324,9 +326,9 @@ class Params:
         return replace(self, gamma=gamma, multiclass=multiclass if classes > 2 else None)
 
     def problem(
-        self, n: int, weights: tuple[float, float] = (1.0, 1.0), kernel_cache: float = 100.0
+        self, n: float, weights: tuple[float, float] = (1.0, 1.0), kernel_cache: float = 100.0
     ) -> Problem:
-        """Return the problem over n rows; call `resolved` before.
+        """Return the problem over n rows, or rows whose weights add up to n; call `resolved` before.
 
         weights: of the classes y = +1 and y = -1. One-class has LIBSVM's scale: 0 <= alpha <= 1,
         sum alpha = nu n.

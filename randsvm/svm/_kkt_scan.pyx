@@ -1,9 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True
-"""Two looks at each row of a shard, before and after b is known; the plain twin is tests/survey.py.
+"""Two passes over the rows of a shard, before and after b is known.
+
+Their plain Python twin is tests/support/kkt_scan_reference.py.
 
 A row has y, its decision value u without b and its coefficient beta, which lies between lower and
-upper; see svm/tasks.py for all formulas. Every array is of the rows of one shard.
+upper, and a weight by which its bounds are multiplied; weights may be None. See svm/tasks.py for
+all formulas. Every array is of the rows of one shard.
 """
 
 from libc.math cimport INFINITY, fabs
@@ -26,14 +29,14 @@ cdef inline double upper_of(const Box *box, double y) noexcept nogil:
 
 
 def sums(
-    const double[::1] y, const double[::1] u, const double[::1] beta,
+    const double[::1] y, const double[::1] u, const double[::1] beta, const double[::1] weights,
     double positive, double negative, double epsilon, bint one_sided,
     double left, double right,
     double[::1] at, double[::1] jump,
 ):
-    """norm, linear, slope, bends, before, behind: sum beta u; sum y beta - epsilon sum |beta|; the
-    slope of P at b = left; how many bends within (left, right] (in `at`, with their `jump`) there
-    are; and the nearest ones outside, infinite where there are none.
+    """Return norm, linear, slope, bends, before, behind: sum beta u; sum y beta - epsilon sum
+    |beta|; the slope of P at b = left; the number of bends within (left, right], which `at` holds
+    with their `jump`; and the nearest bends outside, infinite if there are none.
 
     at, jump : room for 2 m.
     """
@@ -41,6 +44,7 @@ def sums(
     cdef Py_ssize_t i, bends = 0
     cdef double norm = 0, linear = 0, slope = 0, lower, upper, z, below, above
     cdef double before = -INFINITY, behind = INFINITY
+    cdef bint weighted = weights is not None
     box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
     with nogil:
         for i in range(y.shape[0]):
@@ -48,6 +52,8 @@ def sums(
                 norm += beta[i] * u[i]
                 linear += y[i] * beta[i] - epsilon * fabs(beta[i])
             lower, upper = lower_of(&box, y[i]), upper_of(&box, y[i])
+            if weighted:
+                lower, upper = lower * weights[i], upper * weights[i]
             z = y[i] - u[i]
             below, above = z - epsilon, z + epsilon
             if below > left:
@@ -74,26 +80,29 @@ def sums(
 
 
 def violations(
-    const double[::1] y, const double[::1] u, const double[::1] beta,
+    const double[::1] y, const double[::1] u, const double[::1] beta, const double[::1] weights,
     double positive, double negative, double epsilon, bint one_sided,
     double b, double tolerance,
     int[::1] rising, double[::1] rise, int[::1] falling, double[::1] fall,
 ):
-    """loss, count, risers, fallers: the sum of the rows' losses, how many violate their KKT
-    condition, and how many rows are in `rising` (with their `rise`) and in `falling`.
+    """Return loss, count, risers, fallers: the sum of the rows' losses, the number of violators of
+    the KKT conditions, and the numbers of rows in `rising` (with their `rise`) and in `falling`.
 
-    A row whose beta is beyond its bounds is of the other group of a nu task: it has nothing but a
-    loss. There stand the violators, and before them the row of steepest rise (fall), violator or not; it
-    stands there twice if it is one. Room for m + 1 each.
+    These hold the violators, and before them the row of the steepest rise (fall); if that is a
+    violator, it is there twice. Room for m + 1 each. A row whose beta is beyond its bounds belongs
+    to the other group of a nu task: it has a loss only.
     """
     cdef Box box
     cdef Py_ssize_t i, risers = 1, fallers = 1
     cdef double loss = 0, lower, upper, z, below, above, up, down
+    cdef bint weighted = weights is not None
     box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
     with nogil:
         rise[0], fall[0], rising[0], falling[0] = -INFINITY, INFINITY, -1, -1
         for i in range(y.shape[0]):
             lower, upper = lower_of(&box, y[i]), upper_of(&box, y[i])
+            if weighted:
+                lower, upper = lower * weights[i], upper * weights[i]
             z = y[i] - u[i]
             below, above = z - epsilon, z + epsilon
             if below > b:

@@ -73,10 +73,10 @@ class Window:
 class Breakpoints:
     """The bends of some shards inside of a window.
 
-    bounds: the two sizes that a jump may have. slope: what the rows of each shard add to the slope
+    bounds: the two sizes that the jump of a row of weight 1 may have. slope: what the rows of each shard add to the slope
     of P at the left end. at, jump : (m,) float64, where the bends are and by how much the slope
-    grows there; of more than MAX_BREAKPOINTS counts : (2, CELLS) int64 instead, how many jumps of
-    each size each cell has. left, right: the nearest bends outside; first, last: of those inside;
+    grows there; of more than MAX_BREAKPOINTS counts : (3, CELLS) instead, how many jumps of each of
+    the two sizes each cell has, and the sum of all other jumps. left, right: the nearest bends outside; first, last: of those inside;
     infinite where there is none.
     """
 
@@ -122,13 +122,18 @@ class Breakpoints:
         return both._compressed()
 
     def _compressed(self) -> Breakpoints:
-        """The same with counts where there are too many bends. Counts add up to the same numbers in
-        any order, so what is found does not depend on which shards were added where."""
+        """Return the bends as counts if they are too many. Counts, and sums of weights that are
+        integers, add up to equal numbers in any order, so b does not depend on the grouping of
+        shards; other sums differ by less than SLOPE_ROUNDING."""
         if self.window.whole or (self.counts is None and len(self.at) <= MAX_BREAKPOINTS):
             return self
-        counts = np.zeros((2, CELLS), np.int64) if self.counts is None else self.counts
-        cells, larger = self.window.cells_of(self.at), self.jump == self.bounds[0]
-        counts = counts + [np.bincount(cells[each], minlength=CELLS) for each in (larger, ~larger)]
+        counts = np.zeros((3, CELLS)) if self.counts is None else self.counts
+        cells, jump, bounds = self.window.cells_of(self.at), self.jump, self.bounds
+        first, second = jump == bounds[0], (jump == bounds[1]) & (jump != bounds[0])
+        others = ~(first | second)
+        added = [np.bincount(cells[each], minlength=CELLS) for each in (first, second)]
+        added.append(np.bincount(cells[others], jump[others], minlength=CELLS))
+        counts = counts + added
         return replace(self, at=np.empty(0), jump=np.empty(0), counts=counts)
 
     def minimum(self, total: float, most: float) -> float | Window:
@@ -136,7 +141,7 @@ class Breakpoints:
         could be."""
         at, rise = self.at, self.jump
         if self.counts is not None:
-            rise = np.asarray(self.bounds) @ self.counts
+            rise = np.append(self.bounds, 1.0) @ self.counts
             if self.first == self.last or not self.window.divisible:
                 at, rise = np.array([self.first]), rise.sum(keepdims=True)
         else:

@@ -1,4 +1,4 @@
-"""Feasible coefficients out of others: within the box, and of the sum that the task asks for.
+"""Make coefficients feasible: within the box, and with the sum that the task asks for.
 
 Plain functions of some rows; knows nothing of scans or solvers.
 """
@@ -16,7 +16,7 @@ BOUND_ROUNDING = 1e-12
 
 
 def clipped(beta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """beta within its box, and at a bound bit for bit where it is there but for rounding."""
+    """Return beta within its box, and exactly at a bound if it is there except for rounding."""
     beta = np.where(beta >= upper * (1 - BOUND_ROUNDING * np.sign(upper)), upper, beta)
     return np.where(beta <= lower * (1 + BOUND_ROUNDING * np.sign(lower)), lower, beta)
 
@@ -28,8 +28,8 @@ def mended(
     total: float,
     order: np.ndarray | None = None,
 ) -> np.ndarray:
-    """beta (within its box) with the sum `total`, or as near to it as is possible when none of
-    them passes 0.
+    """Return beta (within its box) with the sum `total`, or as near to it as is possible if no
+    coefficient passes 0.
 
     Unbounded coefficients move first, all by the same share of their way; then bounded ones, one
     after the other, as few as possible: in ascending `order`, or as they stand.
@@ -59,8 +59,8 @@ def mended(
 def _exact(
     beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float, free: np.ndarray
 ) -> np.ndarray:
-    """What rounding has left of the sum goes to the coefficient with the most room; free: those
-    that may move."""
+    """Return beta with the rounding of its sum added to the coefficient with the most room; free:
+    the coefficients that may move."""
     if len(free):
         room = np.minimum(beta[free] - lower[free], upper[free] - beta[free])
         one = free[int(room.argmax())]
@@ -68,12 +68,18 @@ def _exact(
     return np.clip(beta, lower, upper)
 
 
-def outermost(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """beta with the sums that the task asks for, more than it has: the rows that lie furthest out
+def outermost(
+    task: Task,
+    y: np.ndarray,
+    u: np.ndarray,
+    beta: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return beta with the larger sums that the task asks for: the rows that lie furthest outside
     by u go to their bounds, one after the other. All (m,) float64, of all rows."""
     every = np.zeros(len(beta))
     for group in task.groups:
-        lower, upper = group.box(y)
+        lower, upper = group.box(y, weights)
         own, sign = np.clip(beta, lower, upper), np.sign(group.coefficient_sum)
         most = upper if sign > 0 else -lower
         every += sign * filled(sign * own, most, sign * group.coefficient_sum, sign * (u - y))
@@ -81,7 +87,7 @@ def outermost(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray) -> np.
 
 
 def filled(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:
-    """beta >= 0 with the sum `total`, more than it has: coefficients go to their upper bounds in
+    """Return beta >= 0 with the larger sum `total`: coefficients go to their upper bounds in
     ascending `order`, the last of them as far as is needed."""
     missing = total - math.fsum(beta)
     ranked = np.argsort(order, kind="stable")

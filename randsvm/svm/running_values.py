@@ -109,6 +109,11 @@ class ShardValues:
     def y(self) -> np.ndarray:
         return self.D.labels_of(self.shard)
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Return the weights of the rows, or None if the weights of D are all 1."""
+        return self.D.weights_of(self.shard)
+
     def not_beyond(self, beyond: BeyondMargin) -> np.ndarray:
         """Return which rows are support vectors or not beyond the margin, (m,) bool."""
         y, u = self.y, self.u
@@ -368,6 +373,7 @@ class RunningValues:
     values: u and beta of each shard, in the process that holds the shard. audit: random rows whose
     u is compared with float64 sums; all_audited: they are all rows of D, all sums are float64, and
     there is no error. least_objective: see Certificate. state: all that changes, but for u.
+    weights : (n,) float64, None: all are 1. total_weight: their sum.
 
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
     and no result. float64: whether to use float64 from the start.
@@ -382,6 +388,8 @@ class RunningValues:
         float64: bool = False,
     ) -> None:
         self.D, self.problem = D, problem
+        self.weights = D.weights()
+        self.total_weight = float(D.n if self.weights is None else self.weights.sum())
         self.all_audited = D.n <= FEW_ROWS
         numbers = (
             np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
@@ -566,8 +574,8 @@ class RunningValues:
         """Return whether float32 changes P or D by more than the share VISIBLE_ERROR, beyond the
         sampling error. u, exact : (m,) float64, running and float64 values of the audit rows."""
         audit, beta, b = self.audit, self.coefficients.of(self.audit.rows), self.state.b
-        loss = self.task.loss(audit.y, exact + b)
-        errors = self.task.loss(audit.y, u + b) - loss + beta * (u - exact) / 2
+        loss = self.task.loss(audit.y, exact + b, audit.weights)
+        errors = self.task.loss(audit.y, u + b, audit.weights) - loss + beta * (u - exact) / 2
         chance = float(np.sqrt(np.square(errors).sum()))
         return abs(float(errors.sum())) - chance > VISIBLE_ERROR * float(loss.sum() + abs(beta @ u))
 

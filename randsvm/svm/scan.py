@@ -149,7 +149,9 @@ class Scan(RunningValues):
         certificate = Certificate(
             norm / 2 + primal, linear - norm / 2, certified, self.least_objective
         )
-        SV_ = SV(state.coefficients.rows, beta, b, self.problem, tube=task.tube, norm=norm)
+        rows = state.coefficients.rows
+        weights = None if self.weights is None else self.weights[rows]
+        SV_ = SV(rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights)
         violators = Violators(V, certificate, dual_error=self.dual_error())
         self.latest = SV_, violators, tolerance
         return SV_, violators
@@ -160,7 +162,7 @@ class Scan(RunningValues):
             window = self._first_window(group)
         while True:
             sums = self.ask(SumsQuery(group, window))
-            found = sums.breakpoints.minimum(group.coefficient_sum, self.D.n * max(group.bounds))
+            found = sums.breakpoints.minimum(group.coefficient_sum, self.total_weight * max(group.bounds))
             if not isinstance(found, Window):
                 return sums, found
             window = found
@@ -211,10 +213,11 @@ class Scan(RunningValues):
         if self.all_audited:
             return Window(-np.inf, np.inf)
         audit = self.audit
-        m, whole = len(audit), Window(-np.inf, np.inf)
+        whole = Window(-np.inf, np.inf)
+        m = float(len(audit)) if audit.weights is None else float(audit.weights.sum())
         u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)
-        some = totals(group, audit.y, u, beta, whole).breakpoints
-        b = some.minimum(group.coefficient_sum * m / self.D.n, m * max(group.bounds))
+        some = totals(group, audit.y, u, beta, audit.weights, whole).breakpoints
+        b = some.minimum(group.coefficient_sum * m / self.total_weight, m * max(group.bounds))
         assert not isinstance(b, Window)
         return Window.around(b, (some.last - some.first) / 16 if len(some.at) else 1.0)
 
@@ -265,14 +268,21 @@ class SumsQuery:
     window: Window
 
     def __call__(self, values: ShardValues) -> Totals:
-        return totals(self.task, values.y, values.u, values.beta, self.window)
+        return totals(self.task, values.y, values.u, values.beta, values.weights, self.window)
 
 
-def totals(task: Task, y: np.ndarray, u: np.ndarray, beta: np.ndarray, window: Window) -> Totals:
-    """Return the sums over some rows. y, u, beta : (m,) float64."""
+def totals(
+    task: Task,
+    y: np.ndarray,
+    u: np.ndarray,
+    beta: np.ndarray,
+    weights: np.ndarray | None,
+    window: Window,
+) -> Totals:
+    """Return the sums over some rows. y, u, beta : (m,) float64, and weights unless all are 1."""
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
     norm, linear, slope, count, before, behind = _kkt_scan.sums(
-        y, u, beta, *box_parameters(task), window.left, window.right, at, jump
+        y, u, beta, weights, *box_parameters(task), window.left, window.right, at, jump
     )
     inside = at[:count].copy(), jump[:count].copy()
     breakpoints = Breakpoints.of(window, task.bounds, slope, *inside, (before, behind))
@@ -313,6 +323,7 @@ class ViolationQuery:
             y,
             u,
             beta,
+            values.weights,
             *box_parameters(self.task),
             self.b,
             self.tolerance,
@@ -342,8 +353,9 @@ class MostViolatingRows:
     keep: int
 
     def __call__(self, values: ShardValues) -> SmallestKeys:
-        beta = np.clip(values.beta, *self.task.box(values.y))
-        up, down = self.task.slopes(values.y, values.u, beta)
+        y, weights = values.y, values.weights
+        beta = np.clip(values.beta, *self.task.box(y, weights))
+        up, down = self.task.slopes(y, values.u, beta, weights)
         keys = -up if self.rise else down
         rows = np.flatnonzero(np.isfinite(keys))
         return SmallestKeys.of(self.keep, rows + values.shard.start, keys[rows])

@@ -22,7 +22,7 @@ class SV:
 
     rows : (m,) int64, ascending row numbers of the support vectors in D. beta : (m,) float64,
     nonzero. points: the rows themselves, where they are needed; see Scan.completed. tube: see
-    svm/tasks.py. norm: |w|^2, 0 where it is not known.
+    svm/tasks.py. norm: |w|^2, 0 where it is not known. weights : (m,) float64, None: all are 1.
     """
 
     rows: np.ndarray
@@ -32,6 +32,7 @@ class SV:
     points: Points | None = None
     tube: float = 0.0
     norm: float = 0.0
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.beta)
@@ -60,8 +61,10 @@ class SV:
 
     @property
     def unbounded(self) -> np.ndarray:
-        """0 < |beta| < C; bounded coefficients are C exactly. (m,) bool."""
-        return np.abs(self.beta) < np.where(self.beta > 0, *self.problem.bounds)
+        """Return where |beta| is below its bound, which bounded coefficients have exactly; (m,)
+        bool."""
+        bounds = np.where(self.beta > 0, *self.problem.bounds)
+        return np.abs(self.beta) < (bounds if self.weights is None else bounds * self.weights)
 
     @property
     def bounded_count(self) -> int:

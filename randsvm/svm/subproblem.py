@@ -77,17 +77,17 @@ def svmlearn(
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
     unchanged = Solution(beta, True, 0)
-    violation = task.short_of(slack).violation(y, u, beta)
+    violation = task.short_of(slack).violation(y, u, beta, points.weights)
     if violation <= 0:
         return _step(points, unchanged, problem, began)
 
-    K = gram(points)
+    K, (lower, upper) = gram(points), task.box(y, points.weights)
     share = FINAL_SOLVE_SHARE if whole else SOLVE_SHARE
     # Rounding by coefficients of any size is smallest in centred values.
     if (
         not task.absolute_sum
         and not beta.any()
-        and _rounding(K, np.full(len(y), max(task.bounds))) > violation
+        and _rounding(K, np.maximum(upper, -lower)) > violation
     ):
         K = centred_gram(Kernel.of(problem), points.X, K)
     # Rounded values of more rows than features are those of no linear kernel.
@@ -104,7 +104,7 @@ def svmlearn(
     floor = GRADIENT_ROUNDING * float(np.abs(h).max() + np.abs(products).max())
     if violation <= floor:
         return _step(points, unchanged, problem, began)
-    tolerance, (lower, upper) = max(share * violation, floor), task.box(y)
+    tolerance = max(share * violation, floor)
     s, call = float(beta.sum()), libsvm.in_daemon_thread
     before, iterations, best = _dual_part(task, h, beta, products), 0, beta
     for _ in range(MAX_SOLVES):
@@ -162,7 +162,11 @@ def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray
 def laid_out(rows: int, problem: Problem, frozen: bool) -> bool:
     """Return whether LIBSVM gets precomputed kernel values; frozen: see svmlearn."""
     return (
-        rows <= GRAM_MOST or frozen or problem.absolute_sum > 0 or problem.kernel == "precomputed"
+        rows <= GRAM_MOST
+        or frozen
+        or problem.absolute_sum > 0
+        or problem.kernel == "precomputed"
+        or problem.weighted
     )
 
 

@@ -1,4 +1,4 @@
-"""Tasks as one form: what a row may lose, and how far its coefficient may go.
+"""All tasks in one form: the loss of a row and the bounds of its coefficient.
 
     P = 1/2 |w|^2 + sum_i loss_i(y_i - f_i) + t b + a tube,       f = u + b
     D = sum y beta - epsilon sum |beta| - 1/2 |w|^2,      lower <= beta <= upper, sum beta = t
@@ -10,6 +10,10 @@
     one-class    0         0, 1 (LIBSVM's scale), b = -rho        0          nu n    0
     nu-SVC       -1, +1    as C-SVC with C = 1                    1          0       nu n
     nu-SVR       targets   -C, C                                  0          0       C nu n
+
+A row of weight w has w times these bounds, and n is the sum of all weights: a row of weight 2 is
+the same as two equal rows. So nu bounds shares of the weight instead of shares of the rows: rows
+beyond the margin have at most the share nu of the weight, support vectors at least that share.
 
 t is `Task.coefficient_sum` and a is `Task.absolute_sum`. The nu tasks (Schoelkopf et al. 2000) have
 the second sum, sum |beta| = a (of nu-SVR at the most), and its multiplier, the tube, is found as b
@@ -36,9 +40,10 @@ from randsvm.parameters.svm import Problem
 
 @dataclass(frozen=True)
 class Task:
-    """One row of the table. y, u, f, beta : (m,) float64 of some rows.
+    """One row of the table. y, u, f, beta : (m,) float64 of some rows; weights : (m,) float64,
+    None: all are 1.
 
-    bounds: of |beta| where y > 0 and elsewhere. one_sided: beta has the sign of y (classes).
+    bounds: of |beta| where y > 0 and elsewhere, for weight 1. one_sided: beta has the sign of y.
     tube: as last found, 0 where absolute_sum is 0.
     """
 
@@ -51,7 +56,7 @@ class Task:
 
     @property
     def groups(self) -> list[Task]:
-        """Tasks with one sum each, whose rows beyond their bounds belong to the other one."""
+        """Return tasks with one sum each; rows beyond the bounds belong to the other task."""
         if not self.absolute_sum:
             return [self]
         (positive, negative), half = self.bounds, self.absolute_sum / 2
@@ -62,52 +67,56 @@ class Task:
         ]
 
     def short_of(self, slack: float) -> Task:
-        """Return the task where sum |beta| may rise by `slack` before it reaches absolute_sum.
-
-        Then one sum is left, and the tube has no width.
-        """
+        """Return the task if sum |beta| may rise by `slack` before it reaches absolute_sum: then one sum
+        is left, and the tube has no width."""
         return replace(self, absolute_sum=0.0, tube=0.0) if slack else self
 
     def group_offsets(self, b: float) -> list[float]:
-        """The groups' offsets."""
+        """Return the offset of each group."""
         return [b + self.tube, b - self.tube] if self.absolute_sum else [b]
 
     def at(self, offsets: list[float]) -> tuple[Task, float]:
-        """The task with its tube, and b: of the groups' offsets."""
+        """Return the task with the tube, and b, that follow from the offset of each group."""
         if not self.absolute_sum:
             return self, offsets[0]
         above, below = offsets
         return replace(self, tube=(above - below) / 2), (above + below) / 2
 
-    def box(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """lower and upper of each row, (m,) float64."""
+    def box(
+        self, y: np.ndarray, weights: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return lower and upper of each row, (m,) float64."""
         if self.one_sided:
             positive = y > 0
-            return np.where(positive, 0.0, -self.bounds[1]), np.where(positive, self.bounds[0], 0.0)
-        return np.full(len(y), -self.bounds[1]), np.full(len(y), self.bounds[0])
+            lower = np.where(positive, 0.0, -self.bounds[1])
+            upper = np.where(positive, self.bounds[0], 0.0)
+        else:
+            lower, upper = np.full(len(y), -self.bounds[1]), np.full(len(y), self.bounds[0])
+        return (lower, upper) if weights is None else (lower * weights, upper * weights)
 
-    def loss(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """loss(y - f) of each row."""
-        lower, upper = self.box(y)
+    def loss(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """Return loss(y - f) of each row."""
+        lower, upper = self.box(y, weights)
         z = y - f
         width = self.epsilon + self.tube
         lost = np.maximum(upper * (z - width), lower * (z + width))
         return np.maximum(lost, 0.0)
 
     def breakpoints(self, y: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The b below which a row loses by its upper bound, and above which by its lower one."""
+        """Return the b below which a row loses by its upper bound, and the b above which it loses
+        by its lower bound."""
         z, width = y - u, self.epsilon + self.tube
         return z - width, z + width
 
     def slopes(
-        self, y: np.ndarray, u: np.ndarray, beta: np.ndarray
+        self, y: np.ndarray, u: np.ndarray, beta: np.ndarray, weights: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What D gains for each unit that beta rises, and loses for each that it falls.
+        """Return by how much D rises per unit that beta rises, and falls per unit that it falls.
 
         rise is -inf where beta is at its upper bound, fall is inf at the lower one; they are equal
         where beta is unbounded. The KKT conditions are rise <= b <= fall for all rows.
         """
-        lower, upper = self.box(y)
+        lower, upper = self.box(y, weights)
         below, above = self.breakpoints(y, u)
         rise, fall = np.where(beta < 0, above, below), np.where(beta > 0, below, above)
         rise[beta >= upper] = -np.inf
@@ -115,29 +124,31 @@ class Task:
         return rise, fall
 
     def missing(self, beta: np.ndarray) -> float:
-        """What sum |beta| is short of absolute_sum, beyond rounding. Classes reach it always."""
+        """Return absolute_sum less sum |beta|, 0 if it is rounding; classes always reach it."""
         if not self.absolute_sum or self.one_sided:
             return 0.0
         short = self.absolute_sum - float(np.abs(beta).sum())
         return short if short > 1e-12 * self.absolute_sum else 0.0
 
-    def violation(self, y: np.ndarray, u: np.ndarray, beta: np.ndarray) -> float:
-        """By how much the steepest rise exceeds the steepest fall of a group, LIBSVM's measure of
-        optimality; -inf where nothing may move."""
+    def violation(
+        self, y: np.ndarray, u: np.ndarray, beta: np.ndarray, weights: np.ndarray | None = None
+    ) -> float:
+        """Return by how much the steepest rise exceeds the steepest fall of a group, LIBSVM's
+        measure of optimality; -inf if no coefficient may move."""
         worst = -np.inf
         for group in self.groups:
-            rise, fall = group.slopes(y, u, np.clip(beta, *group.box(y)))
+            rise, fall = group.slopes(y, u, np.clip(beta, *group.box(y, weights)), weights)
             worst = max(worst, rise.max(initial=-np.inf) - fall.min(initial=np.inf))
         return float(worst)
 
     def linear(self, y: np.ndarray, beta: np.ndarray) -> float:
-        """sum y beta - epsilon sum |beta|."""
+        """Return sum y beta - epsilon sum |beta|."""
         value = float(y @ beta)
         return value - self.epsilon * float(np.abs(beta).sum()) if self.epsilon else value
 
 
 def task_of(problem: Problem) -> Task:
-    """The row of the table that `problem` names."""
+    """Return the row of the table that `problem` names."""
     if problem.task == "svr":
         return Task(problem.bounds, epsilon=problem.epsilon)
     if problem.task == "nu-svr":

@@ -73,7 +73,7 @@ class WarmStart:
 def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[Step, np.ndarray]:
     """Return a feasible step to these coefficients, and the rows that it leaves unbounded."""
     task, total = scan.task, scan.task.coefficient_sum
-    lower, upper = task.box(scan.D.labels()[rows])
+    lower, upper = task.box(scan.D.labels()[rows], _of(scan.weights, rows))
     beta = clipped(beta, lower, upper)
     if total and beta.sum() < total:
         # Novelty detection with more rows than before: u shows which other rows are outliers.
@@ -81,6 +81,10 @@ def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[St
         return _outermost(scan, scan.u), rows[:0]
     beta = mended(beta, lower, upper, total)
     return Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
+
+
+def _of(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if weights is None else weights[rows]
 
 
 def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
@@ -94,7 +98,7 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
     rise, fall = scan.task.slopes(y, f, np.zeros(len(y)))
     inside = np.maximum(rise, -fall)
     rows = np.flatnonzero(inside > scan.problem.tolerance)
-    lower, upper = scan.task.box(y[rows])
+    lower, upper = scan.task.box(y[rows], _of(scan.weights, rows))
     beta = np.where(rise[rows] > -fall[rows], upper, lower)
     beta = mended(beta, lower, upper, 0.0, inside[rows])
     rows, beta = rows[beta != 0], beta[beta != 0]
@@ -105,7 +109,7 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
 def _outermost(scan: Scan, u: np.ndarray) -> Step:
     """Return the step that fills the sums of a task with the rows furthest outside by u."""
     before = scan.beta
-    beta = outermost(scan.task, scan.D.labels(), u, before)
+    beta = outermost(scan.task, scan.D.labels(), u, before, scan.weights)
     changed = np.flatnonzero(beta != before)
     return Step(scan.points(changed), beta[changed])
 
