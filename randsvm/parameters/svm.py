@@ -128,9 +128,9 @@ def uses_field(params: Any, name: str) -> bool:
 
 
 def class_weights(
-    weights: tuple[tuple[str, float], ...], names: Sequence[str], counts: Sequence[int]
+    weights: tuple[tuple[str, float], ...], names: Sequence[str], counts: Sequence[float]
 ) -> list[float]:
-    """Return the weight of each class. names, counts: label and number of rows of each class.
+    """Return the weight of each class. names, counts: label and number of rows of each class, or the sum of their weights.
 
     BALANCED gives n / (K n_class) for K classes, except to a label with its own weight. Raise
     ParameterError for a weight of an unknown label.
@@ -279,20 +279,20 @@ class Params:
             "--multiclass ovo: --components makes a linear machine, each class against the rest",
         )
 
-    def side_weights(self, names: Sequence[str], counts: Sequence[int]) -> tuple[float, float]:
+    def side_weights(self, names: Sequence[str], counts: Sequence[float]) -> tuple[float, float]:
         """Return the weights of the classes y = +1 and y = -1; see `class_weights`."""
         positive, negative = class_weights(self.weights, names, counts)
         return positive, negative
 
     def pair_weights(
-        self, first: int, second: int, names: Sequence[str], counts: Sequence[int]
+        self, first: int, second: int, names: Sequence[str], counts: Sequence[float]
     ) -> tuple[float, float]:
         """Return the weights of two of several classes. As in LIBSVM all classes determine them."""
         weights = class_weights(self.weights, names, counts)
         return weights[first], weights[second]
 
     def one_vs_rest_weights(
-        self, index: int, names: Sequence[str], counts: Sequence[int]
+        self, index: int, names: Sequence[str], counts: Sequence[float]
     ) -> tuple[float, float]:
         """Return the weights of the class at `index` and of the rest.
 
@@ -307,13 +307,13 @@ class Params:
         named = any(is_same_label(label, names[index]) for label, _ in own)
         return positive if named else even[0], even[1]
 
-    def check_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
+    def check_classes(self, names: Sequence[str], counts: Sequence[float]) -> None:
         """Raise ParameterError if nu is infeasible for two classes of -s nu-svc."""
         most = 2 * min(counts) / sum(counts)
         if self.task == "nu-svc" and self.nu > most:
             raise ParameterError(
                 f"-n {self.nu:g} is infeasible for the classes {' and '.join(names)}: with "
-                f"{counts[0]:,} and {counts[1]:,} rows at most {math.floor(most * 1e4) / 1e4:g}"
+                f"{counts[0]:,.10g} and {counts[1]:,.10g} rows at most {math.floor(most * 1e4) / 1e4:g}"
             )
 
     def resolved(self, d: int, classes: int) -> Params:

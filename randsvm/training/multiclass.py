@@ -67,7 +67,10 @@ class Subtask:
             return solution
         rows = self.rows[solution.rows]
         order = np.argsort(rows)
-        return replace(solution, rows=rows[order], beta=solution.beta[order], points=None)
+        weights = None if solution.weights is None else solution.weights[order]
+        return replace(
+            solution, rows=rows[order], beta=solution.beta[order], weights=weights, points=None
+        )
 
 
 class Subtasks:
@@ -94,19 +97,22 @@ class Subtasks:
         self._lock = Lock()
         self.names: list[str] = []
         self.counts: list[int] = []
+        self.weight_sums: Sequence[float] = []
         if params.prediction_type == "svc":
             assert D.targets is not None
             order = np.argsort(D.targets).tolist()
             self.names = [D.summary.names[i] for i in order]
             self.counts = [D.summary.counts[i] for i in order]
+            sums = D.summary.class_weight_sums or D.summary.counts
+            self.weight_sums = [sums[i] for i in order]
             self._whole = sum(self.counts) == D.n
             self._check()
 
     def _check(self) -> None:
         """Raise ParameterError if the classes cannot have the nu of -s nu-svc."""
-        names, counts = self.names, self.counts
+        names, sums = self.names, self.weight_sums
         for i, j in self.pairs if len(names) > 2 else [(0, 1)]:
-            self.params.check_classes([names[i], names[j]], [counts[i], counts[j]])
+            self.params.check_classes([names[i], names[j]], [sums[i], sums[j]])
         if self.params.task == "nu-svc" and len(self) == len(names) > 2 and not self.pairs:
             raise ParameterError("-s nu-svc tells two classes apart, not one from the rest")
 
@@ -161,25 +167,50 @@ class Subtasks:
     @property
     def problem(self) -> Problem:
         """The problem over all rows, without class weights."""
-        return self._problem(self.D.n)
+        return self._problem(self._total_weight)
 
-    def _problem(self, n: int, weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
+    def _problem(self, weight: float, class_weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
+        """Return the problem over rows whose weights add up to `weight`."""
         cache = self.resources.libsvm_megabytes / self.at_once
         return replace(
-            self.params.problem(n, weights, cache), may_be_indefinite=self.may_be_indefinite
+            self.params.problem(weight, class_weights, cache),
+            weighted=self.D.summary.weighted,
+            may_be_indefinite=self.may_be_indefinite,
         )
 
     def _problem_of(self, number: int) -> Problem:
-        params, names, counts = self.params, self.names, self.counts
+        params, names, sums = self.params, self.names, self.weight_sums
         if not names:
             return self.problem
         if self.pairs:
-            weights = params.pair_weights(*self.pairs[number], names, counts)
+            weights = params.pair_weights(*self.pairs[number], names, sums)
         elif len(names) == 2:
-            weights = params.side_weights(names, counts)
+            weights = params.side_weights(names, sums)
         else:
-            weights = params.one_vs_rest_weights(number, names, counts)
-        return self._problem(sum(self.sides(number)) if self.pairs else self.D.n, weights)
+            weights = params.one_vs_rest_weights(number, names, sums)
+        weight = sum(self._side_weights(number)) if self.pairs else self._total_weight
+        return self._problem(weight, weights)
+
+    @cached_property
+    def _total_weight(self) -> float:
+        """The sum of the weights of all rows of D."""
+        return self.D.total_weight() if self.D.summary.weighted else self.D.n
+
+    @cached_property
+    def _class_weights(self) -> np.ndarray:
+        """The sum of the weights of the rows of each class in D, which may be a view."""
+        labels, weights = self.D.labels().astype(np.int64), self.D.weights()
+        return np.bincount(labels, weights, len(self.names))
+
+    def _side_weights(self, number: int) -> tuple[float, float]:
+        """Return the sums of the weights of the rows with y = +1 and with y = -1."""
+        if not self.D.summary.weighted:
+            return self.sides(number)
+        weights = self._class_weights
+        if self.pairs:
+            first, second = self.pairs[number]
+            return float(weights[first]), float(weights[second])
+        return float(weights[number]), self._total_weight - float(weights[number])
 
     def sides(self, number: int) -> tuple[int, int]:
         """Return how many rows of a classification have y = +1 and how many y = -1."""
@@ -203,7 +234,8 @@ class Subtasks:
             certified = bool(self.names) and problem.positive_semidefinite
             certificate = Certificate(0.0, -inf if certified else 0.0, certified)
             return SV(empty.rows, EMPTY, 0.0, problem, empty), certificate
-        lost = [C * rows for C, rows in zip(problem.bounds, self.sides(number), strict=True)]
+        sides = self._side_weights(number)
+        lost = [C * weight for C, weight in zip(problem.bounds, sides, strict=True)]
         certificate = Certificate(2.0 * min(lost), 0.0, problem.positive_semidefinite)
         b = 1.0 if lost[0] > lost[1] else -1.0
         return SV(empty.rows, EMPTY, b, problem, empty), certificate

@@ -1,4 +1,4 @@
-"""A plain Python reference of the compiled scan over rows, randsvm/svm/_survey.pyx."""
+"""A plain Python reference of the compiled scan over rows, randsvm/svm/_kkt_scan.pyx."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Box(NamedTuple):
     epsilon: float
     one_sided: bool
 
-    def of(self, y: float) -> tuple[float, float]:
-        """Return the lower and the upper bound of beta for a row with label y."""
+    def of(self, y: float, weight: float) -> tuple[float, float]:
+        """Return the lower and the upper bound of beta for a row with label y and a weight."""
         if not self.one_sided:
-            return -self.negative, self.positive
-        return (0.0, self.positive) if y > 0 else (-self.negative, 0.0)
+            return -self.negative * weight, self.positive * weight
+        return (0.0, self.positive * weight) if y > 0 else (-self.negative * weight, 0.0)
 
 
 class Sums(NamedTuple):
@@ -41,15 +41,22 @@ class Sums(NamedTuple):
 
 
 def sums(
-    y: np.ndarray, u: np.ndarray, beta: np.ndarray, box: Box, left: float, right: float
+    y: np.ndarray,
+    u: np.ndarray,
+    beta: np.ndarray,
+    weights: np.ndarray | None,
+    box: Box,
+    left: float,
+    right: float,
 ) -> Sums:
+    weights = np.ones(len(y)) if weights is None else weights
     norm = linear = slope = 0.0
     breakpoints, before, behind = [], -inf, inf
     for i in range(len(y)):
         if beta[i] != 0:
             norm += beta[i] * u[i]
             linear += y[i] * beta[i] - box.epsilon * abs(beta[i])
-        lower, upper = box.of(y[i])
+        lower, upper = box.of(y[i], weights[i])
         # A row loses upper (z - epsilon) for each b below z - epsilon, lower (z + epsilon) above.
         for bend, bound in ((y[i] - u[i] - box.epsilon, upper), (y[i] - u[i] + box.epsilon, lower)):
             if (bound > 0 and left < bend) or (bound < 0 and left >= bend):
@@ -78,12 +85,19 @@ class Violations(NamedTuple):
 
 
 def violations(
-    y: np.ndarray, u: np.ndarray, beta: np.ndarray, box: Box, b: float, tolerance: float
+    y: np.ndarray,
+    u: np.ndarray,
+    beta: np.ndarray,
+    weights: np.ndarray | None,
+    box: Box,
+    b: float,
+    tolerance: float,
 ) -> Violations:
+    weights = np.ones(len(y)) if weights is None else weights
     loss, rising, falling = 0.0, [], []
     rises, falls = [(-1, -inf)], [(-1, inf)]
     for i in range(len(y)):
-        lower, upper = box.of(y[i])
+        lower, upper = box.of(y[i], weights[i])
         below, above = y[i] - u[i] - box.epsilon, y[i] - u[i] + box.epsilon
         loss += max(0.0, upper * (below - b)) + max(0.0, lower * (above - b))
         if not lower <= beta[i] <= upper:

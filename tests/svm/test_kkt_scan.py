@@ -22,28 +22,37 @@ BOXES = [
 
 
 @st.composite
-def rows(draw: st.DrawFn, box: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Generate y, u and beta of up to 40 rows.
+def rows(
+    draw: st.DrawFn, box: Box
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Generate y, u, beta and weights of up to 40 rows; weights may be None.
 
     Coefficients are at a bound, at 0 or between; some values of u are equal.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     m = draw(st.integers(0, 40))
     y = rng.choice([-1.0, 1.0], m) if box.one_sided else np.round(rng.normal(size=m), 1)
-    lower, upper = Task(box[:2], box.epsilon, one_sided=box.one_sided).box(y)
+    weights = draw(st.sampled_from([None, 10 ** rng.uniform(-3, 3, m), rng.integers(1, 4, m) * 1.0]))
+    lower, upper = Task(box[:2], box.epsilon, one_sided=box.one_sided).box(y, weights)
     height = rng.choice([0.0, 0.5, 1.0, rng.random()], m)
     beta = np.where(height == 1, upper, lower + height * (upper - lower))
     beta[rng.random(m) < 0.3] = 0.0
-    return y, np.round(rng.normal(size=m), draw(st.sampled_from([1, 17]))), beta
+    return y, np.round(rng.normal(size=m), draw(st.sampled_from([1, 17]))), beta, weights
 
 
 def compiled_sums(
-    y: np.ndarray, u: np.ndarray, beta: np.ndarray, box: Box, left: float, right: float
+    y: np.ndarray,
+    u: np.ndarray,
+    beta: np.ndarray,
+    weights: np.ndarray | None,
+    box: Box,
+    left: float,
+    right: float,
 ) -> Sums:
     m = len(y)
     at, jump = np.empty(2 * m), np.empty(2 * m)
     norm, linear, slope, breakpoints, *outside = _kkt_scan.sums(
-        y, u, beta, *box, left, right, at, jump
+        y, u, beta, weights, *box, left, right, at, jump
     )
     found = zip(at[:breakpoints].tolist(), jump[:breakpoints].tolist(), strict=True)
     return kkt_scan_reference.Sums(norm, linear, slope, list(found), tuple(outside))
@@ -59,7 +68,7 @@ def test_sums_equal_those_of_the_reference(box: tuple[float, float, float, bool]
         assert sorted(found.breakpoints) == sorted(expected.breakpoints)
         assert found.outside == expected.outside
         for name in ("norm", "linear", "slope"):
-            assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-12)
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-11)
 
     one()
 
@@ -78,7 +87,7 @@ def test_violations_equal_those_of_the_reference(box: tuple[float, float, float,
         up = list(zip(rising[:risers].tolist(), rise[:risers].tolist(), strict=True))
         down = list(zip(falling[:fallers].tolist(), fall[:fallers].tolist(), strict=True))
         expected = kkt_scan_reference.violations(*some, box, b, tolerance)
-        assert loss == pytest.approx(expected.loss, abs=1e-12)
+        assert loss == pytest.approx(expected.loss, abs=1e-11)
         assert up == [expected.steepest_rise, *expected.rising]
         assert down == [expected.steepest_fall, *expected.falling]
         assert count == len(expected.rising) + len(expected.falling)

@@ -27,27 +27,34 @@ TASKS = [
 WHOLE = Window(-np.inf, np.inf)
 
 
-def breakpoints_of(task: Task, y: np.ndarray, u: np.ndarray, window: Window) -> Breakpoints:
+def breakpoints_of(
+    task: Task, y: np.ndarray, u: np.ndarray, weights: np.ndarray, window: Window
+) -> Breakpoints:
     box = kkt_scan_reference.Box(*task.bounds, task.epsilon, task.one_sided)
-    found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), box, window.left, window.right)
+    found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), weights, box, window.left, window.right)
     at, jump = np.array(found.breakpoints, float).reshape(-1, 2).T
     return Breakpoints.of(window, task.bounds, found.slope, at, jump, found.outside)
 
 
 def b_and_reports(
-    task: Task, y: np.ndarray, u: np.ndarray, total: float, window: Window, shards: int
+    task: Task,
+    y: np.ndarray,
+    u: np.ndarray,
+    total: float,
+    window: Window,
+    shards: int,
+    weights: np.ndarray | None = None,
 ) -> tuple[float, list[Breakpoints]]:
     """Return b, and the reports received during its search."""
-    reports, parts = (
-        [],
-        list(zip(np.array_split(y, shards), np.array_split(u, shards), strict=True)),
-    )
+    weights = np.ones(len(y)) if weights is None else weights
+    reports, split = [], [np.array_split(each, shards) for each in (y, u, weights)]
+    parts = list(zip(*split, strict=True))
     while len(reports) < 100:
         breakpoints = [breakpoints_of(task, *part, window) for part in parts]
         # Reports of neighbours are added before they are sent.
         half = functools.reduce(operator.add, breakpoints[: shards // 2 + 1])
         reports.append(functools.reduce(operator.add, breakpoints[shards // 2 + 1 :], half))
-        b = reports[-1].minimum(total, len(y) * max(task.bounds))
+        b = reports[-1].minimum(total, weights.sum() * max(task.bounds))
         if not isinstance(b, Window):
             return b, reports
         window = b
@@ -70,19 +77,24 @@ def test_b_does_not_depend_on_the_first_window(
     @given(
         st.integers(0, 10**6), st.integers(1, 30), st.floats(-3, 3),
         st.sampled_from([1e-6, 0.1, 2.0, np.inf]), st.integers(0, 1), st.integers(1, 4),
+        st.sampled_from(["none", "integers", "any"]),
     )  # fmt: skip
-    def one(seed: int, m: int, around, width: float, digits, shards) -> None:
+    def one(seed: int, m: int, around, width: float, digits, shards, kind: str) -> None:
         rng = np.random.default_rng(seed)
         y = rng.choice([-1.0, 1.0], m) if task.one_sided else rng.normal(size=m).round(digits)
-        u, total = rng.normal(size=m).round(digits), share * m
-        b, _ = b_and_reports(task, y, u, total, Window.around(around, width), shards)
+        u = rng.normal(size=m).round(digits)
+        weights = {"none": np.ones(m), "integers": rng.integers(1, 4, m) * 1.0}.get(kind)
+        weights = 10 ** rng.uniform(-2, 2, m) if weights is None else weights
+        total = share * weights.sum()
+        b, _ = b_and_reports(task, y, u, total, Window.around(around, width), shards, weights)
 
         def primal(b: float) -> float:
-            return float(task.loss(y, u + b).sum()) + total * b
+            return float(task.loss(y, u + b, weights).sum()) + total * b
 
         least = min(primal(each) for each in np.concatenate(task.breakpoints(y, u)))
         assert primal(b) == pytest.approx(least, abs=1e-9)
-        assert b == pytest.approx(b_and_reports(task, y, u, total, WHOLE, 1)[0], abs=1e-12)
+        whole, _ = b_and_reports(task, y, u, total, WHOLE, 1, weights)
+        assert b == pytest.approx(whole, abs=1e-12)
 
     one()
 
