@@ -122,9 +122,11 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     task, y, m = scan.task, points.y, len(points)
     lower, upper = task.box(y, points.weights)
     weight = float(m) if points.weights is None else float(points.weights.sum())
+    share = weight / scan.total_weight
     call = libsvm.in_daemon_thread
-    K, h = scan.gram(points, centred=not task.coefficient_sum), y - task.epsilon * np.sign(y) * task.one_sided
+    K = scan.gram(points, centred=not task.coefficient_sum)
+    h = y - task.epsilon * np.sign(y) * task.one_sided
     if not task.absolute_sum:
-        return solve(K, h, lower, upper, task.coefficient_sum * weight / scan.total_weight, call=call).beta
-    share = min(task.absolute_sum / 2 * weight / scan.total_weight, float(upper.sum()), float(-lower.sum()))
-    return solve_two_sums(K, h, lower, upper, (share, share), np.zeros(m), call=call).beta
+        return solve(K, h, lower, upper, task.coefficient_sum * share, call=call).beta
+    half = min(task.absolute_sum / 2 * share, float(upper.sum()), float(-lower.sum()))
+    return solve_two_sums(K, h, lower, upper, (half, half), np.zeros(m), call=call).beta

@@ -130,7 +130,8 @@ def uses_field(params: Any, name: str) -> bool:
 def class_weights(
     weights: tuple[tuple[str, float], ...], names: Sequence[str], counts: Sequence[float]
 ) -> list[float]:
-    """Return the weight of each class. names, counts: label and number of rows of each class, or the sum of their weights.
+    """Return the weight of each class. names, counts: label and number of rows of each class, or
+    the sum of the weights of these rows.
 
     BALANCED gives n / (K n_class) for K classes, except to a label with its own weight. Raise
     ParameterError for a weight of an unknown label.
@@ -163,7 +164,8 @@ class Problem:
     bounds : largest |beta| for beta > 0 and for beta < 0 (C of the classes y = +1 and y = -1; 1 for
     one-class and nu-SVC, LIBSVM's scale), of a row of weight 1; see weighted
     epsilon : half width of the tube of epsilon-SVR
-    coefficient_sum : sum beta of every solution: nu times the sum of all weights for one-class, else 0
+    coefficient_sum : sum beta of every solution: nu times the sum of all weights for one-class,
+    else 0
     tolerance : tolerance of the KKT conditions
     kernel_cache : size of LIBSVM's kernel cache in MB; it does not change results
     absolute_sum : sum |beta| of every solution of nu-SVC and nu-SVR, else 0
@@ -313,7 +315,8 @@ class Params:
         if self.task == "nu-svc" and self.nu > most:
             raise ParameterError(
                 f"-n {self.nu:g} is infeasible for the classes {' and '.join(names)}: with "
-                f"{counts[0]:,.10g} and {counts[1]:,.10g} rows at most {math.floor(most * 1e4) / 1e4:g}"
+                f"{counts[0]:,.10g} and {counts[1]:,.10g} rows at most "
+                f"{math.floor(most * 1e4) / 1e4:g}"
             )
 
     def resolved(self, d: int, classes: int) -> Params:
@@ -328,7 +331,9 @@ class Params:
     def problem(
         self, n: float, weights: tuple[float, float] = (1.0, 1.0), kernel_cache: float = 100.0
     ) -> Problem:
-        """Return the problem over n rows, or rows whose weights add up to n; call `resolved` before.
+        """Return the problem over n rows, or over rows whose weights add up to n.
+
+        Call `resolved` before.
 
         weights: of the classes y = +1 and y = -1. One-class has LIBSVM's scale: 0 <= alpha <= 1,
         sum alpha = nu n.

@@ -37,6 +37,15 @@ EXTRA = 4
 MOST_ITERATIONS = 10_000_000
 MOST_FOR_EACH = 100
 
+# Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
+# to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
+# float32, and far above all other values.
+PINNING_VALUE = -1e30
+# Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
+LARGEST_SUM = -1e-6 * PINNING_VALUE
+# Pseudo-rows behind the two of the linear term.
+HELD_ROW, PINNED_ROW = 2, 3
+
 MEGABYTE = 1 << 20
 # LIBSVM keeps kernel values as float32.
 LARGEST_VALUE = float(np.finfo(np.float32).max)
@@ -123,6 +132,25 @@ class Layout:
 
     def close(self) -> None:
         _spare.append(self.buffer)
+
+
+def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
+    """Give the two pseudo-rows of the linear term values with the variables that add up to w,
+    (variables,): the float32 that LIBSVM keeps, and the rest. pinned: the value with pseudo-row
+    PINNED_ROW."""
+    w = np.append(w, pinned)
+    check_sums(float(np.abs(w).max()))
+    first = w.astype(np.float32).astype(np.float64)
+    for number, values in enumerate((first, w - first)):
+        layout.set_extra(number, values[:-1], [PINNING_VALUE, PINNING_VALUE, 0.0, values[-1]])
+
+
+def check_sums(largest: float) -> None:
+    """Raise ParameterError where sums of kernel values are too large for the pseudo-rows."""
+    if not largest <= LARGEST_SUM:
+        raise ParameterError(
+            "sums of kernel values are beyond LIBSVM's float32: scale the features"
+        )
 
 
 class _Library:

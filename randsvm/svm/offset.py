@@ -73,11 +73,11 @@ class Window:
 class Breakpoints:
     """The bends of some shards inside of a window.
 
-    bounds: the two sizes that the jump of a row of weight 1 may have. slope: what the rows of each shard add to the slope
-    of P at the left end. at, jump : (m,) float64, where the bends are and by how much the slope
-    grows there; of more than MAX_BREAKPOINTS counts : (3, CELLS) instead, how many jumps of each of
-    the two sizes each cell has, and the sum of all other jumps. left, right: the nearest bends outside; first, last: of those inside;
-    infinite where there is none.
+    bounds: the two sizes that the jump of a row of weight 1 may have. slope: what the rows of each
+    shard add to the slope of P at the left end. at, jump : (m,) float64, where the bends are and by
+    how much the slope grows there; of more than MAX_BREAKPOINTS counts : (3, CELLS) instead, how
+    many jumps of each of the two sizes each cell has, and the sum of all other jumps. left, right:
+    the nearest bends outside; first, last: of those inside; infinite where there is none.
     """
 
     window: Window

@@ -162,7 +162,8 @@ class Scan(RunningValues):
             window = self._first_window(group)
         while True:
             sums = self.ask(SumsQuery(group, window))
-            found = sums.breakpoints.minimum(group.coefficient_sum, self.total_weight * max(group.bounds))
+            most = self.total_weight * max(group.bounds)
+            found = sums.breakpoints.minimum(group.coefficient_sum, most)
             if not isinstance(found, Window):
                 return sums, found
             window = found

@@ -29,7 +29,8 @@ sum is exact. An epsilon-SVR is this with one variable for the sign that a row i
 (0 <= a <= C with h - epsilon, or -C <= a* <= 0 with h + epsilon), and with both, beta = a + a*, for
 rows that turn again and again. From 0 on it is LIBSVM's own.
 
-Two boxes (class weights) are a C-SVC, see _TwoBoxes.
+Two boxes (class weights) are a C-SVC, see _TwoBoxes. For a box for each row (weights of rows) see
+row_boxes.py.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ from typing import NamedTuple
 import numpy as np
 
 import randsvm.svm._solver as _solver
-from randsvm.errors import ParameterError
 from randsvm.svm.libsvm import (
+    HELD_ROW,
+    LARGEST_SUM,
+    PINNED_ROW,
+    PINNING_VALUE,
     Caller,
     Layout,
     Outcome,
     at_once,
     c_svc,
+    check_sums,
     epsilon_svr,
     nu_svc,
     one_class,
+    set_linear_term,
 )
+from randsvm.svm.row_boxes import RowBoxes, solve_row_boxes
 
-# Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
-# to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
-# float32, and far above all other values.
-PINNING_VALUE = -1e30
-# Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
-LARGEST_SUM = -1e-6 * PINNING_VALUE
 # A coefficient this close to its bound, relative to the box, is at it: rounding in LIBSVM's steps.
 BOUND_ROUNDING = 1e-13
 # Most smaller problems that are solved one after the other, see _by_signs and _by_windows.
@@ -113,8 +114,7 @@ def solve(
     better point than start on the way there, see _by_windows.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
-    h, lower, upper : (m,) float64. upper - lower has one value, or with epsilon = 0 two, one for
-    the rows with lower = 0 and one for those with upper = 0; with epsilon lower = -upper.
+    h, lower, upper : (m,) float64; with epsilon lower = -upper.
     s: from sum lower to sum upper. start : (m,) float64, a feasible point to begin from. b: the
     offset that goes with it, where it is known: smaller problems come first then. partly: with
     class weights, whether to end after these, with coefficients on their way in wide boxes.
@@ -128,17 +128,18 @@ def solve(
     if bounded is not None:
         return Solution(bounded, True, 0)
     task = Boxed(K, h, lower, upper, s, lower, tolerance)
-    if s == 0 and not epsilon and _is_svc(task, start):
+    if s == 0 and not epsilon and _is_svc(task, start) and task.has_two_boxes:
         return _svc(task, call)
-    if s == 0 and start is not None and not start.any() and np.array_equal(lower, -upper):
+    own = start is not None and not start.any() and np.array_equal(lower, -upper)
+    if s == 0 and own and wide == narrow:
         return _svr(task, epsilon, call)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
         if b is None:
             b = sum(_max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
         return _by_signs(task, epsilon, b, call)
-    if wide == narrow:
-        return one_box(task, call)
+    if wide == narrow or not task.has_two_boxes:
+        return any_boxes(task, call)
     if b is None and not _needs_many_copies(task):
         return _two_boxes(task, call)
     return _by_windows(task, b, call, partly)
@@ -175,6 +176,15 @@ class Boxed:
     def rows(self) -> np.ndarray:
         """The row of K of each variable, (variables,) int64."""
         return np.arange(len(self.h)) % len(self.K) if self.index is None else self.index
+
+    @property
+    def has_two_boxes(self) -> bool:
+        """Return whether the boxes with lower = 0 have one width, and those with upper = 0."""
+        above, below = self.upper > 0, self.upper <= 0
+        zero = (self.lower[above] == 0).all() and (self.upper[below] == 0).all()
+        return bool(zero and not np.ptp(self.upper[above]) if above.any() else zero) and not (
+            below.any() and np.ptp(self.lower[below])
+        )
 
     def gradient(self, beta: np.ndarray) -> np.ndarray:
         """K beta - h."""
@@ -225,25 +235,6 @@ def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
         beta[order] += side * np.diff(filled, prepend=0.0)
 
 
-def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
-    """The two pseudo-rows whose values with the variables are w, (variables,), in all: as the
-    float32 that LIBSVM keeps, and what is left of it. pinned: the same for pseudo-row
-    PINNED_ROW."""
-    w = np.append(w, pinned)
-    _check_sums(float(np.abs(w).max()))
-    first = w.astype(np.float32).astype(np.float64)
-    for number, values in enumerate((first, w - first)):
-        layout.set_extra(number, values[:-1], [PINNING_VALUE, PINNING_VALUE, 0.0, values[-1]])
-
-
-def _check_sums(largest: float) -> None:
-    """Raise ParameterError where sums of kernel values are too large for the pseudo-rows."""
-    if not largest <= LARGEST_SUM:
-        raise ParameterError(
-            "sums of kernel values are beyond LIBSVM's float32: scale the features"
-        )
-
-
 def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
     """Whether this is LIBSVM's own C-SVC, beside nothing and from 0 on."""
     y = np.where(task.upper > 0, 1.0, -1.0)
@@ -266,12 +257,28 @@ def _svc(task: Boxed, call: Caller) -> Solution:
 def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
     """Solve LIBSVM's own epsilon-SVR from 0 on."""
     m = len(task.h)
-    _check_sums(m * float(np.abs(task.K.diagonal()).max()))
+    check_sums(m * float(np.abs(task.K.diagonal()).max()))
     layout = task.layout(np.arange(m))
     C = float(task.upper[0])
     found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance, call)
     layout.close()
     return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
+
+
+def any_boxes(task: Boxed, call: Caller) -> Solution:
+    """Solve a task of one box, or with a box for each row."""
+    if not np.ptp(task.upper - task.lower):
+        return one_box(task, call)
+    one_sum = np.zeros(len(task.h), np.int64), np.array([task.s])
+    return _row_boxes(task, *one_sum, call)
+
+
+def _row_boxes(task: Boxed, group: np.ndarray, sums: np.ndarray, call: Caller) -> Solution:
+    """Solve a task with a box for each row, see row_boxes.py."""
+    boxes = RowBoxes(
+        task.K, task.rows, task.h, task.lower, task.upper, group, sums, task.start, task.tolerance
+    )
+    return Solution(*solve_row_boxes(boxes, call))
 
 
 def one_box(task: Boxed, call: Caller) -> Solution:
@@ -370,7 +377,7 @@ def _signed(task: Boxed, epsilon: float, up: np.ndarray, both: np.ndarray) -> Bo
 def _within(part: Boxed, call: Caller) -> Solution:
     """The solution within a part of the boxes, in which start is."""
     bounded = only_point(part.lower, part.upper, part.s)
-    return one_box(part, call) if bounded is None else Solution(bounded, True, 0)
+    return any_boxes(part, call) if bounded is None else Solution(bounded, True, 0)
 
 
 def _max_rise_and_min_fall(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
@@ -530,8 +537,6 @@ class _TwoBoxes:
 #
 # Without a linear term and with equal sums it is LIBSVM's nu-SVC as it is, see _without_pins.
 
-# Pseudo-rows behind the two of the linear term.
-HELD_ROW, PINNED_ROW = 2, 3
 # H beside the largest kernel value. LIBSVM tightens the other rows by its root before it looks at
 # the pinned row again; what the sum is off by, relative to C, is the violation over H.
 PIN_STIFFNESS = 2.0**15
@@ -593,7 +598,7 @@ def _one_group(task: Boxed, group: np.ndarray, call: Caller) -> Solution:
         beta[group],
         task.tolerance,
     )
-    found = one_box(alone, call)
+    found = any_boxes(alone, call)
     beta[group] = found.beta
     return found._replace(beta=beta)
 
@@ -601,7 +606,11 @@ def _one_group(task: Boxed, group: np.ndarray, call: Caller) -> Solution:
 def _both_groups(
     task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller
 ) -> Solution:
-    """See the head of this file."""
+    """Solve for both groups, see the comment above."""
+    if np.ptp(task.upper - task.lower):
+        task = replace(task, start=_with_sums(task, positive, sums, task.start))
+        group = np.where(positive, 0, 1)
+        return _row_boxes(task, group, np.array([sums[0], -sums[1]]), call)
     plain = None
     if sums[0] == sums[1] and not task.h.any():
         plain = _without_pins(task, positive, sums, call)

@@ -67,8 +67,10 @@ class Task:
         ]
 
     def short_of(self, slack: float) -> Task:
-        """Return the task if sum |beta| may rise by `slack` before it reaches absolute_sum: then one sum
-        is left, and the tube has no width."""
+        """Return the task where sum |beta| may rise by `slack` before it reaches absolute_sum.
+
+        Then one sum is left, and the tube has no width.
+        """
         return replace(self, absolute_sum=0.0, tube=0.0) if slack else self
 
     def group_offsets(self, b: float) -> list[float]:

@@ -32,7 +32,8 @@ def rows(
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     m = draw(st.integers(0, 40))
     y = rng.choice([-1.0, 1.0], m) if box.one_sided else np.round(rng.normal(size=m), 1)
-    weights = draw(st.sampled_from([None, 10 ** rng.uniform(-3, 3, m), rng.integers(1, 4, m) * 1.0]))
+    several = 10 ** rng.uniform(-3, 3, m), rng.integers(1, 4, m) * 1.0
+    weights = draw(st.sampled_from([None, *several]))
     lower, upper = Task(box[:2], box.epsilon, one_sided=box.one_sided).box(y, weights)
     height = rng.choice([0.0, 0.5, 1.0, rng.random()], m)
     beta = np.where(height == 1, upper, lower + height * (upper - lower))
