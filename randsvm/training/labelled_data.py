@@ -96,7 +96,7 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
     """
     D = _load(data, params, job)
-    if D.summary.weighted:
+    if D.summary.weighted and not isinstance(params, Params):
         D.close()
         raise ParameterError(NO_WEIGHTS)
     if D.summary.float64:

@@ -22,9 +22,7 @@ BOXES = [
 
 
 @st.composite
-def rows(
-    draw: st.DrawFn, box: Box
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+def rows(draw: st.DrawFn, box: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
     """Generate y, u, beta and weights of up to 40 rows; weights may be None.
 
     Coefficients are at a bound, at 0 or between; some values of u are equal.
