@@ -39,8 +39,8 @@ import randsvm.svm._solver as _solver
 from randsvm.svm.libsvm import PINNED_ROW, Caller, Layout, Outcome, c_svc, set_linear_term
 from randsvm.svm.projection import filled
 
-# Most solves of one subproblem.
-MAX_SOLVES = 8
+# Most solves of one subproblem, and of one that another round follows.
+MAX_SOLVES, MAX_SOLVES_OF_ROUND = 8, 2
 # A solve has rows whose rooms lie within this factor; LIBSVM makes too many steps with more.
 LARGEST_SPREAD = 1e3
 # LIBSVM's tolerance is at least this share of the largest gradient by t: rounding in its sums.
@@ -128,14 +128,16 @@ class RowBoxes:
         return beta
 
 
-def solve_row_boxes(task: RowBoxes, call: Caller) -> tuple[np.ndarray, bool, int]:
+def solve_row_boxes(
+    task: RowBoxes, call: Caller, most_solves: int = MAX_SOLVES
+) -> tuple[np.ndarray, bool, int]:
     """Return beta, whether LIBSVM ended before its limit of iterations, and its iterations.
 
-    beta is never worse than the start. It may miss the tolerance, after MAX_SOLVES solves.
+    beta is never worse than the start. It may miss the tolerance, after `most_solves`.
     """
     beta, iterations = task.start, 0
     tried = np.zeros(len(beta), bool)
-    for _ in range(MAX_SOLVES):
+    for _ in range(most_solves):
         slope = task.slope(beta)
         offsets, violation = task.offsets(slope, beta)
         if violation <= task.tolerance:
@@ -253,11 +255,16 @@ class _Moves:
         """Return the kernel values of the moves times scale^2, (moves, moves) float32."""
         task, pivots = self.task, self.task.rows[self.pivots]
         rows, group = task.rows[self.at], task.group[self.at]
-        with_pivots = task.K[np.ix_(rows, pivots)][:, group]
-        values = task.K[np.ix_(rows, rows)]
-        values -= with_pivots
-        values -= with_pivots.T
-        values += task.K[np.ix_(pivots, pivots)][np.ix_(group, group)]
+        values = task.K.take(rows, axis=0).take(rows, axis=1)
+        if len(pivots) == 1:
+            with_pivot = task.K[rows, pivots[0]]
+            values -= with_pivot[:, None]
+            values -= with_pivot - task.K[pivots[0], pivots[0]]
+        else:
+            with_pivots = task.K[np.ix_(rows, pivots)][:, group]
+            values -= with_pivots
+            values -= with_pivots.T
+            values += task.K[np.ix_(pivots, pivots)][np.ix_(group, group)]
         factor = (scale * self.room).astype(np.float32)
         values *= factor[:, None]
         values *= factor

@@ -333,10 +333,15 @@ class ViolationQuery:
             falling,
             fall,
         )
+        weights = values.weights
+        of = [
+            None if weights is None else weights[some]
+            for some in (rising[:risers], falling[:fallers])
+        ]
         rows = _row_numbers(rising[:risers], shard)
-        up = ShardViolators(shard.start, shard.stop, rows, rise[:risers], self.b)
+        up = ShardViolators(shard.start, shard.stop, rows, rise[:risers], self.b, of[0])
         rows = _row_numbers(falling[:fallers], shard)
-        down = ShardViolators(shard.start, shard.stop, rows, -fall[:fallers], -self.b)
+        down = ShardViolators(shard.start, shard.stop, rows, -fall[:fallers], -self.b, of[1])
         return ViolationReport([loss], collect(self.collector, up, down))
 
 

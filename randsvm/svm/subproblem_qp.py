@@ -58,7 +58,7 @@ from randsvm.svm.libsvm import (
     one_class,
     set_linear_term,
 )
-from randsvm.svm.row_boxes import RowBoxes, solve_row_boxes
+from randsvm.svm.row_boxes import MAX_SOLVES, MAX_SOLVES_OF_ROUND, RowBoxes, solve_row_boxes
 
 # A coefficient this close to its bound, relative to the box, is at it: rounding in LIBSVM's steps.
 BOUND_ROUNDING = 1e-13
@@ -139,7 +139,7 @@ def solve(
             b = sum(_max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
         return _by_signs(task, epsilon, b, call)
     if wide == narrow or not task.has_two_boxes:
-        return any_boxes(task, call)
+        return any_boxes(task, call, MAX_SOLVES if b is None else MAX_SOLVES_OF_ROUND)
     if b is None and not _needs_many_copies(task):
         return _two_boxes(task, call)
     return _by_windows(task, b, call, partly)
@@ -265,20 +265,22 @@ def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
     return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
 
 
-def any_boxes(task: Boxed, call: Caller) -> Solution:
+def any_boxes(task: Boxed, call: Caller, most_solves: int = MAX_SOLVES) -> Solution:
     """Solve a task of one box, or with a box for each row."""
     if not np.ptp(task.upper - task.lower):
         return one_box(task, call)
     one_sum = np.zeros(len(task.h), np.int64), np.array([task.s])
-    return _row_boxes(task, *one_sum, call)
+    return _row_boxes(task, *one_sum, call, most_solves)
 
 
-def _row_boxes(task: Boxed, group: np.ndarray, sums: np.ndarray, call: Caller) -> Solution:
+def _row_boxes(
+    task: Boxed, group: np.ndarray, sums: np.ndarray, call: Caller, most_solves: int = MAX_SOLVES
+) -> Solution:
     """Solve a task with a box for each row, see row_boxes.py."""
     boxes = RowBoxes(
         task.K, task.rows, task.h, task.lower, task.upper, group, sums, task.start, task.tolerance
     )
-    return Solution(*solve_row_boxes(boxes, call))
+    return Solution(*solve_row_boxes(boxes, call, most_solves))
 
 
 def one_box(task: Boxed, call: Caller) -> Solution:

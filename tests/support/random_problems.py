@@ -78,12 +78,16 @@ class Case:
     gap: float
     tolerance: float
     words: tuple[str, ...]
+    weights: np.ndarray | None = None
 
     def command(self, data: Path | str, model: Path | str) -> list[str]:
         return [self.algorithm, *self.words, str(data), str(model)]
 
     def save(self, path: Path) -> Path:
         labels = [f"{int(y):+d}" if self.classes else repr(float(y)) for y in self.y]
+        if self.weights is not None:
+            pairs = zip(labels, self.weights.tolist(), strict=True)
+            labels = [f"{label} cost:{weight!r}" for label, weight in pairs]
         path.write_text(oracle.svmlight_text(labels, self.X))
         return path
 
@@ -94,15 +98,20 @@ class Case:
     @property
     def size(self) -> float:
         """Return sum |beta| of the nu tasks; for nu-svr its upper bound."""
-        return self.bounds[0] * self.share * len(self.y) if self.task in NU_TASKS else 0.0
+        return self.bounds[0] * self.share * self.weight_sum if self.task in NU_TASKS else 0.0
+
+    @property
+    def weight_sum(self) -> float:
+        return len(self.y) if self.weights is None else float(self.weights.sum())
 
     @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and the upper bounds of beta."""
         n, positive = len(self.y), self.y > 0
+        weights = np.ones(n) if self.weights is None else self.weights
         if self.task == "one-class":
-            return np.zeros(n), np.ones(n)
-        upper, lower = np.full(n, self.bounds[0]), np.full(n, -self.bounds[1])
+            return np.zeros(n), weights
+        upper, lower = self.bounds[0] * weights, -self.bounds[1] * weights
         if self.classes:
             return np.where(positive, 0.0, lower), np.where(positive, upper, 0.0)
         return lower, upper
@@ -113,7 +122,7 @@ class Case:
 
     @property
     def total(self) -> float:
-        return self.share * len(self.y) if self.task == "one-class" else 0.0
+        return self.share * self.weight_sum if self.task == "one-class" else 0.0
 
     def kernel_values(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         """Return K(x_i, z_j), (m, n), with 64 bits of mantissa if the machine has them."""
@@ -158,9 +167,11 @@ def made(chance: random.Random, tasks: tuple[str, ...]) -> Case:
     if task == "weighted":
         weights = chance.choice((1.0, 10 ** chance.uniform(-2, 2))), 10 ** chance.uniform(-2, 2)
     share = chance.choice((0.5, 0.1, 0.9, chance.uniform(0.01, 1.0)))
+    row_weights = _weights(X, chance)
     if task == "nu-svc":
         # More than the smaller class allows is infeasible.
-        share *= 2 * min((y > 0).sum(), (y < 0).sum()) / n
+        each = np.ones(n) if row_weights is None else row_weights
+        share *= 2 * min(each[y > 0].sum(), each[y < 0].sum()) / each.sum() * (1 - 1e-12)
     gap = 10 ** chance.uniform(-6, -1)
     tolerance = chance.choice((1e-3, 1e-3, 1e-3, 1e-1, 1e-2, 1e-5))
     algorithm = chance.choice(("randsvm", "osuna", "osuna-closest"))
@@ -184,6 +195,7 @@ def made(chance: random.Random, tasks: tuple[str, ...]) -> Case:
         y=y, X=X, algorithm=algorithm, task=named, kernel=kernel, gamma=gamma, coef0=coef0,
         degree=degree, bounds=bounds, epsilon=width, share=share,
         gap=gap, tolerance=tolerance, words=tuple(str(word) for word in words),
+        weights=row_weights,
     )  # fmt: skip
 
 
@@ -208,6 +220,22 @@ def _scaled(X: np.ndarray, chance: random.Random) -> np.ndarray:
     scales = [10 ** chance.uniform(-6, 8) if chance.random() < 0.4 else 1.0 for _ in X.T]
     offsets = [chance.choice((0.0, 0.0, 1.0, 1e3, 1e6, 1.7e9)) for _ in X.T]
     return oracle.as_float32(X * scales + offsets)
+
+
+def _weights(X: np.ndarray, chance: random.Random) -> np.ndarray | None:
+    """Return weights of rows for half of the cases; equal rows have equal weights."""
+    rng = np.random.default_rng(chance.randrange(2**63))
+    kind = chance.choice((None, None, None, "few", "exponential", "wide"))
+    spread = chance.uniform(0.1, 4)
+    if kind is None:
+        return None
+    found, inverse = np.unique(X, axis=0, return_inverse=True)
+    of_row = {
+        "few": rng.integers(1, 4, len(found)).astype(float),
+        "exponential": rng.exponential(size=len(found)) + 1e-9,
+        "wide": 10 ** rng.uniform(-spread / 2, spread / 2, len(found)),
+    }[kind]
+    return of_row[inverse.ravel()]
 
 
 def _labels(
@@ -270,8 +298,10 @@ def best_tube(case: Case, z: np.ndarray) -> float:
         return 0.0
     lower, upper = case.box
     beyond = np.maximum(np.where(upper > 0, z, -np.inf), np.where(lower < 0, -z, -np.inf))
-    count = min(int(case.size / case.bounds[0]), len(z) - 1)
-    return np.sort(beyond - case.epsilon)[::-1][count]
+    order = np.argsort(-beyond, kind="stable")
+    ends = np.cumsum(np.ones(len(z)) if case.weights is None else case.weights[order])
+    count = int(np.searchsorted(ends, case.size / case.bounds[0], side="right"))
+    return (beyond - case.epsilon)[order[min(count, len(z) - 1)]]
 
 
 def best_offset(case: Case, u: np.ndarray) -> float:
