@@ -32,7 +32,7 @@ def exposition(record: Mapping[str, Any]) -> str:
     """Return the metrics of the last record of a command; a value that is unknown has none."""
     values = {**record, "rows": _rows(record), "time": _timestamp(record["time"])}
     if record.get("correct") is not None and record["labelled"]:
-        values["accuracy"] = record["correct"] / record["labelled"]
+        values["accuracy"] = record["accuracy"] / 100
     labels = ",".join(f'{name}="{_escaped(record.get(name, ""))}"' for name in LABELS)
     lines = []
     for name, (field, meaning) in METRICS.items():

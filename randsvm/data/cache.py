@@ -74,11 +74,14 @@ def _read_through_cache(
 ) -> tuple[Summary, FileStore]:
     if STANDARD in paths:
         raise ParameterError("--cache needs a named file: standard input cannot be checked")
-    for name in (*paths, cache):
+    weights = [] if options.row_weights is None else [options.row_weights]
+    for name in (*paths, *weights, cache):
         if name == STANDARD or Path(name).is_fifo() or Path(name).is_char_device():
             raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
     for path in paths:
-        check_distinct({"--cache": cache}, {"TRAIN_FILE": path})
+        check_distinct(
+            {"--cache": cache}, {"TRAIN_FILE": path, "--row-weights": options.row_weights}
+        )
         with open_input(path):
             pass  # a source that cannot be opened is refused, even if there is a cache of it
     if (found := _opened(paths, options, cache, jobs)) is not None:
@@ -95,7 +98,8 @@ def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
     Whether values are float64 follows from the files.
     """
     reading = vars(replace(options, float64=False))
-    return {"files": [_file(path) for path in paths], "reading": reading}
+    weights = [] if options.row_weights is None else [options.row_weights]
+    return {"files": [_file(path) for path in (*paths, *weights)], "reading": reading}
 
 
 def _file(path: str) -> dict[str, Any]:

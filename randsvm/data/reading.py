@@ -16,6 +16,7 @@ import numpy as np
 
 from randsvm.data.chunks import RawChunk, join_and_round, join_chunks
 from randsvm.data.labels import LabelTable
+from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block, Labels, Spelling, TokenPosition, read_blocks
 from randsvm.errors import DataError
 from randsvm.events import Notice, Progress, Watch, emit
@@ -24,6 +25,7 @@ from randsvm.files import display_name, joint_name, size_of
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
+NO_WEIGHTS = "rows have weights (cost: or --row-weights), which is not supported here yet"
 
 
 def sorted_union(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -145,6 +147,7 @@ class ParseOptions:
     labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
     precomputed kernel and begin with 0:number, which takes zero_based. float64: all values are
     float64; else only if rounding to float32 is measurable.
+    row_weights: the name of a file of weights, one for each row.
     """
 
     labels: Labels = "class"
@@ -154,11 +157,17 @@ class ParseOptions:
     float64: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
+    row_weights: str | None = None
 
 
 def are_files(paths: Sequence[str]) -> bool:
     """Return whether all paths can be read again, unlike pipes."""
     return all(size_of(path) is not None for path in paths)
+
+
+def can_reread(paths: Sequence[str], options: ParseOptions) -> bool:
+    """Return whether the data and its weights can be read again."""
+    return are_files([*paths, *([options.row_weights] if options.row_weights else [])])
 
 
 class RoundedError(Exception):
@@ -340,7 +349,7 @@ def _blocks(
     Values are float64 unless rows have numbers, and exact if they cannot be read again.
     """
     float64 = not options.has_row_numbers
-    near = float64 and not options.float64 and are_files(paths)
+    near = float64 and not options.float64 and can_reread(paths, options)
     way = ReadingProgress(paths, emit)
     for path in paths:
         table.path = features.path = path
@@ -388,7 +397,7 @@ def first_pass(
     starts from scratch with `float64` options. Values of a precomputed kernel are always float32,
     as in LIBSVM.
     """
-    precision = Precision(float64=options.float64, final=not are_files(paths))
+    precision = Precision(float64=options.float64, final=not can_reread(paths, options))
     classes, digests = _Classes(paths[0], options.any_label), list[bytes]()
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
     features = _Features()
@@ -400,7 +409,12 @@ def first_pass(
         sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
 
+    weights = None
+    if options.row_weights is not None:
+        weights = RowWeights(options.row_weights, joint_name(paths))
     for whole in _blocks(paths, options, classes.table, features, jobs):
+        if weights is not None:
+            whole = weights.of(whole)
         block = whole.without_zero_weights()
         zero_weights += len(whole) - len(block)
         y = classes.of(block) if options.labels == "class" else block.y
@@ -412,6 +426,8 @@ def first_pass(
             take(chunk)
     if cutter.rows:
         take(cutter.cut())
+    if weights is not None:
+        weights.check_end()
     if not n:
         raise no_rows(joint_name(paths), zero_weights)
     classes.check()

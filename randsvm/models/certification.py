@@ -22,9 +22,9 @@ from randsvm import files
 from randsvm.arrays import slices, squared_norms
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ReadingProgress
+from randsvm.data.reading import NO_WEIGHTS, ReadingProgress
 from randsvm.data.svmlight import Block
-from randsvm.errors import ContentError, GapError, ModelError
+from randsvm.errors import ContentError, GapError, ModelError, ParameterError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
@@ -295,7 +295,9 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
                 jobs=jobs,
                 watch=reading.on_event,
             )
-            for block in blocks:
+            for block in map(Block.without_zero_weights, blocks):
+                if block.is_weighted:
+                    raise ParameterError(NO_WEIGHTS)
                 y = block.y if model.is_regression else table.classes(block)
                 work = partial(judge.losses, block, y)
                 parts += pool.map_in_order(work, slices(len(block), model.rows_at_once))

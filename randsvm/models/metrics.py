@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from randsvm.arrays import join_weights
 from randsvm.events import ClassificationMetrics, ClassMetrics
 from randsvm.models.decisions import predicted_classes
 
@@ -22,11 +23,12 @@ AnyMetric = TypeVar("AnyMetric", bound="Metric")
 class Metric:
     """Counts over rows, and a score that is computed from them.
 
-    The sum of two metrics has the counts of both sets of rows.
+    The sum of two metrics has the counts of both sets of rows. A row counts as its weight.
 
+    labelled_weight : sum of the weights of the labelled rows, their number without weights
     score_name : name of the score
     sign : 1 if a larger score is better, else -1
-    summed_attributes : names of the counts other than `rows` and `labelled`
+    summed_attributes : names of the counts other than `rows`, `labelled` and `labelled_weight`
     """
 
     score_name: str
@@ -35,23 +37,36 @@ class Metric:
 
     def __init__(self) -> None:
         self.rows = self.labelled = 0
+        self.labelled_weight: float = 0
 
-    def add(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray | None = None) -> None:
+    def add(
+        self,
+        y: np.ndarray,
+        f: np.ndarray,
+        predicted: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> None:
         """Count m rows.
 
         y : (m,) class indices or targets, nan for unlabelled rows; f : decision values; predicted :
-        (m,) class indices, or None if they follow from f.
+        (m,) class indices, or None if they follow from f; weights : (m,), or None if all are 1.
         """
         labelled = ~np.isnan(y)
+        count = int(labelled.sum())
         self.rows += len(f)
-        self.labelled += int(labelled.sum())
+        self.labelled += count
         predicted = self._predicted(f) if predicted is None else predicted
-        self._compare(y[labelled], f[labelled], predicted[labelled])
+        if weights is not None:
+            weights = weights[labelled]
+        self.labelled_weight += count if weights is None else float(weights.sum())
+        self._compare(y[labelled], f[labelled], predicted[labelled], weights)
 
     def _predicted(self, f: np.ndarray) -> np.ndarray:
         return predicted_classes(f)
 
-    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
+    def _compare(
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+    ) -> None:
         """Count labelled rows."""
         raise NotImplementedError
 
@@ -67,45 +82,60 @@ class Metric:
 
     def __add__(self: AnyMetric, other: AnyMetric) -> AnyMetric:
         both = copy(self)
-        for name in ("rows", "labelled", *self.summed_attributes):
+        for name in ("rows", "labelled", "labelled_weight", *self.summed_attributes):
             setattr(both, name, getattr(self, name) + getattr(other, name))
         return both
 
 
 class Accuracy(Metric):
-    """Accuracy in percent. correct : number of labelled rows with a correct prediction."""
+    """Accuracy in percent.
+
+    correct : number of labelled rows with a correct prediction
+    correct_weight : sum of their weights, their number without weights
+    """
 
     score_name = "accuracy"
     sign = 1
-    summed_attributes = ("correct",)
+    summed_attributes = ("correct", "correct_weight")
     correct = 0
+    correct_weight: float = 0
 
-    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
-        self.correct += int((y == predicted).sum())
+    def _compare(
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+    ) -> None:
+        right = y == predicted
+        count = int(right.sum())
+        self.correct += count
+        self.correct_weight += count if weights is None else float(weights[right].sum())
 
     @property
     def score(self) -> float:
-        return 100 * self.correct / self.labelled if self.labelled else nan
+        return 100 * self.correct_weight / self.labelled_weight if self.labelled_weight else nan
 
 
 @dataclass(frozen=True)
 class Moments:
-    """First and second moments of pairs (y, f) over n rows.
+    """First and second moments of pairs (y, f) over rows of total weight n.
 
     The sum of two moments is that of both sets of rows.
 
     mean : (2,); products : (2, 2), sums of products of the deviations from the mean
     """
 
-    n: int = 0
+    n: float = 0
     mean: np.ndarray = field(default_factory=lambda: np.zeros(2))
     products: np.ndarray = field(default_factory=lambda: np.zeros((2, 2)))
 
     @staticmethod
-    def of(pairs: np.ndarray) -> Moments:
-        """Return the moments of pairs, (m, 2) float64."""
-        if not len(pairs):
+    def of(pairs: np.ndarray, weights: np.ndarray | None = None) -> Moments:
+        """Return the moments of pairs, (m, 2) float64. weights : (m,), or None if all are 1."""
+        if not len(pairs) or (weights is not None and not weights.any()):
             return Moments()
+        if weights is not None:
+            total = float(weights.sum())
+            mean = pairs[0] + weights @ (pairs - pairs[0]) / total
+            deviations = pairs - mean
+            return Moments(total, mean, (deviations.T * weights) @ deviations)
         # With this formula the mean of equal pairs is exactly that pair.
         mean = pairs[0] + (pairs - pairs[0]).mean(axis=0)
         deviations = pairs - mean
@@ -137,10 +167,16 @@ class RegressionErrors(Metric):
     def _predicted(self, f: np.ndarray) -> np.ndarray:
         return f
 
-    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
+    def _compare(
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+    ) -> None:
         error = f - y
-        self.sums = np.add(self.sums, [error @ error, np.abs(error).sum()])
-        self.moments = self.moments + Moments.of(np.column_stack([y, f]))
+        if weights is None:
+            sums = [error @ error, np.abs(error).sum()]
+        else:
+            sums = [weights @ error**2, weights @ np.abs(error)]
+        self.sums = np.add(self.sums, sums)
+        self.moments = self.moments + Moments.of(np.column_stack([y, f]), weights)
 
     @property
     def details(self) -> dict[str, float]:
@@ -149,7 +185,7 @@ class RegressionErrors(Metric):
     @property
     def score(self) -> float:
         """Mean squared error."""
-        return float(self.sums[0]) / self.labelled if self.labelled else nan
+        return float(self.sums[0]) / self.labelled_weight if self.labelled_weight else nan
 
     @property
     def squared_correlation(self) -> float:
@@ -163,7 +199,7 @@ class RegressionErrors(Metric):
 
     @property
     def mean_absolute_error(self) -> float:
-        return float(self.sums[1]) / self.labelled if self.labelled else nan
+        return float(self.sums[1]) / self.labelled_weight if self.labelled_weight else nan
 
     @property
     def r_squared(self) -> float:
@@ -181,21 +217,30 @@ class ConfusionMatrix(Accuracy):
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.classes = classes
+        # Rows, and the sums of their weights.
         self.confusion = np.zeros((classes, classes), np.int64)
+        self.weighted_confusion: np.ndarray = np.zeros((classes, classes))
         self.values: list[np.ndarray] = []
         self.is_first: list[np.ndarray] = []
+        self.weights: list[np.ndarray | None] = []
 
-    def _compare(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray) -> None:
-        super()._compare(y, f, predicted)
+    def _compare(
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+    ) -> None:
+        super()._compare(y, f, predicted, weights)
         true, K = y.astype(np.int64), self.classes
         size = max(len(self.confusion), int(true.max(initial=-1)) + 1)
-        found = np.bincount(true * K + predicted, minlength=size * K).reshape(size, K)
-        self.confusion = found + np.pad(self.confusion, ((0, size - len(self.confusion)), (0, 0)))
+        cells, more = true * K + predicted, ((0, size - len(self.confusion)), (0, 0))
+        found = np.bincount(cells, minlength=size * K).reshape(size, K)
+        self.confusion = found + np.pad(self.confusion, more)
+        found = np.bincount(cells, weights, size * K).reshape(size, K)
+        self.weighted_confusion = found + np.pad(self.weighted_confusion, more)
         if K == 2:
             is_known = true < K
             # A model with Crammer and Singer's loss has two decision values.
             self.values.append(f[is_known] if f.ndim == 1 else f[is_known, 0] - f[is_known, 1])
             self.is_first.append(true[is_known] == 0)
+            self.weights.append(None if weights is None else weights[is_known])
 
     @property
     def auc(self) -> float | None:
@@ -204,19 +249,27 @@ class ConfusionMatrix(Accuracy):
         if not self.values:
             return nan
         f, first = np.concatenate(self.values), np.concatenate(self.is_first)
-        positive, negative = f[first], np.sort(f[~first])
-        below = np.searchsorted(negative, positive, "left").sum(dtype=float)
-        not_above = np.searchsorted(negative, positive, "right").sum(dtype=float)
-        pairs = len(positive) * len(negative)
+        weights = join_weights(
+            [(len(f), weights) for f, weights in zip(self.values, self.weights, strict=True)]
+        )
+        weights = np.ones(len(f)) if weights is None else weights
+        positive, order = f[first], np.argsort(f[~first])
+        negative = f[~first][order]
+        # The weight of the negative rows before each place of the sorted ones.
+        before = np.concatenate([[0.0], np.cumsum(weights[~first][order])])
+        below = weights[first] @ before[np.searchsorted(negative, positive, "left")]
+        not_above = weights[first] @ before[np.searchsorted(negative, positive, "right")]
+        pairs = float(weights[first].sum() * before[-1])
         return float(below + not_above) / 2 / pairs if pairs else nan
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
         """Return all metrics. labels : of all true classes, the classes of the model first."""
-        hits = np.diagonal(self.confusion).astype(float)
+        hits = np.diagonal(self.weighted_confusion)
         K, rows = self.classes, self.confusion.sum(axis=1)
+        true, predicted = self.weighted_confusion.sum(axis=1), self.weighted_confusion.sum(axis=0)
         with np.errstate(invalid="ignore"):
-            precision, recall = hits / self.confusion.sum(axis=0), hits / rows[:K]
-            f1 = 2 * hits / (rows[:K] + self.confusion.sum(axis=0))
+            precision, recall = hits / predicted, hits / true[:K]
+            f1 = 2 * hits / (true[:K] + predicted)
         scores = np.column_stack([precision, recall, f1])
         classes = [
             ClassMetrics(label, int(count), *numbers)

@@ -102,6 +102,8 @@ def predict(
             stream.write(files.encoded(prediction.header_line))
             for rows in prediction.blocks():
                 stream.write(prediction.lines(rows))
+        if prediction.weighted:
+            emit(Notice("rows have weights (cost:), which the scores count"))
         if prediction.unseen_values:
             which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
             if loaded.counts_unseen:
@@ -177,16 +179,20 @@ class _FilePrediction:
         self.progress = _PredictionProgress()
         self.names = _written_labels(model, params.labels)
         self.unseen_values = 0
+        # Whether any row has a weight other than 1.
+        self.weighted = False
         self.unseen = np.empty(0, np.int32)
 
     def blocks(self) -> Iterator[PredictedRows]:
         """Yield the predictions of consecutive rows."""
         for block, found in self._predicted():
             y = block.y if self.model.is_regression else self.table.classes(block)
+            self.weighted = self.weighted or block.is_weighted
             end = 0
             for rows in found:
                 begin, end = end, end + len(rows.f)
-                self.metric.add(y[begin:end], rows.f, rows.predicted)
+                weights = None if block.weights is None else block.weights[begin:end]
+                self.metric.add(y[begin:end], rows.f, rows.predicted, weights)
                 if len(rows.unseen):
                     self.unseen_values += len(rows.unseen)
                     self.unseen = sorted_union(self.unseen, rows.unseen)

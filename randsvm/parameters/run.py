@@ -76,6 +76,13 @@ class Run:
         help="Scale features to [-1, 1], to mean 0 and variance 1, or rows to length 1; the model "
         "scales what it predicts. Sparse rows stay sparse.",
     )
+    row_weights: str | None = option(
+        None,
+        "path",
+        "--row-weights",
+        help="File of weights, one number a line for each row, as LIBSVM's -W: C of a row is C "
+        "times its weight.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

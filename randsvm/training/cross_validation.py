@@ -99,15 +99,15 @@ class Fold(Generic[P]):
     fit: Fit[P]
     params: P
 
-    def values(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Train on the rest; yield y and f of the rows held out, shard by shard."""
+    def values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+        """Train on the rest; yield y, f and weights of the rows held out, shard by shard."""
         return decision_values(self.held_out, self.fit(self.rest, self.params))
 
 
 def held_out_values(keep: Keep, fold: Fold[P]) -> np.ndarray | None:
     """Return what is kept of f of the rows held out; None: there was no time to train."""
     try:
-        return np.concatenate([keep(f, y) for y, f in fold.values()])
+        return np.concatenate([keep(f, y) for y, f, _ in fold.values()])
     except TimeLimitError:
         return None
 
@@ -132,13 +132,15 @@ def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
     return fold
 
 
-def decision_values(D: Dataset, decision: Decision) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield y and f of the rows of D, shard by shard, in order."""
+def decision_values(
+    D: Dataset, decision: Decision
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+    """Yield y, f and weights of the rows of D, shard by shard, in order."""
 
-    def of(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
+    def of(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         parts = [(chunk.y, decision(chunk.X)) for chunk in D.chunks(shard)]
         y, f = (np.concatenate([part[i] for part in parts]) for i in range(2))
-        return y, f
+        return y, f, D.weights_of(shard)
 
     for report in D.map(of):
         emit(Progress("scoring", 0, None, "beat"))

@@ -385,8 +385,8 @@ class CandidateScores(Generic[P]):
 def score_fold(count: Callable[[], Metric], fold: Fold[P]) -> Metric:
     """Return the metric of the rows that a fold holds out."""
     counts = count()
-    for y, f in fold.values():
-        counts.add(y, f[:, 0] if f.shape[1] == 1 else f)
+    for y, f, weights in fold.values():
+        counts.add(y, f[:, 0] if f.shape[1] == 1 else f, weights=weights)
     return counts
 
 

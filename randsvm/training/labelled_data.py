@@ -11,7 +11,7 @@ from randsvm.data import dataset
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, Source, scaling_of
 from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
+from randsvm.data.reading import NO_WEIGHTS, ParseOptions
 from randsvm.errors import DataError, ParameterError
 from randsvm.events import Notice, emit
 from randsvm.files import display_name, inputs
@@ -22,7 +22,6 @@ from randsvm.training.job import Job
 
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
-NO_WEIGHTS = "rows have weights (cost:), which this algorithm does not support yet"
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,10 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         any_label=params.task == "one-class",
         zero_based=job.run.zero_based or row_numbers,
         has_row_numbers=row_numbers,
+        row_weights=job.run.row_weights,
     )
+    if options.row_weights is not None:
+        _check_row_weights(data, job)
     if job.resources.cluster is None:
         return dataset.load(data, options, job.resources)
     if isinstance(data, Arrays):
@@ -129,6 +131,18 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
     return load(inputs(data), options, job.resources)
+
+
+def _check_row_weights(data: Source, job: Job) -> None:
+    """Raise ParameterError if the weights cannot be read from a file."""
+    if isinstance(data, Arrays):
+        raise ParameterError("--row-weights is for files: give the weights in Arrays")
+    if job.run.row_weights == files.STANDARD:
+        raise ParameterError("--row-weights needs the name of a file, not standard input")
+    if job.resources.cluster is not None:
+        raise ParameterError(
+            "--row-weights does not go with --cluster: write the weights as cost: in the rows"
+        )
 
 
 def joint_name(data: Source) -> str:

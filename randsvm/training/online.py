@@ -18,6 +18,7 @@ from randsvm.data import svmlight
 from randsvm.data.batches import Batch
 from randsvm.data.dataset import Source
 from randsvm.data.labels import LabelTable
+from randsvm.data.reading import NO_WEIGHTS
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Learnt, Notice, Started, Taught, Watch, emit, listening
@@ -32,7 +33,6 @@ from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job, check_gap, check_paths
-from randsvm.training.labelled_data import NO_WEIGHTS
 from randsvm.training.linear_machine import state_metadata
 from randsvm.training.run import RunToModel
 from randsvm.training.stopping import Stopped, StopReason
@@ -58,6 +58,8 @@ def update(
     check_gap(job, params)
     if job.search.is_wanted or job.run.scale:
         raise ParameterError("--update keeps the options of the model: no -v, lists or --scale")
+    if job.run.row_weights is not None:
+        raise ParameterError("--update does not take --row-weights yet")
     if job.resources.cluster is not None:
         raise ParameterError("--update trains on rows in order, as they arrive: no --cluster")
     with listening(clock):

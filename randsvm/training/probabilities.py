@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from randsvm.arrays import join_weights
 from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
 from randsvm.events import Notice, emit
@@ -40,11 +41,12 @@ DENSITY_BINS = 10
 class Calibration(NamedTuple):
     """How probabilities are fitted to held-out rows.
 
-    fit : takes the kept values of all rows and y, (n,); returns fields of Model by name
+    fit : takes the kept values of all rows, y, (n,), and weights, (n,) or None; returns fields of
+    Model by name
     keep : takes f, (m, columns), and y, (m,), of some rows; returns the values that `fit` needs
     """
 
-    fit: Callable[[np.ndarray, np.ndarray], dict[str, Any]]
+    fit: Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, Any]]
     keep: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -55,10 +57,14 @@ def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
 def calibration_of(prediction_type: str, multiclass: str | None) -> Calibration:
     """Return the calibration of a regression (svr) or of classes (svc)."""
     if prediction_type == "svr":
-        return Calibration(lambda f, y: {"noise_scale": laplace_scale(y - f[:, 0])}, keep_all)
+        return Calibration(
+            lambda f, y, weights: {"noise_scale": laplace_scale(y - f[:, 0], weights)}, keep_all
+        )
     if multiclass == "ovo":
-        return Calibration(lambda f, y: {"sigmoid": fit_pair_sigmoids(f, y)}, own_pair_values)
-    return Calibration(lambda f, y: {"sigmoid": fit_sigmoids(f, y)}, keep_all)
+        return Calibration(
+            lambda f, y, weights: {"sigmoid": fit_pair_sigmoids(f, y, weights)}, own_pair_values
+        )
+    return Calibration(lambda f, y, weights: {"sigmoid": fit_sigmoids(f, y, weights)}, keep_all)
 
 
 # --- held-out rows -------------------------------------------------------------------------
@@ -91,7 +97,8 @@ def fit_by_cross_validation(
     if not held.all():
         rows = np.count_nonzero(held)
         emit(Notice(f"little time for -b 1: probabilities are from {rows:,} held-out rows"))
-    return calibration.fit(f, D.labels()[held])
+    weights = D.weights()
+    return calibration.fit(f, D.labels()[held], None if weights is None else weights[held])
 
 
 def fit_on_subset(
@@ -110,7 +117,10 @@ def fit_on_subset(
             subset, 2, job, lambda D, params: fit(D, params, seconds)
         )
         found = halves.decisions(params, until, calibration.keep, folds=[0])
-    return {} if found is None else calibration.fit(found[1], S.labels()[found[0]])
+    if found is None:
+        return {}
+    (held, f), weights = found, S.weights()
+    return calibration.fit(f, S.labels()[held], None if weights is None else weights[held])
 
 
 # --- sigmoids of classes -------------------------------------------------------------------
@@ -123,12 +133,14 @@ LEAST_STEP = 1e-10
 DECREASE = 1e-4
 
 
-def fit_sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+def fit_sigmoids(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Return A and B of 1 / (1 + exp(A f + B)) for each column of f, (2, K) float64.
 
-    f : (n, K), of held-out rows; column i is about class i. y : (n,) class indices.
+    f : (n, K), of held-out rows; column i is about class i. y : (n,) class indices. weights : (n,),
+    or None if all are 1.
     """
-    return np.array([fit_sigmoid(column, y == index) for index, column in enumerate(f.T)]).T
+    columns = enumerate(f.T)
+    return np.array([fit_sigmoid(column, y == index, weights) for index, column in columns]).T
 
 
 def own_pair_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -145,44 +157,57 @@ def own_pair_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.take_along_axis(f, columns.reshape(classes, -1)[y.astype(np.int64)], axis=1)
 
 
-def fit_pair_sigmoids(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+def fit_pair_sigmoids(
+    f: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
     """Return A and B for each pair of classes, (2, pairs) float64.
 
     As in LIBSVM, a pair's sigmoid is fitted to the rows of its two classes. f : (n, K - 1), see
-    `own_pair_values`; y : (n,) class indices.
+    `own_pair_values`; y : (n,) class indices; weights : (n,), or None if all are 1.
     """
     found = []
     for i, j in zip(*class_pairs(f.shape[1] + 1), strict=True):
         of_pair = np.flatnonzero((y == i) | (y == j))
         first = y[of_pair] == i
-        found.append(fit_sigmoid(f[of_pair, np.where(first, j - 1, i)], first))
+        own = None if weights is None else weights[of_pair]
+        found.append(fit_sigmoid(f[of_pair, np.where(first, j - 1, i)], first, own))
     return np.array(found).T
 
 
-def fit_sigmoid(f: np.ndarray, positive: np.ndarray) -> tuple[float, float]:
+def fit_sigmoid(
+    f: np.ndarray, positive: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, float]:
     """Return A and B by Newton's method with backtracking. f : (n,); positive : (n,) bool.
 
     The targets are (N+ + 1) / (N+ + 2) and 1 / (N- + 2) instead of 1 and 0 (Platt): a sample
-    never makes a class certain.
+    never makes a class certain. With weights, (n,), a row counts as its weight: N+ and N- are sums
+    of weights, and so are the loss and its derivatives.
     """
-    count = int(positive.sum())
-    rest = len(f) - count
+    if weights is None:
+        count: float = int(positive.sum())
+        rest: float = len(f) - count
+    else:
+        count, rest = float(weights[positive].sum()), float(weights[~positive].sum())
     target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
 
     def loss(AB: np.ndarray) -> float:
         """- sum t log p + (1 - t) log(1 - p)."""
         z = AB[0] * f + AB[1]
-        return float((np.logaddexp(0.0, z) - (1 - target) * z).sum())
+        of_rows = np.logaddexp(0.0, z) - (1 - target) * z
+        return float(of_rows.sum() if weights is None else weights @ of_rows)
 
     AB = np.array([0.0, np.log((rest + 1) / (count + 1))])
     value = loss(AB)
     design = np.column_stack([f, np.ones(len(f))])
     for _ in range(MOST_STEPS):
         p = 0.5 - 0.5 * np.tanh((AB[0] * f + AB[1]) / 2)
-        gradient = design.T @ (target - p)
+        residual, curvature = target - p, p * (1 - p)
+        if weights is not None:
+            residual, curvature = weights * residual, weights * curvature
+        gradient = design.T @ residual
         if np.abs(gradient).max() < LEAST_GRADIENT:
             break
-        hessian = (design.T * (p * (1 - p))) @ design + RIDGE * np.eye(2)
+        hessian = (design.T * curvature) @ design + RIDGE * np.eye(2)
         direction = -np.linalg.solve(hessian, gradient)
         slope, step = float(gradient @ direction), 1.0
         while step >= LEAST_STEP:
@@ -199,16 +224,18 @@ def fit_sigmoid(f: np.ndarray, positive: np.ndarray) -> tuple[float, float]:
 # --- noise of a regression -----------------------------------------------------------------
 
 
-def laplace_scale(z: np.ndarray) -> float:
+def laplace_scale(z: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Return sigma of the density e^(-|z| / sigma) / (2 sigma) of the residuals z, (n,).
 
-    sigma is the mean of |z|. As in LIBSVM, residuals beyond 5 standard deviations, sqrt(2) sigma
-    each, do not count.
+    sigma is the mean of |z|, weighted if there are weights, (n,). As in LIBSVM, residuals beyond 5
+    standard deviations, sqrt(2) sigma each, do not count.
 
     Lin and Weng, "Simple Probabilistic Predictions for Support Vector Regression", 2004.
     """
     size = np.abs(z)
-    return float(size[size <= OUTLIER_DEVIATIONS * math.sqrt(2) * size.mean()].mean())
+    mean = np.average(size, weights=weights)
+    near = size <= OUTLIER_DEVIATIONS * math.sqrt(2) * mean
+    return float(np.average(size[near], weights=None if weights is None else weights[near]))
 
 
 # --- density of novelty detection ----------------------------------------------------------
@@ -223,40 +250,50 @@ def fit_density_marks(
     a random subset. The result is empty if f has one sign on nearly all rows.
     """
 
-    def values(D: Dataset) -> np.ndarray:
-        return np.concatenate([f[:, 0] for _, f in decision_values(D, decision)])
+    def values(D: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
+        found = [(f[:, 0], weights) for _, f, weights in decision_values(D, decision)]
+        weights = join_weights([(len(f), weights) for f, weights in found])
+        return np.concatenate([f for f, _ in found]), weights
 
-    subset = np.empty(0)
+    subset: tuple[np.ndarray, np.ndarray | None] = np.empty(0), None
     if until < math.inf:
         subset = values(D.subset(D.mask(random_subset(D, MARKED_ROWS, Draws(seed)))))
     try:
         with clock.until(lambda: until):
-            f = values(D)
+            f, weights = values(D)
     except TimeLimitError:
-        emit(Notice(f"little time for -b 1: probabilities are from {len(subset):,} rows"))
-        f = subset
-    marks = density_marks(f)
+        emit(Notice(f"little time for -b 1: probabilities are from {len(subset[0]):,} rows"))
+        f, weights = subset
+    marks = density_marks(f, weights)
     if marks is None:
         emit(Notice("too few rows on one side of f = 0 for -b 1: no probabilities, as in LIBSVM"))
         return {}
     return {"density_marks": marks}
 
 
-def density_marks(f: np.ndarray) -> np.ndarray | None:
+def density_marks(f: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray | None:
     """Return decision values between bins of equal probability, (10,) ascending, as in LIBSVM.
 
-    Either side of 0 has five bins with the same number of rows. f : (n,). None: one side has fewer
-    than five rows.
+    Either side of 0 has five bins with the same number of rows, or of equal weight. f : (n,);
+    weights : (n,), or None if all are 1. None: one side has fewer than five rows.
 
     Que and Lin, "One-class SVM Probabilistic Outputs", 2022.
     """
-    f = np.sort(f)
+    order = np.argsort(f, kind="stable")
+    f = f[order]
     side = DENSITY_BINS // 2
     outside = int(np.searchsorted(f, 0.0))
     inside = len(f) - outside
     if min(outside, inside) < side:
         return None
     bins = np.arange(side)
-    below, above = f[bins * outside // side], f[outside - 1 + (bins + 1) * inside // side]
+    if weights is None:
+        below, above = f[bins * outside // side], f[outside - 1 + (bins + 1) * inside // side]
+    else:
+        mass = np.cumsum(weights[order])
+        zero, total = mass[outside - 1], mass[-1]
+        below = f[np.minimum(np.searchsorted(mass, bins * zero / side, "right"), outside - 1)]
+        above = zero + (bins + 1) * (total - zero) / side
+        above = f[np.clip(np.searchsorted(mass, above, "left"), outside, len(f) - 1)]
     borders = np.concatenate([below, [0.0], above])
     return np.asarray((borders[1:] + borders[:-1]) / 2)
