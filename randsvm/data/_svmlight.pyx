@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The byte loops of svmlight.py: bytes in, arrays out, and where the first bad token stands.
+"""Parse svmlight text into arrays and write arrays as svmlight text: the loops of svmlight.py.
 
-And back: arrays in, bytes out. Decides what is legal; why a token is not legal is told by
-svmlight.py. Holds no lock.
+The parser decides whether a token is legal and returns the position of the first bad one;
+svmlight.py writes the error message. The loops run without the GIL.
 """
 
 from libc.math cimport INFINITY, NAN
@@ -78,10 +78,10 @@ ctypedef fused real:
     float
     double
 
-# The loop reads eight bytes at a time and stops at newlines: whoever calls appends these.
+# The caller appends these bytes: the parser reads eight bytes at a time and stops at newlines.
 PADDING = b"\n" * 8
 
-LABEL, QUERY, FEATURE, NUL = range(1, 5)   # what the bad token should have been
+LABEL, QUERY, FEATURE, NUL = range(1, 5)   # the kinds of token that were expected
 COST = 6
 
 cdef enum:
@@ -105,7 +105,7 @@ cdef enum:
     IS_MEMORY = 5
     IS_COST = 6
 
-# Indices below are collected in a bitmap of 2 MiB, others by the caller.
+# Indices below this are collected in a bitmap of 2 MiB, larger ones by the caller.
 MARKED = 1 << 24
 LARGEST_INDEX = 2**31 - 1
 
@@ -135,7 +135,7 @@ cdef struct Fault:
     Text stop
     int64_t line
     int64_t column
-    int64_t previous    # the index before, in the same row
+    int64_t previous    # the preceding index in the same row
 
 
 cdef struct Number:
@@ -147,19 +147,22 @@ cdef struct Number:
 # ---- numbers ----------------------------------------------------------------------------------
 
 cdef inline uint64_t not_digits(uint64_t word) noexcept nogil:
-    """Its lowest nonzero byte is the first that is no digit; `word` is text ^ ZEROS."""
+    """Return a word whose lowest nonzero byte marks the first byte that is not a digit.
+
+    word: eight bytes of text ^ ZEROS.
+    """
     return ((word + 0x0606060606060606ULL) | word) & 0xF0F0F0F0F0F0F0F0ULL
 
 
 cdef inline uint64_t eight_digits(uint64_t word) noexcept nogil:
-    """The number whose decimal digits are the bytes of `word`, the lowest byte first."""
+    """Return the number whose decimal digits are the bytes of `word`, the lowest byte first."""
     word = (word * 10 + (word >> 8)) & 0x00FF00FF00FF00FFULL
     word = (word * 100 + (word >> 16)) & 0x0000FFFF0000FFFFULL
     return (word * 10000 + (word >> 32)) & 0xFFFFFFFFULL
 
 
 cdef inline Text one_by_one(Text p, Number *number, int step) noexcept nogil:
-    """Read digits; `step` is 1 behind the decimal point and 0 before it."""
+    """Read digits one by one; `step` is 0 before the decimal point and 1 after it."""
     while p[0] - 48u <= 9u:
         if likely(number.digits < 1000000000000000000ULL, True):
             number.digits = number.digits * 10 + (p[0] - 48u)
@@ -172,7 +175,7 @@ cdef inline Text one_by_one(Text p, Number *number, int step) noexcept nogil:
 
 
 cdef inline Text fraction(Text p, Number *number) noexcept nogil:
-    """Read the digits behind the decimal point, eight at a time while they fit."""
+    """Read the digits after the decimal point, eight at a time while they fit."""
     cdef uint64_t word, others
     cdef int n
     while number.digits < 100000000000ULL:
@@ -191,7 +194,7 @@ cdef inline Text fraction(Text p, Number *number) noexcept nogil:
 
 
 cdef Text power(Text p, int64_t *exponent) noexcept nogil:
-    """Read `e`, sign and digits; NULL without digits."""
+    """Read `e`, a sign and digits; return NULL if there are no digits."""
     cdef bint negative
     p += 1
     negative = p[0] == MINUS
@@ -210,7 +213,7 @@ cdef Text power(Text p, int64_t *exponent) noexcept nogil:
 
 
 cdef inline Text unsigned_number(Text p, Number *number) noexcept nogil:
-    """Read digits[.digits*]|.digits and an exponent; NULL if this is no number."""
+    """Read digits[.digits*]|.digits and an exponent; return NULL if this is not a number."""
     cdef Text start = p
     cdef int64_t exponent = 0
     number.digits = 0
@@ -230,17 +233,19 @@ cdef inline Text unsigned_number(Text p, Number *number) noexcept nogil:
 
 
 cdef double correctly_rounded(Text start) noexcept with gil:
-    """What Python's float() says; `start` need not end in a NUL. Costs the lock."""
+    """Return the float64 that Python's float() returns. This takes the GIL.
+
+    start: the text, which need not end with a NUL.
+    """
     cdef char *stop
     return PyOS_string_to_double(<const char *> start, &stop, NULL)
 
 
 cdef double near_many_digits(Number number, Text start) noexcept nogil:
-    """A float64 that rounds to float32(float64(number)), for numbers with many digits or a large
-    exponent.
+    """Return `near_float64` for a number with many digits or a large exponent.
 
-    `near` is off by less than 2**-51 of itself, so the true float64 lies between low and high,
-    and rounding is monotone: if both give the same float32, that is it.
+    The relative error of `near` is below 2**-51, so the correct float64 lies between low and high.
+    Rounding is monotone: if both round to the same float32, so does the correct float64.
     """
     cdef double near, low, high
     if number.digits == 0 or number.exponent < -66:
@@ -259,8 +264,10 @@ cdef double near_many_digits(Number number, Text start) noexcept nogil:
 
 
 cdef inline double near_float64(Number number, Text start) noexcept nogil:
-    """A float64 that rounds to float32(float64(number)), as Python rounds; `start` is its first
-    digit or dot. Itself it may be off by 2**-51 of it."""
+    """Return a float64 that rounds to the same float32 as the correctly rounded float64.
+
+    Its own relative error may be 2**-51. start: the first digit or dot of the number.
+    """
     # Both operands are exact, so IEEE 754 rounds the quotient correctly (Clinger 1990).
     if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
         return <double> <int64_t> number.digits / TEN[-number.exponent]
@@ -268,7 +275,7 @@ cdef inline double near_float64(Number number, Text start) noexcept nogil:
 
 
 cdef inline double to_float64(Number number, Text start) noexcept nogil:
-    """float64(number), rounded like Python does; `start` is its first digit or dot."""
+    """Return the correctly rounded float64. start: the first digit or dot of the number."""
     if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
         return <double> <int64_t> number.digits / TEN[-number.exponent]   # see near_float64
     return float64_of_many_digits(number, start)
@@ -284,7 +291,7 @@ cdef double float64_of_many_digits(Number number, Text start) noexcept nogil:
             near = <long double> number.digits / LONG_TEN[-number.exponent]
         else:
             near = <long double> number.digits * LONG_TEN[number.exponent]
-        # Where long double is float64 these two differ and Python decides.
+        # If long double is float64, these two differ, and Python's function decides.
         low = <double> (near * (1 - 2 * LONG_EPSILON))
         high = <double> (near * (1 + 2 * LONG_EPSILON))
         if low == high:
@@ -314,7 +321,7 @@ cdef inline Text skip_blanks(Text p) noexcept nogil:
 
 
 cdef inline Text next_token(Text p) noexcept nogil:
-    """Step over the blanks behind a token; NULL if it does not end here."""
+    """Step over the blanks after a token; return NULL if the token does not end here."""
     if likely(p[0] == SPACE, True):   # most writers put one space
         p += 1
         return p if likely(p[0] > SPACE, True) else skip_blanks(p)
@@ -322,7 +329,7 @@ cdef inline Text next_token(Text p) noexcept nogil:
 
 
 cdef inline Text read_index(Text p, int64_t *index) noexcept nogil:
-    """Read digits, if any; what exceeds INDEX_LIMIT does so in `index`, too."""
+    """Read digits, if any. If their number exceeds INDEX_LIMIT, so does `index`."""
     cdef uint64_t word = load(p) ^ ZEROS
     cdef uint64_t others = not_digits(word)
     cdef int n
@@ -339,7 +346,7 @@ cdef inline Text read_index(Text p, int64_t *index) noexcept nogil:
 
 
 cdef bint is_not_finite(Text p, Py_ssize_t length) noexcept nogil:
-    """Whether the token spells nan, inf or infinity, as float() would take it."""
+    """Return whether the token is nan, inf or infinity in a spelling that float() accepts."""
     cdef const char *word
     cdef Py_ssize_t i
     if length > 0 and (p[0] == PLUS or p[0] == MINUS):
@@ -368,7 +375,10 @@ cdef bint is_label(Text p, Py_ssize_t length, bint unlabelled) noexcept nogil:
 
 
 cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) noexcept nogil:
-    """Whether the token is a finite float64, or an allowed `?` (nan)."""
+    """Read a label that is a number; return False unless it is a finite float64.
+
+    `?` is read as nan if unlabelled rows are allowed.
+    """
     cdef Number number
     cdef bint negative = p[0] == MINUS
     if p[0] == QUESTION and stop - p == 1:
@@ -385,7 +395,7 @@ cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) n
 # ---- distinct labels --------------------------------------------------------------------------
 
 cdef inline uint64_t key_of(Text p, Py_ssize_t length) noexcept nogil:
-    """Equal tokens have equal keys; tokens of up to eight bytes of one length, only those."""
+    """Return the hash key of a token. Tokens of one length up to 8 have distinct keys."""
     cdef uint64_t key
     cdef Py_ssize_t i
     if length <= 8:
@@ -398,7 +408,7 @@ cdef inline uint64_t key_of(Text p, Py_ssize_t length) noexcept nogil:
 
 cdef inline int64_t slot_of(Spellings *table, Text p, Py_ssize_t length,
                             uint64_t key) noexcept nogil:
-    """Where this token is, or the free slot where it belongs."""
+    """Return the slot of a token, or the free slot to put it in."""
     cdef int64_t slot = ((key * 0x9E3779B97F4A7C15ULL) >> 32) & (table.room - 1)
     cdef Spelling *item
     while table.slots[slot] != 0:
@@ -411,7 +421,7 @@ cdef inline int64_t slot_of(Spellings *table, Text p, Py_ssize_t length,
 
 
 cdef bint grow(Spellings *table) noexcept nogil:
-    """Double the room; False without memory."""
+    """Double the number of slots; return False if there is no memory."""
     cdef int64_t room = table.room * 2 if table.room else 64
     cdef int64_t i
     cdef Spelling *items = <Spelling *> realloc(table.items, room // 2 * sizeof(Spelling))
@@ -431,11 +441,11 @@ cdef bint grow(Spellings *table) noexcept nogil:
 # ---- the file ---------------------------------------------------------------------------------
 
 cdef class Rows:
-    """What one piece of text holds: `parse` fills the arrays it is given and leaves the rest here.
+    """The result of parsing one piece of text, apart from the arrays that `parse` fills.
 
-    rows, entries : filled positions, without those of a row that has a bad token
-    lines : how many there are
-    queries : rows with a qid:
+    rows, entries : numbers of rows and of entries, without a row that has a bad token
+    lines : number of lines
+    queries : number of rows with a qid:
     weighted : whether a row has a cost:
     beyond : whether an index of 2**24 or more is among `indices`
     """
@@ -472,7 +482,7 @@ cdef class Rows:
     def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
               int32_t[::1] indices, real[::1] values, bint exact=True):
-        """Parse `text`, complete lines and PADDING; the arrays are as long as `count` says.
+        """Parse complete lines followed by PADDING into arrays of the lengths from `count`.
 
         exact: whether float64 values are; else only what they round to as float32 is.
         """
@@ -505,7 +515,7 @@ cdef class Rows:
             raise MemoryError
 
     cdef bint read_lines(self, Text p, Text end) noexcept nogil:
-        """All lines, up to the first bad token. False without memory."""
+        """Read all lines up to the first bad token; return False if there is no memory."""
         cdef int64_t start, before = 0   # where this row and the one before it begin
         cdef int64_t queries
         self.indptr[0] = 0
@@ -539,7 +549,10 @@ cdef class Rows:
         return self.fault.expected != IS_MEMORY
 
     cdef inline Text read_label(self, Text p) noexcept nogil:
-        """Read the label and the blanks behind it; NULL, here and below: bad, see the fault."""
+        """Read the label and the blanks after it.
+
+        This method and those below return NULL after a bad token, which `fault` describes.
+        """
         cdef Text stop = end_of_token(p)
         if self.codes == NULL:
             if not read_number_label(p, stop, self.unlabelled, &self.y[self.rows]):
@@ -549,7 +562,7 @@ cdef class Rows:
         return skip_blanks(stop)
 
     cdef inline Text read_query(self, Text p) noexcept nogil:
-        """Read qid:number, if there is one; its value is ignored, whatever it is."""
+        """Read qid:number, if there is one; its value is ignored."""
         cdef Text token = p
         if memcmp(p, <const char *> b"qid:", 4) != 0:
             return p
@@ -661,7 +674,7 @@ cdef class Rows:
         return stop + 1
 
     cdef Text bad(self, int expected, Text token, int64_t previous) noexcept nogil:
-        """Note the bad token; NULL."""
+        """Record the bad token in `fault`; return NULL."""
         cdef Text stop = token + 1 if expected == IS_NUL else end_of_token(token)
         cdef Text nul = <Text> memchr(token, 0, stop - token)
         if nul != NULL:
@@ -676,7 +689,7 @@ cdef class Rows:
         return NULL
 
     cdef inline bint read_class(self, Text p, Py_ssize_t length, int32_t *code) noexcept nogil:
-        """Find the label among the spellings or add it; False: bad, see the fault."""
+        """Find the label among the spellings or add it; return False for a bad label."""
         cdef uint64_t key = key_of(p, length)
         cdef int64_t slot = slot_of(&self.table, p, length, key)
         cdef Spelling *item
@@ -703,10 +716,10 @@ cdef class Rows:
         return True
 
     cdef inline void mark(self, int64_t before, int64_t start) noexcept nogil:
-        """Note the indices of the last row, start:entries; before:start is the row above it."""
+        """Mark the indices of the last row, start:entries; before:start is the row above it."""
         cdef int32_t *indices = self.indices
         cdef int64_t stop = self.entries, i
-        # Rows of dense data have the same indices, all of them noted already.
+        # Rows of dense data have the same indices, which are marked already.
         if stop - start == start - before and memcmp(
                 &indices[start], &indices[before], (stop - start) * sizeof(int32_t)) == 0:
             return
@@ -719,14 +732,14 @@ cdef class Rows:
             self.largest = indices[stop - 1]
 
     def distinct(self):
-        """How many distinct indices below 2**24 there are."""
+        """Return the number of distinct indices below 2**24."""
         cdef int64_t i, count = 0
         for i in range(self.largest // 64 + 1):
             count += ones(self.marks[i])
         return count
 
     def features(self, int32_t[::1] into):
-        """Write them in ascending order."""
+        """Write the distinct indices below 2**24 in ascending order."""
         cdef int64_t i, position = 0
         cdef uint64_t word
         with nogil:
@@ -738,7 +751,7 @@ cdef class Rows:
                     word &= word - 1
 
     def spellings(self):
-        """Distinct label tokens in order of first appearance: (token, line, column)."""
+        """Return (token, line, column) of each distinct label in order of first appearance."""
         cdef int64_t i
         cdef Spelling item
         found = []
@@ -748,7 +761,7 @@ cdef class Rows:
         return found
 
     def bad_token(self):
-        """(expected, token, line, column, the row's index before) or None."""
+        """Return (expected, token, line, column, preceding index) of the bad token, or None."""
         if not self.fault.expected:
             return None
         return (self.fault.expected, self.fault.start[:self.fault.stop - self.fault.start],
@@ -789,7 +802,7 @@ cdef inline Number shortest(float value) noexcept nogil:
 
 
 cdef inline int length_of(uint64_t number) noexcept nogil:
-    """Its decimal digits, at most 10 of them."""
+    """Return the number of decimal digits, at most 10."""
     cdef int length = 1
     cdef uint64_t limit = 10
     while number >= limit:
@@ -799,7 +812,7 @@ cdef inline int length_of(uint64_t number) noexcept nogil:
 
 
 cdef inline uint8_t *put_digits(uint8_t *p, uint64_t number, int length) noexcept nogil:
-    """Write the last `length` digits; returns their end, here and below."""
+    """Write the last `length` digits. Like the functions below, return the end of the text."""
     cdef int i
     for i in range(length - 1, -1, -1):
         p[i] = <uint8_t> (ZERO + number % 10)
@@ -827,7 +840,7 @@ cdef inline uint8_t *put_exponent(uint8_t *p, int exponent) noexcept nogil:
 
 
 cdef inline uint8_t *put_split(uint8_t *p, uint64_t number, int length, int before) noexcept nogil:
-    """Write `length` digits, a point behind the first `before` unless these are all."""
+    """Write `length` digits, with a point after the first `before` if more digits follow."""
     cdef int i
     if before == length:
         return put_digits(p, number, length)
@@ -840,7 +853,7 @@ cdef inline uint8_t *put_split(uint8_t *p, uint64_t number, int length, int befo
 
 
 cdef inline uint8_t *put_value(uint8_t *p, float value) noexcept nogil:
-    """Write a finite value; from 1e6 on with an exponent if that is shorter, below 1e-4 always."""
+    """Write a finite value, with an exponent below 1e-4, and from 1e6 on if that is shorter."""
     cdef Number number
     cdef int length, before   # digits, and how many of them stand before the point
     if value < 0 or (value == 0 and 1 / value < 0):
@@ -865,10 +878,10 @@ cdef inline uint8_t *put_value(uint8_t *p, float value) noexcept nogil:
 
 
 cdef class Lines:
-    """Rows as text: `fill` writes what has room and goes on there when called again.
+    """Rows as text. Each call of `fill` continues where the last one ended.
 
-    labels : each with a newline behind it
-    indptr : one longer than there are labels, ascending, within indices and values
+    labels : the labels, each followed by a newline
+    indptr : (labels + 1,) int64, ascending, the first entry of each row in indices and values
     """
 
     cdef bytes labels
@@ -892,7 +905,10 @@ cdef class Lines:
         self.inside = False
 
     def fill(self, uint8_t[::1] into):
-        """The number of bytes written, 0 at the end; `into` has room for any label and an entry."""
+        """Write rows as long as there is room; return the number of bytes, 0 at the end.
+
+        into : (size,) uint8, larger than any label and one entry.
+        """
         cdef int64_t size
         with nogil:
             size = self.put_rows(&into[0], &into[0] + into.shape[0])
@@ -926,7 +942,7 @@ cdef class Lines:
         return p - start
 
     cdef inline uint8_t *put_entries(self, uint8_t *p, uint8_t *end) noexcept nogil:
-        """Write the row's entries while there is room; NULL: one is outside the format."""
+        """Write the entries of a row as long as there is room; return NULL for an illegal entry."""
         cdef int64_t stop = self.indptr[self.row + 1], i
         cdef const int32_t *indices = &self.indices[0]
         cdef const float *values = &self.values[0]
@@ -945,7 +961,7 @@ cdef class Lines:
 
 
 def count(bytes text):
-    """(newlines, colons): bounds for rows (padding included) and entries of `text`."""
+    """Return the numbers of newlines and colons: bounds for rows (with padding) and entries."""
     cdef Text p = <Text> <const char *> text
     cdef Py_ssize_t size = len(text), i, start, stop
     cdef int64_t newlines = 0, colons = 0
