@@ -112,10 +112,9 @@ class Float64Rows:
         """Return the rows, dense if their products are faster then."""
         if not prefers_dense(X.shape[0], X.shape[1], X.nnz):
             return Float64Rows(X.astype(np.float64), squared_norms(X), None)
-        centre = np.zeros(X.shape[1])
-        if kernel.name == "rbf":
-            centre = np.asarray(X.astype(np.float64).mean(axis=0)).ravel()
-        return Float64Rows._dense(X, centre)
+        dense = X.toarray().astype(np.float64)
+        centre = dense.mean(axis=0) if kernel.name == "rbf" else np.zeros(X.shape[1])
+        return Float64Rows._dense(dense, centre)
 
     @staticmethod
     def _dense(X: Matrix, centre: np.ndarray) -> Float64Rows:

@@ -106,13 +106,16 @@ class Reduction:
         if found is None:
             found = Machine(replace(self.full, points=self.points), self.certificate, self.f)
         change = np.abs(found.f - self.f)
+        cost, promised = found.certificate.primal - self.certificate.primal, chosen.errors[-1] / 2
+        # The errors are a lower bound of the cost; the machine shows by how much.
+        ratio = min(max(cost / promised, 0.1), 100.0) if cost > 0 and promised > 0 else 1.0
         reduction = SubtaskReduction(
             self.certificate,
             float(change.max()),
             float(change.mean()),
             int(np.count_nonzero((found.f > 0) != (self.f > 0))),
             len(self.f),
-            (self._needed(chosen, 0.01), self._needed(chosen, 0.05)),
+            (self._needed(chosen, 0.01 / ratio), self._needed(chosen, 0.05 / ratio)),
         )
         return found.solution, found.certificate, reduction
 
