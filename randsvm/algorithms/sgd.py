@@ -77,7 +77,7 @@ class Steps:
 
 
 class Progressive(NamedTuple):
-    """What rows were before they were learnt: their mean loss and the share of mistakes."""
+    """The mean loss and the share of mistakes of rows, each taken before the step of the row."""
 
     rows: int
     loss: float
@@ -85,8 +85,10 @@ class Progressive(NamedTuple):
 
 
 class Running(NamedTuple):
-    """What a learner needs to go on as if it had never ended; see _sgd.pyx. v : (d, K), b : (K,),
-    A : (d, K), or (0, K) without a mean, b_sum : (K,)."""
+    """The state from which a learner continues without a difference; see _sgd.pyx.
+
+    v : (d, K), b : (K,), A : (d, K), or (0, K) without a mean, b_sum : (K,)
+    """
 
     s: float
     sigma: float
@@ -207,7 +209,7 @@ class Learner:
         return self.last
 
     def progressive(self) -> Progressive:
-        """Of the rows learnt since this was last asked."""
+        """Return the numbers of the rows learnt since the last call."""
         rows = self.learnt - self._since
         self._since = self.learnt
         loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / max(rows, 1)
@@ -217,9 +219,12 @@ class Learner:
 
 @dataclass(frozen=True)
 class Part:
-    """What was learnt of some rows; those of several groups add up. last: the weights after them;
-    total: their sum over the steps, w : (0, K) without a mean; loss, errors: sums over the rows,
-    each before it was learnt."""
+    """The result of steps over some rows; the results of several groups add up.
+
+    last: the weights after the last step
+    total: the sum of the weights over the steps, w : (0, K) without a mean
+    loss, errors: sums over the rows, each taken before the step of the row
+    """
 
     rows: int
     last: Linear
@@ -229,13 +234,13 @@ class Part:
 
     @staticmethod
     def of(learner: Learner) -> Part:
-        """What it has learnt since it was made."""
+        """Return the result of all steps of a learner."""
         total = learner.total if learner.steps.averages else Linear(learner.A, learner.b_sum)
         loss, errors = learner.state[[_sgd.LOSS, _sgd.ERRORS]].tolist()
         return Part(learner.learnt, learner.last, total, loss, errors)
 
     def __add__(self, other: Part) -> Part:
-        """Of the rows of both; the last weights are the mean of those of each side, by its rows."""
+        """Return the result over the rows of both; the last weights are a mean weighted by rows."""
         rows = self.rows + other.rows
         share = other.rows / rows
         return Part(
