@@ -102,7 +102,7 @@ def assert_learnt(model: Path, w: np.ndarray, b: np.ndarray) -> None:
     assert found.b == pytest.approx(b, rel=1e-9, abs=1e-12)
 
 
-# ---- an update is the twin's steps --------------------------------------------------------------
+# ---- an update takes the steps of the reference -------------------------------------------------
 
 
 @kinds
@@ -125,7 +125,7 @@ def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(
 ) -> None:
     case = UpdateCase(tmp_path, classes, words)
     learnt = case.update("new", "--update-rate", 0.02)
-    plain = teach(case.twin(0.02), *case.B)
+    plain = teach(case.reference(0.02), *case.B)
     assert_learnt(learnt.model, plain.w, plain.b)
     assert learnt.outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
 
@@ -250,7 +250,7 @@ def test_the_log_reports_progress_at_each_doubling(
     case = UpdateCase(tmp_path, 2, ())
     defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
     monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
-    emitted = case.update().of("running")
+    emitted = case.update().of("taught")
     assert len(emitted) > 3
     rows = [event["rows"] for event in emitted]
     assert np.cumsum([event["last"] for event in emitted]).tolist() == rows
