@@ -27,7 +27,7 @@ def counted(kind: type[M], y: np.ndarray, f: np.ndarray, weights: np.ndarray | N
     return parts[0] + parts[1]
 
 
-def test_a_weighted_accuracy_is_that_of_repeated_rows():
+def test_a_weighted_accuracy_is_that_of_repeated_rows() -> None:
     y, f = RNG.integers(0, 2, N).astype(float), RNG.normal(size=N)
     weighted = counted(Accuracy, y, f, WEIGHTS)
     assert weighted.score == pytest.approx(counted(Accuracy, y[REPEATED], f[REPEATED], None).score)
@@ -36,7 +36,7 @@ def test_a_weighted_accuracy_is_that_of_repeated_rows():
     assert (weighted.rows, weighted.correct) == (N, right.sum())
 
 
-def test_weighted_errors_of_a_regression_are_those_of_scikit_learn_and_repeated_rows():
+def test_weighted_errors_of_a_regression_are_those_of_scikit_learn_and_repeated_rows() -> None:
     y, f = RNG.normal(size=N) + 100, RNG.normal(size=N) + 100
     found = counted(RegressionErrors, y, f, WEIGHTS)
     repeated = counted(RegressionErrors, y[REPEATED], f[REPEATED], None)
@@ -48,7 +48,7 @@ def test_weighted_errors_of_a_regression_are_those_of_scikit_learn_and_repeated_
     assert found.squared_correlation == pytest.approx(repeated.squared_correlation)
 
 
-def test_weighted_scores_of_classes_are_those_of_scikit_learn():
+def test_weighted_scores_of_classes_are_those_of_scikit_learn() -> None:
     y, f = RNG.integers(0, 2, N).astype(float), RNG.integers(-9, 9, N) / 4
     matrix = ConfusionMatrix(2)
     for part in (slice(70), slice(70, None)):
@@ -63,7 +63,7 @@ def test_weighted_scores_of_classes_are_those_of_scikit_learn():
     assert found.confusion == reference.confusion_matrix(y, predicted).tolist()
 
 
-def test_weighted_sigmoids_are_those_of_repeated_rows():
+def test_weighted_sigmoids_are_those_of_repeated_rows() -> None:
     f, y = RNG.normal(size=N), RNG.integers(0, 3, N)
     columns = np.column_stack([f + (y == 1), RNG.normal(size=N), f])
     for fit, values in (
@@ -75,14 +75,14 @@ def test_weighted_sigmoids_are_those_of_repeated_rows():
         assert fit(values, y, np.ones(N)) == pytest.approx(fit(values, y), rel=1e-9)
 
 
-def test_a_weighted_laplace_scale_is_that_of_repeated_rows():
+def test_a_weighted_laplace_scale_is_that_of_repeated_rows() -> None:
     z = np.append(RNG.laplace(size=N - 1), 40.0)
     assert probabilities.laplace_scale(z, WEIGHTS) == pytest.approx(
         probabilities.laplace_scale(z[REPEATED])
     )
 
 
-def test_weighted_density_marks_are_those_of_repeated_rows():
+def test_weighted_density_marks_are_those_of_repeated_rows() -> None:
     # Either side of 0 has a total weight that five bins divide.
     f = np.concatenate([-1 - RNG.random(10), 1 + RNG.random(10)])
     weights = np.tile([1.0, 3.0, 2.0, 1.0, 3.0], 4)
