@@ -41,7 +41,7 @@ EXAMPLES = examples()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_works_after_its_change(title, tmp_path):
+def test_an_example_works_after_its_change(title: str, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     if shutil.which("patch") is None:
         pytest.skip("patch is not installed")
@@ -49,7 +49,7 @@ def test_an_example_works_after_its_change(title, tmp_path):
     shutil.copytree(
         ROOT / "randsvm", tmp_path / "randsvm", ignore=shutil.ignore_patterns("__pycache__", "*.c")
     )
-    patch = ["patch", "--strip=1", "--quiet", "--no-backup-if-mismatch"]
+    patch = ["patch", "--strip=1", "--quiet", "--no-backup-if-mismatch", "--fuzz=0"]
     done = subprocess.run(patch, cwd=tmp_path, input=example.change, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     ended = run(example.program, tmp_path)
@@ -59,17 +59,19 @@ def test_an_example_works_after_its_change(title, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_fails_without_its_change(title, tmp_path):
+def test_an_example_fails_without_its_change(title: str, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     assert run(EXAMPLES[title].program, tmp_path, ROOT).returncode != 0
 
 
-def run(program: str, folder: Path, package: Path | None = None) -> subprocess.CompletedProcess:
+def run(
+    program: str, folder: Path, package: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a program in `folder` with the package that lies in `package`, or in `folder`."""
     environment = {**os.environ, "PYTHONPATH": str(package or folder)}
     words = [sys.executable, "-c", program]
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def test_the_page_has_an_example_for_each_part():
+def test_the_page_has_an_example_for_each_part() -> None:
     assert set(EXAMPLES) >= {"A task", "A kernel", "A model format"}

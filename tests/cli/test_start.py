@@ -105,5 +105,5 @@ assert succeeded == [5] * 4, succeeded
 """
 
 
-def test_threads_may_use_numpy_at_the_same_time():
+def test_threads_may_use_numpy_at_the_same_time() -> None:
     subprocess.run([sys.executable, "-c", UNIQUE_IN_THREADS], check=True, timeout=60)
