@@ -27,14 +27,7 @@ if not PATH.exists() or not sklearn.__version__.startswith("1.9."):
 
 # Reason: names of tests, without the parameters where it holds for all of them.
 FAILING = {
-    "fit takes no sample_weight": [
-        "test_svm_classifier_sided_sample_weight",
-        "test_svm_regressor_sided_sample_weight",
-        "test_svm_equivalence_sample_weight_C",
-        "test_negative_sample_weights_mask_all_samples",
-        "test_negative_weights_svc_leave_just_one_label",
-        "test_negative_weights_svc_leave_two_labels",
-        "test_negative_weight_equal_coeffs",
+    "LinearSVC takes no sample_weight": [
         "test_linearsvc_fit_sampleweight",
         "test_linearsvm_liblinear_sample_weight[LinearSVC-params1]",
         "test_linearsvm_liblinear_sample_weight[LinearSVC-params2]",

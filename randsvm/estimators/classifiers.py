@@ -21,7 +21,7 @@ from randsvm.estimators.kernel_machines import (
     KernelMachine,
     finite_cost,
 )
-from randsvm.estimators.machine import Classifier, check_fit_arguments
+from randsvm.estimators.machine import Classifier
 from randsvm.models.decisions import class_pairs
 
 CLASSIFIER_ATTRIBUTES = (
@@ -42,7 +42,7 @@ class KernelClassifier(KernelMachine, Classifier):
     decision_function_shape: str = "ovr"
     break_ties: bool = False
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelClassifier:
         """Train a classifier on rows and labels.
 
         Parameters
@@ -51,8 +51,8 @@ class KernelClassifier(KernelMachine, Classifier):
             Rows; at most one copy of them is made, as float32.
         y : array of shape (n_samples,)
             Labels of any type.
-        **unsupported : object
-            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
 
         Returns
         -------
@@ -63,16 +63,13 @@ class KernelClassifier(KernelMachine, Classifier):
         ------
         ValueError
             If a parameter or a value is invalid.
-        TypeError
-            If there is a sample_weight.
         """
-        check_fit_arguments(unsupported)
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(
                 f"decision_function_shape must be 'ovr' or 'ovo', got "
                 f"{self.decision_function_shape!r}"
             )
-        X, arrays = self._checked_labelled_rows(X, y)
+        X, arrays = self._checked_labelled_rows(X, y, sample_weight)
         self._fit(X, arrays, probability=self._has_probabilities(), **self._own_options(arrays))
         return self
 
@@ -224,7 +221,7 @@ class KernelClassifier(KernelMachine, Classifier):
 class SVC(KernelClassifier):
     """C-support vector classification with a certified gap.
 
-    It replaces sklearn.svm.SVC except for sample_weight. Equal calls give equal models.
+    It replaces sklearn.svm.SVC. Equal calls give equal models.
     """
 
     C: float = 1.0
@@ -240,14 +237,15 @@ class SVC(KernelClassifier):
 class NuSVC(KernelClassifier):
     """Nu-support vector classification with a certified gap.
 
-    It replaces sklearn.svm.NuSVC except for sample_weight. As in scikit-learn class_weight has no
-    effect, because nu is a share of rows of equal weight. fit raises ValueError if nu is infeasible
-    (above 2 n_small / n for two classes), or if the classes overlap too much for a margin.
+    It replaces sklearn.svm.NuSVC. As in scikit-learn class_weight has no effect. With sample_weight
+    nu is a share of the sum of the weights. fit raises ValueError if nu is infeasible (above
+    2 n_small / n for two classes), or if the classes overlap too much for a margin.
     """
 
     nu: float = 0.5
 
     _task = "nu-svc"
+    _one_class_problem = "specified nu is infeasible"
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         if np.ptp(self.class_weight_):

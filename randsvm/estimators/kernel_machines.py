@@ -143,7 +143,7 @@ class KernelMachine(Machine):
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._set_training_attributes(arrays, fitted)
         self.n_iter_ = self._iteration_counts(rounds)
-        self._set_solution_attributes(X)
+        self._set_solution_attributes(X, arrays)
         for text in kernel_notices:
             warnings.warn(text, UserWarning, stacklevel=3)
         outcome: Any = fitted.outcome
@@ -171,11 +171,17 @@ class KernelMachine(Machine):
         # The variance may overflow for large values. The training refuses them in its own message.
         return resolve_gamma(gamma, X.shape[1], lambda: _variance(X))
 
-    def _set_solution_attributes(self, X: Matrix) -> None:
+    def _set_solution_attributes(self, X: Matrix, arrays: Arrays) -> None:
         """Set the attributes of the decision functions."""
         model: Any = self.model_.model
+        # The model counts the rows with a weight above 0.
+        rows = (
+            model.support
+            if arrays.weights is None
+            else np.flatnonzero(arrays.weights)[model.support]
+        )
         support, dual, intercept, self.n_support_ = self._decision_functions(
-            model.support.astype(np.int32), model.beta.T.copy(), model.b.copy()
+            rows.astype(np.int32), model.beta.T.copy(), model.b.copy()
         )
         self.support_, self.intercept_ = support, intercept
         self.support_vectors_ = X[support[:0] if model.has_row_numbers else support]

@@ -73,7 +73,7 @@ class LinearSVC(Classifier):
         """
         check_fit_arguments(unsupported)
         self._check_parameters()
-        X, arrays = self._checked_labelled_rows(X, y)
+        X, arrays = self._checked_labelled_rows(X, y, None)
         multiclass: dict[str, Any] = {}
         if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
             multiclass = {"multiclass": "crammer-singer"}

@@ -6,11 +6,12 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from threadpoolctl import ThreadpoolController
@@ -45,6 +46,25 @@ def check_fit_arguments(given: Mapping[str, Any]) -> None:
         raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
 
 
+def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
+    """Return the weights of n rows, (n,) float64, 0 in place of weights below 0; None: all are 1.
+
+    Raises ValueError for weights that scikit-learn's estimators refuse.
+    """
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n, sample_weight)
+    weights = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n,)}!")
+    if not (weights > 0).any():
+        raise ValueError("Invalid input - all samples have zero or negative weights.")
+    return np.maximum(weights, 0.0)
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class Machine(BaseEstimator):
     """The base of all estimators: checks rows, and predicts by a fitted model.
@@ -56,9 +76,6 @@ class Machine(BaseEstimator):
     verbose: bool | int = False
     random_state: Any = None
     n_jobs: int | None = None
-
-    # From this attribute scikit-learn creates the method set_fit_request.
-    __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -127,25 +144,44 @@ class Classifier(ClassifierMixin, Machine):
 
     class_weight: Any = None
 
-    def _checked_labelled_rows(self, X: Any, y: Any) -> tuple[Matrix, Arrays]:
-        """Check and return X, and return it with class numbers as Arrays; set classes_."""
+    _one_class_problem: ClassVar[str] = "Invalid input"
+
+    def _checked_labelled_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Arrays]:
+        """Check and return X, and return it with class numbers as Arrays; set classes_.
+
+        classes_ are the labels of the rows with a weight above 0.
+        """
         X, y = self._checked_rows(X, y=y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
+        weights = checked_weights(sample_weight, len(y))
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"The number of classes has to be greater than one; got {len(self.classes_)} class"
             )
-        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        self.class_weight_ = weights
+        if weights is not None and not weights.all():
+            kept = weights > 0
+            # A row that is left out may have any class number.
+            codes = np.zeros(len(y), np.int64)
+            self.classes_, codes[kept] = np.unique(y[kept], return_inverse=True)
+            if len(self.classes_) < 2:
+                raise ValueError(
+                    f"{self._one_class_problem} - all samples with positive weights belong to the "
+                    "same class"
+                )
+            y = y[kept]
+        self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if weights is not None and self.class_weight == "balanced":
+            sums = np.bincount(codes, weights)
+            self.class_weight_ = sums.sum() / (len(sums) * sums)
         # The class names in a model file are the labels, or numbers if labels cannot be written.
         try:
             names = label_texts(self.classes_)
             label_values(names)
         except ContentError:
             names = tuple(map(str, range(len(self.classes_))))
-        return X, Arrays(X, codes, names)
+        return X, Arrays(X, codes, names, weights)
 
     def _class_weights(self, arrays: Arrays) -> dict[str, float]:
         pairs = zip(arrays.names or (), self.class_weight_.tolist(), strict=True)

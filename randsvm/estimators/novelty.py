@@ -15,7 +15,7 @@ from randsvm.estimators.kernel_machines import (
     TRAINING_ATTRIBUTES,
     KernelMachine,
 )
-from randsvm.estimators.machine import check_fit_arguments
+from randsvm.estimators.machine import checked_weights
 
 
 @documented(*SOLUTION_ATTRIBUTES, "offset_", *TRAINING_ATTRIBUTES)
@@ -23,14 +23,14 @@ from randsvm.estimators.machine import check_fit_arguments
 class OneClassSVM(OutlierMixin, KernelMachine):
     """Novelty detection with a certified gap.
 
-    It replaces sklearn.svm.OneClassSVM except for sample_weight. Equal calls give equal models.
+    It replaces sklearn.svm.OneClassSVM. Equal calls give equal models.
     """
 
     nu: float = 0.5
 
     _task = "one-class"
 
-    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> OneClassSVM:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> OneClassSVM:
         """Learn a region that contains most of the rows.
 
         Parameters
@@ -39,8 +39,8 @@ class OneClassSVM(OutlierMixin, KernelMachine):
             Rows; at most one copy of them is made, as float32.
         y : object, optional
             Ignored.
-        **unsupported : object
-            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
 
         Returns
         -------
@@ -51,12 +51,10 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         ------
         ValueError
             If a parameter or a value is invalid.
-        TypeError
-            If there is a sample_weight.
         """
-        check_fit_arguments(unsupported)
         X = self._checked_rows(X)
-        self._fit(X, Arrays(X), nu=self.nu)
+        weights = checked_weights(sample_weight, X.shape[0])
+        self._fit(X, Arrays(X, weights=weights), nu=self.nu)
         self.offset_ = -self.intercept_
         return self
 

@@ -16,14 +16,14 @@ from randsvm.estimators.kernel_machines import (
     KernelMachine,
     finite_cost,
 )
-from randsvm.estimators.machine import check_fit_arguments
+from randsvm.estimators.machine import checked_weights
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelRegressor(RegressorMixin, KernelMachine):
     """Regression by one decision function."""
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> KernelRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelRegressor:
         """Train a regression on rows and targets.
 
         Parameters
@@ -32,8 +32,8 @@ class KernelRegressor(RegressorMixin, KernelMachine):
             Rows; at most one copy of them is made, as float32.
         y : array of shape (n_samples,)
             Targets.
-        **unsupported : object
-            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
 
         Returns
         -------
@@ -44,12 +44,10 @@ class KernelRegressor(RegressorMixin, KernelMachine):
         ------
         ValueError
             If a parameter or a value is invalid.
-        TypeError
-            If there is a sample_weight.
         """
-        check_fit_arguments(unsupported)
         X, y = self._checked_rows(X, y=y, y_numeric=True)
-        self._fit(X, Arrays(X, y), **self._own_options())
+        weights = checked_weights(sample_weight, len(y))
+        self._fit(X, Arrays(X, y, weights=weights), **self._own_options())
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -77,7 +75,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):
 class SVR(KernelRegressor):
     """Epsilon-support vector regression with a certified gap.
 
-    It replaces sklearn.svm.SVR except for sample_weight. Equal calls give equal models.
+    It replaces sklearn.svm.SVR. Equal calls give equal models.
     """
 
     C: float = 1.0
@@ -94,7 +92,7 @@ class SVR(KernelRegressor):
 class NuSVR(KernelRegressor):
     """Nu-support vector regression with a certified gap.
 
-    It replaces sklearn.svm.NuSVR except for sample_weight. The width of the tube follows from nu.
+    It replaces sklearn.svm.NuSVR. The width of the tube follows from nu.
     """
 
     nu: float = 0.5
