@@ -64,13 +64,13 @@ def test_other_output_on_stderr_during_a_solve_appears(capfd: pytest.CaptureFixt
     library = ctypes.CDLL(None)
     stderr = ctypes.c_void_p.in_dll(library, "stderr")
     before = stderr.value
-    _solver.begin()
-    _solver.begin()
-    _solver.end()
+    _solver.drop_warning()
+    _solver.drop_warning()
+    _solver.restore_stderr()
     assert stderr.value != before
     library.fputs(b"out of memory\n", stderr)
     library.fputs(b"\nWARNING: reaching max number of iterations\n", stderr)
-    _solver.end()
+    _solver.restore_stderr()
     assert stderr.value == before
     assert capfd.readouterr().err == "out of memory\n"
 

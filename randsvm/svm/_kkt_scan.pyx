@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True
-"""Two passes over the rows of a shard, before and after b is known.
+"""Two passes over the rows of a shard: `sums` before b is known, and the KKT check `violations`.
 
-Their plain Python twin is tests/support/kkt_scan_reference.py.
+tests/support/kkt_scan_reference.py has both in plain Python.
 
-A row has y, its decision value u without b and its coefficient beta, which lies between lower and
-upper, and a weight by which its bounds are multiplied; weights may be None. See svm/tasks.py for
-all formulas. Every array is of the rows of one shard.
+y, u, beta, weights : (m,) float64, of the rows of one shard: labels, decision values without b,
+coefficients within [lower, upper], and the factors of these bounds; weights may be None. The
+formulas are in svm/tasks.py.
 """
 
 from libc.math cimport INFINITY, fabs
@@ -34,14 +34,15 @@ def sums(
     double left, double right,
     double[::1] at, double[::1] jump,
 ):
-    """Return norm, linear, slope, bends, before, behind: sum beta u; sum y beta - epsilon sum
-    |beta|; the slope of P at b = left; the number of bends within (left, right], which `at` holds
-    with their `jump`; and the nearest bends outside, infinite if there are none.
+    """Return norm, linear, slope, count, before, behind.
 
-    at, jump : room for 2 m.
+    norm: sum beta u. linear: sum y beta - epsilon sum |beta|. slope: the slope of P at b = left.
+    count: the number of breakpoints of P within (left, right]. before, behind: the nearest
+    breakpoints outside, infinite if there are none.
+    at, jump : (2 m,) float64, output: the breakpoints, and the increase of the slope at each.
     """
     cdef Box box
-    cdef Py_ssize_t i, bends = 0
+    cdef Py_ssize_t i, count = 0
     cdef double norm = 0, linear = 0, slope = 0, lower, upper, z, below, above
     cdef double before = -INFINITY, behind = INFINITY
     cdef bint weighted = weights is not None
@@ -59,13 +60,13 @@ def sums(
             if below > left:
                 slope -= upper
                 if below <= right and upper != 0:
-                    at[bends], jump[bends] = below, upper
-                    bends += 1
+                    at[count], jump[count] = below, upper
+                    count += 1
             if above <= left:
                 slope -= lower
             elif above <= right and lower != 0:
-                at[bends], jump[bends] = above, -lower
-                bends += 1
+                at[count], jump[count] = above, -lower
+                count += 1
             if upper != 0:
                 if below <= left:
                     before = max(before, below)
@@ -76,7 +77,7 @@ def sums(
                     before = max(before, above)
                 elif above > right:
                     behind = min(behind, above)
-    return norm, linear, slope, bends, before, behind
+    return norm, linear, slope, count, before, behind
 
 
 def violations(
@@ -85,12 +86,14 @@ def violations(
     double b, double tolerance,
     int[::1] rising, double[::1] rise, int[::1] falling, double[::1] fall,
 ):
-    """Return loss, count, risers, fallers: the sum of the rows' losses, the number of violators of
-    the KKT conditions, and the numbers of rows in `rising` (with their `rise`) and in `falling`.
+    """Check the KKT conditions; return loss, count, risers, fallers.
 
-    These hold the violators, and before them the row of the steepest rise (fall); if that is a
-    violator, it is there twice. Room for m + 1 each. A row whose beta is beyond its bounds belongs
-    to the other group of a nu task: it has a loss only.
+    loss: the sum of the losses of the rows. count: the number of violators of the KKT conditions.
+    risers, fallers: the numbers of rows in `rising` and in `falling`.
+    rising, falling : (m + 1,) int32, output: the row of the steepest rise (fall), followed by the
+    violators; if the steepest row is a violator, it occurs twice. rise, fall : (m + 1,) float64,
+    output: their slopes. A row whose beta is beyond its bounds belongs to the other group of a nu
+    task, and only its loss counts.
     """
     cdef Box box
     cdef Py_ssize_t i, risers = 1, fallers = 1

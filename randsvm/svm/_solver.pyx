@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The loops around LIBSVM that numpy is too slow for, and what hears and stops what it prints.
+"""Loops around LIBSVM that are too slow in numpy, and functions that read or drop its output.
 
-lay_out and product are held together with their plain numpy twins by the tests. Nothing here
-holds Python's lock: LIBSVM prints a dot every few iterations, and a thread that waits for the lock
-at each of them can take a hundred times as long.
+Tests compare lay_out and product with plain numpy versions. The print function does not take
+Python's lock: LIBSVM prints a dot every few iterations, and a thread that waits for the lock at each
+of them can take a hundred times as long.
 """
 
 from libc.stdint cimport uintptr_t
@@ -58,14 +58,14 @@ cdef extern from *:
     static void solver_ends(void) {}
     #endif
 
-    /* Of the thread's last solve: solves may run side by side. */
+    /* Iterations of this thread's last solve: solves may run in parallel. */
     static __thread int solver_iterations = 0;
 
-    static void solver_hear(const char *text)
+    static void read_iterations(const char *text)
     {
-        const char *said = strstr(text, "#iter = ");
-        if (said != NULL)
-            sscanf(said, "#iter = %d", &solver_iterations);
+        const char *found = strstr(text, "#iter = ");
+        if (found != NULL)
+            sscanf(found, "#iter = %d", &solver_iterations);
     }
 
     static void interleave(const float *restrict a, const float *restrict b,
@@ -88,37 +88,38 @@ cdef extern from *:
     int solver_iterations
     void solver_begins()
     void solver_ends()
-    void solver_hear(const char *text) noexcept nogil
+    void read_iterations(const char *text) noexcept nogil
     void interleave(const float *a, const float *b, const int *index, double *out,
                     long n) noexcept nogil
     void add_rows(const float **rows, const double *v, double *out, long m) noexcept nogil
 
-# Address of a print function for LIBSVM.
-HEAR = <uintptr_t> &solver_hear
+# Address of a print function for LIBSVM that reads the number of iterations.
+READ_ITERATIONS = <uintptr_t> &read_iterations
 
 
-def begin():
-    """Called before each solve, and `end` after it: meanwhile LIBSVM's own warning is not heard.
+def drop_warning():
+    """Drop LIBSVM's own warning until `restore_stderr`. Call both around each solve.
 
-    Both hold Python's lock, so that threads may solve side by side.
+    Both hold Python's lock, so threads may solve in parallel.
     """
     solver_begins()
 
 
-def end():
+def restore_stderr():
+    """Stop dropping LIBSVM's warning, unless another thread still solves."""
     solver_ends()
 
 
 def iterations():
-    """Iterations of the solve that ended last in this thread."""
+    """Return the number of iterations of the last solve in this thread."""
     return solver_iterations
 
 
 def lay_out(const float[:, ::1] K, const int[::1] index, double[:, :, ::1] values):
-    """values[i // 2, 1 + j, i % 2] = K[index[i], index[j]] for i, j < n = len(index); of a last
-    pair that is half a pair the other half is written as well.
+    """Set values[i // 2, 1 + j, i % 2] = K[index[i], index[j]] for i, j < n = len(index).
 
-    K : (m, m); index : (n,) numbers below m; values : room for at least n rows and columns.
+    If n is odd, both halves of the last pair are written. K : (m, m) float32; index : (n,) int32,
+    numbers below m; values : float64, with room for at least n rows and columns.
     """
     cdef long n = index.shape[0], i
     with nogil:
@@ -128,7 +129,10 @@ def lay_out(const float[:, ::1] K, const int[::1] index, double[:, :, ::1] value
 
 
 def product(const float[:, ::1] K, const double[::1] beta, double[::1] out):
-    """out += K beta in float64 for a symmetric K; rows with beta = 0 are not read."""
+    """Add K beta to out, in float64. K : (m, m) float32, symmetric; beta, out : (m,) float64.
+
+    Rows of K with beta = 0 are not read.
+    """
     cdef long m = K.shape[0], columns = K.shape[1], i, count = 0
     cdef const float *rows[4]
     cdef double v[4]

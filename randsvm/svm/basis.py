@@ -27,7 +27,7 @@ EXACT_BITS = 50
 
 @dataclass(frozen=True)
 class Basis:
-    """The rows of a basis. number : distinguishes the bases of one run; X : (m, d) CSR."""
+    """The rows of a basis. number: distinguishes the bases of one run; X : (m, d) CSR."""
 
     number: int
     kernel: Kernel
@@ -39,7 +39,7 @@ class Basis:
 
     @cached_property
     def gram(self) -> np.ndarray:
-        """K(z_i, z_j), (m, m) float64."""
+        """Return K(z_i, z_j), (m, m) float64."""
         return cross_gram(self.kernel, self.rows, self.rows)
 
     def __getstate__(self) -> dict[str, object]:

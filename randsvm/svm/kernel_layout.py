@@ -36,10 +36,11 @@ CUT = 20.0
 def kernel_layout_of(
     D: Dataset, problem: Problem, some: Points, *, float64: bool, few: bool
 ) -> KernelLayout:
-    """In float32 where its rounding is small from the start, and else, or `float64`, in float64.
+    """Return the layout of the rows of D: float32 if its rounding is small, otherwise float64.
 
-    some: of all over D; few: they are all rows. Of a precomputed kernel sums are products with
-    what was read, and always in float64.
+    some: a sample of the rows of D; few: whether these are all rows; float64: whether to use
+    float64 in any case. With a precomputed kernel sums are products with the values of the file,
+    and always in float64.
     """
     kernel = Kernel.of(problem)
     if kernel.name == "precomputed":
@@ -68,7 +69,7 @@ def kernel_layout_of(
 
 
 def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
-    """max |x|^2 over D, after centring."""
+    """Return max |x|^2 over D, after centring."""
 
     def of(shard: Shard) -> float:
         if kernel_layout.centre is None:
@@ -86,8 +87,10 @@ def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
 def gram_of(
     D: Dataset, kernel_layout: KernelLayout, points: Points, *, centred: bool
 ) -> np.ndarray:
-    """K of every pair of rows of D, (m, m) float32. points: the rows as `kernel_centres` has
-    them. centred: see gram."""
+    """Return K of every pair of some rows of D, (m, m) float32.
+
+    points: the rows, from `kernel_centres`. centred: see gram.
+    """
     if kernel_layout.kernel.name == "precomputed":
         return kernel_values(D, points)
     return gram.gram(kernel_layout, points.X, centred=centred)
@@ -114,7 +117,7 @@ class SelectedColumns:
         return np.ascontiguousarray(X[:, self.numbers].toarray())
 
 
-# What a value may differ by from the one across the diagonal, as a share of the largest.
+# Largest difference of K(x, z) and K(z, x), as a share of the largest value.
 ASYMMETRY = 1e-4
 # The column of a row's own number: the index 0 is the least of all.
 OWN_NUMBER = SelectedColumns(np.zeros(1, np.int64))
@@ -183,6 +186,6 @@ def why_not_psd(D: Dataset) -> str | None:
     K = kernel_values(D, kernel_centres(D, np.arange(D.n))).astype(np.float64)
     largest = max(float(K.diagonal().max()), float(np.finfo(np.float32).tiny))
     K.flat[:: D.n + 1] += PSD_ROUNDING * np.sqrt(D.n) * largest
-    # LAPACK takes columns, of which a symmetric matrix has the same, and works in their place.
+    # LAPACK reads columns; the transpose of a symmetric matrix has them in place, without a copy.
     _, failed = lapack.dpotrf(K.T, clean=False, overwrite_a=True)
     return INDEFINITE if failed else None

@@ -1,6 +1,7 @@
-"""The only file with libsvm: rows or kernel values in, coefficients out.
+"""Calls of LIBSVM: rows or kernel values in, coefficients out. No other module imports libsvm.
 
-Calls the C library that the libsvm-official bindings load. Knows LIBSVM's own problems only.
+The calls go to the C library that the libsvm-official bindings load. This module knows only the
+problems that LIBSVM itself has.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ PRECOMPUTED = 4
 NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)
 NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
-# Pseudo-rows behind the rows of a Gram matrix: two for a linear term, and two that are pinned.
+# Number of pseudo-rows after the rows of a Gram matrix: two for a linear term and the two below.
 EXTRA = 4
-# LIBSVM's limits on the iterations of a solve: in all, and for each variable.
+# LIBSVM limits the iterations of a solve to the larger of this number and that for each variable.
 MOST_ITERATIONS = 10_000_000
 MOST_FOR_EACH = 100
 
-# Values of the two pseudo-rows of the linear term with themselves and each other: with them they go
-# to their bound first of all, and there LIBSVM never finds their gradient worth a step. Within
-# float32, and far above all other values.
+# Kernel values of the two pseudo-rows of the linear term with themselves and with each other. They
+# make LIBSVM move both rows to their bound in its first steps and never select them again. The
+# value is within float32 and far larger than all others.
 PINNING_VALUE = -1e30
 # Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
 LARGEST_SUM = -1e-6 * PINNING_VALUE
-# Pseudo-rows behind the two of the linear term.
+# Numbers of the pseudo-rows after the two of the linear term.
 HELD_ROW, PINNED_ROW = 2, 3
 
 MEGABYTE = 1 << 20
@@ -52,8 +53,11 @@ LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
 class Outcome(NamedTuple):
-    """LIBSVM's answer: alpha (variables,) float64 in the order in which it was given them, and
-    how many iterations it took. ended: not by its limit of iterations."""
+    """LIBSVM's solution.
+
+    alpha : (variables,) float64, in the order of the variables passed to LIBSVM. iterations: the
+    number of iterations. ended: False if LIBSVM reached its limit of iterations.
+    """
 
     alpha: np.ndarray
     iterations: int
@@ -61,31 +65,30 @@ class Outcome(NamedTuple):
 
     @property
     def positive(self) -> Outcome:
-        """The same without the labels' signs."""
+        """Return the outcome with |alpha|: LIBSVM multiplies its coefficients by the labels."""
         return self._replace(alpha=np.abs(self.alpha))
 
 
-# Calls its argument, in which LIBSVM works, and returns what that returns: in another thread, say.
+# Calls a function that runs LIBSVM, possibly in another thread, and returns its outcome.
 Caller = Callable[[Callable[[], Outcome]], Outcome]
 
-# Memory of layouts that are no longer in use: new pages cost as much as the values in them.
+# Memory of closed layouts, for reuse: to allocate new pages takes as long as to fill them.
 _spare: list[np.ndarray] = []
 
 
 @dataclass
 class Layout:
-    """Kernel values of some variables and of EXTRA pseudo-rows behind them, as LIBSVM reads a
-    precomputed kernel; `close` gives the memory back.
+    """Kernel values of some variables, followed by EXTRA pseudo-rows, as a precomputed kernel.
 
-    values : (pairs of rows, rows + 1, 2) float64. LIBSVM wants a node of 16 bytes for each value
-    and never looks at the index in its first half, so the nodes of two rows lie in between each
-    other: 8 bytes a value. Node 0 of a row is its own number, from 1.
-    starts : (rows,) uint64 addresses of the rows' first nodes. A row may be given to LIBSVM more
-    than once: variables differ by their place in the list of pointers.
+    values : (pairs of rows, rows + 1, 2) float64. LIBSVM reads a node of 16 bytes for each value,
+    but never the index in the first half of the node. So the nodes of two rows interleave, and a
+    value takes 8 bytes. Node 0 of a row holds the number of the row, from 1.
+    starts : (rows,) uint64, the address of the first node of each row. Several variables may share
+    a row: LIBSVM identifies a variable by its place in the list of pointers.
 
-    LIBSVM reads K(i, j) from row i and keeps each row by itself, so that the matrix need not be
-    symmetric: the values that a pseudo-row has with the others are in its own row only, and all
-    others have 0 in its column. A variable that stays at its bound is not identified.
+    LIBSVM reads K(i, j) from row i and caches each row on its own, so the matrix need not be
+    symmetric: the values of a pseudo-row with the variables are in its own row only, and its column
+    is 0 in all other rows. `close` releases the memory.
     """
 
     buffer: np.ndarray
@@ -94,10 +97,11 @@ class Layout:
 
     @staticmethod
     def of(K: np.ndarray, index: np.ndarray) -> Layout:
-        """K : (m, m) float32; index : (variables,) the row of K that each variable has.
+        """Return the layout of K for variables in the order in which LIBSVM reads them.
 
-        In the order in which LIBSVM is going to read them: where the rows that it begins with
-        lie next to each other it is three to four times as fast (2,000 rows do not fit a cache).
+        K : (m, m) float32; index : (variables,) integers, the row of K of each variable. LIBSVM is
+        three to four times as fast if the rows that it reads first are adjacent, because 2,000 rows
+        do not fit a processor's cache.
         """
         variables = len(index)
         rows = variables + EXTRA
@@ -125,8 +129,11 @@ class Layout:
     def set_extra(
         self, number: int, values: np.ndarray, extra: Sequence[float] | np.ndarray
     ) -> None:
-        """The values of pseudo-row `number`, (variables,) with the variables and (EXTRA,) with
-        the pseudo-rows."""
+        """Set the kernel values of pseudo-row `number`.
+
+        values : (variables,) float64, with the variables; extra : (EXTRA,) float64, with the
+        pseudo-rows.
+        """
         row = self.variables + number
         self.values[row // 2, 1:, row % 2] = np.append(values, extra)
 
@@ -135,9 +142,11 @@ class Layout:
 
 
 def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
-    """Give the two pseudo-rows of the linear term values with the variables that add up to w,
-    (variables,): the float32 that LIBSVM keeps, and the rest. pinned: the value with pseudo-row
-    PINNED_ROW."""
+    """Set the two pseudo-rows of the linear term so that their values with the variables sum to w.
+
+    The first has w rounded to float32, as LIBSVM stores it, and the second the remainder.
+    w : (variables,) float64. pinned: the sum of their values with pseudo-row PINNED_ROW.
+    """
     w = np.append(w, pinned)
     check_sums(float(np.abs(w).max()))
     first = w.astype(np.float32).astype(np.float64)
@@ -146,7 +155,7 @@ def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
 
 
 def check_sums(largest: float) -> None:
-    """Raise ParameterError where sums of kernel values are too large for the pseudo-rows."""
+    """Raise ParameterError if sums of kernel values are too large for the pseudo-rows."""
     if not largest <= LARGEST_SUM:
         raise ParameterError(
             "sums of kernel values are beyond LIBSVM's float32: scale the features"
@@ -154,47 +163,47 @@ def check_sums(largest: float) -> None:
 
 
 class _Library:
-    """The loaded C library; loading takes a while, so it happens with the first solve."""
+    """The C library. Importing it is slow, so the first solve does it."""
 
     def __init__(self) -> None:
         from libsvm import svm
 
         self.svm = svm
         self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
-        self.hear = svm.PRINT_STRING_FUN(_solver.HEAR)
+        self.read_iterations = svm.PRINT_STRING_FUN(_solver.READ_ITERATIONS)
 
     def parameter(self, svm_type: int, variables: int, tolerance: float) -> Any:
-        # Not by its constructor: that changes for all threads where LIBSVM prints.
+        # The constructor would change the print function of LIBSVM for all threads.
         parameter = self.svm.svm_parameter.__new__(self.svm.svm_parameter)
         parameter.svm_type = svm_type
         parameter.kernel_type = PRECOMPUTED
-        # Room for all values: LIBSVM takes memory as it comes to need it.
+        # The cache may hold all values; LIBSVM allocates it row by row.
         parameter.cache_size = variables * (variables * 4 + 64) / MEGABYTE + 1
         parameter.eps = tolerance
         parameter.shrinking = 1
         return parameter
 
     def train(self, parameter: Any, pointers: np.ndarray, labels: np.ndarray) -> Outcome:
-        """pointers : (variables,) uint64 addresses of rows; labels : (variables,) float64."""
-        # The bindings' constructor walks the rows in Python; this sets the same three fields.
+        """Solve. pointers : (variables,) uint64, row addresses; labels : (variables,) float64."""
+        # The bindings' constructor loops over the rows in Python; this sets the same three fields.
         problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
         problem.l = len(labels)
         problem.y = labels.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
         problem.x = pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(self.svm.svm_node)))
-        # The setting is of the calling thread. LIBSVM's loops over one kernel row are too short
-        # for OpenMP: where the other cores are busy, its spinning threads cost a factor 10.
+        # This applies to the calling thread. LIBSVM's loops over one kernel row are too short for
+        # OpenMP: when the other cores are busy, its spinning threads cost a factor of 10.
         if self.one_thread is not None:
             self.one_thread(1)
         complaint = self.svm.libsvm.svm_check_parameter(problem, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
-        # Where it prints is global in LIBSVM: left alone it prints to stdout, where results go.
-        self.svm.libsvm.svm_set_print_string_function(self.hear)
-        _solver.begin()
+        # The print function is global in LIBSVM; the default prints to stdout, among the results.
+        self.svm.libsvm.svm_set_print_string_function(self.read_iterations)
+        _solver.drop_warning()
         try:
             handle = self.svm.libsvm.svm_train(problem, parameter)
         finally:
-            _solver.end()
+            _solver.restore_stderr()
         iterations = _solver.iterations()
         variables = len(labels) * (2 if parameter.svm_type == EPSILON_SVR else 1)
         try:
@@ -206,7 +215,10 @@ class _Library:
 
 
 def _coefficients(model: Any, variables: int) -> np.ndarray:
-    """The model's rho is not looked at: where nothing is free it may be infinite."""
+    """Return alpha of LIBSVM's model, (variables,) float64.
+
+    Its rho is ignored: it may be infinite if all coefficients are bounded.
+    """
     assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
     alpha = np.zeros(variables)
     if model.l:
@@ -227,17 +239,17 @@ def _load_library() -> _Library:
 
 
 def at_once(work: Callable[[], Outcome]) -> Outcome:
-    """The plain way to call LIBSVM: in this thread."""
+    """Call LIBSVM in this thread."""
     return work()
 
 
 def one_class(
     layout: Layout, rows: np.ndarray, total: float, tolerance: float, call: Caller = at_once
 ) -> Outcome:
-    """min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
+    """Solve min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
 
-    rows : (variables,) of the layout. LIBSVM begins with a = 1 for the first int(total) of them,
-    what remains for the next one, and 0 for the others.
+    rows : (variables,) integers, rows of the layout. LIBSVM starts with a = 1 for the first
+    int(total) variables, the remainder for the next one, and 0 for the others.
     """
     library = _load_library()
     parameter = library.parameter(ONE_CLASS, len(rows), tolerance)
@@ -252,7 +264,7 @@ def one_class(
 
 
 def _nu(total: float, count: int) -> float:
-    """The nu whose product with count, in float64, is nearest to total."""
+    """Return the nu whose product with count, in float64, is nearest to total."""
     nu = total / count
     near = [nu, np.nextafter(nu, 0.0), np.nextafter(nu, 2.0)]
     return float(min(near, key=lambda each: abs(each * count - total)))
@@ -266,10 +278,10 @@ def c_svc(
     tolerance: float,
     call: Caller = at_once,
 ) -> Outcome:
-    """min 1/2 a' Q a - sum a,  Q_ij = y_i y_j K_ij,  sum y_i a_i = 0, from a = 0 on.
+    """Solve min 1/2 a' Q a - sum a,  Q_ij = y_i y_j K_ij,  sum y_i a_i = 0, starting at a = 0.
 
-    rows, labels y : (variables,), -1 or 1, at least one of each; 0 <= a <= bounds[0] where y is 1,
-    bounds[1] where it is -1.
+    rows : (variables,) integers, rows of the layout; labels : (variables,), y = -1 or 1, at least
+    one of each; 0 <= a <= bounds[0] where y is 1, and <= bounds[1] where it is -1.
     """
     library = _load_library()
     parameter = library.parameter(C_SVC, len(rows), tolerance)
@@ -295,9 +307,10 @@ def epsilon_svr(
     tolerance: float,
     call: Caller = at_once,
 ) -> Outcome:
-    """min 1/2 a' K a - targets' a + epsilon sum |a|,  -C <= a <= C,  sum a = 0, from a = 0 on.
+    """Solve min 1/2 a' K a - targets' a + epsilon sum |a|,  -C <= a <= C,  sum a = 0.
 
-    rows, targets : (variables,) of the layout, and float64. alpha has the signs of a.
+    LIBSVM starts at a = 0. rows : (variables,) integers, rows of the layout; targets : (variables,)
+    float64. alpha of the outcome is a, with its signs.
     """
     library = _load_library()
     parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
@@ -319,12 +332,13 @@ def nu_svc(
     tolerance: float,
     call: Caller = at_once,
 ) -> Outcome:
-    """min 1/2 a' Q a,  Q_ij = y_i y_j K_ij,  0 <= a <= 1,  sum a = total where y is 1 and where it
-    is -1.
+    """Solve min 1/2 a' Q a,  Q_ij = y_i y_j K_ij,  0 <= a <= 1,  with two sums.
 
-    rows, labels y : (variables,), -1 or 1. Of each label LIBSVM begins with a = 1 for the first
-    int(total). It divides all by its rho, which is not undone here: alpha is a but for a factor,
-    and not finite where rho is 0.
+    a has the sum `total` over the variables with y = 1, and over those with y = -1.
+
+    rows : (variables,) integers, rows of the layout; labels : (variables,), y = -1 or 1. LIBSVM
+    starts with a = 1 for the first int(total) variables of each label. The outcome has
+    alpha = a / rho, as LIBSVM returns it; it is not finite if rho is 0.
     """
     library = _load_library()
     parameter = library.parameter(NU_SVC, len(rows), tolerance)
@@ -338,12 +352,14 @@ def nu_svc(
     return call(work)
 
 
-# --- rows as they are ----------------------------------------------------------------------
+# --- rows instead of kernel values ---------------------------------------------------------
 
 
 def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
-    """The task as LIBSVM has it over these rows alone; alpha is beta, (m,) float64. Of C-SVC with
-    one class, beta = 0."""
+    """Train LIBSVM's own SVM on these rows, with LIBSVM's own kernel.
+
+    alpha of the outcome is beta, (m,) float64; beta = 0 for a C-SVC whose rows have one class.
+    """
     y = points.y
     if problem.task == "svc" and np.all(y == y[0]):
         return Outcome(np.zeros(len(y)), 0, True)
@@ -361,7 +377,7 @@ def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
     else:
         parameter.C = problem.bounds[0]
     parameter.p = problem.epsilon
-    # The bound on alpha is 1 / (nu n) for the whole data set, whatever the subset.
+    # One-class: alpha sums to nu n, where n counts all rows of D, or to m if m is smaller.
     parameter.nu = min(1.0, problem.coefficient_sum / len(y)) if problem.coefficient_sum else 0.5
     parameter.cache_size = problem.kernel_cache
     parameter.shrinking = int(problem.shrinking)
@@ -374,13 +390,13 @@ def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
 
 
 def remedy(problem: Problem) -> str:
-    """What to do where LIBSVM fails; not every task has a cost."""
+    """Return the advice for a failure of LIBSVM; only some tasks have a cost."""
     return "scale the features" + (", or lower -c" if problem.task in ("svc", "svr") else "")
 
 
 def _nodes(points: Points) -> tuple[np.ndarray, np.ndarray]:
-    """Rows as LIBSVM reads them: (nnz + m,) NODE, and the (m,) uint64 addresses of their first
-    nodes."""
+    """Return the rows as LIBSVM reads them: (nnz + m,) NODE, and the address of the first node of
+    each row, (m,) uint64."""
     X, m = points.X, len(points)
     indptr = X.indptr.astype(np.int64)
     space = np.empty(X.nnz + m, NODE)
@@ -396,7 +412,7 @@ def _nodes(points: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_values(points: Points, problem: Problem) -> None:
-    """Refuse kernel values that LIBSVM would take for infinite, and then go astray."""
+    """Raise ParameterError if kernel values exceed float32: LIBSVM would read them as infinite."""
     if problem.kernel in ("linear", "poly"):
         largest = Kernel.of(problem).magnitude(float(squared_norms(points.X).max(initial=0.0)))
         if not largest <= LARGEST_VALUE:
@@ -406,5 +422,5 @@ def check_values(points: Points, problem: Problem) -> None:
             )
 
 
-# Calls the library in a daemon thread, which a signal need not wait for: ctypes releases the GIL.
+# Calls the library in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
 in_daemon_thread = partial(run_in_daemon_thread, stage="solving")

@@ -1,4 +1,4 @@
-"""Linear solutions, the losses that judge them, and the pass over the rows that evaluates them."""
+"""Linear solutions, their loss functions, and the pass over the rows that evaluates a solution."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from randsvm.svm.tasks import Task
 
 
 class LossValue(NamedTuple):
-    """What is said of m rows: loss (m,) float64, violating (m,) bool, wrong (m,): 0 or 1, or for
-    a regression the squared error."""
+    """The losses of m rows.
+
+    loss : (m,) float64. violating : (m,) bool, whether the row is inside the margin or outside the
+    tube. wrong : (m,), whether the predicted class is wrong; for a regression, the squared error.
+    """
 
     loss: np.ndarray
     violating: np.ndarray
@@ -25,24 +28,29 @@ class LossValue(NamedTuple):
 
 
 class Loss:
-    """What a linear solution is asked on each row; f : (m, K), y : (m,) float64."""
+    """A loss function of linear solutions. solver: the name of the LIBLINEAR solver in a model."""
 
     solver: str
 
     def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
+        """Return the loss of each row. y : (m,) float64; f : (m, K) float64, decision values."""
         raise NotImplementedError
 
 
-# How far apart sums of the same products in another order may be, relatively.
+# Relative difference of two sums of the same products in different orders.
 ROUNDING = 1e-9
-# The hinge loss of f[class] - max of the others, and the loss of a regression.
+# LIBLINEAR's solvers of the hinge loss of f[class] - max of the others, and of a regression.
 CRAMMER_SINGER = "MCSVM_CS"
 EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"
 
 
 @dataclass(frozen=True)
 class Classes(Loss):
-    """y : class numbers; K = 1: class 0 is f > 0, else the largest f. weights : (classes,)."""
+    """The loss of a classification.
+
+    y holds class numbers. With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the
+    class. weights : (classes,) float64, the weight of the losses of each class.
+    """
 
     loss: str
     weights: np.ndarray
@@ -56,9 +64,9 @@ class Classes(Loss):
         classes, rows = y.astype(np.int64), np.arange(len(y))
         if f.shape[1] == 1:
             z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-            said = np.where(f[:, 0] > 0, 0, 1)
+            predicted = np.where(f[:, 0] > 0, 0, 1)
         else:
-            said, own = f.argmax(axis=1), f[rows, classes]
+            predicted, own = f.argmax(axis=1), f[rows, classes]
             z = -f
             z[rows, classes] = own
             if self.crammer_singer:
@@ -67,12 +75,12 @@ class Classes(Loss):
                 z = (own - others.max(axis=1))[:, None]
         own_loss = LOSSES[self.loss]
         loss = self.weights[classes] * own_loss.of(z).sum(axis=1)
-        return LossValue(loss, (z < own_loss.margin).any(axis=1), said != classes)
+        return LossValue(loss, (z < own_loss.margin).any(axis=1), predicted != classes)
 
 
 @dataclass(frozen=True)
 class Targets(Loss):
-    """y : targets, K = 1."""
+    """The epsilon-insensitive loss of a regression: y holds targets, and K = 1."""
 
     epsilon: float
     solver = EPSILON_INSENSITIVE
@@ -86,24 +94,25 @@ class Targets(Loss):
 class Linear(NamedTuple):
     """f(x) = <w, x> + b, one column for each decision value.
 
-    w : (d, K) float64, b : (K,) float64. K = 1: class 0 is f > 0; else the class is the largest f.
+    w : (d, K) float64; b : (K,) float64. With K = 1, f > 0 predicts class 0; otherwise the largest
+    f predicts the class.
     """
 
     w: np.ndarray
     b: np.ndarray
 
     def decision(self, X: Matrix) -> np.ndarray:
-        """f of each row, (m, K) float64."""
+        """Return f of each row, (m, K) float64. X : (m, d)."""
         return X @ self.w + self.b
 
 
 @dataclass(frozen=True)
 class LinearFindings:
-    """What a pass over the rows says of a linear solution; findings of shards add up.
+    """Sums over the rows for a linear solution; the findings of shards add up.
 
-    loss: sum of the rows' losses, each times its class's weight. violators: rows inside the margin
-    (y f < 1, or f < 0 of a share outside, or beyond the tube). wrong: rows of another class than f
-    says, or the sum of squared errors.
+    loss: sum of the losses, each times the weight of its class. violators: number of rows inside
+    the margin (y f < 1; for novelty detection f < 0) or outside the tube of a regression. wrong:
+    number of rows whose predicted class is wrong, or the sum of squared errors.
     """
 
     rows: int = 0
@@ -121,7 +130,7 @@ class LinearFindings:
 
 
 def evaluate_linear(D: Dataset, linear: Linear, loss_function: Loss) -> LinearFindings:
-    """Loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
+    """Return loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
 
     def of(shard: Shard) -> LinearFindings:
         total = LinearFindings()
@@ -139,7 +148,7 @@ def evaluate_linear(D: Dataset, linear: Linear, loss_function: Loss) -> LinearFi
 def linear_findings(
     linear: Linear, X: Matrix, y: np.ndarray, loss_function: Loss
 ) -> LinearFindings:
-    """The same of some rows. X : (m, d), y : (m,) float64."""
+    """Return loss, violators and errors of some rows. X : (m, d); y : (m,) float64."""
     value = loss_function.of(y, linear.decision(X))
     return LinearFindings(
         len(y),
@@ -150,8 +159,10 @@ def linear_findings(
 
 
 def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
-    """The same with the b of least P for the term share * b (K = 1): at most that share of the
-    rows of D has f <= 0. Holds u = <w, x> of all rows, 8 bytes each."""
+    """Return the solution with the b for which at most this share of the rows of D has f <= 0.
+
+    This b minimises P with the term share * b (K = 1). Holds u = <w, x> of all rows, 8 bytes each.
+    """
 
     def of(shard: Shard) -> np.ndarray:
         return np.concatenate([chunk.X @ linear.w[:, 0] for chunk in D.chunks(shard)])
@@ -159,7 +170,7 @@ def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
     u = np.sort(np.concatenate(list(D.map(of))))
     count = int(share * len(u))
     inside = u[min(count, len(u) - 1)]
-    # Between the last row outside and the first one inside, so that neither has f = 0; where no
-    # row is outside, a rounding below the first.
+    # b lies between the last row outside and the first one inside, so that neither has f = 0. If no
+    # row is outside, it is slightly more than the first one needs.
     outside = u[count - 1] if count else inside - ROUNDING * abs(inside)
     return Linear(linear.w, np.array([-(outside + inside) / 2]))

@@ -1,11 +1,13 @@
 """The offset b that minimises P(w, b) over all rows, for given decision values without it.
 
-P is convex and piecewise linear in b: its slope is total - sum of upper over rows with bend `below`
-beyond b - sum of lower over rows with bend `above` before it (see Task.bends), so the minimum is at
-a bend. Shards report their slope at the left end of a window and the bends inside; where these are
-many, how many there are in each cell of the window, so that a report is small however many rows
-there are. Where the minimum is not in the window, what is beside it is asked next, and where it is
-in a cell, that cell. Reports add up with +.
+P is convex and piecewise linear in b, so a breakpoint minimises it. The slope at b is
+total - (sum of `upper` over the rows whose breakpoint `below` is greater than b)
+- (sum of `lower` over the rows whose breakpoint `above` is less than b); see Task.breakpoints.
+
+Each shard reports the slope at the left end of a window and the breakpoints within the window. If
+there are many, it reports their number in each cell of the window, so the size of a report does not
+depend on the number of rows. If the minimum is outside the window, the next window is beside it; if
+it is within a cell, the next window is that cell. Reports of shards add up with +.
 """
 
 from __future__ import annotations
@@ -17,19 +19,19 @@ import numpy as np
 
 from randsvm.arrays import in_order
 
-# How many times wider what is beside a window is asked for.
+# The window beside a window is this many times as wide.
 WIDENING = 16.0
-# Shards report up to this number of bends one by one (half a megabyte), or else counts of cells of
-# the window. Measured at a million rows: 18 passes for 16 scans; 32 if it were 4,096.
+# Shards report up to MAX_BREAKPOINTS breakpoints one by one (half a megabyte), and otherwise counts
+# in CELLS cells of the window. Measured at a million rows: 18 passes for 16 scans; 32 with 4,096.
 MAX_BREAKPOINTS, CELLS = 32768, 1024
-# Of the largest sum of bounds that there could be: what is smaller is rounding. A shard adds up to
-# some thousand rows one by one, which is off by 2e-13 of their own largest sum at the most.
+# A slope below this share of the sum of all bounds is rounding. A shard adds some thousand rows one
+# by one, with an error of at most 2e-13 of their own largest sum.
 SLOPE_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
 class Window:
-    """What lies beyond `left` and not beyond `right`."""
+    """The interval (left, right] of offsets."""
 
     left: float
     right: float
@@ -40,44 +42,47 @@ class Window:
 
     @property
     def whole(self) -> bool:
+        """Return whether the window is the whole line."""
         return math.isinf(self.left) and math.isinf(self.right)
 
     @property
     def divisible(self) -> bool:
-        """Whether its cells are narrower than it is: not of a few last digits."""
+        """Return whether float64 can tell the ends of its cells apart."""
         largest = max(abs(self.left), abs(self.right))
         return self.right - self.left > 16 * float(np.spacing(largest))
 
     def cells_of(self, at: np.ndarray) -> np.ndarray:
-        """The numbers of the cells, of equal width, that these points are in. at : (m,) float64."""
+        """Return the number of the cell that holds each point, (m,) intp. at : (m,) float64."""
         width = (self.right - self.left) / CELLS
         return np.clip(np.ceil((at - self.left) / width) - 1, 0, CELLS - 1).astype(np.intp)
 
     def cell(self, k: int) -> Window:
-        """A little more than cell k, as what is at its border may be counted on either side."""
+        """Return a window slightly wider than cell k: rounding may count a point at its border."""
         width = (self.right - self.left) / CELLS
         left, right = self.left + (k - 1e-6) * width, self.left + (k + 1 + 1e-6) * width
         return Window(float(np.nextafter(left, -np.inf)), float(np.nextafter(right, np.inf)))
 
-    def before(self, bend: float) -> Window:
-        """What is left of it, to the bend and further."""
-        left = min(bend, self.left - WIDENING * (self.right - self.left))
+    def before(self, breakpoint: float) -> Window:
+        """Return the window left of this one; it contains the breakpoint."""
+        left = min(breakpoint, self.left - WIDENING * (self.right - self.left))
         return Window(float(np.nextafter(left, -np.inf)), self.left)
 
-    def behind(self, bend: float) -> Window:
-        """What is right of it, to the bend and further."""
-        return Window(self.right, max(bend, self.right + WIDENING * (self.right - self.left)))
+    def behind(self, breakpoint: float) -> Window:
+        """Return the window right of this one; it contains the breakpoint."""
+        return Window(self.right, max(breakpoint, self.right + WIDENING * (self.right - self.left)))
 
 
 @dataclass(frozen=True)
 class Breakpoints:
-    """The bends of some shards inside of a window.
+    """The breakpoints of some shards within a window, and the slope at its left end.
 
-    bounds: the two sizes that the jump of a row of weight 1 may have. slope: what the rows of each
-    shard add to the slope of P at the left end. at, jump : (m,) float64, where the bends are and by
-    how much the slope grows there; of more than MAX_BREAKPOINTS counts : (3, CELLS) instead, how
-    many jumps of each of the two sizes each cell has, and the sum of all other jumps. left, right:
-    the nearest bends outside; first, last: of those inside; infinite where there is none.
+    bounds: the two possible increases of the slope at a breakpoint of a row of weight 1.
+    slope: the part of the slope of P at the left end that each shard contributes.
+    at, jump : (m,) float64, the breakpoints and the increase of the slope at each.
+    counts : (3, CELLS) float64, used instead of at and jump for more than MAX_BREAKPOINTS: the
+    number of increases of each size in bounds in each cell, and the sum of all other increases.
+    left, right: the nearest breakpoints outside the window; first, last: the outermost within it;
+    infinite if there are none.
     """
 
     window: Window
@@ -100,7 +105,7 @@ class Breakpoints:
         jump: np.ndarray,
         outside: tuple[float, float],
     ) -> Breakpoints:
-        """Of one shard."""
+        """Return the breakpoints of one shard. at, jump : (m,) float64; outside: left and right."""
         first, last = at.min(initial=np.inf), at.max(initial=-np.inf)
         found = Breakpoints(window, bounds, [slope], at, jump, *outside, float(first), float(last))
         return found._compressed()
@@ -122,9 +127,11 @@ class Breakpoints:
         return both._compressed()
 
     def _compressed(self) -> Breakpoints:
-        """Return the bends as counts if they are too many. Counts, and sums of weights that are
-        integers, add up to equal numbers in any order, so b does not depend on the grouping of
-        shards; other sums differ by less than SLOPE_ROUNDING."""
+        """Return counts instead of the breakpoints if these are too many.
+
+        Counts, and sums of integer weights, are equal in any order of addition, so b does not
+        depend on the grouping of shards; other sums differ by less than SLOPE_ROUNDING.
+        """
         if self.window.whole or (self.counts is None and len(self.at) <= MAX_BREAKPOINTS):
             return self
         counts = np.zeros((3, CELLS)) if self.counts is None else self.counts
@@ -137,8 +144,10 @@ class Breakpoints:
         return replace(self, at=np.empty(0), jump=np.empty(0), counts=counts)
 
     def minimum(self, total: float, most: float) -> float | Window:
-        """b, or the window that is to be asked next. most: the largest sum of bounds that there
-        could be."""
+        """Return b, or the next window to search if b is not a known breakpoint.
+
+        total: the sum that the task prescribes to beta; most: the sum of all bounds.
+        """
         at, rise = self.at, self.jump
         if self.counts is not None:
             rise = np.append(self.bounds, 1.0) @ self.counts
@@ -153,7 +162,7 @@ class Breakpoints:
         if slope > nothing and self.left > -np.inf:
             return self.window.before(self.left)
         if slope >= -nothing:
-            # Flat from the bend before the window to the first one in it, or all the way from -inf.
+            # P is flat from the breakpoint before the window, or from -inf, to the first one in it.
             return _midpoint(self.left, self.first if len(rise) else self.right)
         if not reached.any():
             if self.right < np.inf:
@@ -168,6 +177,9 @@ class Breakpoints:
 
 
 def _midpoint(left: float, right: float) -> float:
-    """Of where P is flat, as LIBSVM takes it where nothing is free; of half a line its end."""
+    """Return the midpoint of the interval where P is flat, or its finite end, or 0.
+
+    LIBSVM chooses the midpoint too if no coefficient is free.
+    """
     ends = [end for end in (left, right) if math.isfinite(end)]
     return sum(ends) / len(ends) if ends else 0.0

@@ -1,6 +1,6 @@
-"""Make coefficients feasible: within the box, and with the sum that the task asks for.
+"""Make coefficients feasible: within their boxes, and with the sum that the task prescribes.
 
-Plain functions of some rows; knows nothing of scans or solvers.
+The functions work on arrays of some rows; they know nothing of scans or solvers.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import numpy as np
 
 from randsvm.svm.tasks import Task
 
-# A coefficient as near to its bound, relatively, is at it; a sum as near to its total is right.
+# Relative differences up to this from a bound, or from the prescribed sum, count as rounding.
 BOUND_ROUNDING = 1e-12
 
 
 def clipped(beta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return beta within its box, and exactly at a bound if it is there except for rounding."""
+    """Clip beta to its box, and to the bound where it differs by rounding. All (m,) float64."""
     beta = np.where(beta >= upper * (1 - BOUND_ROUNDING * np.sign(upper)), upper, beta)
     return np.where(beta <= lower * (1 + BOUND_ROUNDING * np.sign(lower)), lower, beta)
 
@@ -28,11 +28,11 @@ def mended(
     total: float,
     order: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return beta (within its box) with the sum `total`, or as near to it as is possible if no
-    coefficient passes 0.
+    """Return beta with the sum `total`, or the nearest sum without a change of any sign.
 
-    Unbounded coefficients move first, all by the same share of their way; then bounded ones, one
-    after the other, as few as possible: in ascending `order`, or as they stand.
+    beta, lower, upper : (m,) float64, beta within its box. Unbounded coefficients move first, all
+    by the same share of their distance to the bound. If that is not enough, as few bounded ones as
+    possible move, one after the other, in ascending `order` : (m,), or in the order of the rows.
     """
     excess = math.fsum(beta) - total
     if excess < 0:
@@ -59,8 +59,10 @@ def mended(
 def _exact(
     beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float, free: np.ndarray
 ) -> np.ndarray:
-    """Return beta with the rounding of its sum added to the coefficient with the most room; free:
-    the coefficients that may move."""
+    """Add the rounding error of the sum to the coefficient with the most room, and return beta.
+
+    free : (k,) integers, the coefficients that may move.
+    """
     if len(free):
         room = np.minimum(beta[free] - lower[free], upper[free] - beta[free])
         one = free[int(room.argmax())]
@@ -75,8 +77,11 @@ def outermost(
     beta: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return beta with the larger sums that the task asks for: the rows that lie furthest outside
-    by u go to their bounds, one after the other. All (m,) float64, of all rows."""
+    """Return beta with the larger sums that the task prescribes.
+
+    The rows with the largest violation by u go to their bounds, one after the other. All arrays are
+    (m,) float64, of all rows of D.
+    """
     every = np.zeros(len(beta))
     for group in task.groups:
         lower, upper = group.box(y, weights)
@@ -87,8 +92,11 @@ def outermost(
 
 
 def filled(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:
-    """Return beta >= 0 with the larger sum `total`: coefficients go to their upper bounds in
-    ascending `order`, the last of them as far as is needed."""
+    """Return beta >= 0 with the larger sum `total`.
+
+    Coefficients go to their upper bounds in ascending `order`, the last one only as far as needed.
+    beta, upper, order : (m,) float64.
+    """
     missing = total - math.fsum(beta)
     ranked = np.argsort(order, kind="stable")
     ranked = ranked[beta[ranked] < upper[ranked]]

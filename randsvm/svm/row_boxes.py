@@ -1,4 +1,4 @@
-"""A subproblem in which every row has its own box, for weights of rows:
+"""Solve a subproblem in which every row has its own box, for weights of rows:
 
     min 1/2 beta' K beta - h' beta,  lower <= beta <= upper,
     sum_i beta_i = s over the variables i of each group (one group, or the two of a nu task)
@@ -8,17 +8,17 @@ variables have the same coefficient. It solves this problem as a C-SVC as follow
 
 boxes: the variables are moves from the start, beta_i = start_i + room_i t_i with 0 <= t_i <= 1,
     where room_i reaches to an end of the box. An unbounded row has two moves, one to each end.
-sum: the pivot of a group, an unbounded row p, makes the sum: a move adds room_i t_i to row i and
-    takes it from row p. So the kernel value of two moves is
+sum: the pivot of a group, an unbounded row p, keeps the sum: a move adds room_i t_i to row i and
+    subtracts it from row p. So the kernel value of two moves is
     room_i room_j (K_ij - K_ip - K_jp + K_pp), and the sum is exact.
 LIBSVM's equality: a slack row of the other label has no kernel values and a C above the number of
     variables, so that the equality restricts nothing.
-linear term: two corner rows, as in subproblem_qp.py.
+linear term: two pseudo-rows, as in subproblem_qp.py.
 
 A pivot that would leave its box ends at the bound, and the problem is solved again from there with
-another pivot. As LIBSVM's tolerance is one of t, not of beta, it suits rows with boxes of some
-size: those of the rows that violate their KKT conditions before the solve. Rows with much smaller
-boxes are left for the next solve, for which the moves of all rows are cut to their size.
+another pivot. LIBSVM's tolerance applies to t, not to beta, so one tolerance suits only boxes of a
+similar size: those of the rows that violate their KKT conditions before the solve. Rows with much
+smaller boxes wait for the next solve, in which the moves of all rows are limited to their size.
 
 Measured with 1,000 rows (checkerboard, 10% noise, C = 1), milliseconds of processor time from 0 to
 a violation of 0.02, where one box takes 14: weights 1, 2, 3 and weights within a factor of 2: 100;
@@ -41,7 +41,7 @@ from randsvm.svm.projection import filled
 
 # Most solves of one subproblem, and of one that another round follows.
 MAX_SOLVES, MAX_SOLVES_OF_ROUND = 8, 2
-# A solve has rows whose rooms lie within this factor; LIBSVM makes too many steps with more.
+# A solve has rows whose rooms differ by at most this factor; LIBSVM makes too many steps with more.
 LARGEST_SPREAD = 1e3
 # LIBSVM's tolerance is at least this share of the largest gradient by t: rounding in its sums.
 LEAST_TOLERANCE = 1e-11
@@ -51,10 +51,10 @@ SLACK_ROW = PINNED_ROW
 
 @dataclass(frozen=True)
 class RowBoxes:
-    """The subproblem. K : (m, m) float32, symmetric; rows : (variables,) int64, the row of K that
-    each variable has; group : (variables,) int64, from 0; sums : (groups,); all others :
-    (variables,) float64.
+    """The subproblem.
 
+    K : (m, m) float32, symmetric; rows : (variables,) int64, the row of K of each variable;
+    group : (variables,) int64, from 0; sums : (groups,) float64; all others : (variables,) float64.
     start is within the boxes and has the sums. tolerance: the largest difference of two gradients
     of a group.
     """
@@ -79,7 +79,7 @@ class RowBoxes:
         return out[self.rows]
 
     def gain(self, slope: np.ndarray, step: np.ndarray) -> float:
-        """Return by how much a step lowers the objective. slope: where it begins."""
+        """Return by how much a step lowers the objective. slope: at the start of the step."""
         return float(slope @ step - step @ self._product(step) / 2)
 
     def offsets(self, slope: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
@@ -95,10 +95,13 @@ class RowBoxes:
         return offsets, violation
 
     def pivots(self, beta: np.ndarray, wanted: np.ndarray, tried: np.ndarray) -> np.ndarray:
-        """Return the variable of each group that makes its sum, (groups,): the unbounded one with
-        the most room or, without any, the one that would move furthest into its box.
+        """Return the pivot of each group, (groups,) integers.
 
-        wanted : (variables,) slope less offset. tried: variables that left their box at once.
+        It is the unbounded variable with the most room. If there is none, it is the variable with
+        the largest product of room and slope less offset.
+
+        wanted : (variables,) float64, slope less offset. tried : (variables,) bool, pivots that
+        left their box without any progress.
         """
         room = np.minimum(beta - self.lower, self.upper - beta)
         inward = np.where(wanted > 0, self.upper - beta, beta - self.lower) * np.abs(wanted)
@@ -111,8 +114,10 @@ class RowBoxes:
         return np.array(found)
 
     def with_sums(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """Return beta, which is within the boxes, with the sums: other coefficients go to their
-        bounds in the order in which it costs the objective least."""
+        """Return beta, which is within the boxes, with the sums of the groups.
+
+        Coefficients move to their bounds in the order in which it costs the objective least.
+        """
         beta = beta.copy()
         for g, s in enumerate(self.sums.tolist()):
             own = np.flatnonzero(self.group == g)
@@ -143,7 +148,7 @@ def solve_row_boxes(
         if violation <= task.tolerance:
             break
         pivots = task.pivots(beta, slope - offsets[task.group], tried)
-        # An unbounded pivot knows the offset, whatever small boxes are still to be solved.
+        # The slope of an unbounded pivot is the offset, even if small boxes are not solved yet.
         unbounded = (beta[pivots] > task.lower[pivots]) & (beta[pivots] < task.upper[pivots])
         offsets = np.where(unbounded, slope[pivots], offsets)
         moves = _Moves.of(task, beta, slope, slope - offsets[task.group], pivots)
@@ -173,9 +178,12 @@ def _within_boxes(
     bounded: np.ndarray,
     slope: np.ndarray,
 ) -> tuple[np.ndarray, bool]:
-    """Return the better of two feasible points for a solution whose pivots leave their boxes, and
-    whether it moves at all: the point on the way to it where the first pivot reaches its bound, and
-    the solution with the pivots at their bounds and the sums restored."""
+    """Return the better of two feasible points for a solution whose pivots leave their boxes.
+
+    One is the point between beta and the solution where the first pivot reaches its bound. The
+    other is the solution with the pivots at their bounds and with the sums restored. Also return
+    whether the point is better than beta.
+    """
     way = after[pivots] - beta[pivots]
     shares = np.divide(bounded - beta[pivots], way, out=np.ones(len(way)), where=way != 0)
     share = float(shares.min())
@@ -193,10 +201,10 @@ def _within_boxes(
 
 @dataclass(frozen=True)
 class _Moves:
-    """The moves that LIBSVM chooses from, all (moves,).
+    """The variables t of LIBSVM's problem. at, room, whole, linear : (moves,).
 
-    at: the variable of each. room: how far it may go, below 0 for a move down. whole: whether it
-    reaches the end of the box. linear: the gradient of the objective by t. tolerance: of LIBSVM.
+    at: the variable that moves. room: its largest move, negative for a move down. whole: whether
+    this reaches the end of the box. linear: the gradient by t. tolerance: that of LIBSVM.
     """
 
     task: RowBoxes
@@ -232,14 +240,14 @@ class _Moves:
         ends = np.concatenate([up[rises], down[falls]])
         room = np.minimum(ends, largest) * np.repeat([1.0, -1.0], [len(rises), len(falls)])
         linear = -room * (slope - slope[pivots[task.group]])[at]
-        # LIBSVM reads the rows that it changes first in the order in which they lie.
+        # The rows that LIBSVM changes first lie next to each other.
         order = np.argsort(linear, kind="stable")
         whole = (ends <= largest)[order]
         tolerance = task.tolerance * typical / 2
         return _Moves(task, beta, pivots, at[order], room[order], whole, linear[order], tolerance)
 
     def solve(self, call: Caller) -> Outcome:
-        """Return LIBSVM's t of each move."""
+        """Return LIBSVM's solution, with t of each move in `alpha`."""
         m, unit = len(self.at), float(np.abs(self.linear).max()) or 1.0
         layout = Layout.of(self._kernel(1 / math.sqrt(unit)), np.arange(m))
         set_linear_term(layout, self.linear / unit + 1, pinned=-1.0)
@@ -271,7 +279,7 @@ class _Moves:
         return values
 
     def applied(self, t: np.ndarray) -> np.ndarray:
-        """Return beta after the moves, (variables,); only pivots may be outside of their boxes."""
+        """Return beta after the moves, (variables,); only pivots may be outside their boxes."""
         task, m = self.task, len(self.beta)
         step = np.bincount(self.at, self.room * t, m)
         beta = np.clip(self.beta + step, task.lower, task.upper)

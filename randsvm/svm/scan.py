@@ -1,9 +1,9 @@
 """Scan D: advance the running decision values and find the rows that violate the KKT conditions.
 
-One pass gives the violators, the primal objective P and the dual objective D. The questions that a
-scan asks of each shard are plain data, so that other processes can answer them. Answers of
-consecutive shards add up with +, and in any grouping to the same bits: numbers are added up at the
-end, in the order of the shards.
+One scan computes the violators, the primal objective P, the dual objective D and the offset b. Its
+queries are plain data, so other processes can run them on their shards. The reports of consecutive
+shards add up with +, in any grouping to the same bits: numbers are summed at the end, in the order
+of the shards.
 """
 
 from __future__ import annotations
@@ -248,8 +248,7 @@ def least_norm(scan: Scan) -> float:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums that do not depend on b: norm, sum beta u, and linear, see Task.linear, of each
-    shard."""
+    """Sums of each shard that do not depend on b: norm = sum beta u; linear, see Task.linear."""
 
     norm: list[float]
     linear: list[float]
@@ -352,7 +351,10 @@ def _row_numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MostViolatingRows:
-    """Ask for the rows that violate most, or nearly do, of those whose beta may rise or fall."""
+    """Ask for the `keep` rows with the steepest slope on one side, violators or not.
+
+    rise: whether to ask for rows whose beta may rise; otherwise for rows whose beta may fall.
+    """
 
     task: Task
     rise: bool

@@ -21,8 +21,8 @@ class SV:
     """f(x) = sum_i beta_i K(x_i, x) + b.
 
     rows : (m,) int64, ascending row numbers of the support vectors in D. beta : (m,) float64,
-    nonzero. points: the rows themselves, where they are needed; see Scan.completed. tube: see
-    svm/tasks.py. norm: |w|^2, 0 where it is not known. weights : (m,) float64, None: all are 1.
+    nonzero. points: the rows themselves, or None until Scan.completed reads them. tube: see
+    svm/tasks.py. norm: |w|^2, or 0 if unknown. weights : (m,) float64, None: all are 1.
     """
 
     rows: np.ndarray
@@ -43,10 +43,10 @@ class SV:
 
     @property
     def scale(self) -> float:
-        """The factor of f in a model: 1 / rho for nu-SVC, as in LIBSVM, so that the margin is at 1.
+        """Return the factor of f in a model: 1 / rho for nu-SVC, as in LIBSVM, else 1.
 
-        An unfinished solution may have rho <= 0. Then rho is taken from |w|^2 = rho nu n, which
-        holds at the optimum but for the losses.
+        With this factor the margin is at 1. An unfinished solution may have rho <= 0; then rho
+        follows from |w|^2 = rho nu n, which holds at an optimum without losses.
         """
         if self.problem.task != "nu-svc" or not len(self):
             return 1.0
@@ -56,13 +56,12 @@ class SV:
 
     @property
     def has_margin(self) -> bool:
-        """Whether rho of nu-SVC is above 0."""
+        """Return whether rho of nu-SVC is above 0."""
         return -self.tube > 0 and math.isfinite(1 / self.tube)
 
     @property
     def unbounded(self) -> np.ndarray:
-        """Return where |beta| is below its bound, which bounded coefficients have exactly; (m,)
-        bool."""
+        """Return which coefficients are below their bound, (m,) bool; bounded ones equal it."""
         bounds = np.where(self.beta > 0, *self.problem.bounds)
         return np.abs(self.beta) < (bounds if self.weights is None else bounds * self.weights)
 
@@ -73,10 +72,11 @@ class SV:
 
 @dataclass(frozen=True)
 class Certificate:
-    """D(alpha) <= optimum <= P(w, b), for the whole of D.
+    """The objectives over all rows, D(alpha) <= optimum <= P(w, b); `Scan` computes them.
 
-    primal P, dual D; certified False where the kernel is not positive semidefinite, and then
-    the two bound nothing. least: objectives below it are 0 for the gap, see RunningValues._least.
+    primal: P. dual: D. certified: False if the kernel is not positive semidefinite; P and D are
+    not bounds then. least: objectives below it count as 0 in the gap, see _least_objective in
+    running_values.py.
     """
 
     primal: float
@@ -86,8 +86,10 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """(P - D) / max(|P|, |D|, least), 0 if both are 0; 1, its limit, where D is unknown, -inf;
-        nan if nothing is certified."""
+        """Return (P - D) / max(|P|, |D|, least).
+
+        It is 0 if P and D are 0, its limit 1 if D is unknown (-inf), and nan if not certified.
+        """
         if not self.certified:
             return float("nan")
         if math.isinf(self.dual):
@@ -98,11 +100,11 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Step:
-    """What a subproblem changed: the coefficients of the rows of a working set.
+    """New coefficients of the rows of a working set, from one subproblem.
 
-    points: the rows, whose coefficients were points.beta; beta : (m,) float64, what they are now;
-    seconds: that the solve took. ended: whether LIBSVM came to an end before its most iterations.
-    iterations: of LIBSVM.
+    points: the rows, with the old coefficients in points.beta. beta : (m,) float64, the new ones.
+    seconds: duration of the solve. ended: False if LIBSVM reached its limit of iterations.
+    iterations: number of LIBSVM's iterations.
     """
 
     points: Points
@@ -113,5 +115,6 @@ class Step:
 
     @staticmethod
     def nothing() -> Step:
+        """Return a step that changes no coefficient."""
         X = sparse.csr_matrix((0, 0), dtype=np.float32)
         return Step(Points(np.empty(0, np.int64), X, np.empty(0)), np.empty(0))

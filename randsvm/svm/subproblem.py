@@ -1,7 +1,6 @@
-"""One subproblem: the rows of a working set in, what changed out.
+"""Solve one subproblem: `svmlearn` receives the rows of a working set and returns a step.
 
-Every coefficient outside of the working set stays where it is, at whatever value (OFG97's
-decomposition in general form).
+All coefficients outside the working set keep their values (OFG97's decomposition in general form).
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import Solution, product, solve, solve_two_sums
 from randsvm.svm.tasks import Task, task_of
 
-# LIBSVM gets precomputed kernel values for at most this many rows: 8 bytes a value there, 4 here.
+# LIBSVM gets precomputed kernel values for at most this many rows (12 bytes a value in all).
 GRAM_MOST = 4096
-# A solve ends at this share of what the rows violate the KKT conditions by: what would be gained
-# further is lost again in the next round. Measured: covtype, twonorm and checkerboard change as
-# many coefficients with 0.03 as with 0.1, and a quarter more with 0.3. So tolerances become tighter
-# by themselves as a run goes on. FINAL_SOLVE_SHARE: where there is no next round. Measured: of the
-# 325 pairs of 26 classes (C = 4) 47 miss a gap of 0.1% with 2e-4 and none with 1e-4.
+# The tolerance of a solve is this share of the largest KKT violation of its rows; a smaller
+# tolerance gains nothing that the next round keeps. So tolerances decrease with the violations of
+# a run. Measured: covtype, twonorm and checkerboard change as many coefficients with 0.03 as with
+# 0.1, and a quarter more with 0.3. FINAL_SOLVE_SHARE applies if there is no next round. Measured:
+# with 26 classes (C = 4), 47 of the 325 pairs miss a gap of 0.1% with 2e-4 and none with 1e-4.
 SOLVE_SHARE, FINAL_SOLVE_SHARE = 0.1, 1e-4
-# Rounding of gradients in LIBSVM, relative to what they are sums of.
+# Rounding of gradients in LIBSVM, relative to their largest terms.
 GRADIENT_ROUNDING = 1e-12
-# How far the dual objective may fall behind in one solve, relative to its parts, and how often
-# a solve that loses more is repeated, each time to a tenth of the tolerance.
+# The largest decrease of the dual objective in one solve, relative to its parts. A solve that
+# loses more is repeated with a tenth of the tolerance, up to MAX_SOLVES solves.
 MAX_DUAL_LOSS = 1e-12
 MAX_SOLVES = 3
 
-# Where rounding of float32 kernel values moves u by more than SOLVE_SHARE of the violation, the
-# values are centred, and the diagonal is this much larger: without it the rounded kernel is
-# indefinite, and LIBSVM makes millions of steps for nothing; what such a step gains D gains at the
-# least. Measured: 16 units of float32 reach a gap of 0.1% in as many steps as 32, with 8 or 64 it
-# takes half as many again.
+# If the rounding of float32 kernel values changes u by more than SOLVE_SHARE of the violation, the
+# values are centred, and their diagonal increases by the share DIAGONAL_INCREASE. Without it the
+# rounded kernel is indefinite, and LIBSVM makes millions of useless steps. D gains at least as much
+# as the objective with the larger diagonal. Measured: with 16 or 32 units of float32 a run reaches
+# a gap of 0.1% in equally many steps; with 8 or 64 it needs half as many again.
 FLOAT32_UNIT, DIAGONAL_INCREASE = 2.0**-24, 2.0**-20
 
 # K of every pair of some points, (m, m) float32.
@@ -61,13 +60,13 @@ def svmlearn(
     frozen: bool = False,
     b: float | None = None,
 ) -> Step:
-    """Solve the SVM over `points`, which carry u and beta; all other coefficients stay.
+    """Solve the SVM over `points`, which hold u and beta; all other coefficients stay fixed.
 
-    whole: whether these are all rows of D, so that there is no next round
-    slack: see RunningValues
-    frozen: whether coefficients of other rows may differ from 0. If they do not, LIBSVM's own
-    kernel, where it has one, solves more than GRAM_MOST rows from 0 on
-    b: the offset of the solution so far; None: there is none
+    whole: whether these are all rows of D, so that there is no next round.
+    slack: see ScanState.
+    frozen: whether coefficients of other rows may differ from 0. If not, LIBSVM solves more than
+        GRAM_MOST rows from 0 with its own kernel, if it has that kernel.
+    b: the offset of the solution so far; None: there is no solution yet.
     """
     began = time.perf_counter()
     if not laid_out(len(points), problem, frozen):
@@ -90,7 +89,7 @@ def svmlearn(
         and _rounding(K, np.maximum(upper, -lower)) > violation
     ):
         K = centred_gram(Kernel.of(problem), points.X, K)
-    # Rounded values of more rows than features are those of no linear kernel.
+    # If there are more rows than features, the rounded values belong to no linear kernel.
     singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
     largest = (share if singular else SOLVE_SHARE) * violation
     rounding_shows = not task.absolute_sum and _rounding(K, beta) > largest
@@ -100,7 +99,7 @@ def svmlearn(
 
     products = product(K, beta)
     h = y - (u - products)
-    # Below this LIBSVM's own sums do not tell one gradient from another.
+    # LIBSVM's sums cannot distinguish two gradients that differ by less than this.
     floor = GRADIENT_ROUNDING * float(np.abs(h).max() + np.abs(products).max())
     if violation <= floor:
         return _step(points, unchanged, problem, began)
@@ -117,8 +116,8 @@ def svmlearn(
             )
         iterations += found.iterations
         after = _dual_part(task, h, found.beta, product(K, found.beta))
-        # D may lose this much in a solve to this tolerance: with rounded values it has no tighter
-        # bound.
+        # With rounded values D may decrease by this in a solve to this tolerance; no tighter bound
+        # is known.
         lost = tolerance * float(np.abs(found.beta - beta).sum()) if rounding_shows else 0.0
         if after >= before - MAX_DUAL_LOSS * (abs(before) + abs(after)) - lost:
             best = found.beta
@@ -130,7 +129,7 @@ def svmlearn(
 
 
 def _step(points: Points, found: Solution, problem: Problem, began: float) -> Step:
-    """Return the step to a solution; report where LIBSVM reached its limit of iterations."""
+    """Return the step to a solution; emit a notice if LIBSVM reached its limit of iterations."""
     if not found.ended:
         emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
     return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)
@@ -141,21 +140,21 @@ def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float,
     above, below = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
     if not slack:
         return above, below
-    # At most all coefficients reach their bounds: with p + q <= sum upper a row can still have any
-    # beta, as a and a* have room for what they have in common.
+    # The sums cannot exceed the sum of the bounds. With p + q <= sum upper every beta of a row is
+    # still possible: a and a* may both grow by the same amount.
     more = min(slack, float(upper.sum()) - above - below) / 2
     return above + more, below + more
 
 
 def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
-    """What rounding of kernel values to float32 moves u = K beta by."""
+    """Return an estimate of the change of u = K beta by rounding K to float32."""
     norms = np.maximum(K.diagonal().astype(np.float64), 0.0)
     largest = float(norms.max(initial=0.0))
     return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta))
 
 
 def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
-    """The part of D that the working set can change."""
+    """Return the part of D that the working set can change. All arrays (m,) float64."""
     return task.linear(h, beta) - float(products @ beta) / 2
 
 
@@ -173,14 +172,14 @@ def laid_out(rows: int, problem: Problem, frozen: bool) -> bool:
 def memory_of(
     rows: int, nonzeros: float, problem: Problem, frozen: bool, allowed: float = math.inf
 ) -> int:
-    """Return the most bytes that a subproblem takes; rows, nonzeros: of it, and of each row;
-    frozen: see svmlearn.
+    """Return the number of bytes that a subproblem needs at most.
 
-    Raises ParameterError where more than GRAM_MOST rows, for which there is always room, take more
-    than is allowed for kernel values.
+    rows: its number of rows; nonzeros: mean number in a row; frozen: see svmlearn. Raises
+    ParameterError if kernel values of more than GRAM_MOST rows need more than `allowed` bytes; up
+    to GRAM_MOST rows are always allowed.
     """
     if laid_out(rows, problem, frozen):
-        # Kernel values for us, for LIBSVM, and in its cache. Few rows of svr have two variables.
+        # Values in K, in the layout, and in LIBSVM's cache. Few rows of svr have two variables.
         variables = 2 * rows if problem.task == "nu-svr" else rows
         values = 4 * rows**2 + 12 * variables**2
         require(

@@ -1,4 +1,4 @@
-"""One subproblem over any rows W, with everything else frozen wherever it stands:
+"""Solve one subproblem over the rows W of a working set, with all other coefficients fixed:
 
     min 1/2 beta' K beta - h' beta + epsilon sum_i |beta_i|
     lower <= beta <= upper,  sum_i beta_i = s
@@ -8,29 +8,31 @@
     epsilon-SVR    y - g   -C .. C                              epsilon
     one-class      -g      0 .. 1                               0
 
-with g_i = u_i - (K beta_W)_i, the part of u that is frozen. Use:
+with g_i = u_i - (K beta_W)_i, the part of u that stays fixed. Use:
 
     h = y - (u_W - product(K, beta_W))
     found = solve(K, h, lower, upper, beta_W.sum(), start=beta_W, tolerance=5e-4)
     found.beta, found.ended
 
-Knows nothing of data, kernels or scans, and LIBSVM only by its problems in libsvm.py.
+This module knows nothing of data, kernels or scans. It calls LIBSVM through libsvm.py.
 
-One box. Where upper - lower is the same C everywhere, the subproblem is LIBSVM's one-class problem:
-with beta = lower + C t,
+One box. If upper - lower is the same C for all rows, the subproblem is LIBSVM's one-class problem
+with a linear term. With beta = lower + C t it is
 
     min 1/2 t' K t + q' t,  0 <= t <= 1,  sum_i t_i = (s - sum lower) / C,   q = (K lower - h) / C.
 
-LIBSVM has no q: two pseudo-rows at t = 1 have the values q_i with row i, the first as float32,
-which is what LIBSVM keeps, the second what is left of it. They come first, so that LIBSVM begins
-with t = 1 for them, and their diagonal is so negative that they stay there. After them come the
-rows in the order of their start, so that it begins with bounded coefficients where they are. The
-sum is exact. An epsilon-SVR is this with one variable for the sign that a row is expected to have
-(0 <= a <= C with h - epsilon, or -C <= a* <= 0 with h + epsilon), and with both, beta = a + a*, for
-rows that turn again and again. From 0 on it is LIBSVM's own.
+LIBSVM has no linear term q. Two pseudo-rows at t = 1 replace it: their kernel values with row i sum
+to q_i, the first rounded to float32, as LIBSVM stores it, and the second with the remainder. They
+come first, so that LIBSVM starts with t = 1 for them, and their diagonal is so negative that they
+stay there. The other rows follow in descending order of their start, so that LIBSVM starts with
+bounded coefficients where they are. The sum is exact.
 
-Two boxes (class weights) are a C-SVC, see _TwoBoxes. For a box for each row (weights of rows) see
-row_boxes.py.
+An epsilon-SVR has one variable for the sign that a row is expected to have (0 <= a <= C with
+h - epsilon, or -C <= a* <= 0 with h + epsilon). Rows that change their sign repeatedly have both
+variables, beta = a + a*. From beta = 0 the subproblem is LIBSVM's own epsilon-SVR.
+
+With two boxes (class weights) the subproblem is a C-SVC, see _TwoBoxes. With a box for each row
+(weights of rows) see row_boxes.py.
 """
 
 from __future__ import annotations
@@ -60,25 +62,29 @@ from randsvm.svm.libsvm import (
 )
 from randsvm.svm.row_boxes import MAX_SOLVES, MAX_SOLVES_OF_ROUND, RowBoxes, solve_row_boxes
 
-# A coefficient this close to its bound, relative to the box, is at it: rounding in LIBSVM's steps.
+# A coefficient at this distance from its bound, relative to the box, counts as bounded: LIBSVM's
+# steps have rounding errors.
 BOUND_ROUNDING = 1e-13
-# Most smaller problems that are solved one after the other, see _by_signs and _by_windows.
+# Limit on the restarts of _by_signs and _by_windows.
 MAX_RESTARTS = 3
-# Steps are tried where the slopes differ by no more than this number of steps of a row changes.
+# _by_windows tries windows if the slopes differ by at most this many steps of one narrow box.
 MAX_WINDOW_STEPS = 2
-# Number of coefficients that class weights try as the one that makes the sum.
+# Number of coefficients that _TwoBoxes tries as the one that provides the sum.
 MAX_SUM_ROWS = 30
-# Relative rounding of a sum in float64. It moves the gradient of a one-class problem by this share
-# of what all variables at their bounds would make; ROUNDING_SHARE: the share of the tolerance that
-# this may be. Wider boxes are narrowed first, and widened by WIDENING where that binds, see
-# one_box.
+# Relative rounding of a sum in float64. It changes the gradient of a one-class problem by this
+# share of the gradient with all variables at their bounds. ROUNDING_SHARE: the share of the
+# tolerance that the change may reach. one_box narrows wider boxes, and widens them by WIDENING
+# where they bind.
 FLOAT64_ROUNDING = 2.0**-52
 ROUNDING_SHARE, WIDENING = 0.1, 256.0
 
 
 class Solution(NamedTuple):
-    """beta (m,) float64, exactly lower or upper where it is bounded. ended: False if LIBSVM met
-    its limit of iterations; iterations: of all its solves."""
+    """The solution of a subproblem.
+
+    beta : (m,) float64, equal to lower or upper where it is bounded. ended: False if LIBSVM reached
+    its limit of iterations. iterations: the number in all of LIBSVM's solves.
+    """
 
     beta: np.ndarray
     ended: bool
@@ -86,10 +92,10 @@ class Solution(NamedTuple):
 
 
 def product(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """K beta, added up in float64. K : (m, m) float32, symmetric; returns (m,) float64.
+    """Return K beta, (m,) float64, summed in float64. K : (m, m) float32, symmetric; beta : (m,).
 
-    Of K as LIBSVM sees it, so that its rounding cancels in what does not change. Rows with
-    beta = 0 cost nothing.
+    K is the float32 matrix that LIBSVM reads, so that the rounding of K cancels for coefficients
+    that do not change. Rows with beta = 0 cost no time.
     """
     out = np.zeros(len(beta))
     _solver.product(K, np.ascontiguousarray(beta, np.float64), out)
@@ -109,17 +115,20 @@ def solve(
     b: float | None = None,
     partly: bool = False,
 ) -> Solution:
-    """Solve the subproblem above to `tolerance`, the largest difference of two gradients; where b
-    is given, to twice that at the most. With class weights that differ by a lot it may end at a
-    better point than start on the way there, see _by_windows.
+    """Solve the subproblem above to `tolerance`, the largest difference of two gradients.
+
+    If b is given, the difference may reach twice the tolerance. With class weights that differ
+    greatly the result may be only a better point than start, see _by_windows.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
     h, lower, upper : (m,) float64; with epsilon lower = -upper.
-    s: from sum lower to sum upper. start : (m,) float64, a feasible point to begin from. b: the
-    offset that goes with it, where it is known: smaller problems come first then. partly: with
-    class weights, whether to end after these, with coefficients on their way in wide boxes.
-    call: see Caller. If it raises while LIBSVM still works, LIBSVM's memory is left to it.
-    Raises ValueError where no beta has this sum.
+    s: the sum, from sum lower to sum upper.
+    start : (m,) float64, a feasible point; None: LIBSVM's own start.
+    b: the offset of the start, if known; smaller problems are solved first then.
+    partly: with class weights, whether to solve only the smaller problems, so that coefficients may
+        end within wide boxes before they are optimal.
+    call: see Caller. If it raises while LIBSVM still runs, LIBSVM's memory is not released.
+    Raises ValueError if no feasible beta has the sum s.
     """
     h = np.ascontiguousarray(h, np.float64)
     width = upper - lower
@@ -146,7 +155,7 @@ def solve(
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
-    """The only feasible point, if s is at an end of what can be reached."""
+    """Return the only feasible point if s is the least or the largest sum; else None."""
     least, most = float(lower.sum()), float(upper.sum())
     rounding = 1e-13 * (1 + np.abs(lower).sum() + np.abs(upper).sum())
     if not least - 1e4 * rounding <= s <= most + 1e4 * rounding:
@@ -160,8 +169,11 @@ def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | N
 
 @dataclass(frozen=True)
 class Boxed:
-    """The subproblem without epsilon. K : (m, m); index : (variables,) int64, the row of K that
-    each variable has, None: variable i has row i % m; all others : (variables,) float64."""
+    """The subproblem without epsilon.
+
+    K : (m, m) float32. index : (variables,) int64, the row of K of each variable; None: variable i
+    has row i % m. h, lower, upper, start : (variables,) float64. s: the sum of the coefficients.
+    """
 
     K: np.ndarray
     h: np.ndarray
@@ -174,7 +186,7 @@ class Boxed:
 
     @property
     def rows(self) -> np.ndarray:
-        """The row of K of each variable, (variables,) int64."""
+        """Return the row of K of each variable, (variables,) int64."""
         return np.arange(len(self.h)) % len(self.K) if self.index is None else self.index
 
     @property
@@ -187,23 +199,24 @@ class Boxed:
         )
 
     def gradient(self, beta: np.ndarray) -> np.ndarray:
-        """K beta - h."""
+        """Return K beta - h, (variables,) float64."""
         rows = self.rows
         return product(self.K, np.bincount(rows, beta, len(self.K)))[rows] - self.h
 
     def layout(self, order: np.ndarray) -> Layout:
+        """Return the layout of the variables in this order."""
         return Layout.of(self.K, self.rows[order])
 
     @property
     def position_in_box(self) -> np.ndarray:
-        """Where start is in its box, from 0 to 1."""
+        """Return the position of start in its box, from 0 to 1, (variables,) float64."""
         return (self.start - self.lower) / (self.upper - self.lower)
 
     def finished(self, beta: np.ndarray, solved: float | None = None) -> np.ndarray:
-        """beta with values next to a bound, or beyond, at it, and others so that the sum is s.
+        """Return beta with values near or beyond a bound set to it, and with the sum s.
 
-        solved: width of the box in which LIBSVM found them, where that is not the task's; 0: they
-        are LIBSVM's own numbers.
+        solved: width of the box in which LIBSVM solved, None: that of the task; 0: the task is
+        LIBSVM's own problem, so beta has no rounding by the width.
         """
         beta = self._in_box(beta, solved)
         _restore_sum(beta, self)
@@ -211,7 +224,7 @@ class Boxed:
 
     def _in_box(self, beta: np.ndarray, solved: float | None) -> np.ndarray:
         width = self.upper - self.lower
-        # Coefficients may be tiny beside their box: then only rounding takes them to a bound.
+        # Coefficients may be tiny compared with their box; only rounding may move them to a bound.
         rounding = BOUND_ROUNDING * np.abs(beta).max(initial=0.0)
         rounding = rounding + 8 * FLOAT64_ROUNDING * (width if solved is None else solved)
         near = np.minimum(BOUND_ROUNDING * width, rounding)
@@ -220,14 +233,14 @@ class Boxed:
 
 
 def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
-    """Add what is left of s to coefficients that have room, in place."""
+    """Change beta in place so that its sum is s; all values stay within their boxes."""
     rest = task.s - math.fsum(beta)
     room = np.minimum(beta - task.lower, task.upper - beta)
     i = int(np.argmax(room))
     if abs(rest) <= room[i] / 2:
         beta[i] += rest
     elif abs(rest) > BOUND_ROUNDING * (task.upper - task.lower).sum():
-        # More than rounding: in the order in which it costs the objective least.
+        # The rest is more than rounding: change the coefficients that cost the objective least.
         side = math.copysign(1.0, rest)
         room = (task.upper if rest > 0 else -task.lower) - side * beta
         order = np.argsort(side * task.gradient(beta), kind="stable")
@@ -236,13 +249,13 @@ def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
 
 
 def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
-    """Whether this is LIBSVM's own C-SVC, beside nothing and from 0 on."""
+    """Return whether this is LIBSVM's own C-SVC: no other coefficients, and a start at 0."""
     y = np.where(task.upper > 0, 1.0, -1.0)
     return (start is None or not start.any()) and np.array_equal(task.h, y)
 
 
 def _svc(task: Boxed, call: Caller) -> Solution:
-    """LIBSVM's own C-SVC: from 0 on it looks only at the rows whose coefficients it changes."""
+    """Solve LIBSVM's own C-SVC from 0; it reads only the rows whose coefficients it changes."""
     y = task.h
     order = np.argsort(-y, kind="stable")
     layout = task.layout(order)
@@ -255,7 +268,7 @@ def _svc(task: Boxed, call: Caller) -> Solution:
 
 
 def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
-    """Solve LIBSVM's own epsilon-SVR from 0 on."""
+    """Solve LIBSVM's own epsilon-SVR from 0."""
     m = len(task.h)
     check_sums(m * float(np.abs(task.K.diagonal()).max()))
     layout = task.layout(np.arange(m))
@@ -266,7 +279,7 @@ def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
 
 
 def any_boxes(task: Boxed, call: Caller, most_solves: int = MAX_SOLVES) -> Solution:
-    """Solve a task of one box, or with a box for each row."""
+    """Solve a task with one box for all rows, or with a box for each row."""
     if not np.ptp(task.upper - task.lower):
         return one_box(task, call)
     one_sum = np.zeros(len(task.h), np.int64), np.array([task.s])
@@ -284,11 +297,11 @@ def _row_boxes(
 
 
 def one_box(task: Boxed, call: Caller) -> Solution:
-    """Solve a task of one box, see the head of this file.
+    """Solve a task with one box for all rows, see the docstring of this module.
 
-    With beta = lower + C t a box that is far wider than the solution loses the digits of the
-    gradient. So the boxes are narrowed to what the tolerance allows, around the start; as long as
-    a coefficient ends at such a narrower bound, the task is solved again from there in wider boxes.
+    If the box is far wider than the solution, beta = lower + C t loses digits of the gradient. So
+    the task is solved in narrower boxes around the start, as wide as the tolerance allows. While a
+    coefficient ends at a narrowed bound, the task is solved again from there in wider boxes.
     """
     C, iterations = float((task.upper - task.lower).max()), 0
     largest = len(task.h) * float(np.abs(task.K.diagonal()).max())
@@ -314,7 +327,7 @@ def one_box(task: Boxed, call: Caller) -> Solution:
 
 
 def _one_class(task: Boxed, call: Caller) -> Solution:
-    """LIBSVM's one-class problem with a linear term."""
+    """Solve a task with one box as LIBSVM's one-class problem with a linear term."""
     C = float(task.upper[0] - task.lower[0])
     order = np.argsort(-task.position_in_box, kind="stable")
     q = task.gradient(task.lower)[order] / C
@@ -331,12 +344,13 @@ def _one_class(task: Boxed, call: Caller) -> Solution:
 
 
 def _by_signs(task: Boxed, epsilon: float, b: float, call: Caller) -> Solution:
-    """A regression with one variable a row, for the sign that its coefficient has or, from 0 on,
-    would take at the offset b. Rows that would then turn to the other sign turn, and the problem is
-    solved again from there; after MAX_RESTARTS they have a variable for either sign, until none
-    turns.
+    """Solve a regression with one variable for each row, of the sign that its coefficient has.
 
-    With half as many variables there are a quarter as many values to lay out.
+    A coefficient of 0 gets the sign that it would take at the offset b. If rows of the solution
+    should have the other sign, they change it, and the problem is solved again from there. After
+    MAX_RESTARTS such rows get a variable for either sign, until no row changes.
+
+    Half as many variables need a quarter of the kernel values.
     """
     m = len(task.h)
     up = np.where(task.start != 0, task.start, -task.gradient(task.start) - b) > 0
@@ -361,8 +375,10 @@ def _by_signs(task: Boxed, epsilon: float, b: float, call: Caller) -> Solution:
 
 
 def _signed(task: Boxed, epsilon: float, up: np.ndarray, both: np.ndarray) -> Boxed:
-    """A variable of one sign for each row, and behind these one of the other sign for some. up :
-    (m,) bool, whether the first is above 0; both : (k,) int64, the rows that have two."""
+    """Return the task with one variable for each row, then one of the other sign for some rows.
+
+    up : (m,) bool, whether the first variable is above 0; both : (k,) int64, the rows with two.
+    """
     rows = np.concatenate([np.arange(len(up)), both])
     up = np.concatenate([up, ~up[both]])
     start = np.where((task.start[rows] > 0) == up, task.start[rows], 0.0)
@@ -377,31 +393,35 @@ def _signed(task: Boxed, epsilon: float, up: np.ndarray, both: np.ndarray) -> Bo
 
 
 def _within(part: Boxed, call: Caller) -> Solution:
-    """The solution within a part of the boxes, in which start is."""
+    """Solve within a part of the boxes that contains start."""
     bounded = only_point(part.lower, part.upper, part.s)
     return any_boxes(part, call) if bounded is None else Solution(bounded, True, 0)
 
 
 def _max_rise_and_min_fall(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
-    """The steepest rise and the steepest fall; b of a solution is in the middle."""
+    """Return the steepest rise and the steepest fall; b of a solution is their midpoint."""
     rise = slope[beta < task.upper].max(initial=-np.inf)
     fall = slope[beta > task.lower].min(initial=np.inf)
     return float(rise), float(fall)
 
 
 def _needs_many_copies(task: Boxed) -> bool:
-    """Whether _TwoBoxes would need more copies of one row than there are rows, to solve at once."""
+    """Return whether _TwoBoxes would need more copies of one row than there are rows."""
     width = task.upper - task.lower
     s = task.s if task.upper[np.argmax(width)] > 0 else -task.s
     return s > len(task.h) * float(width.min())
 
 
 def _by_windows(task: Boxed, b: float | None, call: Caller, partly: bool) -> Solution:
-    """Two boxes as one: of a wide box a part as wide as the narrow ones, from where its row is
-    towards where it wants to go at the offset b (None: in the middle of the slopes); as long as
-    some end where only their part does, again from there, and at last _two_boxes: at once where
-    rows want to go too far. Where that is crowded, or `partly`, some may be left on their way. Of
-    one box LIBSVM begins where the rows are, of two from 0.
+    """Solve a task with two boxes in windows: shrink wide boxes, solve, move the windows, repeat.
+
+    A window is a part of a wide box, as wide as the narrow boxes. It reaches from the coefficient
+    in the direction of its gradient at the offset b; None: the midpoint of the slopes. While
+    coefficients end at a bound of their window only, the task is solved again from there. After
+    MAX_RESTARTS _two_boxes solves the task; at once if coefficients have far to move. If `partly`,
+    or if _two_boxes would need too many copies, some coefficients may stay where they are.
+
+    LIBSVM starts at the given coefficients with one box, but at 0 with two.
     """
     width, slope = task.upper - task.lower, -task.gradient(task.start)
     narrow, iterations = float(width.min()), 0
@@ -431,8 +451,11 @@ def _by_windows(task: Boxed, b: float | None, call: Caller, partly: bool) -> Sol
 
 
 def _two_boxes(task: Boxed, call: Caller) -> Solution:
-    """Class weights, see _TwoBoxes; mirrored if the wide boxes are below the narrow ones, so that
-    LIBSVM begins with beta = 0, not with all of beta at C."""
+    """Solve a task with class weights, see _TwoBoxes.
+
+    If the wide boxes are those of negative coefficients, all signs are reversed, so that LIBSVM
+    starts with beta = 0 and not with all of beta at C.
+    """
     width = task.upper - task.lower
     A, B = float(width.max()), float(width.min())
     wide = width == A
@@ -449,18 +472,18 @@ def _two_boxes(task: Boxed, call: Caller) -> Solution:
 class _TwoBoxes:
     """Boxes of width A for some rows and B < A for the others: LIBSVM's C-SVC with two C.
 
-    LIBSVM begins with a = 0 and keeps sum_i y_i a_i = 0, a_i <= A where the label y_i is 1 and
-    a_i <= B where it is -1. So wide rows have label 1, beta = lower + a, and narrow ones -1,
-    beta = upper - a. What LIBSVM cannot give is
+    LIBSVM starts with a = 0 and keeps sum_i y_i a_i = 0, with a_i <= A where the label y_i is 1 and
+    a_i <= B where it is -1. So wide rows have label 1, beta = lower + a, and narrow ones have label
+    -1, beta = upper - a. LIBSVM lacks two parts of the subproblem:
 
-        the linear term: two corner rows, label -1 and so negative a diagonal that LIBSVM takes them
-            to a = B first of all and leaves them there. Their values with row i, w_i in all as
-            in one_box, add -y_i B w_i to its gradient.
-        the sum: one row is there twice, with either label, often enough to come from where it
-            would have to be for the sum to its box, both ways. If it does not end inside, it is
-            at the bound that it passed in a solution with the bound as well (the objective is
-            convex in it): it stays there, and another one is tried for the rest. A pseudo-row
-            with a large diagonal works instead, but LIBSVM needs twice as many steps, or does not
+        the linear term: two pseudo-rows have label -1 and so negative a diagonal that LIBSVM moves
+            them to a = B in its first steps and leaves them there. Their values with row i sum
+            to w_i, as in one_box, and add -y_i B w_i to its gradient.
+        the sum: one row starts where the sum requires it, even outside its box, and has copies
+            with both labels, enough to reach its box from either side. If it ends outside its
+            box, the solution with the bound has it at the bound that it passed, as the objective
+            is convex in it. So it is fixed there, and another row is tried. A pseudo-row with a
+            large diagonal works instead, but LIBSVM then needs twice as many steps, or does not
             end at all.
 
     wide : (m,) bool.
@@ -472,6 +495,7 @@ class _TwoBoxes:
     B: float
 
     def solve(self, call: Caller) -> Solution:
+        """Solve with one row after another as the row that provides the sum."""
         task, iterations = self.task, 0
         lower, upper, near = task.lower, task.upper, BOUND_ROUNDING * self.A
         beta, fixed = task.start, np.full(len(self.wide), np.nan)
@@ -487,8 +511,10 @@ class _TwoBoxes:
         return Solution(beta, False, iterations)
 
     def _attempt(self, k: int, fixed: np.ndarray, call: Caller) -> tuple[np.ndarray, Outcome]:
-        """The solution with `fixed` where that is a number, of which row k makes the sum and may
-        leave its box."""
+        """Solve with row k providing the sum; row k may leave its box.
+
+        fixed : (m,) float64, the values of fixed coefficients, and nan for all others.
+        """
         task, A, B = self.task, self.A, self.B
         loose = np.isnan(fixed)
         begin = np.where(loose, np.where(self.wide, task.lower, task.upper), fixed)
@@ -510,7 +536,7 @@ class _TwoBoxes:
         return begin, found
 
     def _variables(self, k: int, loose: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and labels as LIBSVM orders them, 1 first: row k, the others, row k again."""
+        """Return rows and labels in LIBSVM's order, 1 first: row k, the others, row k again."""
         others = np.flatnonzero(loose)
         others = others[others != k]
         others = others[np.argsort(~self.wide[others], kind="stable")]
@@ -520,27 +546,28 @@ class _TwoBoxes:
 
 # --- two sums -------------------------------------------------------------------------------
 #
-# A subproblem of the nu tasks: two sums, one of the coefficients above 0 and one of those below.
+# The subproblem of the nu tasks has two sums, of the positive and of the negative coefficients:
 #
 #     min 1/2 beta' K beta - h' beta,   beta = a - a*,   0 <= a <= upper,   0 <= a* <= -lower
 #     sum_i a_i = p,  sum_i a*_i = q
 #
-# nu-SVC has a where y = 1 and a* where y = -1; nu-SVR has both in every row, so that the sum of
-# |beta| is p + q where none has both, and less where some have. All bounds but 0 are one C.
+# nu-SVC has a where y = 1 and a* where y = -1. nu-SVR has both in every row, so the sum of |beta|
+# is p + q if no row has both above 0, and less otherwise. All bounds other than 0 are the same C.
 #
-# With a = C t and a* = C t this is LIBSVM's nu-SVC, labels 1 and -1, but for
+# With a = C t and a* = C t this is LIBSVM's nu-SVC, with labels 1 and -1, except for
 #
-#     the linear term: two corner rows of label 1 stay at t = 1, as in subproblem_qp.py.
-#     the sums: LIBSVM's are equal. What one is short of the other, in whole parts, are copies of a
-#         pseudo-row that stays at its bound; what remains, r, is one pinned row. It has a large
-#         diagonal H, and values with the corner rows that give it the gradient at t = r that the
-#         free rows of its group are expected to have. It ends where theirs is, next to r, and the
-#         difference is given back.
+#     the linear term: two pseudo-rows of label 1 stay at t = 1, as with one box.
+#     the sums: LIBSVM's are equal. The group with the smaller sum gets copies of a pseudo-row that
+#         stays at its bound, one for each whole C of the difference, and one pinned row for the
+#         remainder r. The pinned row has a large diagonal H. Its values with the pseudo-rows of the
+#         linear term give it, at t = r, the gradient that the free rows of its group are expected
+#         to have. So it ends close to r; the small difference is returned to the other rows.
 #
-# Without a linear term and with equal sums it is LIBSVM's nu-SVC as it is, see _without_pins.
+# Without a linear term and with equal sums it is exactly LIBSVM's nu-SVC, see _without_pins.
 
-# H beside the largest kernel value. LIBSVM tightens the other rows by its root before it looks at
-# the pinned row again; what the sum is off by, relative to C, is the violation over H.
+# H relative to the largest kernel value. LIBSVM reduces the violation of the other rows by the root
+# of H before it selects the pinned row again. The error of the sum, relative to C, is the violation
+# divided by H.
 PIN_STIFFNESS = 2.0**15
 
 
@@ -557,8 +584,8 @@ def solve_two_sums(
     """Solve the subproblem above to `tolerance`, the largest difference of gradients of a group.
 
     K : (m, m) float32, C-contiguous, symmetric. h, lower, upper : (m,) float64. sums: p and q.
-    start : (m,) float64 within the bounds. call: see Caller. Raises ValueError where no beta has
-    these sums.
+    start : (m,) float64 within the bounds. call: see Caller. Raises ValueError if no feasible beta
+    has these sums.
     """
     h = np.ascontiguousarray(h, np.float64)
     m, zero = len(h), np.zeros(len(h))
@@ -572,7 +599,7 @@ def solve_two_sums(
 
 
 def _solved(task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller) -> Solution:
-    """positive : (variables,) bool, the group of a."""
+    """Solve for the groups that have a choice. positive : (variables,) bool, the group of a."""
     beta, open_groups = task.start.copy(), []
     for group, total in ((positive, sums[0]), (~positive, -sums[1])):
         point = only_point(task.lower[group], task.upper[group], total)
@@ -588,7 +615,7 @@ def _solved(task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: 
 
 
 def _one_group(task: Boxed, group: np.ndarray, call: Caller) -> Solution:
-    """The variables of one group, with those of the other where start has them."""
+    """Solve for the variables of one group, with those of the other fixed at start."""
     beta, rows = task.start.copy(), np.flatnonzero(group) % len(task.K)
     outside = replace(task, h=np.zeros(len(beta))).gradient(np.where(group, 0.0, beta))
     alone = Boxed(
@@ -621,11 +648,11 @@ def _both_groups(
     C = float((task.upper - task.lower)[0])
     sign = np.where(positive, 1.0, -1.0)
     t = np.abs(task.start) / C
-    # Of each group bounded ones first, so that LIBSVM begins near the start.
+    # Bounded variables come first in each group, so that LIBSVM starts near `task.start`.
     order = np.lexsort((-t, ~positive))
     slope = task.gradient(task.start) / C
     gradients = [_free_gradient(sign[g] * slope[g], t[g]) for g in (positive, ~positive)]
-    # Moves LIBSVM's rho, the mean of both, away from 0, and nothing else.
+    # The shift only moves LIBSVM's rho, the mean of both gradients, away from 0.
     shift = 8 * float(np.abs(slope).max()) + 1 - sum(gradients)
     whole, rest = divmod((sums[0] - sums[1]) / C + 2, 1)
     pinned, pinned_gradient = (-1.0, gradients[1]) if whole >= 0 else (1.0, gradients[0] + shift)
@@ -649,8 +676,8 @@ def _both_groups(
     found = nu_svc(layout, rows, labels, total, task.tolerance / C, call)
     layout.close()
     beta = np.empty(m)
-    # The first row stays at 1. Where kernel values are so large that their differences are lost,
-    # LIBSVM's rho is 0 all the same: what is not finite then is refused by the first scan.
+    # The first row stays at 1. If kernel values are so large that their differences are lost,
+    # LIBSVM's rho is 0 nevertheless. Then beta is not finite, and the first scan raises an error.
     with np.errstate(invalid="ignore"):
         beta[order] = C * sign[order] * (found.alpha[-m:] / found.alpha[0])
     return Solution(_with_sums(task, positive, sums, beta), found.ended, found.iterations)
@@ -659,7 +686,7 @@ def _both_groups(
 def _without_pins(
     task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller
 ) -> Solution | None:
-    """LIBSVM's own nu-SVC, from its own start. None: its rho is 0, by which it divides."""
+    """Solve LIBSVM's own nu-SVC from its own start; return None if its divisor rho is 0."""
     C = float((task.upper - task.lower)[0])
     sign = np.where(positive, 1.0, -1.0)
     order = np.argsort(~positive, kind="stable")
@@ -677,7 +704,7 @@ def _without_pins(
 def _with_sums(
     task: Boxed, positive: np.ndarray, sums: tuple[float, float], beta: np.ndarray
 ) -> np.ndarray:
-    """beta within its bounds, each group with its sum."""
+    """Return beta within its bounds, each group with its sum."""
     for group, total in ((positive, sums[0]), (~positive, -sums[1])):
         one = np.where(group, task.lower, beta), np.where(group, task.upper, beta)
         others = math.fsum(beta[~group])
@@ -686,8 +713,11 @@ def _with_sums(
 
 
 def _free_gradient(slope: np.ndarray, t: np.ndarray) -> float:
-    """The gradient that free variables of a group have, or will have: between that of those that
-    may rise and of those that may fall."""
+    """Return the gradient that free variables of a group have or will have.
+
+    It lies between the gradients of the variables that may rise and of those that may fall.
+    slope, t : (variables of the group,) float64.
+    """
     falls, rises = slope[t > 0].max(initial=-np.inf), slope[t < 1].min(initial=np.inf)
     ends = [float(end) for end in (falls, rises) if math.isfinite(end)]
     return sum(ends) / len(ends)

@@ -1,6 +1,7 @@
-"""The working set: which violators are candidates for it, which of them enter, and which rows stay.
+"""Choose the rows of the working set: candidates among the violators, new rows, rows that stay.
 
-Candidates of two shards add up with +, in any grouping. Knows nothing of solvers, scans or files.
+The candidates of two shards add up with +, in any grouping. This module knows nothing of solvers,
+scans or files.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from randsvm.data.sampling import Draw, SmallestKeys
 
 @dataclass(frozen=True)
 class Candidates:
-    """Rows whose coefficients may rise, and may fall: violators in the collector's order, and
-    before them the steepest row of D. count: of all violators."""
+    """Rows whose coefficients may rise or may fall.
+
+    count: number of all violators. rising, falling: violators in the collector's order.
+    steepest_rise, steepest_fall: the row of D whose KKT condition is violated most on each side.
+    """
 
     count: int
     rising: SmallestKeys
@@ -36,14 +40,16 @@ class Candidates:
 
     @property
     def max_violation(self) -> float:
-        """By how much the steepest rise exceeds the steepest fall, LIBSVM's measure of optimality;
-        0 where nothing may rise or nothing may fall."""
+        """Return the steepest rise less the steepest fall, LIBSVM's measure of optimality.
+
+        It is 0 if no coefficient may rise or none may fall.
+        """
         sides = self.steepest_rise.keys, self.steepest_fall.keys
         return -float(sides[0][0] + sides[1][0]) if all(map(len, sides)) else 0.0
 
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers that may rise and may fall, the steepest first and then in order."""
+        """Return the rows that may rise and those that may fall, (m,) int64; the steepest first."""
         rising = np.concatenate([self.steepest_rise.rows, self.rising.rows])
         falling = np.concatenate([self.steepest_fall.rows, self.falling.rows])
         return _once(rising), _once(falling)
@@ -51,15 +57,17 @@ class Candidates:
 
 @dataclass(frozen=True)
 class GroupCandidates:
-    """The candidates of each group of a task (see Task.groups): what a coefficient of one group
-    rises by, others of the same group have to fall by."""
+    """The candidates of each group of a task, see Task.groups.
+
+    Each group has its own sum: if a coefficient rises, others of the same group have to fall.
+    """
 
     groups: tuple[Candidates, ...]
 
     @staticmethod
     def of(groups: Sequence[Candidates]) -> GroupCandidates:
-        """The group with the steepest pair first, so that even a working set with room for one
-        pair gains."""
+        """Return the groups, the one with the steepest pair first: a working set with room for one
+        pair then makes progress."""
         return GroupCandidates(tuple(sorted(groups, key=lambda group: -group.max_violation)))
 
     @property
@@ -72,45 +80,51 @@ class GroupCandidates:
 
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """As of one group, one row of each in turn."""
+        """Return the rows that may rise and those that may fall, one row of each group in turn."""
         rising, falling = zip(*(group.sides for group in self.groups), strict=True)
         return interleaved(*rising), interleaved(*falling)
 
     @property
     def violators(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same without the steepest rows."""
+        """Return `sides` without the steepest rows."""
         both = [(group.rising.rows, group.falling.rows) for group in self.groups]
         rising, falling = zip(*both, strict=True)
         return interleaved(*rising), interleaved(*falling)
 
 
 def interleaved(*sides: np.ndarray) -> np.ndarray:
-    """One of each in turn as long as they last; each row once."""
+    """Return the rows of all arrays, one of each in turn; each row once. sides: (m,) int64 each."""
     turns = np.concatenate([np.arange(len(rows)) for rows in sides])
     return _once(np.concatenate(sides)[np.argsort(turns, kind="stable")])
 
 
 def _once(rows: np.ndarray) -> np.ndarray:
-    """Each row once, where it stands first."""
+    """Return each row once, at its first place."""
     _, first = np.unique(rows, return_index=True)
     return rows[np.sort(first)]
 
 
 class Collector(Protocol):
-    """An order of violators. keep: how many of either side are kept."""
+    """An order of the violators, of which the first `keep` on each side are kept."""
 
     @property
     def keep(self) -> int: ...
 
     def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
-        """The smallest first. rows : (m,) int64, violators among the rows start .. stop - 1 of D;
-        violation : (m,) float64, by how much each violates its KKT condition."""
+        """Return the sort key of each violator, (m,) float64; rows with the smallest keys are kept.
+
+        rows : (m,) int64, violators among the rows start .. stop - 1 of D; violation : (m,)
+        float64, by how much each violates its KKT condition.
+        """
 
 
 @dataclass(frozen=True)
 class LargestViolation:
-    """The largest violation first: with as many rows of either side, pairs as Joachims (1999) and
-    ThunderSVM choose them; for MZ the points with the smallest y f(x)."""
+    """The largest violation first.
+
+    With equal numbers from both sides these are the pairs of Joachims (1999) and ThunderSVM, and
+    for MZ the points with the smallest y f(x).
+    """
 
     keep: int
     draw: Draw
@@ -143,13 +157,15 @@ class FileOrder:
 
 @dataclass(frozen=True)
 class ShardViolators:
-    """One side of the rows start .. stop - 1: the steepest row, and the violators after it.
+    """The steepest row of one side of the rows start .. stop - 1, followed by the violators.
 
-    rows : (m,) int64, of D, -1 where there is no steepest row; slope : (m,) float64, larger where
-    the row violates more: its rise, or minus its fall. level: the slope at which it does not.
-    weights : (m,) float64, of the rows; None: all are 1. Collectors compare violations times
-    weights, the shares of rows in the gap. Measured: 43 rounds instead of 120 with weights within
-    a factor of 1,000, and 46 without weights (checkerboard, 50,000 rows, 10% noise).
+    rows : (m,) int64, row numbers in D; the first is -1 if there is no steepest row. slope : (m,)
+    float64, the rise of each row, or minus its fall. level: the slope of a row without violation.
+    weights : (m,) float64, of the rows; None: all are 1.
+
+    Collectors compare violations times weights, the shares of the rows in the gap. Measured: 43
+    rounds instead of 120 with weights within a factor of 1,000, and 46 without weights
+    (checkerboard, 50,000 rows, 10% noise).
     """
 
     start: int
@@ -160,7 +176,7 @@ class ShardViolators:
     weights: np.ndarray | None = None
 
     def kept(self, collector: Collector) -> tuple[SmallestKeys, SmallestKeys]:
-        """What a collector keeps, and the steepest row."""
+        """Return the rows that the collector keeps, and the steepest row."""
         rows, violation = self.rows[1:], self.slope[1:] - self.level
         if self.weights is not None:
             violation = violation * self.weights[1:]
@@ -171,7 +187,7 @@ class ShardViolators:
 
 
 def collect(collector: Collector, up: ShardViolators, down: ShardViolators) -> Candidates:
-    """What a collector keeps of some rows."""
+    """Return the rows that the collector keeps of both sides of a shard."""
     (rising, rise), (falling, fall) = up.kept(collector), down.kept(collector)
     return Candidates(len(up.rows) + len(down.rows) - 2, rising, falling, rise, fall)
 
@@ -187,9 +203,9 @@ Order = Callable[[int, Draw], Collector]
 class WorkingSet:
     """Rows whose coefficients a subproblem changes.
 
-    rows : (m,) int64, ascending. new : the rows that the working set before did not have, in the
-    order in which they were chosen. pairs: whether the rows are the most violating pairs. whole:
-    whether these are all rows of D.
+    rows : (m,) int64, ascending. new : (k,) int64, the rows that were not in the previous working
+    set, in the order in which they were chosen. pairs: whether the rows are the most violating
+    pairs. whole: whether these are all rows of D.
     """
 
     rows: np.ndarray
@@ -204,7 +220,7 @@ class WorkingSet:
 
     @property
     def latest_first(self) -> np.ndarray:
-        """The new rows and after them the others."""
+        """Return the new rows followed by the others, (m,) int64."""
         return np.concatenate([self.new, self.rows[~np.isin(self.rows, self.new)]])
 
     def next(self, kept: np.ndarray, new: np.ndarray, *, pairs: bool = False) -> WorkingSet:
