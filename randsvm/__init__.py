@@ -22,6 +22,7 @@ __all__ = [
     "NuSVR",
     "OneClassSVM",
     "certify",
+    "export",
     "load",
     "predict",
     "train_osuna",

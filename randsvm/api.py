@@ -12,6 +12,7 @@ from randsvm.data.dataset import Source
 from randsvm.data.in_memory import Arrays, original_labels
 from randsvm.events import Learnt, Trained, Watch, check, silent
 from randsvm.models.certification import certify
+from randsvm.models.export import export
 from randsvm.models.fitted import FittedModel, load
 from randsvm.models.model import Model
 from randsvm.models.prediction import predict
@@ -26,6 +27,7 @@ __all__ = [
     "Arrays",
     "FittedModel",
     "certify",
+    "export",
     "load",
     "predict",
     "train_osuna",

@@ -94,6 +94,12 @@ class ModelError(RandsvmError):
     exit_code = 65
 
 
+class ExportError(RandsvmError):
+    """An export does not predict as its model, which is a bug; it is not written."""
+
+    exit_code = 70
+
+
 class InputError(RandsvmError):
     """An input file cannot be opened."""
 

@@ -677,6 +677,45 @@ class Certified(NamedTuple):
     seconds: float
 
 
+class Exported(NamedTuple):
+    """The export of a model, and its comparison with the model.
+
+    Parameters
+    ----------
+    format : str
+        Format of the export: c or onnx.
+    model : str
+        Model file.
+    output : str
+        File that was written.
+    bytes : int
+        Size of that file.
+    checked_by : str or None
+        Program that predicted the rows by the export, such as cc; None: the export was not run.
+    rows : int or None
+        Rows that were compared.
+    largest_difference : float or None
+        Largest difference of a decision value from that of the model.
+    labels_differ : int or None
+        Rows whose label differs because rounding moves a decision value across 0.
+    seconds : float
+        Seconds of the export.
+    to_stdout : bool
+        Whether the export went to standard output.
+    """
+
+    format: str
+    model: str
+    output: str
+    bytes: int
+    checked_by: str | None
+    rows: int | None
+    largest_difference: float | None
+    labels_differ: int | None
+    seconds: float
+    to_stdout: bool
+
+
 # ---- emitting and listening -------------------------------------------------------------------
 
 Watch = Callable[[object], None]

@@ -159,7 +159,8 @@ def public_classes(module: ModuleType) -> dict[str, type]:
 
 def page() -> str:
     """Return the whole page."""
-    functions = ("train_randsvm", "train_osuna", "train_sgd", "predict", "certify", "load")
+    training = ("train_randsvm", "train_osuna", "train_sgd")
+    functions = (*training, "predict", "certify", "export", "load")
     parts = [
         TOP.rstrip(),
         "## Functions",

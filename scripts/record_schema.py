@@ -42,7 +42,7 @@ FILES: dict[str, Any] = {
         "description": "The data, as one file or several.",
     },
     "model": {"type": "string", "description": "Model file."},
-    "output": {"type": "string", "description": "Predictions; of randsvm-predict only."},
+    "output": {"type": "string", "description": "File that randsvm-predict writes."},
 }
 RUN: dict[str, Any] = {
     "algorithm": {
@@ -58,7 +58,9 @@ NUMBERS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 # Records that may come before the data is read; the other ones have all of RUN.
-EARLY = {"notice", "unwritten", "predicted", "certified", "failed"}
+EARLY = {"notice", "unwritten", "predicted", "certified", "exported", "failed"}
+# Records without data: a model may be exported without any.
+WITHOUT_DATA = {"failed", "exported"}
 
 
 def schema() -> dict[str, Any]:
@@ -99,7 +101,7 @@ def record(name: str, kinds: tuple[type, ...], definitions: dict[str, Any]) -> d
         for field in outcome_names():
             if not all(field in kind._fields for kind in OUTCOMES):
                 own[field] = nullable(own[field])
-    run = [] if name == "failed" else ["data", "model", *([] if name in EARLY else RUN)]
+    run = [] if name in WITHOUT_DATA else ["data", "model", *([] if name in EARLY else RUN)]
     return {
         "description": summary(kinds[0]),
         "$ref": "#/$defs/run",

@@ -20,6 +20,7 @@ from randsvm import __version__
 from randsvm.events import (
     Certified,
     Epoch,
+    Exported,
     Iteration,
     Learnt,
     Notice,
@@ -73,6 +74,8 @@ class Ending(NamedTuple):
 # Every training ends with a record of this name and the same fields, whatever the algorithm.
 TRAINED = "trained"
 OUTCOMES = (Trained, Learnt)
+# The events that end a command.
+ENDINGS = (*OUTCOMES, Predicted, Certified, Exported)
 # Name of a record -> the classes that have its fields.
 RECORDS: dict[str, tuple[type, ...]] = {
     **{
@@ -80,8 +83,7 @@ RECORDS: dict[str, tuple[type, ...]] = {
         for kind in (Started, Notice, Unwritten, Tried, Searched, Iteration, Epoch, Taught)
     },
     TRAINED: (*OUTCOMES, Ending),
-    "predicted": (Predicted, Ending),
-    "certified": (Certified, Ending),
+    **{kind.__name__.lower(): (kind, Ending) for kind in ENDINGS if kind not in OUTCOMES},
     "failed": (Failed, Ending),
 }
 

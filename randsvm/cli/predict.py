@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -13,13 +13,43 @@ from randsvm.cli.commands import SETTINGS, Command
 from randsvm.errors import ParameterError
 from randsvm.files import inputs
 from randsvm.parameters.option import options as option_fields
-from randsvm.parameters.run import LABEL_SPELLINGS, CertifyParams, PredictParams, Resources
+from randsvm.parameters.run import (
+    EXPORT_FORMATS,
+    LABEL_SPELLINGS,
+    CertifyParams,
+    PredictParams,
+    Resources,
+)
 
 COMMAND = "randsvm-predict"
 
 
+class Mode(NamedTuple):
+    """Work that an option asks for in place of a prediction.
+
+    files : the arguments that it takes, in order; own : options for this work only; shared :
+    other options that have an effect.
+    """
+
+    files: tuple[str, ...]
+    own: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+
+
+MODES = {
+    "certify": Mode(
+        ("test_file", "model_file"),
+        frozenset(f.name for f, _ in option_fields(CertifyParams)),
+        frozenset({"jobs"}),
+    ),
+    "export": Mode(("test_file", "model_file", "output_file")),
+}
+# Options that every work has.
+COMMON_OPTIONS = {"report", "report_file", "quiet"}
+
+
 class PredictCommand(Command):
-    """A command that takes --info MODEL, or --certify with two files, in place of three files."""
+    """A command whose files depend on its work: a prediction, or one of MODES, or --info MODEL."""
 
     FILES = "test_file", "model_file", "output_file"
 
@@ -32,30 +62,43 @@ class PredictCommand(Command):
             if given["test_file"] is not None:
                 raise ParameterError("--info MODEL takes no other files")
             return rest
-        _check_options(ctx)
-        for name in self.FILES[: 2 if given["certify"] else 3]:
-            if given[name] is None:
+        mode = _chosen_mode(ctx)
+        if mode == "export" and given["output_file"] is None:
+            # TEST_FILE is the one that may be left out.
+            given["output_file"] = given["model_file"]
+            given["model_file"], given["test_file"] = given["test_file"], None
+        for name in self.FILES if mode is None else MODES[mode].files:
+            if given[name] is None and not (mode == "export" and name == "test_file"):
                 missing = next(one for one in self.params if one.name == name)
                 raise click.MissingParameter(ctx=ctx, param=missing)
         return rest
 
 
-def _check_options(ctx: click.Context) -> None:
-    """Raise ParameterError for options that have no effect with or without --certify."""
-    certify = ctx.params["certify"]
-    judging = {f.name for f, _ in option_fields(CertifyParams)}
-    shared = {"certify", "test_file", "model_file", "jobs", "report", "quiet"}
+def _chosen_mode(ctx: click.Context) -> str | None:
+    """Return the option that replaces the prediction; None: the work is a prediction.
+
+    Raise ParameterError for options and files that have no effect on the work.
+    """
+    chosen = [name for name in MODES if ctx.params[name]]
+    if len(chosen) > 1:
+        raise ParameterError(f"give one of --{chosen[0]} and --{chosen[1]}, not both")
+    mode = chosen[0] if chosen else None
     for parameter in ctx.command.params:
         name = parameter.name or ""
-        flag = max(parameter.opts, key=len)
         if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
-        if certify and name == "output_file":
-            raise ParameterError("--certify takes TRAIN_FILE MODEL_FILE and writes no file")
-        if certify and name not in judging | shared:
-            raise ParameterError(f"{flag} has no effect with --certify")
-        if not certify and name in judging:
-            raise ParameterError(f"{flag} is for --certify")
+        flag = max(parameter.opts, key=len)
+        if mode is None:
+            owners = [f"--{other}" for other, found in MODES.items() if name in found.own]
+            if owners:
+                raise ParameterError(f"{flag} is for {' and '.join(owners)}")
+            continue
+        found = MODES[mode]
+        if name == "output_file" and name not in found.files:
+            raise ParameterError(f"--{mode} takes TRAIN_FILE MODEL_FILE and writes no file")
+        if name not in found.own | found.shared | COMMON_OPTIONS | {mode, *found.files}:
+            raise ParameterError(f"{flag} has no effect with --{mode}")
+    return mode
 
 
 @click.command(
@@ -69,6 +112,9 @@ def _check_options(ctx: click.Context) -> None:
         ),
         "randsvm-predict --certify train.svm train.svm.model -c 8": (
             "P, D and the gap of a model of svm-train"
+        ),
+        "randsvm-predict --export c train.svm data.model model.c": (
+            "C99 source, compared on the rows of train.svm"
         ),
     },
 )
@@ -114,6 +160,14 @@ def _check_options(ctx: click.Context) -> None:
     "between them, computed in float64 from the text of both files. The model may come from any "
     "program that writes LIBSVM's format; give -c, -p, -n and -w as in its training.",
 )
+@click.option(
+    "--export",
+    type=click.Choice(EXPORT_FORMATS),
+    help="Take [TEST_FILE] MODEL_FILE OUTPUT_FILE, and write the model as one C99 file without "
+    "allocation. The code is compiled where there is a C compiler, and predicts the rows of "
+    "TEST_FILE, or else the support vectors; the largest difference is printed, and a different "
+    "label is an error.",
+)
 @options.parameters(CertifyParams)
 @options.parameters(Resources, only=["jobs"])
 @click.option(
@@ -134,6 +188,7 @@ def predict(
     metrics: bool,
     info: str | None,
     certify: bool,
+    export: Literal["c", "onnx"] | None,
     jobs: int | None,
     cluster: str | None,
     **given: Any,
@@ -145,6 +200,7 @@ def predict(
     prints it. MODEL_FILE may come from randsvm-train, from LIBSVM's svm-train or from LIBLINEAR's
     liblinear-train. Files may be gzip, bzip2 or xz; - is standard input or output.
     With --certify, TEST_FILE is the training file of the model, and there is no OUTPUT_FILE.
+    With --export, TEST_FILE may be left out.
     """
     from randsvm.cli.report import Report
 
@@ -155,6 +211,9 @@ def predict(
         return
     if certify:
         _certify(test_file, model_file, jobs, given)
+        return
+    if export is not None:
+        _export(export, test_file, model_file, output_file, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
     params = PredictParams(scores, probability, metrics, labels)
@@ -177,6 +236,24 @@ def _certify(data: str, model: str, jobs: int | None, given: dict[str, Any]) -> 
         process.import_api().certify(
             data, model, params=params, resources=Resources(jobs=jobs), watch=report
         )
+
+
+def _export(
+    format_name: Literal["c", "onnx"],
+    data: str | None,
+    model: str,
+    output: str,
+    given: dict[str, Any],
+) -> None:
+    from randsvm.cli.report import Report
+
+    files = {"model": model, "output": output}
+    roles = {"MODEL_FILE": [model], "OUTPUT_FILE": [output]}
+    if data is not None:
+        files, roles = {"data": data, **files}, {"TEST_FILE": [*inputs(data)], **roles}
+    with Report(COMMAND, [], files, given) as report:
+        report.check_outputs(roles)
+        process.import_api().export(model, output, data, format=format_name, watch=report)
 
 
 def _print_description(model: str, in_json: bool) -> None:

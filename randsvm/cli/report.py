@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from randsvm.cli import bars, prometheus
-from randsvm.cli.log import BEGINNING, Failed, Log, Records, as_line
+from randsvm.cli.log import BEGINNING, ENDINGS, OUTCOMES, Failed, Log, Records, as_line
 from randsvm.cli.process import exit_code_of
 from randsvm.errors import (
     OutOfMemoryError,
@@ -31,6 +31,7 @@ from randsvm.errors import (
 from randsvm.events import (
     Certified,
     Epoch,
+    Exported,
     Iteration,
     Learnt,
     Notice,
@@ -92,7 +93,7 @@ class Report:
         self.stage = ""
         self.memory_options = "--memory or --jobs" if "memory" in given else "--jobs"
         # The event of the end, whose record is written when the exit code is known.
-        self.outcome: Trained | Learnt | Predicted | Certified | None = None
+        self.outcome: object = None
         # Problems of outputs other than the model, and the standard streams that failed.
         self.unwritten: list[str] = []
         self.failed_streams: set[str] = set()
@@ -197,7 +198,7 @@ class Report:
                 self.bar.draw(event)
             return
         self.stage = ""
-        if isinstance(event, Trained | Learnt | Predicted | Certified):
+        if isinstance(event, ENDINGS):
             self.outcome = event
         elif self.log is not None or self.format != "text":
             # The last record repeats fields of `started`, also without a log.
@@ -225,7 +226,7 @@ class Report:
             self._say(line)
         elif sys.stdout is None and self.format != "text":
             self._lose("<stdout>", "it is closed")
-        elif isinstance(event, Predicted | Certified):
+        elif isinstance(event, ENDINGS) and not isinstance(event, OUTCOMES):
             click.echo(line)
         elif "<stdout>" not in self.failed_streams:
             try:
@@ -437,6 +438,18 @@ class Report:
             self.say(f"largest gap of one problem: {worst.gap:.3%} ({worst.name})")
         if self.format == "text":
             self._print(_objectives(outcome.primal, outcome.dual, outcome.gap), outcome)
+
+    @_show.register
+    def _(self, outcome: Exported) -> None:
+        """Print the largest difference as a result."""
+        self.say(f"{outcome.output}: {_size(outcome.bytes)} in {outcome.seconds:.2f} s")
+        if self.format == "text" and outcome.checked_by is not None:
+            labels = outcome.labels_differ
+            self._print(
+                f"largest difference of decision values {outcome.largest_difference:.3g} over "
+                f"{outcome.rows:,} rows, {labels:,} labels differ ({outcome.checked_by})",
+                outcome,
+            )
 
 
 def _problem(error: BaseException | None) -> str:

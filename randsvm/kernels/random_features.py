@@ -340,6 +340,10 @@ class _FourierFeatures:
         b = (2 * math.pi * uniform(given.seed, PHASES, N)).astype(np.float32)
         return _FourierFeatures(W, b, np.float32(math.sqrt(2 / N)))
 
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        return self.W, self.b, np.array(self.scale)
+
     def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
         if X.dtype == np.float64:
             # Phases of many turns: float32 has no digits left for the part of a turn.
@@ -385,6 +389,14 @@ class _MaclaurinFeatures:
                     W[i][rows] = np.where(odd, -length, length)
         return _MaclaurinFeatures(W, given.scales[order], np.argsort(order))
 
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        columns = [[W[:, at] for W in self.W if at < W.shape[1]] for at in self.place]
+        degrees = np.array([len(factors) for factors in columns])
+        W = np.array([factor for factors in columns for factor in factors], np.float32)
+        length = np.abs(W.ravel()[:1]).sum(dtype=np.float32)
+        return np.sign(W).astype(np.int8), degrees, self.scales[self.place], np.array(length)
+
     def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
         m, N = out.shape
         product, room = np.empty((m, N), np.float32), np.empty(m * N, np.float32)
@@ -408,6 +420,16 @@ class FeatureTransform:
         self.width = given.width(len(features))
         components = _FourierFeatures if given.kernel == "rbf" else _MaclaurinFeatures
         self._components = components.of(given, features)
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """The random numbers of the components, which determine their values.
+
+        rbf : W (d, N), phases (N,) and the scale (), all float32.
+        poly : signs (factors, d) int8, the factors of component 0 first; degrees (N,) int64, the
+        numbers of factors; scales (N,) and the length of a factor (), float32.
+        """
+        return self._components.tables
 
     def values(self, X: sparse.csr_matrix, out: np.ndarray | None = None) -> np.ndarray:
         """Return z(x) of each row, (m, width) float32, C-contiguous. X : (m, d) CSR, float32 or

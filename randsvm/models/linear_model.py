@@ -55,6 +55,12 @@ class LinearModel(Model):
     def _transform(self) -> FeatureTransform | None:
         return None if self.mapping is None else self.mapping.over(self.features)
 
+    @property
+    def map_tables(self) -> tuple[np.ndarray, ...]:
+        """The random numbers of `mapping`, as `FeatureTransform.tables` returns them."""
+        assert self._transform is not None, "the model has a mapping"
+        return self._transform.tables
+
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         X = rows.X if self._transform is None else self._transform.values(rows.X)
         return X @ self.w + self.b
@@ -74,7 +80,7 @@ class LinearModel(Model):
         return self.solver == liblinear_format.ONE_CLASS_SOLVER or "origin" in self.metadata
 
     @property
-    def _probability_sigmoid(self) -> np.ndarray | None:
+    def probability_sigmoid(self) -> np.ndarray | None:
         logistic = self.sigmoid is None and self.solver in LOGISTIC
         return LOGISTIC_SIGMOID if logistic else self.sigmoid
 

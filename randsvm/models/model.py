@@ -190,7 +190,7 @@ class Model:
     @property
     def has_probabilities(self) -> bool:
         """Whether `probabilities` can be called."""
-        return self._probability_sigmoid is not None
+        return self.probability_sigmoid is not None
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """Return the probability of each class.
@@ -205,11 +205,11 @@ class Model:
         array of shape (m, classes), float64
             Probabilities, in the order of `labels`.
         """
-        assert self._probability_sigmoid is not None, "has_probabilities comes first"
-        return decisions.probabilities(f, self._probability_sigmoid)
+        assert self.probability_sigmoid is not None, "has_probabilities comes first"
+        return decisions.probabilities(f, self.probability_sigmoid)
 
     @property
-    def _probability_sigmoid(self) -> np.ndarray | None:
+    def probability_sigmoid(self) -> np.ndarray | None:
         """The fitted sigmoid, or the one that the loss determines."""
         return self.sigmoid
 

@@ -252,6 +252,7 @@ class Resources:
 
 
 LABEL_SPELLINGS = ("file", "libsvm")
+EXPORT_FORMATS = ("c",)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,328 @@
+"""Models exported to C: compiled, and compared with the model on 10,000 rows."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import oracle
+import pytest
+from commands import run_predict, run_train
+from libsvm import svmutil
+
+import randsvm
+from randsvm.errors import ExportError, ModelError, OutputError, ParameterError
+from randsvm.models import export as exporting
+from randsvm.models.model import Model
+
+ROWS = 10_000
+# Name, training file, model, rows.
+Trained: TypeAlias = tuple[str, Path, Path, np.ndarray]
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+# Name -> labels, options of randsvm-train.
+KINDS = {
+    "rbf": ("two", "randsvm -g 0.4"),
+    "linear kernel, names": ("names", "randsvm -t linear"),
+    "polynomial kernel, minmax": ("two", "randsvm -t poly -d 3 -r 1 --scale minmax -b 1"),
+    "sigmoid kernel": ("two", "randsvm -t sigmoid -g 0.02 -r -0.5"),
+    "one against one": ("four", "randsvm -g 0.3 -b 1"),
+    "one against the rest, standard": (
+        "four",
+        "randsvm -g 0.3 --multiclass ovr -b 1 --scale standard",
+    ),
+    "regression": ("targets", "randsvm -s svr -g 0.3 -b 1"),
+    "nu regression, unit": ("targets", "randsvm -s nu-svr -g 0.3 --scale unit"),
+    "one-class": ("two", "randsvm -s one-class -n 0.3 -g 0.3 -b 1"),
+    "sgd": ("two", "sgd --loss log -b 1"),
+    "sgd, several classes": ("four", "sgd -b 1 --scale standard"),
+    "sgd regression": ("targets", "sgd -s svr"),
+    "fourier features": ("two", "sgd -t rbf -g 0.3 --components 50"),
+    "maclaurin features": ("four", "sgd -t poly -g 0.2 -r 1 -d 3 --components 50"),
+    "exact maclaurin features": ("two", "sgd -t poly -g 0.2 -r 1 --exact --components 50"),
+    "sparse rows": ("sparse", "randsvm -g 0.4"),
+    "sparse linear kernel": ("sparse", "randsvm -t linear --scale unit"),
+    "float64": ("large", "randsvm -g 0.4 --scale standard"),
+    "zero-based": ("zero-based", "randsvm -g 0.4 --zero-based"),
+}
+WITHOUT_DATA = ("one against one", "fourier features", "polynomial kernel, minmax", "sparse rows")
+
+
+def rows(count: int, seed: int, kind: str) -> np.ndarray:
+    """Return rows of five features, of which two are often 0, or of 40 with few that are not."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((count, 40 if kind == "sparse" else 5)).round(3)
+    if kind == "sparse":
+        X[random.random(X.shape) < 0.9] = 0
+        # The first feature and a few others are in no row.
+        X[:, [0, 7, 20]] = 0
+    X[:, 3:5] *= random.random((count, 2)) < 0.5
+    if kind == "large":
+        X[:, 0] = 1.6e9 + 100 * X[:, 0]
+    return X
+
+
+def labels(X: np.ndarray, kind: str) -> list[str]:
+    x = X[:, 1:3] if kind == "sparse" else np.column_stack([X[:, 1], X[:, 2]])
+    code = 2 * (x[:, 0] > 0.1) + (x[:, 1] > 0) + 0
+    if kind == "targets":
+        return [f"{t:.3f}" for t in np.sin(x[:, 0]) + x[:, 1]]
+    if kind == "four":
+        return [f"{one}" for one in code * 3 - 2]
+    if kind == "names":
+        return [("ham", "spa\\m?", "tür")[one % 3] for one in code]
+    return ["+1" if one % 3 else "-1" for one in code]
+
+
+def written(path: Path, X: np.ndarray, names: list[str], base: int) -> Path:
+    lines = [
+        " ".join([name, *(f"{j + base}:{v!r}" for j, v in enumerate(row) if v)])
+        for name, row in zip(names, X.tolist(), strict=True)
+    ]
+    path.write_text("\n".join([*lines, ""]))
+    return path
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Return a name, the training file, the model and 10,000 rows."""
+    kind, options = KINDS[request.param]
+    folder = tmp_path_factory.mktemp("kind")
+    X = rows(250, 1, kind)
+    data = written(folder / "train", X, labels(X, kind), 0 if kind == "zero-based" else 1)
+    run_train(*options.split(), "--quiet", data, folder / "m")
+    return request.param, data, folder / "m", rows(ROWS, 2, kind)
+
+
+class Library:
+    """The functions of an export that was compiled to a shared library."""
+
+    def __init__(self, source: Path, real: Any = ctypes.c_double) -> None:
+        self.text = source.read_text()
+        self.real = real
+        program = source.with_suffix(".so")
+        options = ["-DRANDSVM_FLOAT"] if real is ctypes.c_float else []
+        command = ["cc", *STRICT, *options, "-O2", "-shared", "-fPIC"]
+        subprocess.run([*command, "-o", program, source, "-lm"], check=True)
+        self.functions = ctypes.CDLL(str(program))
+
+    def number(self, name: str) -> int:
+        found = re.search(rf"RANDSVM_{name} = (\d+)", self.text)
+        return int(found[1]) if found else 0
+
+    def row(self, x: np.ndarray) -> Any:
+        entries = np.zeros(self.number("FEATURES"))
+        entries[: len(x)] = x[: len(entries)]
+        return (self.real * len(entries))(*entries)
+
+    def decisions(self, X: np.ndarray) -> np.ndarray:
+        f = (self.real * self.number("DECISIONS"))()
+        found = []
+        for x in X:
+            self.functions.randsvm_decisions(self.row(x), f)
+            found.append(list(f))
+        return np.array(found)
+
+    def predictions(self, X: np.ndarray, returned: Any) -> list[Any]:
+        predict = self.functions.randsvm_predict
+        predict.restype = returned
+        return [predict(self.row(x)) for x in X]
+
+    def probabilities(self, X: np.ndarray) -> np.ndarray:
+        p = (self.real * self.number("CLASSES"))()
+        found = []
+        for x in X:
+            self.functions.randsvm_predict_probability(self.row(x), p)
+            found.append(list(p))
+        return np.array(found)
+
+
+@needs_compiler
+def test_the_export_predicts_as_the_model(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, data, path, X = trained
+    run_predict("--export", "c", data, path, tmp_path / "m.c")
+    reported = capsys.readouterr().out
+    assert re.fullmatch(
+        r"largest difference of decision values \S+ over 250 rows, 0 labels differ \(cc\)\n",
+        reported,
+    )
+    found, fitted = Library(tmp_path / "m.c"), randsvm.load(str(path))
+    f = found.decisions(X)
+    expected = fitted.decision_function(X)
+    is_mapped = "features" in name
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(
+        f, expected.reshape(len(X), -1), atol=(1e-5 if is_mapped else 1e-9) * size
+    )
+    if fitted.model.is_regression:
+        assert found.predictions(X[:100], ctypes.c_double) == f[:100, 0].tolist()
+    elif "names" in name:
+        texts = [value.decode() for value in found.predictions(X, ctypes.c_char_p)]
+        assert texts == fitted.predict(X).tolist()
+    else:
+        differ = np.flatnonzero(np.array(found.predictions(X, ctypes.c_int)) != fitted.predict(X))
+        # The rounding of random features may move a decision value across 0.
+        assert len(differ) <= (2 if is_mapped else 0)
+    if fitted.model.has_probabilities and not fitted.model.is_regression:
+        p = found.probabilities(X[:2000])
+        np.testing.assert_allclose(p, fitted.predict_proba(X[:2000]), atol=1e-9)
+
+
+@needs_compiler
+def test_the_program_tests_itself_in_double_and_in_float(trained: Trained, tmp_path: Path) -> None:
+    name, data, path, X = trained
+    randsvm.export(path, tmp_path / "m.c", data)
+    for options in ([], ["-DRANDSVM_FLOAT"]):
+        program = tmp_path / "m"
+        command = ["cc", *STRICT, "-DTEST", *options, "-o", str(program)]
+        command += [str(tmp_path / "m.c"), "-lm"]
+        compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "float64" in name and options:
+            assert "the features of this model need double" in compiled.stderr
+            return
+        assert compiled.returncode == 0, compiled.stderr
+        ran = subprocess.run([program], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout
+        assert "20 rows: largest difference" in ran.stdout
+    f = Library(tmp_path / "m.c", ctypes.c_float).decisions(X[:500])
+    expected = randsvm.load(str(path)).decision_function(X[:500]).reshape(500, -1)
+    np.testing.assert_allclose(f, expected, atol=2e-3 * np.abs(expected).max())
+
+
+@needs_compiler
+def test_the_program_fails_with_another_coefficient(tmp_path: Path) -> None:
+    X = rows(200, 1, "two")
+    data = written(tmp_path / "train", X, labels(X, "two"), 1)
+    run_train("-q", data, tmp_path / "m")
+    randsvm.export(tmp_path / "m", tmp_path / "m.c")
+    text = (tmp_path / "m.c").read_text()
+    offset = re.search(r"offsets\[1\] = \{\n(\S+)\n", text)
+    assert offset
+    (tmp_path / "m.c").write_text(
+        text.replace(offset[0], f"offsets[1] = {{\n{float(offset[1]) + 1e-3}\n")
+    )
+    subprocess.run(["cc", "-DTEST", "-o", tmp_path / "m.exe", tmp_path / "m.c", "-lm"], check=True)
+    ran = subprocess.run([tmp_path / "m.exe"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "difference of decision values 0.001" in ran.stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", ["-g 0.3 -b 1", "-t 1 -d 2 -r 1", "-s 3 -g 0.2"])
+def test_models_of_svm_train_are_exported(tmp_path: Path, options: str) -> None:
+    X = rows(150, 3, "four")
+    y = [float(t) for t in labels(X, "targets" if "-s 3" in options else "four")]
+    train = svmutil.svm_train(y, X.tolist(), f"{options} -q")
+    svmutil.svm_save_model(str(tmp_path / "m"), train)
+    # The model file has fewer digits than the model in memory.
+    train = svmutil.svm_load_model(str(tmp_path / "m"))
+    found = randsvm.export(tmp_path / "m", tmp_path / "m.c")
+    assert found.largest_difference is not None
+    assert found.largest_difference < 1e-9
+    more = rows(300, 4, "four")
+    values = [svmutil.svm_predict([], [x], train, "-q")[2][0] for x in more.tolist()]
+    f = Library(tmp_path / "m.c").decisions(more)
+    # LIBSVM computes with rows of float64, the model with support vectors of 8 digits.
+    np.testing.assert_allclose(f, np.array(values).reshape(f.shape), atol=1e-5)
+    if "-b 1" in options:
+        _, _, p = svmutil.svm_predict([], more.tolist(), train, "-b 1 -q")
+        np.testing.assert_allclose(Library(tmp_path / "m.c").probabilities(more), p, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", WITHOUT_DATA)
+@needs_compiler
+def test_without_data_the_models_own_rows_are_compared(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, options = KINDS[name]
+    X = rows(250, 1, kind)
+    run_train(
+        *options.split(), "-q", written(tmp_path / "train", X, labels(X, kind), 1), tmp_path / "m"
+    )
+    run_predict("--export", "c", tmp_path / "m", tmp_path / "m.c", "--report", "json")
+    record = json.loads(capsys.readouterr().out)
+    model = randsvm.load(str(tmp_path / "m")).info()
+    assert record["rows"] == model.get("support_vectors", exporting.DRAWN_ROWS)
+    assert record["event"] == "exported"
+    assert record["labels_differ"] == 0
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    y, X = oracle.two_gaussians(80)
+    data = oracle.write_svmlight(tmp_path / "train", y, X)
+    run_train("-q", data, tmp_path / "m")
+    return tmp_path / "m"
+
+
+@needs_compiler
+def test_an_export_that_predicts_other_labels_is_a_bug(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = small.with_name("m.c")
+    randsvm.export(small, out)
+    before = out.read_bytes()
+    right = Model.predicted
+    monkeypatch.setattr(Model, "predicted", lambda self, f: 1 - right(self, f))
+    with pytest.raises(ExportError) as caught:
+        randsvm.export(small, out)
+    assert caught.value.exit_code == 70
+    assert "is not written" in str(caught.value)
+    assert out.read_bytes() == before
+
+
+def test_without_a_compiler_the_export_is_written_and_says_so(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    run_predict("--export", "c", small, small.with_name("m.c"))
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "there is no C compiler: the exported code was not compiled and tested" in shown.err
+    assert small.with_name("m.c").read_bytes().startswith(b"/* randsvm model in C")
+
+
+def test_an_export_replaces_no_other_file(small: Path) -> None:
+    data = small.with_name("train")
+    before = data.read_bytes()
+    with pytest.raises(OutputError) as caught:
+        randsvm.export(small, data)
+    assert caught.value.exit_code == 73
+    assert data.read_bytes() == before
+    with pytest.raises(ParameterError, match="is both"):
+        randsvm.export(small, small)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--export", "c", "--scores", "d", "m", "o"], "--scores has no effect with --export"),
+        (["--export", "c", "--certify", "d", "m"], "give one of --certify and --export, not both"),
+        (["-c", "2", "d", "m", "o"], "--cost is for --certify"),
+    ],
+)
+def test_options_that_have_no_effect_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        run_predict(*words)
+
+
+def test_models_without_code_are_refused(tmp_path: Path) -> None:
+    K = "\n".join(f"{1 if i % 2 else -1} 0:{i + 1} {i + 1}:1" for i in range(6))
+    (tmp_path / "train").write_text(K + "\n")
+    run_train("-q", "-t", "precomputed", tmp_path / "train", tmp_path / "m")
+    with pytest.raises(ModelError, match="expected a kernel of features"):
+        randsvm.export(tmp_path / "m", tmp_path / "m.c")
+    (tmp_path / "train").write_text("1 1:1 300000:2\n-1 1:2 5:1\n")
+    run_train("-q", tmp_path / "train", tmp_path / "m")
+    with pytest.raises(ModelError, match="indices up to 250,000"):
+        randsvm.export(tmp_path / "m", tmp_path / "m.c")
+    assert not (tmp_path / "m.c").exists()
