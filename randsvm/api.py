@@ -246,10 +246,9 @@ def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
         resources=make_parameters(Resources, values),
         warm_start=values.get(WARM_START),
         search=Search(
-            values.get("folds"),
-            values.get("subset"),
-            grid(groups, values),
-            values.get(EARLIER, tuple),
+            **{f.name: values[f.name] for f, _ in options(Search) if f.name in values},
+            grid=grid(groups, values),
+            earlier=values.get(EARLIER, tuple),
         ),
         given=frozenset(values),
     )

@@ -105,6 +105,8 @@ class Dataset:
 
     row_mask : (rows stored,) bool, the rows of this view (see `subset`); None: all.
 
+    own_weights : (n,) float64, weights in place of those of the data (see `reweighted`), or None.
+
     scaling, mapping: applied to rows when they are read (see `scaled`, `mapped`).
     """
 
@@ -121,6 +123,7 @@ class Dataset:
         self.bytes_counter = _ByteCounter()
         self.targets: np.ndarray | None = None
         self.row_mask: np.ndarray | None = None
+        self.own_weights: np.ndarray | None = None
         self.scaling: Scaling | None = None
         self.mapping: FeatureMap | None = None
 
@@ -135,11 +138,18 @@ class Dataset:
             chosen = self.row_mask.copy()
             chosen[chosen] = mask
         n = int(mask.sum())
-        view = self._copy_with(row_mask=chosen, n=n, nnz=round(self.nnz * n / self.n))
+        weights = None if self.own_weights is None else self.own_weights[mask]
+        view = self._copy_with(
+            row_mask=chosen, n=n, nnz=round(self.nnz * n / self.n), own_weights=weights
+        )
         ends = zip(self.stored_starts[:-1], self.stored_starts[1:], strict=True)
         counts = [np.count_nonzero(chosen[begin:end]) for begin, end in ends]
         view._count_from(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
         return view
+
+    def reweighted(self, weights: np.ndarray) -> Dataset:
+        """Return a view of the same rows with other weights, (n,) float64; 0 leaves a row out."""
+        return self._copy_with(own_weights=weights, summary=replace(self.summary, weighted=True))
 
     def materialized(self) -> Dataset:
         """Return the same rows copied to memory, so that a pass reads no other rows."""
@@ -248,6 +258,8 @@ class Dataset:
 
     def weights_of(self, shard: Shard) -> np.ndarray | None:
         """Return the weights of the rows of a shard, (m,) float64, or None as `weights`."""
+        if self.own_weights is not None:
+            return self.own_weights[shard.start : shard.stop]
         if not self.summary.weighted:
             return None
         m = int(self.stored_starts[shard.number + 1] - self.stored_starts[shard.number])
@@ -301,6 +313,8 @@ class Dataset:
         weights = self._weights(raw.weights, len(raw.y))
         if weights is not None:
             weights = self._chosen(number, weights)
+        if self.own_weights is not None:
+            weights = self.own_weights[self.starts[number] : self.starts[number + 1]]
         return Chunk(int(self.starts[number]), self._scaled(X), y, weights)
 
     def raw(self, shard: Shard) -> tuple[RawChunk, np.ndarray]:
@@ -416,11 +430,12 @@ class Dataset:
     ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray | None]:
         """Return X, without `mapping`, y and weights of some rows of a shard."""
         raw = self.store.read(shard.number)
+        own = None if self.own_weights is None else self.own_weights[shard.start + local]
         if self.row_mask is not None:
             local = self._places(shard.number)[local]
         part = raw[local]
         self.bytes_counter.add(part.nbytes)
-        weights = self._weights(part.weights, len(part.y))
+        weights = self._weights(part.weights, len(part.y)) if own is None else own
         return self._scaled(self._matrix(part)), self._labels(part.y), weights
 
     def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:

@@ -98,6 +98,7 @@ class Search:
 
     DEFAULT_FOLDS = 5
     MAX_FOLDS = 1000
+    DEFAULT_GAP = 0.01
 
     folds: int | None = option(
         None,
@@ -119,6 +120,15 @@ class Search:
     )
     grid: Grid = ()
     earlier: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    search_gap: float | None = option(
+        None,
+        "float",
+        "--search-gap",
+        help="Relative gap of the fits that are only scored; --gap if that is larger. The final "
+        f"model has --gap.  [default: {DEFAULT_GAP}]",
+        above=0,
+        below=1,
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

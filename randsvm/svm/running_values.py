@@ -185,6 +185,16 @@ class SetCoefficients:
 
 
 @dataclass(frozen=True)
+class SetValues:
+    """Set u of every row. u : (n,) float64."""
+
+    u: np.ndarray
+
+    def __call__(self, values: ShardValues) -> None:
+        values.u[:] = self.u[values.shard.start : values.shard.stop]
+
+
+@dataclass(frozen=True)
 class BeyondMargin:
     """Rows that are further than `distance` beyond the margin of a task with the offset b."""
 
@@ -329,6 +339,22 @@ class ScanState:
     changed_since_restart: int = 0
 
 
+@dataclass(frozen=True)
+class Seed:
+    """A solution that scans of the same rows continue from: the state of its scan, and its u.
+
+    u : (n,) float64. bounds: of |beta|, see Problem.
+    """
+
+    state: ScanState
+    u: np.ndarray
+    bounds: tuple[float, float]
+
+    @property
+    def nbytes(self) -> int:
+        return self.u.nbytes + 2 * self.state.coefficients.rows.nbytes
+
+
 class RowReader:
     """Reads rows of D by number and caches them.
 
@@ -390,6 +416,9 @@ class RunningValues:
         self.D, self.problem = D, problem
         self.weights = D.weights()
         self.total_weight = float(D.n if self.weights is None else self.weights.sum())
+        # Rows of weight 0 are held out: their coefficients stay 0, and u has their values.
+        held_out = 0 if self.weights is None else int(np.count_nonzero(self.weights == 0))
+        self.training_rows = D.n - held_out
         self.all_audited = D.n <= FEW_ROWS
         numbers = (
             np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
@@ -495,6 +524,32 @@ class RunningValues:
         rows, beta = self.coefficients.rows, self.coefficients.beta
         self.values.restart(SetCoefficients(rows, beta, others_zero=True))
         self.advance(self.rows(rows).X if X is None else X, beta, fresh=True)
+
+    @property
+    def seed(self) -> Seed:
+        """The current coefficients and their u, for `resume` of a scan of the same rows."""
+        return Seed(self.state, self.u, self.problem.bounds)
+
+    def resume(self, seed: Seed) -> None:
+        """Continue from the coefficients of a scan of the same rows with the same kernel.
+
+        The rows may have other weights. Where C is another one, all coefficients and u change in
+        proportion to C, so that they stay feasible.
+        """
+        factor = self.problem.bounds[0] / seed.bounds[0]
+        old, state, audited = seed.state.coefficients, seed.state, seed.state.audited
+        coefficients, u = Coefficients(old.rows, factor * old.beta), factor * seed.u
+        self._update(
+            coefficients=coefficients,
+            audited=AuditedValues(factor * audited.exact, factor * audited.errors),
+            kernel_layout=state.kernel_layout,
+            gram_layout=state.gram_layout,
+            used_float32=state.used_float32,
+            changed_since_restart=state.changed_since_restart,
+            b=state.b,
+        )
+        beta = SetCoefficients(coefficients.rows, coefficients.beta, others_zero=True)
+        self.values.restart(beta, SetValues(u))
 
     def refine(self) -> bool:
         """Continue in float64; return False if all sums are float64 already."""

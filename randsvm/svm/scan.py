@@ -18,7 +18,13 @@ from randsvm.arrays import in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.svm.offset import Breakpoints, Window
-from randsvm.svm.running_values import BeyondMargin, RunningValues, ShardValues, Values
+from randsvm.svm.running_values import (
+    BeyondMargin,
+    Coefficients,
+    RunningValues,
+    ShardValues,
+    Values,
+)
 from randsvm.svm.solution import SV, Certificate, Step
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
@@ -203,6 +209,14 @@ class Scan(RunningValues):
             return None
         found, V, tolerance = self.latest
         return (found, V) if found is solution and tolerance == self.problem.tolerance else None
+
+    def return_to(self, solution: SV) -> None:
+        """Make the coefficients those of an earlier solution, and advance u."""
+        now = self.coefficients
+        if now.rows is not solution.rows or now.beta is not solution.beta:
+            rows = np.union1d(now.rows, solution.rows)
+            beta = Coefficients(solution.rows, solution.beta).of(rows)
+            self.make_step(Step(self.points(rows), beta))
 
     def completed(self, SV: SV) -> SV:
         """Return the solution with the rows of its support vectors."""

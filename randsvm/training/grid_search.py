@@ -7,16 +7,22 @@ few rows shows which combinations deserve more rows. The caller gives the functi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf, isnan, nan, sqrt
+from threading import Lock
 from typing import Any, Generic, TypeAlias
 
+import numpy as np
+
 from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, Searched, Tried, emit
+from randsvm.events import HEARTBEAT, Notice, Searched, Tried, Waiting, emit
 from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
 from randsvm.parallel import Cancelled
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
 from randsvm.training.cross_validation import (
     CrossValidation,
     Fold,
@@ -24,7 +30,7 @@ from randsvm.training.cross_validation import (
     run_concurrently,
     subset_of,
 )
-from randsvm.training.job import Fit, Job, P
+from randsvm.training.job import Fit, Job, P, SeededFit
 
 # The fewest rows of the first stage: for each fold, for each class, and in all, under a time limit
 # and if a range is searched.
@@ -49,6 +55,7 @@ def search(
     job: Job,
     configuration: Callable[[P, Job], list[str]],
     until: float,
+    seeded: SeededFit[P] | None = None,
 ) -> tuple[Searched | None, P]:
     """Cross-validate every combination of the grid; return the results and the best parameters.
 
@@ -57,10 +64,13 @@ def search(
 
     configuration: returns the words that make parameters and a job
     until: the moment when the search ends with the results so far
+    seeded: fits that start from each other; None: `fit` trains each from nothing
     """
     began, search = time.perf_counter(), job.search
     count = RegressionErrors if params.prediction_type == "svr" else Accuracy
-    candidate_scores = CandidateScores(SearchSetup(D, fit, job, configuration, count, until))
+    candidate_scores = CandidateScores(
+        SearchSetup(D, fit, job, configuration, count, until, seeded)
+    )
     candidates = _candidates(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
     if search.refined_fields:
@@ -216,6 +226,7 @@ class SearchSetup(Generic[P]):
     configuration: Callable[[P, Job], list[str]]
     count: Callable[[], Metric]
     until: float = inf
+    seeded: SeededFit[P] | None = None
 
     @property
     def folds(self) -> int:
@@ -328,31 +339,37 @@ class CandidateScores(Generic[P]):
         """Yield the index of a candidate and the metrics of its folds once all are done."""
         setup = self.setup
         with replicated(setup.D, subset_of(setup.D, rows, setup.job.run.seed)) as some:
+            if len(some.shards) == 1 and some.executor.concurrent_calls is None:
+                # Handing one shard over to another thread takes longer than most queries of it.
+                some = some.single_threaded()
             validation = CrossValidation.of(some, setup.folds, setup.job, setup.fit)
-            yield from self._run_folds(validation, candidates, rows)
+            try:
+                yield from self._run_folds(validation, candidates, rows)
+            finally:
+                if setup.seeded is not None:
+                    setup.seeded.close()
 
     def _run_folds(
         self, validation: CrossValidation[P], candidates: Sequence[P], rows: int
     ) -> Iterator[tuple[int, list[Metric]]]:
         setup = self.setup
-        score = partial(score_fold, setup.count)
+        fits = FoldFits(validation, candidates, setup.seeded)
         cancelled: set[int] = set()
 
         def run_fold(index: int, fold: int) -> tuple[int, int, Metric]:
             if index in cancelled:
                 raise Cancelled
             try:
-                return index, fold, validation.run_fold(score, candidates[index], fold)
+                counts = setup.count()
+                for y, f, weights in fits.values(index, fold):
+                    counts.add(y, f[:, 0] if f.shape[1] == 1 else f, weights=weights)
+                return index, fold, counts
             except Cancelled:
                 # The other folds of this candidate are cancelled as well.
                 cancelled.add(index)
                 raise
 
-        tasks = [
-            partial(run_fold, index, fold)
-            for index in range(len(candidates))
-            for fold in validation.folds
-        ]
+        tasks = [partial(run_fold, index, fold) for index, fold in fits.order]
 
         def patience(left: int, taken: Sequence[float]) -> float:
             if setup.until == inf:
@@ -372,6 +389,7 @@ class CandidateScores(Generic[P]):
             folds = parts.setdefault(index, {})
             folds[fold] = counts
             if len(folds) == len(validation.folds):
+                fits.drop(index)
                 yield index, [folds[fold] for fold in validation.folds]
 
     def _configuration(self, one: Candidate[P], rows: int) -> str:
@@ -382,12 +400,97 @@ class CandidateScores(Generic[P]):
         return " ".join(self.setup.configuration(one.params, job))
 
 
-def score_fold(count: Callable[[], Metric], fold: Fold[P]) -> Metric:
-    """Return the metric of the rows that a fold holds out."""
-    counts = count()
-    for y, f, weights in fold.values():
-        counts.add(y, f[:, 0] if f.shape[1] == 1 else f, weights=weights)
-    return counts
+class FoldFits(Generic[P]):
+    """The fits of all folds of some candidates, in an order in which each is near earlier ones.
+
+    A candidate is first fitted on all rows, from the candidate with the next smaller C if there is
+    one; each of its folds starts from that fit.
+    """
+
+    def __init__(
+        self,
+        validation: CrossValidation[P],
+        candidates: Sequence[P],
+        seeded: SeededFit[P] | None,
+    ) -> None:
+        if seeded is not None and not seeded.fits(validation.D, candidates[0]):
+            seeded = None
+        self.validation, self.candidates, self.seeded = validation, candidates, seeded
+        self.near = {} if seeded is None else _smaller_costs(candidates)
+        self.locks = [Lock() for _ in candidates]
+        self.wholes: dict[int, Any] = {}
+        # The candidates whose folds are not done, and those that start from them.
+        self.users = Counter([*range(len(candidates)), *self.near.values()])
+
+    @property
+    def order(self) -> list[tuple[int, int]]:
+        """The candidates and folds; as many candidates side by side as there are workers."""
+        indices = list(range(len(self.candidates)))
+        if self.near:
+            indices.sort(key=lambda index: _cost(self.candidates[index]))
+        step = self.validation.at_once if self.seeded is not None else 1
+        groups = [indices[at : at + step] for at in range(0, len(indices), step)]
+        return [(i, fold) for group in groups for fold in self.validation.folds for i in group]
+
+    def values(
+        self, index: int, fold: int
+    ) -> Iterable[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+        """Train without the rows that a fold holds out; yield y, f and weights of these rows."""
+        params, validation = self.candidates[index], self.validation
+        if self.seeded is None:
+            return validation.run_fold(_values, params, fold)
+        D, held_out = validation.D, validation.fold == fold
+        f = self.seeded.held_out(D, params, self._whole(index), held_out)
+        weights = D.weights()
+        return [(D.labels()[held_out], f, None if weights is None else weights[held_out])]
+
+    def _whole(self, index: int) -> Any:
+        """Return the fit of a candidate on all rows; the first caller makes it."""
+        assert self.seeded is not None
+        while not self.locks[index].acquire(timeout=HEARTBEAT):
+            emit(Waiting())
+        try:
+            if index not in self.wholes:
+                near = self._whole(self.near[index]) if index in self.near else None
+                D, params = self.validation.D, self.candidates[index]
+                self.wholes[index] = self.seeded.whole(D, params, near)
+                if index in self.near:
+                    self._release(self.near[index])
+            return self.wholes[index]
+        finally:
+            self.locks[index].release()
+
+    def drop(self, index: int) -> None:
+        """Free the fit of a candidate that needs no more folds."""
+        self._release(index)
+
+    def _release(self, index: int) -> None:
+        self.users[index] -= 1
+        if not self.users[index]:
+            self.wholes.pop(index, None)
+
+
+def _smaller_costs(candidates: Sequence[P]) -> dict[int, int]:
+    """Return, for each candidate, the one with the next smaller C that differs in nothing else."""
+    groups: dict[Any, list[int]] = {}
+    for index, params in enumerate(candidates):
+        if isinstance(params, Params):
+            groups.setdefault(replace(params, C=1.0), []).append(index)
+    found = {}
+    for indices in groups.values():
+        indices.sort(key=lambda index: _cost(candidates[index]))
+        found.update(dict(zip(indices[1:], indices, strict=False)))
+    return found
+
+
+def _cost(params: Params | SgdParams) -> float:
+    """Return C of a kernel machine."""
+    assert isinstance(params, Params)
+    return params.C
+
+
+def _values(fold: Fold[P]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+    return list(fold.values())
 
 
 # The fields of a line of a log that hold the result of a combination.

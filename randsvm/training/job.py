@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from randsvm.parameters.svm import Params
 
 # The parameters of a kernel machine or of a linear one.
 P = TypeVar("P", bound=Params | SgdParams)
+P_contra = TypeVar("P_contra", bound=Params | SgdParams, contravariant=True)
 
 # Returns f of rows: (m, K) float64.
 Decision = Callable[[Matrix], np.ndarray]
@@ -36,6 +37,30 @@ IN_MEMORY = "<memory>"
 Fit = Callable[[Dataset, P], Decision]
 # Does so within about the given seconds; raises TimeLimitError if there is no solution by then.
 TimedFit = Callable[[Dataset, P, float], Decision]
+
+
+class SeededFit(Protocol[P_contra]):
+    """Fits of a search, each of which starts from one that is near it."""
+
+    def fits(self, D: Dataset, params: P_contra) -> bool:
+        """Return whether fits on most rows of D with these parameters gain from others."""
+
+    def whole(self, D: Dataset, params: P_contra, near: Any) -> Any:
+        """Return a fit on all rows of D.
+
+        near: such a fit with the same parameters but for C, or None
+        """
+
+    def held_out(
+        self, D: Dataset, params: P_contra, whole: Any, held_out: np.ndarray
+    ) -> np.ndarray:
+        """Return f of the rows that a fold holds out, (m, K) float64, trained on the others.
+
+        whole: the fit on all rows with these parameters; held_out : (n,) bool
+        """
+
+    def close(self) -> None:
+        """Free what fits on the same rows share."""
 
 
 @dataclass(frozen=True)

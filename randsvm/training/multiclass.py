@@ -7,6 +7,7 @@ Two classes, regression and novelty detection are a single subtask. Knows no alg
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -36,6 +37,8 @@ from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
 
 EMPTY = np.empty(0)
+# Pairs of few rows are kept for the next training on them if all take this part of the memory.
+KEPT_PAIRS_SHARE = 1 / 8
 # Pairs of fewer rows are solved one after another: most of their time is spent in Python, which
 # runs one thread at a time. Measured with 96 rows: two threads take 1.8 times as long as one.
 SIDE_BY_SIDE_ROWS = 400
@@ -94,6 +97,7 @@ class Subtasks:
         self.D, self.params, self.may_be_indefinite = D, params, may_be_indefinite
         self.resources, self.at_once = resources, at_once
         self._regrouped: RowsByClass | None = None
+        self._few_rows: dict[int, tuple[Dataset, np.ndarray]] = {}
         self._lock = Lock()
         self.names: list[str] = []
         self.counts: list[int] = []
@@ -155,12 +159,46 @@ class Subtasks:
         if not self.pairs:
             name = self.names[number] if len(self.names) > 2 else ""
             return Subtask(one_versus_rest(D, number), problem, name)
+        D, rows = self._pair_rows(number)
+        if self.D.own_weights is not None:
+            D = D.reweighted(self.D.own_weights[rows])
         first, second = self.pairs[number]
-        D, rows = self._grouped().pair(first, second)
-        if D.n <= FEW_ROWS:
-            D = D.single_threaded().materialized().single_threaded()
         pair = self.names[first], self.names[second]
         return Subtask(D, problem, " / ".join(pair), pair, rows)
+
+    def _pair_rows(self, number: int) -> tuple[Dataset, np.ndarray]:
+        """Return a view of the rows of a pair, and their numbers."""
+        if number in self._few_rows:
+            return self._few_rows[number]
+        D, rows = self._grouped().pair(*self.pairs[number])
+        if D.n <= FEW_ROWS:
+            D = D.single_threaded().materialized().single_threaded()
+            # All pairs together hold each row once for every other class.
+            if (
+                len(self.names) - 1
+            ) * self.D.store.nbytes <= KEPT_PAIRS_SHARE * self.resources.memory:
+                self._few_rows[number] = D, rows
+        return D, rows
+
+    def without(self, held_out: np.ndarray) -> Subtasks:
+        """Return the subtasks of a fold: the rows that it holds out have the weight 0.
+
+        They share the rows of pairs with these subtasks, which are to be closed.
+
+        held_out : (n,) bool
+        """
+        weights = self.D.weights()
+        fold = copy(self)
+        fold.D = self.D.reweighted(~held_out * (1.0 if weights is None else weights))
+        for name in ("_total_weight", "_class_weights"):
+            fold.__dict__.pop(name, None)
+        return fold
+
+    def with_params(self, params: Params) -> Subtasks:
+        """Return the subtasks for other parameters of the same task, which share the rows."""
+        other = copy(self)
+        other.params = params
+        return other
 
     # --- properties of a subtask that need no pass over its rows ---------------------------
 
@@ -188,7 +226,7 @@ class Subtasks:
             weights = params.side_weights(names, sums)
         else:
             weights = params.one_vs_rest_weights(number, names, sums)
-        weight = sum(self._side_weights(number)) if self.pairs else self._total_weight
+        weight = sum(self.side_weights(number)) if self.pairs else self._total_weight
         return self._problem(weight, weights)
 
     @cached_property
@@ -202,7 +240,7 @@ class Subtasks:
         labels, weights = self.D.labels().astype(np.int64), self.D.weights()
         return np.bincount(labels, weights, len(self.names))
 
-    def _side_weights(self, number: int) -> tuple[float, float]:
+    def side_weights(self, number: int) -> tuple[float, float]:
         """Return the sums of the weights of the rows with y = +1 and with y = -1."""
         if not self.D.summary.weighted:
             return self.sides(number)
@@ -234,7 +272,7 @@ class Subtasks:
             certified = bool(self.names) and problem.positive_semidefinite
             certificate = Certificate(0.0, -inf if certified else 0.0, certified)
             return SV(empty.rows, EMPTY, 0.0, problem, empty), certificate
-        sides = self._side_weights(number)
+        sides = self.side_weights(number)
         lost = [C * weight for C, weight in zip(problem.bounds, sides, strict=True)]
         certificate = Certificate(2.0 * min(lost), 0.0, problem.positive_semidefinite)
         b = 1.0 if lost[0] > lost[1] else -1.0
@@ -256,6 +294,10 @@ class Subtasks:
                 room, classes = room // self.at_once, len(self.names)
                 self._regrouped = RowsByClass.of(self.D, classes, room, self.resources.tmpdir)
             return self._regrouped
+
+    def group_rows(self) -> None:
+        """Group the rows by class now; copies of these subtasks share them."""
+        self._grouped()
 
     def close(self) -> None:
         """Free the rows that were grouped by class."""

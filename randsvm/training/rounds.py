@@ -370,7 +370,7 @@ class Rounds:
             gap=self.best.last_gap,
             seconds_left=self.deadline - time.perf_counter(),
             dual=V.certificate.dual,
-            whole=len(V.step.points) == self.task.D.n,
+            whole=len(V.step.points) >= self.scan.training_rows,
             steps=V.step.iterations,
         )
         answer = first_answer(self.rules, self.record)

@@ -35,6 +35,7 @@ from randsvm.training.job import (
     Decision,
     Job,
     P,
+    SeededFit,
     check_gap,
     check_paths,
     interrupted_path,
@@ -152,6 +153,14 @@ class Trainer(ABC, Generic[P, Outcome]):
             return decisions.votes(f > 0, ~(f > 0), classes)
 
         return votes
+
+    def for_search(self: AnyTrainer) -> AnyTrainer:
+        """Return a trainer for parts of the rows whose fits are only scored."""
+        return self.for_parts()
+
+    def seeded_fit(self) -> SeededFit[P] | None:
+        """Return the fits of a search that start from each other; None: they start from nothing."""
+        return None
 
     @property
     @abstractmethod
@@ -285,8 +294,10 @@ def train(
         searched = None
         if job.search.is_wanted:
             until = clock.share(SEARCH_TIME)
-            fit = trainer.for_parts().fit_for_scores
-            searched, params = grid_search.search(trainer.D, params, fit, job, configuration, until)
+            fit = trainer.for_search().fit_for_scores
+            searched, params = grid_search.search(
+                trainer.D, params, fit, job, configuration, until, trainer.seeded_fit()
+            )
         arguments = configuration(params, job)
         run = RunOnAllRows(trainer, params, clock, model, arguments, searched)
         with run.saved_if_interrupted():

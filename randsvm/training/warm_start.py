@@ -21,6 +21,7 @@ from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.svm import Params, prediction_type_of
 from randsvm.svm.projection import clipped, mended, outermost
+from randsvm.svm.running_values import Seed
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.working_set import WorkingSet
@@ -63,11 +64,35 @@ class WarmStart:
                 step, free = _by_coefficients(scan, rows, beta * self.old.proportion(C))
             else:
                 step, free = _by_values(scan, old.values(D, column, sign))
-            if r >= D.n:
-                return step, WorkingSet.of(np.arange(D.n), D.n)
-            return step, WorkingSet(free, free, pairs=True)
+            return step, _working_set(scan, r, free)
 
         return start
+
+
+@dataclass(frozen=True)
+class SeededStart:
+    """The start of a fold, or of another C, from a solution for all rows of a subtask.
+
+    The coefficients of rows that the fold holds out, of weight 0, become 0, and the sum is
+    repaired.
+    """
+
+    seed: Seed
+
+    def __call__(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+        """Return the first step, and the working set that it belongs to."""
+        scan.resume(self.seed)
+        now = scan.coefficients
+        step, free = _by_coefficients(scan, now.rows, now.beta)
+        return step, _working_set(scan, r, free)
+
+
+def _working_set(scan: Scan, r: int, free: np.ndarray) -> WorkingSet:
+    """Return the working set of a first step that leaves the rows `free` unbounded."""
+    if r < scan.training_rows:
+        return WorkingSet(free, free, pairs=True)
+    rows = np.arange(scan.D.n) if scan.weights is None else np.flatnonzero(scan.weights)
+    return WorkingSet(rows, rows, whole=True)
 
 
 def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[Step, np.ndarray]:
