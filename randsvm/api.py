@@ -14,8 +14,10 @@ from randsvm.events import Learnt, Trained, Watch, check, silent
 from randsvm.models.certification import certify
 from randsvm.models.export import export
 from randsvm.models.fitted import FittedModel, load
+from randsvm.models.importance import importance
 from randsvm.models.model import Model
 from randsvm.models.prediction import predict
+from randsvm.models.shapley import explain
 from randsvm.parameters.option import BALANCED, grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
@@ -27,7 +29,9 @@ __all__ = [
     "Arrays",
     "FittedModel",
     "certify",
+    "explain",
     "export",
+    "importance",
     "load",
     "predict",
     "train_osuna",

@@ -716,6 +716,84 @@ class Exported(NamedTuple):
     to_stdout: bool
 
 
+class Explained(NamedTuple):
+    """The Shapley values of rows.
+
+    Parameters
+    ----------
+    model : str
+        Model file.
+    output : str
+        File that was written.
+    rows : int
+        Rows that were explained.
+    base_values : list of float
+        Each decision value without any feature, to which the Shapley values of a row add up.
+    seconds : float
+        Seconds of the computation.
+    to_stdout : bool
+        Whether the values went to standard output.
+    """
+
+    model: str
+    output: str
+    rows: int
+    base_values: list[float]
+    seconds: float
+    to_stdout: bool
+
+
+class FeatureImportance(NamedTuple):
+    """The permutation importance of a feature.
+
+    Parameters
+    ----------
+    feature : int
+        Index of the feature, as in the file.
+    importance : float
+        Loss of score if the values of the feature are shuffled, the mean over repetitions.
+    standard_error : float
+        Standard error of that mean; nan for one repetition.
+    """
+
+    feature: int
+    importance: float
+    standard_error: float
+
+
+class Importances(NamedTuple):
+    """The permutation importance of all features.
+
+    Parameters
+    ----------
+    model : str
+        Model file.
+    rows : int
+        Labelled rows.
+    score_name : str
+        Name of the score: accuracy (in percent) or mean squared error.
+    score : float
+        Score of the rows as they are.
+    repeats : int
+        Shuffles of each feature.
+    seed : int
+        Seed of the shuffles.
+    features : list of FeatureImportance
+        The features, the most important first.
+    seconds : float
+        Seconds of the computation.
+    """
+
+    model: str
+    rows: int
+    score_name: str
+    score: float
+    repeats: int
+    seed: int
+    features: list[FeatureImportance]
+    seconds: float
+
+
 # ---- emitting and listening -------------------------------------------------------------------
 
 Watch = Callable[[object], None]

@@ -1,8 +1,9 @@
-"""Draw pictures of trainings: the gap against time, a decision boundary, a search.
+"""Draw pictures of trainings: the gap against time, a decision boundary, a search, importances.
 
     python scripts/plot.py convergence LOG... --output convergence.png
     python scripts/plot.py boundary DATA MODEL --output boundary.png
     python scripts/plot.py search LOG --output search.png
+    python scripts/plot.py importance REPORT --output importance.png
 
 They need matplotlib (extra plot). The growth with the rows is a picture of the benchmarks, which
 `make results` draws in the same style.
@@ -259,6 +260,30 @@ def draw_contour(
         figure.colorbar(filled, label=score_name)
     places = [(a, b) for b in y for a in x if (a, b) in score]
     plot.plot(*zip(*places, strict=True), "k.", markersize=3)
+
+
+# ---- importance -------------------------------------------------------------------------------
+
+MOST_BARS = 25
+
+
+@main.command()
+@click.argument("report")
+@output_option("importance.png")
+def importance(report: str, output: str) -> None:
+    """Draw the features of REPORT, which `randsvm-predict --importance --report json` prints."""
+    record = json.loads(Path(report).read_text())
+    if record.get("event") != "importances":
+        raise click.ClickException(f"{report}: expected a report of --importance")
+    features = record["features"][:MOST_BARS]
+    figure, axes = new_figure(height=1 + 0.25 * len(features))
+    axis = axes[0, 0]
+    names = [str(one["feature"]) for one in features]
+    errors = [one["standard_error"] or 0.0 for one in features]
+    axis.barh(names, [one["importance"] for one in features], xerr=errors)
+    axis.invert_yaxis()
+    axis.set(xlabel=f"loss of {record['score_name']} when shuffled", ylabel="feature")
+    save(figure, output)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def public_classes(module: ModuleType) -> dict[str, type]:
 def page() -> str:
     """Return the whole page."""
     training = ("train_randsvm", "train_osuna", "train_sgd")
-    functions = (*training, "predict", "certify", "export", "load")
+    functions = (*training, "predict", "certify", "export", "importance", "explain", "load")
     parts = [
         TOP.rstrip(),
         "## Functions",

@@ -15,7 +15,7 @@ import types
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from randsvm.cli.log import OUTCOMES, RECORDS, SCHEMA, TRAINED, outcome_names
+from randsvm.cli.log import ENDINGS, OUTCOMES, RECORDS, SCHEMA, TRAINED, outcome_names
 
 FILE = Path(__file__).parents[1] / "docs" / "log-records.schema.json"
 
@@ -58,7 +58,9 @@ NUMBERS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 # Records that may come before the data is read; the other ones have all of RUN.
-EARLY = {"notice", "unwritten", "predicted", "certified", "exported", "failed"}
+EARLY = {"notice", "unwritten", "failed"} | {
+    kind.__name__.lower() for kind in ENDINGS if kind not in OUTCOMES
+}
 # Records without data: a model may be exported without any.
 WITHOUT_DATA = {"failed", "exported"}
 

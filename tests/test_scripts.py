@@ -7,13 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import click
 import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
-from commands import run_train
+from commands import run_predict, run_train
 from fake_cluster import FakeWorkerPool
 from fixtures import ImportScript
 from libsvm import svmutil
@@ -314,3 +315,21 @@ def test_the_picture_of_a_search_has_every_combination(plot, tmp_path: Path) -> 
         for each in tried
         if (each["values"]["gamma"], each["values"]["C"]) == tuple(star.get_xydata()[0])
     )
+
+
+def test_the_picture_of_importances_has_a_bar_for_each_feature(
+    plot: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    y, X = oracle.two_gaussians(80)
+    data, model = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "m"
+    run_train("-q", data, model)
+    capsys.readouterr()
+    run_predict("--importance", "--report", "json", data, model)
+    report = tmp_path / "report"
+    report.write_text(capsys.readouterr().out)
+    (axis,) = drawn(plot, "importance", report)
+    features = json.loads(report.read_text())["features"]
+    assert [bar.get_width() for bar in axis.patches] == [one["importance"] for one in features]
+    assert [each.get_text() for each in axis.get_yticklabels()] == [
+        str(one["feature"]) for one in features
+    ]

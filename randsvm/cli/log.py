@@ -20,7 +20,9 @@ from randsvm import __version__
 from randsvm.events import (
     Certified,
     Epoch,
+    Explained,
     Exported,
+    Importances,
     Iteration,
     Learnt,
     Notice,
@@ -75,7 +77,7 @@ class Ending(NamedTuple):
 TRAINED = "trained"
 OUTCOMES = (Trained, Learnt)
 # The events that end a command.
-ENDINGS = (*OUTCOMES, Predicted, Certified, Exported)
+ENDINGS = (*OUTCOMES, Predicted, Certified, Exported, Importances, Explained)
 # Name of a record -> the classes that have its fields.
 RECORDS: dict[str, tuple[type, ...]] = {
     **{

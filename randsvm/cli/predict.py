@@ -17,6 +17,7 @@ from randsvm.parameters.run import (
     EXPORT_FORMATS,
     LABEL_SPELLINGS,
     CertifyParams,
+    ImportanceParams,
     PredictParams,
     Resources,
 )
@@ -43,6 +44,12 @@ MODES = {
         frozenset({"jobs"}),
     ),
     "export": Mode(("test_file", "model_file", "output_file")),
+    "importance": Mode(
+        ("test_file", "model_file"),
+        frozenset(f.name for f, _ in option_fields(ImportanceParams)),
+        frozenset({"jobs"}),
+    ),
+    "explain": Mode(("test_file", "model_file", "output_file"), shared=frozenset({"jobs"})),
 }
 # Options that every work has.
 COMMON_OPTIONS = {"report", "report_file", "quiet"}
@@ -95,7 +102,8 @@ def _chosen_mode(ctx: click.Context) -> str | None:
             continue
         found = MODES[mode]
         if name == "output_file" and name not in found.files:
-            raise ParameterError(f"--{mode} takes TRAIN_FILE MODEL_FILE and writes no file")
+            data = "TRAIN_FILE" if mode == "certify" else "TEST_FILE"
+            raise ParameterError(f"--{mode} takes {data} MODEL_FILE and writes no file")
         if name not in found.own | found.shared | COMMON_OPTIONS | {mode, *found.files}:
             raise ParameterError(f"{flag} has no effect with --{mode}")
     return mode
@@ -116,6 +124,7 @@ def _chosen_mode(ctx: click.Context) -> str | None:
         "randsvm-predict --export c train.svm data.model model.c": (
             "C99 source, compared on the rows of train.svm"
         ),
+        "randsvm-predict --importance test.svm data.model": "what each feature is worth",
     },
 )
 @click.argument("test_file", type=options.PATH, required=False, metavar="TEST_FILE")
@@ -168,7 +177,20 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "TEST_FILE, or else the support vectors; the largest difference is printed, and a different "
     "label is an error.",
 )
+@click.option(
+    "--importance",
+    is_flag=True,
+    help="Take TEST_FILE MODEL_FILE, and print how much accuracy is lost, or of a regression how "
+    "much the squared error grows, when the values of each feature are shuffled among the rows.",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Write the exact Shapley values of the features of each row in place of labels: "
+    "f index:value .. for each decision value f of a model with the RBF kernel.",
+)
 @options.parameters(CertifyParams)
+@options.parameters(ImportanceParams)
 @options.parameters(Resources, only=["jobs"])
 @click.option(
     "--cluster",
@@ -189,6 +211,8 @@ def predict(
     info: str | None,
     certify: bool,
     export: Literal["c", "onnx"] | None,
+    importance: bool,
+    explain: bool,
     jobs: int | None,
     cluster: str | None,
     **given: Any,
@@ -215,12 +239,20 @@ def predict(
     if export is not None:
         _export(export, test_file, model_file, output_file, given)
         return
+    if importance:
+        _importance(test_file, model_file, jobs, given)
+        return
     resources = Resources(jobs=jobs, cluster=cluster)
     params = PredictParams(scores, probability, metrics, labels)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
         roles = {"TEST_FILE": inputs(test_file), "MODEL_FILE": [model_file]}
         report.check_outputs({**roles, "OUTPUT_FILE": [output_file]})
+        if explain:
+            process.import_api().explain(
+                test_file, model_file, output_file, resources=resources, watch=report
+            )
+            return
         process.import_api().predict(
             test_file, model_file, output_file, params=params, resources=resources, watch=report
         )
@@ -234,6 +266,18 @@ def _certify(data: str, model: str, jobs: int | None, given: dict[str, Any]) -> 
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
         report.check_outputs({"TRAIN_FILE": inputs(data), "MODEL_FILE": [model]})
         process.import_api().certify(
+            data, model, params=params, resources=Resources(jobs=jobs), watch=report
+        )
+
+
+def _importance(data: str, model: str, jobs: int | None, given: dict[str, Any]) -> None:
+    from randsvm.cli.report import Report
+
+    names = {f.name for f, _ in option_fields(ImportanceParams)}
+    params = ImportanceParams(**{name: given[name] for name in names})
+    with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
+        report.check_outputs({"TEST_FILE": inputs(data), "MODEL_FILE": [model]})
+        process.import_api().importance(
             data, model, params=params, resources=Resources(jobs=jobs), watch=report
         )
 

@@ -31,7 +31,9 @@ from randsvm.errors import (
 from randsvm.events import (
     Certified,
     Epoch,
+    Explained,
     Exported,
+    Importances,
     Iteration,
     Learnt,
     Notice,
@@ -53,6 +55,9 @@ from randsvm.files import (
     create_output,
     display_output,
 )
+
+# Lines of a table of features; a report as JSON has all features.
+MAX_SHOWN_FEATURES = 50
 
 
 class Report:
@@ -450,6 +455,31 @@ class Report:
                 f"{outcome.rows:,} rows, {labels:,} labels differ ({outcome.checked_by})",
                 outcome,
             )
+
+    @_show.register
+    def _(self, outcome: Explained) -> None:
+        values = " ".join(f"{value:.6g}" for value in outcome.base_values)
+        self.say(f"explained {outcome.rows:,} rows in {outcome.seconds:.2f} s")
+        self.say(f"decision values without any feature: {values}")
+
+    @_show.register
+    def _(self, outcome: Importances) -> None:
+        """Print the table of features as a result."""
+        self.say(
+            f"{outcome.score_name} {outcome.score:.6g} over {outcome.rows:,} labelled rows; "
+            f"{outcome.repeats} shuffles of {len(outcome.features):,} features in "
+            f"{outcome.seconds:.2f} s"
+        )
+        if self.format != "text":
+            return
+        shown = outcome.features[:MAX_SHOWN_FEATURES]
+        rows = [[one.feature, *(f"{x:.6g}" for x in one[1:])] for one in shown]
+        head = ["feature", f"loss of {outcome.score_name}", "standard error"]
+        for line in _table([head, *rows]):
+            self._print(line, outcome)
+        if len(shown) < len(outcome.features):
+            rest = len(outcome.features) - len(shown)
+            self.say(f"and {rest:,} features that matter less; --report json has all")
 
 
 def _problem(error: BaseException | None) -> str:

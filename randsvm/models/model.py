@@ -235,7 +235,7 @@ class Model:
         if self.seen is not None:
             unseen = indices[~self.seen.contains(indices)]
         if self.scaling is not None:
-            indptr, indices, values = self._scaled(self.scaling, indptr, indices, values)
+            indptr, indices, values = self.scaled(indptr, indices, values)
         m, d = len(indptr) - 1, len(self.features)
         column, used = _find_columns(self.features, indices)
         # A feature that no support vector has still counts in |x|^2, as in LIBSVM.
@@ -246,15 +246,31 @@ class Model:
         X = sparse.csr_matrix((values[used], column[used], starts), shape=(m, d))
         return ModelRows(X, extra, unseen)
 
-    def _scaled(
-        self, scaling: Scaling, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+    def scaled(
+        self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indptr, indices and values after scaling, without unseen features."""
+        """Return rows after scaling, without unseen features.
+
+        Parameters
+        ----------
+        indptr : array of shape (m + 1,), int64
+            First value of each row, as in a CSR matrix.
+        indices : array of shape (values,), int32
+            Feature index of each value, as in a file.
+        values : array of shape (values,), float32 or float64
+            Values of the features.
+
+        Returns
+        -------
+        tuple of arrays
+            The same three arrays of the scaled rows.
+        """
+        assert self.scaling is not None, "the model has a scaling"
         features = self._scaled_features
         column, used = _find_columns(features, indices)
         starts = np.concatenate([[0], np.cumsum(used)])[indptr]
         shape = (len(indptr) - 1, len(features))
-        X = scaling.apply(sparse.csr_matrix((values[used], column[used], starts), shape=shape))
+        X = self.scaling.apply(sparse.csr_matrix((values[used], column[used], starts), shape=shape))
         return X.indptr, features[X.indices], X.data
 
     @cached_property

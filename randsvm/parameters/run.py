@@ -339,6 +339,21 @@ class CertifyParams:
         check_bounds(self)
 
 
+@dataclass(frozen=True)
+class ImportanceParams:
+    """The shuffles of --importance."""
+
+    repeats: int = option(
+        5, "int", "--repeats", help="With --importance: shuffles of each feature.", least=1
+    )
+    seed: int = option(
+        0, "int", "--seed", help="With --importance: seed of the shuffles.", least=0, below=2**64
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.
 ALGORITHMS: dict[str, tuple[type, ...]] = {
     "randsvm": (Params, RandsvmParams, StopParams),

@@ -1,0 +1,269 @@
+"""Permutation importance: how much worse a model predicts when one feature is shuffled.
+
+The rows are read in blocks. Columns of as many features as fit a bound of memory are shuffled at
+once, and each such group of features takes two passes over the files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from randsvm import files
+from randsvm.data import svmlight
+from randsvm.data.labels import LabelTable
+from randsvm.data.reading import sorted_union
+from randsvm.data.svmlight import Block
+from randsvm.errors import ContentError, ModelError, ParameterError
+from randsvm.events import (
+    FeatureImportance,
+    Importances,
+    Progress,
+    Watch,
+    emit,
+    listening,
+    silent,
+)
+from randsvm.models.load import check_is_not_model, load
+from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
+from randsvm.models.model import Model
+from randsvm.parallel import ThreadPool
+from randsvm.parameters.run import ImportanceParams, Resources
+
+# Bytes of shuffled columns in memory.
+COLUMN_BYTES = 1 << 28
+VALUE_BYTES = 8
+
+
+def importance(
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    model: str | os.PathLike[str],
+    *,
+    params: ImportanceParams | None = None,
+    resources: Resources | None = None,
+    watch: Watch = silent,
+) -> Importances:
+    """Compute the permutation importance of each feature.
+
+    Parameters
+    ----------
+    data : str, PathLike or sequence of these
+        Files of labelled rows, best ones that the model was not trained with. They are read several
+        times.
+    model : str or PathLike
+        Model file of randsvm, LIBSVM or LIBLINEAR.
+    params : ImportanceParams, optional
+        Repetitions and seed.
+    resources : Resources, optional
+        Worker threads.
+    watch : callable, default=silent
+        Called with each event of `randsvm.events`.
+
+    Returns
+    -------
+    Importances
+        The importance of each feature, the largest first.
+
+    Raises
+    ------
+    ContentError
+        If no row is labelled.
+    DataError, ModelError
+        If the rows or the model are unusable.
+    InputError, TransferError
+        If a file cannot be opened or read.
+
+    Notes
+    -----
+    The importance of a feature is the loss of accuracy, or of a regression the growth of the mean
+    squared error, if its values are shuffled among the rows; it is the mean over repetitions. The
+    shuffles depend on the seed, the feature and the repetition alone.
+
+    References
+    ----------
+    Breiman, "Random Forests", Machine Learning 45, 2001; Fisher, Rudin, Dominici, "All Models are
+    Wrong, but Many are Useful", JMLR 20, 2019.
+    """
+    began = time.perf_counter()
+    params, resources = params or ImportanceParams(), resources or Resources()
+    paths, model = files.inputs(data), os.fspath(model)
+    for path in paths:
+        if path == files.STANDARD:
+            raise ParameterError("--importance reads TEST_FILE several times: name a file")
+        check_is_not_model(path, "TEST_FILE MODEL_FILE")
+    with listening(watch):
+        loaded = load(model)
+        if loaded.has_row_numbers:
+            raise ModelError(
+                f"{model}: expected a model of features, found one with a precomputed kernel"
+            )
+        with ThreadPool(resources.workers) as pool:
+            scan = _Scan(paths, loaded, params, pool)
+            found = scan.importances()
+        outcome = Importances(
+            model=model,
+            rows=scan.base.labelled,
+            score_name=scan.base.score_name,
+            score=scan.base.score,
+            repeats=params.repeats,
+            seed=params.seed,
+            features=found,
+            seconds=time.perf_counter() - began,
+        )
+        emit(outcome)
+        return outcome
+
+
+@dataclass(frozen=True)
+class _Shuffled:
+    """A feature and its shuffled columns, (repeats, n) float64."""
+
+    feature: int
+    columns: np.ndarray
+
+
+class _Scan:
+    """Passes over the files."""
+
+    def __init__(
+        self, paths: Sequence[str], model: Model, params: ImportanceParams, pool: ThreadPool
+    ) -> None:
+        self.paths, self.model, self.params, self.pool = paths, model, params, pool
+        self.base = self._metric()
+        self.n = 0
+        self.passes_done = 0
+        features = np.empty(0, np.int32)
+        for block, y in self._blocks():
+            self.n += len(block)
+            features = sorted_union(features, block.features)
+            self.base.add(y, self._decision(block))
+        if not self.base.labelled:
+            raise ContentError(f"{files.joint_name(paths)}: expected labelled rows, found none")
+        if not model.counts_unseen:
+            known = (
+                model.features if model.seen is None else model.seen.indices(len(features) + 2**20)
+            )
+            features = features[np.isin(features, known)]
+        self.features = features
+
+    def _metric(self) -> Metric:
+        return RegressionErrors() if self.model.is_regression else Accuracy()
+
+    def importances(self) -> list[FeatureImportance]:
+        """Return the importance of each feature, the largest first."""
+        repeats = self.params.repeats
+        at_once = max(1, COLUMN_BYTES // (VALUE_BYTES * (repeats + 1) * self.n))
+        losses = np.empty((len(self.features), repeats))
+        for begin in range(0, len(self.features), at_once):
+            group = self.features[begin : begin + at_once]
+            losses[begin : begin + at_once] = self._losses(group)
+        means = losses.mean(axis=1)
+        errors = np.full(len(means), np.nan)
+        if repeats > 1:
+            errors = losses.std(axis=1, ddof=1) / repeats**0.5
+        order = np.lexsort((self.features, -means))
+        return [
+            FeatureImportance(int(self.features[k]), float(means[k]), float(errors[k]))
+            for k in order
+        ]
+
+    def _losses(self, group: np.ndarray) -> np.ndarray:
+        """Return the loss of score of each feature and repetition, (features, repeats)."""
+        shuffled = self._shuffled(group)
+        metrics = [[self._metric() for _ in range(self.params.repeats)] for _ in group]
+        begin = 0
+        for block, y in self._blocks():
+            rows = slice(begin, begin + len(block))
+            work = partial(self._add, block, y, rows)
+            for _ in self.pool.map_in_order(work, zip(shuffled, metrics, strict=True)):
+                pass
+            begin = rows.stop
+            emit(Progress("shuffling features", begin, self.n, "rows"))
+        scores = np.array([[one.score for one in row] for row in metrics])
+        return self.base.sign * (self.base.score - scores)
+
+    def _shuffled(self, group: np.ndarray) -> list[_Shuffled]:
+        """Return the shuffled columns of features."""
+        columns = np.zeros((len(group), self.n))
+        begin = 0
+        for block, _ in self._blocks():
+            row = np.repeat(np.arange(len(block)), np.diff(block.indptr))
+            at = np.minimum(np.searchsorted(group, block.indices), len(group) - 1)
+            inside = group[at] == block.indices
+            columns[at[inside], begin + row[inside]] = block.values[inside]
+            begin += len(block)
+        return [
+            _Shuffled(int(feature), self._shuffle(int(feature), column))
+            for feature, column in zip(group, columns, strict=True)
+        ]
+
+    def _shuffle(self, feature: int, column: np.ndarray) -> np.ndarray:
+        """Return the shuffles of a column, (repeats, n)."""
+        found = np.empty((self.params.repeats, self.n))
+        for repeat in range(self.params.repeats):
+            random = np.random.default_rng([self.params.seed, feature, repeat])
+            found[repeat] = random.permutation(column)
+        return found
+
+    def _add(
+        self, block: Block, y: np.ndarray, rows: slice, work: tuple[_Shuffled, list[Metric]]
+    ) -> None:
+        """Add the rows of a block to the metric of each repetition."""
+        shuffled, metrics = work
+        indptr, indices, values, places = with_feature(block, shuffled.feature)
+        for column, metric in zip(shuffled.columns[:, rows], metrics, strict=True):
+            values[places] = column
+            found = self.model.rows(indptr, indices, values)
+            metric.add(y, *self._predicted(self.model.decision(found, labels_only=True)))
+
+    def _decision(self, block: Block) -> np.ndarray:
+        rows = self.model.rows(block.indptr, block.indices, block.values)
+        return self.model.decision(rows, labels_only=True)
+
+    def _predicted(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return f, self.model.predicted(f)
+
+    def _blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
+        """Yield the blocks of a pass, with class indices or targets, (m,) float64."""
+        model, rows = self.model, 0
+        table = LabelTable(
+            self.paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
+        )
+        for path in self.paths:
+            table.path = path
+            for block in svmlight.read_blocks(
+                path,
+                labels="number" if model.is_regression else "class",
+                zero_based=model.zero_based,
+                unlabelled=True,
+                float64=model.float64,
+            ):
+                rows += len(block)
+                yield block, block.y if model.is_regression else table.classes(block)
+        if self.passes_done and rows != self.n:
+            name = files.joint_name(self.paths)
+            raise ContentError(f"{name}: expected {self.n} rows again, found {rows}")
+        self.passes_done += 1
+
+
+def with_feature(
+    block: Block, feature: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return indptr, indices and values in which every row has a feature, and its places, (m,)."""
+    m = len(block)
+    row = np.repeat(np.arange(m), np.diff(block.indptr))
+    own = block.indices == feature
+    missing = np.ones(m, bool)
+    missing[row[own]] = False
+    rows = np.concatenate([row, np.flatnonzero(missing)])
+    indices = np.concatenate([block.indices, np.full(missing.sum(), feature, np.int32)])
+    values = np.concatenate([block.values, np.zeros(missing.sum(), block.values.dtype)])
+    order = np.lexsort((indices, rows)) if missing.any() else np.arange(len(rows))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))])
+    indices = indices[order]
+    return indptr, indices, values[order], np.flatnonzero(indices == feature)

@@ -1,0 +1,247 @@
+"""Compute exact Shapley values of single rows for models with the RBF kernel.
+
+RBF is a product over the features, K(x, z) = prod_j k_j with k_j = exp(-gamma (x_j - z_j)^2). The
+value of a set T of features is the model's f with the factors of all other features set to 1,
+where they say nothing about x:
+
+    v(T) = b + sum_i beta_i prod_{j in T} k_ij
+
+Then feature j has the Shapley value
+
+    phi_j = sum_i beta_i (k_ij - 1) sum_q q! (d - q - 1)! / d! e_q(k_i without j)
+
+with the elementary symmetric polynomials e_q of the other d - 1 factors. The weights of e_q are
+integrals, q! (d - q - 1)! / d! = integral over 0 <= t <= 1 of t^q (1 - t)^(d - 1 - q), so that
+
+    phi_j = sum_i beta_i (k_ij - 1) integral of prod_{l != j} (1 - t + t k_il) dt
+
+The integrand is a polynomial of degree d - 1. Gauss-Legendre quadrature with ceil(d / 2) nodes is
+exact for it, and every factor is positive, so that nothing cancels.
+
+Mohammadi, Chau, Muandet, "Computing Exact Shapley Values in Polynomial Time for Product-Kernel
+Methods", arXiv 2505.16516, 2025, who compute e_q by recursions.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from randsvm import files
+from randsvm.data import svmlight
+from randsvm.data.reading import ReadingProgress
+from randsvm.data.svmlight import Block
+from randsvm.decimals import shortest
+from randsvm.errors import ModelError
+from randsvm.events import Explained, Watch, emit, listening, silent
+from randsvm.models import decisions
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.load import check_is_not_model, load
+from randsvm.parallel import ThreadPool
+from randsvm.parameters.run import Resources
+
+
+def explain(
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    resources: Resources | None = None,
+    watch: Watch = silent,
+) -> Explained:
+    """Write the exact Shapley values of rows for a model with the RBF kernel.
+
+    Parameters
+    ----------
+    data : str, PathLike or sequence of these
+        Name of a file, a pattern of names, or several names.
+    model : str or PathLike
+        Model file in LIBSVM's format, with the RBF kernel.
+    output : str or PathLike
+        File to write; "-" is standard output. Each row has a line ``f index:value index:value``
+        for each decision value f, in the order of the decision values. The values of a line and
+        the base value of its f add up to f.
+    resources : Resources, optional
+        Worker threads.
+    watch : callable, default=silent
+        Called with each event of `randsvm.events`.
+
+    Returns
+    -------
+    Explained
+        The number of rows and the base values.
+
+    Raises
+    ------
+    ModelError
+        If the model is unusable or has another kernel.
+    DataError, InputError, OutputError, TransferError
+        If a file is unusable, or cannot be opened, created, read or written.
+
+    Notes
+    -----
+    The value of a set of features is f with the kernel's factors of all other features set to 1.
+    Its value for no feature, b + sum beta, is the base value. A row takes time in proportion to the
+    support vectors times the square of the number of features.
+
+    References
+    ----------
+    Mohammadi, Chau, Muandet, "Computing Exact Shapley Values in Polynomial Time for Product-Kernel
+    Methods", arXiv 2505.16516, 2025.
+    """
+    began = time.perf_counter()
+    paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
+    for path in paths:
+        files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
+        check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
+    files.check_output(output)
+    files.check_file_type(output, "a file of Shapley values", holds_explanations)
+    with listening(watch):
+        loaded = load(model)
+        if not isinstance(loaded, KernelModel) or loaded.kernel.name != "rbf":
+            raise ModelError(f"{model}: expected a model with the RBF kernel, found another")
+        explainer = Explainer(loaded)
+        rows = 0
+        with (
+            files.create_output(output) as stream,
+            ThreadPool((resources or Resources()).workers) as pool,
+        ):
+            stream.write(HEADER)
+            for block in _blocks(loaded, paths, watch):
+                work = partial(_lines, explainer, block)
+                for line in pool.map_in_order(work, range(len(block))):
+                    stream.write(line)
+                rows += len(block)
+        outcome = Explained(
+            model=model,
+            output=output,
+            rows=rows,
+            base_values=explainer.base_values.tolist(),
+            seconds=time.perf_counter() - began,
+            to_stdout=output in files.STANDARD_OUTPUTS,
+        )
+        emit(outcome)
+        return outcome
+
+
+# A comment of svmlight, by which a later run recognises that it may replace the file.
+HEADER = b"# Shapley values of randsvm: f index:value ..\n"
+
+
+def holds_explanations(head: bytes) -> bool:
+    """Return whether a file with this beginning holds Shapley values."""
+    return head.startswith(HEADER)
+
+
+def _blocks(model: KernelModel, paths: Sequence[str], watch: Watch) -> Iterator[Block]:
+    reading = ReadingProgress(paths, watch)
+    for path in paths:
+        yield from svmlight.read_blocks(
+            path,
+            labels="number" if model.is_regression else "class",
+            zero_based=model.zero_based,
+            unlabelled=True,
+            float64=model.float64,
+            watch=reading.on_event,
+        )
+        reading.next_file()
+
+
+def _lines(explainer: Explainer, block: Block, row: int) -> bytes:
+    """Return a line for each decision value of a row."""
+    at = slice(block.indptr[row], block.indptr[row + 1])
+    features, phi = explainer(block.indices[at], block.values[at])
+    f = explainer.base_values + phi.sum(axis=1)
+    lines = []
+    for value, row_of_phi in zip(f.tolist(), phi, strict=True):
+        used = np.flatnonzero(row_of_phi)
+        words = [
+            f"{index}:{shortest(one)}"
+            for index, one in zip(features[used].tolist(), row_of_phi[used].tolist(), strict=True)
+        ]
+        lines.append(" ".join([shortest(value), *words]) + "\n")
+    return "".join(lines).encode()
+
+
+class Explainer:
+    """Computes the Shapley values of rows for one model.
+
+    base_values : (columns,) float64, decision values without any feature
+    """
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.beta = _columns_of_f(model)
+        self.base_values = model.b + self.beta.sum(axis=0)
+        self.Z = model.Z.toarray().astype(np.float64)
+
+    def __call__(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return features, (k,) int64 ascending, and their Shapley values, (columns, k) float64.
+
+        indices, values : (nnz,), a row as in a file.
+        """
+        model = self.model
+        indptr = np.array([0, len(indices)])
+        values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
+        if model.scaling is not None:
+            # Scaling leaves values of features that the row did not have.
+            indptr, indices, values = model.scaled(indptr, indices, values)
+        features = np.union1d(model.features, indices).astype(np.int64)
+        x = np.zeros(len(features))
+        x[np.searchsorted(features, indices)] = values
+        column = np.searchsorted(features, model.features)
+        Z = self.Z
+        if len(features) > len(model.features):
+            # No support vector has these features: theirs are 0.
+            Z = np.zeros((len(Z), len(features)))
+            Z[:, column] = self.Z
+        K = np.exp(-model.kernel.gamma * np.square(x - Z))
+        return features, shapley_values(K, self.beta)
+
+
+def _columns_of_f(model: KernelModel) -> np.ndarray:
+    """Return the coefficient of each support vector in each decision value, (m, columns)."""
+    if not isinstance(model, PairwiseModel):
+        return model.beta
+    K = len(model.nr_sv)
+    own = np.repeat(np.arange(K), model.nr_sv)
+    found = np.zeros((len(own), len(model.b)))
+    for number, (i, j) in enumerate(zip(*decisions.class_pairs(K), strict=True)):
+        found[own == i, number] = model.beta[own == i, j - 1]
+        found[own == j, number] = model.beta[own == j, i]
+    return found
+
+
+def shapley_values(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """Return the Shapley values of features for sums of products of factors, (columns, d).
+
+    Parameters
+    ----------
+    K : array of shape (m, d), float64
+        Factors k_ij, from 0 to 1.
+    beta : array of shape (m, columns), float64
+        Coefficients of the products.
+
+    Returns
+    -------
+    array of shape (columns, d), float64
+        phi_j of each column.
+    """
+    from scipy.special import roots_legendre
+
+    phi = np.zeros((beta.shape[1], K.shape[1]))
+    # A factor that is 1 for all products has the value 0, and changes no other value.
+    active = np.flatnonzero((K != 1).any(axis=0))
+    if not len(active):
+        return phi
+    K = K[:, active]
+    nodes, weights = roots_legendre(-(-len(active) // 2))
+    for t, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
+        factors = 1 - t + t * K
+        products = weight * factors.prod(axis=1)
+        phi[:, active] += (beta * products[:, None]).T @ ((K - 1) / factors)
+    return phi
