@@ -217,16 +217,6 @@ def test_bad_parameters_are_value_errors(parameters: dict[str, Any], message: st
         SVC(**parameters).fit(X, y)
 
 
-@pytest.mark.parametrize("machine", [LinearSVC()])
-def test_a_weight_for_each_row_is_refused_with_a_way_out(machine: Any) -> None:
-    X, y = small(20)
-    with pytest.raises(TypeError, match=r"no sample_weight: .* repeat the rows"):
-        machine.fit(X, y, sample_weight=np.ones(20))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'weight'"):
-        machine.fit(X, y, weight=1)
-    machine.fit(X, y, sample_weight=None)
-
-
 WEIGHTED = {
     "SVC": {"C": 2.0},
     "NuSVC": {"nu": 0.3},
@@ -325,11 +315,32 @@ def test_balanced_classes_count_the_weights_of_rows() -> None:
         (np.full(20, np.inf), "sample_weight contains infinity"),
     ],
 )
-@pytest.mark.parametrize("name", WEIGHTED)
+@pytest.mark.parametrize("name", [*WEIGHTED, "LinearSVC"])
 def test_bad_weights_are_value_errors(name: str, weights: Any, message: str) -> None:
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         getattr(randsvm, name)().fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("spread", [1, 3])
+def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss: str, spread: int) -> None:
+    """In the objective. scikit-learn's intercept is regularised less with a larger scaling."""
+    X, y = make_blobs(2000, 5, centers=2, cluster_std=4, random_state=0)
+    weights = np.exp(spread * np.random.default_rng(0).normal(size=len(X)))
+    C = 10 / weights.sum()
+    theirs = svm.LinearSVC(loss=loss, C=C, intercept_scaling=100, max_iter=10_000, dual=True)
+    ours = LinearSVC(loss=loss, C=C).fit(X, y, sample_weight=weights)
+
+    def objective(machine: Any) -> float:
+        margin = (1 - (2 * y - 1) * machine.decision_function(X)).clip(0)
+        losses = margin if loss == "hinge" else margin**2
+        return float(np.square(machine.coef_).sum() / 2 + C * (weights * losses).sum())
+
+    expected = objective(theirs.fit(X, y, sample_weight=weights))
+    assert objective(ours) < 1.01 * expected
+    assert objective(LinearSVC(loss=loss, C=C * weights.mean()).fit(X, y)) > objective(ours)
 
 
 def test_one_number_is_the_weight_of_all_rows() -> None:
@@ -608,7 +619,7 @@ def test_what_is_fitted_to_sparse_rows_is_sparse(classes: int) -> None:
 
 
 def test_metadata_routing_knows_sample_weight() -> None:
-    for kind in (SVC, OneClassSVM):
+    for kind in (SVC, LinearSVC, OneClassSVM):
         with config_context(enable_metadata_routing=True):
             machine = kind().set_fit_request(sample_weight=True)
             assert machine.get_metadata_routing().fit.requests == {"sample_weight": True}

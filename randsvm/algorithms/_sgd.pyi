@@ -22,6 +22,8 @@ def steps(
     targets: NDArray[np.float64],
     order: NDArray[np.int32],
     weights: NDArray[np.float64],
+    row_weights: NDArray[np.float64],
+    counts_weights: bool,
     kind: int,
     crammer_singer_loss: bool,
     epsilon: float,

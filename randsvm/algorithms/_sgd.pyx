@@ -7,9 +7,22 @@ The weights are w = s v, so that shrinking w costs one product and a step costs 
 over the m steps of the mean and A the sum of (change of v) times (sigma before it),
 
     mean of w = (sigma v - A) / m.
+
+Weights of rows make steps that are aware of them (Karampatziakis and Langford, "Online Importance
+Weight Aware Updates", 2011): a row of weight h moves w along x as infinitely many steps with the
+sum h would, so that a heavy row never moves f beyond its margin. With z = y f before the step,
+q = |x|^2 + bias rate, by which f moves for a change of 1, and a = h eta, the change is
+
+    hinge                  min(a, (1 - z) / q)
+    squared hinge          (1 - z) / q (1 - exp(-2 a q))
+    logistic               d / q with d + exp(z) (exp(d) - 1) = a q, by Newton's iteration
+    epsilon-insensitive    min(a, (|y - f| - epsilon) / q)
+    Crammer and Singer     min(a, (1 - z) / (2 q)), exact as long as the rival stays the same
+    outside                min(a, eta - z / q), since a row at f = 0 must be able to move
+
 """
 
-from libc.math cimport exp, log1p
+from libc.math cimport exp, expm1, log1p
 
 # Losses of z = y f, in the order of parameters.sgd.LOSS_NAMES, that of a regression, and how far a
 # row lies outside of what is usual.
@@ -90,7 +103,10 @@ cdef struct Row:
     const int *columns      # theirs; NULL where it has every column
     Py_ssize_t length
     Py_ssize_t right        # its class, 0 in a regression
-    double target, weight
+    double target
+    double weight           # of its class and of its own: how much its loss counts
+    double own              # its own weight, 1 without weights of rows
+    bint aware              # whether its step is aware of its weight
 
 
 cdef struct Model:
@@ -99,6 +115,52 @@ cdef struct Model:
     double *b               # (K,)
     double *A               # (d, K), for the mean; NULL where none is wanted
     double s, sigma
+
+
+cdef enum:
+    MOST_NEWTON_STEPS = 100
+
+
+cdef inline double moved_by_log_loss(double z, double a) noexcept nogil:
+    """Return the d >= 0 with d + exp(z) (exp(d) - 1) = a."""
+    cdef double d, step
+    cdef int i
+    if z > 700:
+        return 0
+    # Both terms are at least 0: d is at most either bound, and Newton's iteration falls to it.
+    d = log1p(a * exp(-z)) if z > -700 else a
+    if d > a:
+        d = a
+    for i in range(MOST_NEWTON_STEPS):
+        step = (d + exp(z) * expm1(d) - a) / (1 + exp(z + d))
+        d -= step
+        if step <= 1e-12 * d:
+            break
+    return d if d > 0 else 0
+
+
+cdef inline double aware_change(int kind, double z, double weight, double eta, double q) noexcept nogil:
+    """Return the change of a row with weight: see above."""
+    cdef double most = weight * eta, change
+    if kind == LOG:
+        return moved_by_log_loss(z, most * q) / q if q > 0 else most * pull_of(kind, z)
+    if pull_of(kind, z) == 0:
+        return 0
+    if q <= 0:
+        return most * pull_of(kind, z)
+    if kind == SQUARED_HINGE:
+        return -(1 - z) / q * expm1(-2 * most * q)
+    change = eta - z / q if kind == NOVELTY else (1 - z) / q
+    return change if change < most else most
+
+
+cdef inline double reach(const Row *row, double bias_rate) noexcept nogil:
+    """Return q = |x|^2 + bias rate, by which f moves for a change of 1."""
+    cdef Py_ssize_t at
+    cdef double q = bias_rate
+    for at in range(row.length):
+        q += <double>row.x[at] * row.x[at]
+    return q
 
 
 cdef inline void decide(const Row *row, Model *model, double *f) noexcept nogil:
@@ -158,20 +220,25 @@ cdef inline void shrink(Model *model, double eta_lambda, Py_ssize_t d) noexcept 
 
 
 cdef inline bint regression(
-    const Options *how, const Row *row, double eta, const double *f, double *change, double *losses,
+    const Options *how, const Row *row, double eta, double bias_rate, const double *f,
+    double *change, double *losses,
 ) noexcept nogil:
     """L = max(0, |y - f| - epsilon)."""
     cdef double z = row.target - f[0]
     cdef double sign = 1 if z > 0 else -1
     cdef bint outside = sign * z > how.epsilon
-    losses[0] += sign * z - how.epsilon if outside else 0
+    losses[0] += row.weight * (sign * z - how.epsilon) if outside else 0
     change[0] = sign * eta if outside else 0
+    if outside and row.aware:
+        # The hinge loss of 1 - z is how far the row lies outside of the tube.
+        change[0] = sign * aware_change(
+            HINGE, 1 - (sign * z - how.epsilon), row.weight, eta, reach(row, bias_rate))
     return outside
 
 
 cdef inline bint crammer_singer(
-    const Options *how, const Row *row, double eta, Py_ssize_t K, const double *f, double *change,
-    double *losses, double *mistakes,
+    const Options *how, const Row *row, double eta, double bias_rate, Py_ssize_t K, const double *f,
+    double *change, double *losses, double *mistakes,
 ) noexcept nogil:
     """L(z), z = f[right] - max of the others."""
     cdef Py_ssize_t k, rival = 1 if row.right == 0 else 0
@@ -182,8 +249,11 @@ cdef inline bint crammer_singer(
             rival = k
     z = f[row.right] - f[rival]
     losses[0] += row.weight * loss_of(how.kind, z)
-    mistakes[0] += z < 0 or (z == 0 and rival < row.right)
+    if z < 0 or (z == 0 and rival < row.right):
+        mistakes[0] += row.own
     step = eta * row.weight * pull_of(how.kind, z)
+    if row.aware:
+        step = aware_change(how.kind, z, row.weight, eta, 2 * reach(row, bias_rate))
     if step == 0:
         return False
     change[row.right], change[rival] = step, -step
@@ -195,13 +265,9 @@ cdef inline double held_back(
 ) noexcept nogil:
     """What divides a step on the squared hinge, so that it is implicit: 1 + 2 eta weight q, where
     q = |x|^2 + bias rate is how far f moves for a change of 1."""
-    cdef Py_ssize_t at
-    cdef double q = bias_rate
-    if how.kind != SQUARED_HINGE:
+    if how.kind != SQUARED_HINGE or row.aware:
         return 1
-    for at in range(row.length):
-        q += <double>row.x[at] * row.x[at]
-    return 1 + row.weight * (q * (2 * eta))
+    return 1 + row.weight * (reach(row, bias_rate) * (2 * eta))
 
 
 cdef inline bint one_vs_rest(
@@ -211,18 +277,23 @@ cdef inline bint one_vs_rest(
     """The sum of L(z_k), z_k = f[k] for the row's class and -f[k] for all others."""
     cdef Py_ssize_t k, predicted = 0
     cdef double sign, z, divisor = held_back(how, row, eta, bias_rate)
+    cdef double q = reach(row, bias_rate) if row.aware else 0
     cdef bint moved = False
     for k in range(K):
         sign = 1 if row.right == k else -1
         z = sign * f[k]
         losses[0] += row.weight * loss_of(how.kind, z)
-        change[k] = sign * eta * row.weight * pull_of(how.kind, z) / divisor
+        if row.aware:
+            change[k] = sign * aware_change(how.kind, z, row.weight, eta, q)
+        else:
+            change[k] = sign * eta * row.weight * pull_of(how.kind, z) / divisor
         moved = moved or change[k] != 0
         if f[k] > f[predicted]:
             predicted = k
     if K == 1:
         predicted = 0 if f[0] > 0 else 1
-    mistakes[0] += predicted != row.right
+    if predicted != row.right:
+        mistakes[0] += row.own
     return moved
 
 
@@ -271,8 +342,8 @@ def negative_gradient(int kind, double z):
 def steps(
     const int[::1] starts, const int[::1] columns, const float[::1] values,
     const int[::1] classes, const double[::1] targets,
-    const int[::1] order, const double[::1] weights,
-    int kind, bint crammer_singer_loss, double epsilon, double origin,
+    const int[::1] order, const double[::1] weights, const double[::1] row_weights,
+    bint counts_weights, int kind, bint crammer_singer_loss, double epsilon, double origin,
     double lambda_, double eta0, double bias_rate, double bias_lambda, double horizon,
     double fixed_rate,
     double[:, ::1] v, double[::1] b, double[:, ::1] A, double[::1] b_sum,
@@ -281,7 +352,8 @@ def steps(
     """One step for each row of `order`, for all K columns of v at once.
 
     Row i is values[starts[i]:starts[i + 1]] in `columns` (empty where every row has every column)
-    and of class classes[i]; its loss counts weights[class] times. K = 1: class 0 is y = +1, class 1
+    and of class classes[i]; its loss counts weights[class] times, and row_weights[i] times if they
+    are not empty. With counts_weights a row of weight h counts as h steps, else as one. K = 1: class 0 is y = +1, class 1
     is y = -1. K > 1: column k is class k against the rest, or with crammer_singer_loss the loss is
     of f[class] - max of the others. A regression has K = 1, targets instead of classes and the loss
     max(0, |y - f| - epsilon). Steps on the squared hinge are implicit (its slope is taken at the f
@@ -302,7 +374,7 @@ def steps(
     cdef Model model = Model(v.shape[1], &v[0, 0], &b[0], NULL, state[0], state[1])
     cdef Row row
     cdef Py_ssize_t i, k, number, K = v.shape[1]
-    cdef double m = state[2], t = state[3], losses = 0, mistakes = 0, eta, b_rate, step
+    cdef double m = state[2], t = state[3], losses = 0, mistakes = 0, eta, b_rate, step, count
     cdef bint moved
     if A.shape[0] > 0:
         model.A = &A[0, 0]
@@ -316,17 +388,23 @@ def steps(
             row.length = starts[number + 1] - starts[number]
             row.right = 0 if kind == REGRESSION else classes[number]
             row.target, row.weight = targets[number], weights[row.right]
+            row.aware, row.own, count = row_weights.shape[0] > 0, 1, 1
+            if row.aware:
+                row.own = row_weights[number]
+                row.weight *= row.own
+                if counts_weights:
+                    count = row.own
 
             decide(&row, &model, &f[0])
-            t += 1
+            t += count
             eta = rate(&how, t)
             b_rate = bias_rate_at(&how, t)
-            shrink(&model, eta * lambda_, v.shape[0])
+            shrink(&model, count * (eta * lambda_), v.shape[0])
             if kind == REGRESSION:
-                moved = regression(&how, &row, eta, &f[0], &change[0], &losses)
+                moved = regression(&how, &row, eta, b_rate, &f[0], &change[0], &losses)
             elif crammer_singer_loss:
                 moved = crammer_singer(
-                    &how, &row, eta, K, &f[0], &change[0], &losses, &mistakes)
+                    &how, &row, eta, b_rate, K, &f[0], &change[0], &losses, &mistakes)
             else:
                 moved = one_vs_rest(
                     &how, &row, eta, b_rate, K, &f[0], &change[0], &losses, &mistakes)
@@ -334,19 +412,22 @@ def steps(
                 move(&row, &model, b_rate, &change[0])
 
             if kind == NOVELTY:
-                losses += origin * b[0]
-                b[0] -= eta * b_rate * origin
+                losses += count * origin * b[0]
+                b[0] -= eta * b_rate * (count * origin)
             elif origin > 0:
-                losses += origin * loss_of(kind, -b[0])
-                step = pull_of(kind, -b[0])
-                if kind == SQUARED_HINGE:
-                    step /= 1 + 2 * eta * origin * b_rate
-                b[0] -= eta * b_rate * origin * step
+                losses += count * origin * loss_of(kind, -b[0])
+                if row.aware:
+                    b[0] -= b_rate * aware_change(kind, -b[0], count * origin, eta, b_rate)
+                else:
+                    step = pull_of(kind, -b[0])
+                    if kind == SQUARED_HINGE:
+                        step /= 1 + 2 * eta * origin * b_rate
+                    b[0] -= eta * b_rate * origin * step
             if model.A != NULL:
-                model.sigma += model.s
-                m += 1
+                model.sigma += count * model.s
+                m += count
                 for k in range(K):
-                    b_sum[k] += b[k]
+                    b_sum[k] += count * b[k]
     state[0], state[1], state[2], state[3] = model.s, model.sigma, m, t
     state[4] += losses
     state[5] += mistakes

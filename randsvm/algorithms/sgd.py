@@ -23,7 +23,7 @@ import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import squared_norms
-from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
+from randsvm.data.batches import Batch, chunk_groups, shuffled_batches, split_by_weight
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws, Permuter
@@ -51,6 +51,9 @@ class Steps:
     always; 0: none. weights : (classes,) float64, how much a row of a class counts. epsilon: half
     width of a regression's tube, None for classes. origin: weight, for each row, of a row of zeros
     with y = -1 (novelty detection); with the loss OUTSIDE it is nu.
+
+    mean_weight: the mean of the rows' own weights, by which they are divided; None: they have none.
+    counts_weights: whether a row of weight h counts as h steps, else as one.
     """
 
     lambda_: float
@@ -65,6 +68,8 @@ class Steps:
     averages: bool = False
     horizon: float = 0.0
     fixed_rate: float = 0.0
+    mean_weight: float | None = None
+    counts_weights: bool = False
 
     @property
     def loss_number(self) -> int:
@@ -77,9 +82,13 @@ class Steps:
 
 
 class Progressive(NamedTuple):
-    """The mean loss and the share of mistakes of rows, each taken before the step of the row."""
+    """The mean loss and the share of mistakes of rows, each taken before the step of the row.
+
+    weight: the sum of the weights of the rows, their number without weights
+    """
 
     rows: int
+    weight: float
     loss: float
     errors: float
 
@@ -113,13 +122,15 @@ class Learner:
     b_sum: np.ndarray = field(init=False)
     state: np.ndarray = field(init=False)
     learnt: int = 0
+    # The sum of the weights of the rows learnt, relative to their mean.
+    learnt_weight: float = 0.0
 
     def __post_init__(self) -> None:
         d, K = self.v.shape
         self.A = np.zeros((d if self.steps.averages else 0, K))
         self.b_sum = np.zeros(K)
         self.state = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-        self._since = 0
+        self._since = 0, 0.0
 
     @staticmethod
     def new(steps: Steps, d: int, b: np.ndarray | None = None) -> Learner:
@@ -157,11 +168,18 @@ class Learner:
         steps, K = self.steps, self.v.shape[1]
         bias_lambda = steps.lambda_ if steps.bias_lambda is None else steps.bias_lambda
         values = batch.values.astype(np.float32, copy=False)
+        row_weights = np.empty(0)
+        if steps.mean_weight is not None:
+            own = np.ones(len(batch.targets)) if batch.weights is None else batch.weights
+            row_weights = own / steps.mean_weight
+            self.learnt_weight += float(row_weights[batch.order].sum())
+        else:
+            self.learnt_weight += len(batch.order)
         _sgd.steps(
             batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
-            steps.weights, steps.loss_number, steps.crammer_singer, steps.epsilon or 0.0,
-            steps.origin, steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
-            steps.fixed_rate,
+            steps.weights, row_weights, steps.counts_weights, steps.loss_number,
+            steps.crammer_singer, steps.epsilon or 0.0, steps.origin, steps.lambda_, steps.eta0,
+            steps.bias_rate, bias_lambda, steps.horizon, steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
         self.learnt += len(batch.order)
@@ -175,6 +193,7 @@ class Learner:
         self.state[[_sgd.M, _sgd.T]] += part.rows
         self.state[[_sgd.LOSS, _sgd.ERRORS]] += part.loss, part.errors
         self.learnt += part.rows
+        self.learnt_weight += part.weight
 
     def restart(self) -> None:
         """The mean of the weights begins here."""
@@ -210,11 +229,11 @@ class Learner:
 
     def progressive(self) -> Progressive:
         """Return the numbers of the rows learnt since the last call."""
-        rows = self.learnt - self._since
-        self._since = self.learnt
-        loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / max(rows, 1)
+        rows, weight = self.learnt - self._since[0], self.learnt_weight - self._since[1]
+        self._since = self.learnt, self.learnt_weight
+        loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / (weight if rows else 1)
         self.state[[_sgd.LOSS, _sgd.ERRORS]] = 0.0
-        return Progressive(rows, float(loss), float(errors))
+        return Progressive(rows, weight, float(loss), float(errors))
 
 
 @dataclass(frozen=True)
@@ -227,6 +246,7 @@ class Part:
     """
 
     rows: int
+    weight: float
     last: Linear
     total: Linear
     loss: float
@@ -237,7 +257,7 @@ class Part:
         """Return the result of all steps of a learner."""
         total = learner.total if learner.steps.averages else Linear(learner.A, learner.b_sum)
         loss, errors = learner.state[[_sgd.LOSS, _sgd.ERRORS]].tolist()
-        return Part(learner.learnt, learner.last, total, loss, errors)
+        return Part(learner.learnt, learner.learnt_weight, learner.last, total, loss, errors)
 
     def __add__(self, other: Part) -> Part:
         """Return the result over the rows of both; the last weights are a mean weighted by rows."""
@@ -245,6 +265,7 @@ class Part:
         share = other.rows / rows
         return Part(
             rows,
+            self.weight + other.weight,
             Linear(*(a + share * (b - a) for a, b in zip(self.last, other.last, strict=True))),
             Linear(*(a + b for a, b in zip(self.total, other.total, strict=True))),
             self.loss + other.loss,
@@ -271,7 +292,8 @@ def sgd(
         done = 0
         for steps in one_pass(learner):
             done += steps
-            emit(Progress(f"epoch {epoch}", done, n))
+            # Heavy rows make several steps.
+            emit(Progress(f"epoch {epoch}", min(done, n), n))
         watch(epoch, learner)
         if stop(learner):
             break
@@ -325,7 +347,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             own.start_at(passes * group.rows)
             for batch in shuffled_batches(D.chunk_subset(group.chunks), draws[leader]):
                 own.learn(batch)
-                emit(Progress("learning a group", own.learnt, group.rows))
+                emit(Progress("learning a group", min(own.learnt, group.rows), group.rows))
             return Part.of(own)
 
         whole = None
@@ -342,10 +364,14 @@ def from_points(points: Points, rng: Draws) -> Pass:
     """The rows of a small set, whose y are class numbers, in random order."""
     X = points.X
     nobody = np.empty(0, np.int32)
-    batch = Batch.of(X.indptr, X.indices.astype(np.int32), X.data, points.y, nobody)
+    rows, weights = np.arange(len(points)), points.weights
+    if weights is not None:
+        rows, weights = split_by_weight(rows, weights, float(weights.mean()))
+    columns = X.indices.astype(np.int32)
+    batch = Batch.of(X.indptr, columns, X.data, points.y, nobody, weights)
 
     def batches() -> Iterator[Batch]:
-        order = Permuter(rng.next()).permutation(len(points)).astype(np.int32)
+        order = rows[Permuter(rng.next()).permutation(len(rows))].astype(np.int32)
         yield replace(batch, order=order)
 
     return over(batches)

@@ -32,7 +32,8 @@ class Batch:
     """Rows in CSR, and the order of learning.
 
     starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,); targets (m,)
-    float64. columns is empty if every row has every column.
+    float64. columns is empty if every row has every column. weights : (m,) float64, the weight of
+    each step on a row, or None if rows have none.
     """
 
     starts: np.ndarray
@@ -41,6 +42,7 @@ class Batch:
     classes: np.ndarray
     targets: np.ndarray
     order: np.ndarray
+    weights: np.ndarray | None = None
 
     @staticmethod
     def of(
@@ -49,11 +51,25 @@ class Batch:
         values: np.ndarray,
         y: np.ndarray,
         order: np.ndarray,
+        weights: np.ndarray | None = None,
     ) -> Batch:
         """Return the batch of some rows. y : (m,) float64, class indices or targets."""
         with np.errstate(invalid="ignore"):  # a target may be beyond int32
             classes = y.astype(np.int32)
-        return Batch(starts.astype(np.int32), columns, values, classes, y, order)
+        return Batch(starts.astype(np.int32), columns, values, classes, y, order, weights)
+
+
+def split_by_weight(
+    rows: np.ndarray, weights: np.ndarray, unit: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of all steps, and the weight of one step on each row, (m,).
+
+    A row makes as many steps as its weight has units, rounded up, so that no step is much longer
+    than the mean. rows : (steps,) positions in weights. unit : about the mean weight, so that there
+    are at most twice as many steps as rows.
+    """
+    counts = np.ceil(weights / unit)
+    return np.repeat(rows, counts[rows].astype(np.int64)), weights / counts
 
 
 def shuffled_batches(D: Dataset, draw: Draw) -> Iterator[Batch]:
@@ -96,9 +112,12 @@ def _pieces(D: Dataset) -> list[RowRange]:
 
 
 def _batch(D: Dataset, pieces: Sequence[RowRange], random: Permuter) -> Batch:
-    X, y, _, rows = D.read_ranges(pieces)
+    X, y, weights, rows = D.read_ranges(pieces)
+    if weights is not None:
+        rows, weights = split_by_weight(rows, weights, D.summary.total_weight / D.summary.n)
     order = rows[random.permutation(len(rows))].astype(np.int32)
-    return Batch.of(X.indptr, X.indices.astype(np.int32, copy=False), X.data, y, order)
+    columns = X.indices.astype(np.int32, copy=False)
+    return Batch.of(X.indptr, columns, X.data, y, order, weights)
 
 
 def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterator[Batch]:
@@ -124,6 +143,7 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
             batch.classes[rows],
             batch.targets[rows],
             np.arange(m, dtype=np.int32),
+            None if batch.weights is None else batch.weights[rows],
         )
 
     return D.pool.map_in_order(mapped, parts(), D.jobs)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.machine import Classifier, check_fit_arguments, one_blas_thread
+from randsvm.estimators.machine import Classifier, one_blas_thread
 from randsvm.parameters.sgd import SgdParams
 
 
@@ -47,7 +47,7 @@ class LinearSVC(Classifier):
     intercept_scaling: float = 1.0
     max_iter: int | None = 1000
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> LinearSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVC:
         """Train a linear classifier on rows and labels.
 
         Parameters
@@ -56,8 +56,8 @@ class LinearSVC(Classifier):
             Rows.
         y : array of shape (n_samples,)
             Labels of any type.
-        **unsupported : object
-            Only ``sample_weight=None`` is accepted, as a pipeline may pass it.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
 
         Returns
         -------
@@ -68,19 +68,17 @@ class LinearSVC(Classifier):
         ------
         ValueError
             If a parameter or a value is invalid.
-        TypeError
-            If there is a sample_weight.
         """
-        check_fit_arguments(unsupported)
         self._check_parameters()
-        X, arrays = self._checked_labelled_rows(X, y, None)
+        X, arrays = self._checked_labelled_rows(X, y, sample_weight)
+        n = X.shape[0] if arrays.weights is None else int(np.count_nonzero(arrays.weights))
         multiclass: dict[str, Any] = {}
         if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
             multiclass = {"multiclass": "crammer-singer"}
         given = {
             "C": self.C,
             "loss": None if multiclass else self.loss.replace("_", "-"),
-            "epochs": self._resolved_epochs(X.shape[0]),
+            "epochs": self._resolved_epochs(n),
             "weights": self._class_weights(arrays),
             **multiclass,
             **self._common_options(),
@@ -89,8 +87,7 @@ class LinearSVC(Classifier):
             fitted = api.train_sgd(arrays, **given)
         self._set_training_attributes(arrays, fitted)
         model: Any = fitted.model
-        outcome: Any = fitted.outcome
-        self.n_iter_ = max(outcome.steps // X.shape[0], 1)
+        self.n_iter_ = given["epochs"]
         self.coef_ = np.zeros((model.w.shape[1], X.shape[1]))
         self.coef_[:, model.features - 1] = model.w.T
         self.intercept_ = model.b.copy()

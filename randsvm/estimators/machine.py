@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -33,17 +32,6 @@ def one_blas_thread() -> Any:
     Worker threads call BLAS. Additional threads of BLAS would compete with them for the cores.
     """
     return _libraries().limit(limits=1, user_api="blas")
-
-
-def check_fit_arguments(given: Mapping[str, Any]) -> None:
-    """Raise TypeError for arguments of `fit` other than the rows and their labels."""
-    if given.get("sample_weight") is not None:
-        raise TypeError(
-            "fit takes no sample_weight: LIBSVM, which solves the small problems, has a C of each "
-            "class and none of each row; give class_weight, or repeat the rows that count more"
-        )
-    for name in given.keys() - {"sample_weight"}:
-        raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
 
 
 def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:

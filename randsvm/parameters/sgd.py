@@ -312,8 +312,9 @@ class SgdParams:
             return True
         return self.epochs in ("auto", 1, 2)
 
-    def scales(self, n: int) -> tuple[float, float]:
-        """Return C and lambda for n rows; with -n, lambda = nu (Schoelkopf et al.)."""
+    def scales(self, n: float) -> tuple[float, float]:
+        """Return C and lambda for rows with weights of the sum n; with -n, lambda = nu (Schoelkopf
+        et al.)."""
         if self.has_share:
             assert self.nu is not None
             return 1 / (self.nu * n), self.nu

@@ -110,12 +110,14 @@ class Linear(NamedTuple):
 class LinearFindings:
     """Sums over the rows for a linear solution; the findings of shards add up.
 
-    loss: sum of the losses, each times the weight of its class. violators: number of rows inside
-    the margin (y f < 1; for novelty detection f < 0) or outside the tube of a regression. wrong:
-    number of rows whose predicted class is wrong, or the sum of squared errors.
+    weight: sum of the weights of the rows, their number without weights. loss: sum of the losses,
+    each times the weights of its row and its class. violators: number of rows inside the margin
+    (y f < 1; for novelty detection f < 0) or outside the tube of a regression. wrong: weight of the
+    rows whose predicted class is wrong, or the weighted sum of squared errors.
     """
 
     rows: int = 0
+    weight: float = 0.0
     loss: float = 0.0
     violators: int = 0
     wrong: float = 0.0
@@ -123,6 +125,7 @@ class LinearFindings:
     def __add__(self, other: LinearFindings) -> LinearFindings:
         return LinearFindings(
             self.rows + other.rows,
+            self.weight + other.weight,
             self.loss + other.loss,
             self.violators + other.violators,
             self.wrong + other.wrong,
@@ -135,7 +138,7 @@ def evaluate_linear(D: Dataset, linear: Linear, loss_function: Loss) -> LinearFi
     def of(shard: Shard) -> LinearFindings:
         total = LinearFindings()
         for chunk in D.chunks(shard):
-            total = total + linear_findings(linear, chunk.X, chunk.y, loss_function)
+            total = total + linear_findings(linear, chunk.X, chunk.y, loss_function, chunk.weights)
         return total
 
     total = LinearFindings()
@@ -146,20 +149,28 @@ def evaluate_linear(D: Dataset, linear: Linear, loss_function: Loss) -> LinearFi
 
 
 def linear_findings(
-    linear: Linear, X: Matrix, y: np.ndarray, loss_function: Loss
+    linear: Linear,
+    X: Matrix,
+    y: np.ndarray,
+    loss_function: Loss,
+    weights: np.ndarray | None = None,
 ) -> LinearFindings:
-    """Return loss, violators and errors of some rows. X : (m, d); y : (m,) float64."""
+    """Return loss, violators and errors of some rows.
+
+    X : (m, d); y : (m,) float64; weights : (m,) float64, or None if rows have none
+    """
     value = loss_function.of(y, linear.decision(X))
+    if weights is None:
+        loss, wrong, weight = value.loss, value.wrong, float(len(y))
+    else:
+        loss, wrong, weight = weights * value.loss, weights * value.wrong, float(weights.sum())
     return LinearFindings(
-        len(y),
-        float(value.loss.sum()),
-        int(value.violating.sum()),
-        float(value.wrong.sum()),
+        len(y), weight, float(loss.sum()), int(value.violating.sum()), float(wrong.sum())
     )
 
 
 def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
-    """Return the solution with the b for which at most this share of the rows of D has f <= 0.
+    """Return the solution with the b for which at most this share of the weight of D has f <= 0.
 
     This b minimises P with the term share * b (K = 1). Holds u = <w, x> of all rows, 8 bytes each.
     """
@@ -167,8 +178,14 @@ def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
     def of(shard: Shard) -> np.ndarray:
         return np.concatenate([chunk.X @ linear.w[:, 0] for chunk in D.chunks(shard)])
 
-    u = np.sort(np.concatenate(list(D.map(of))))
-    count = int(share * len(u))
+    u, weights = np.concatenate(list(D.map(of))), D.weights()
+    if weights is None:
+        u = np.sort(u)
+        count = int(share * len(u))
+    else:
+        order = np.argsort(u, kind="stable")
+        u, sums = u[order], np.cumsum(weights[order])
+        count = int(np.searchsorted(sums, share * sums[-1], side="right"))
     inside = u[min(count, len(u) - 1)]
     # b lies between the last row outside and the first one inside, so that neither has f = 0. If no
     # row is outside, it is slightly more than the first one needs.

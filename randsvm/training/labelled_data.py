@@ -11,7 +11,7 @@ from randsvm.data import dataset
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset, Source, scaling_of
 from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import NO_WEIGHTS, ParseOptions
+from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ParameterError
 from randsvm.events import Notice, emit
 from randsvm.files import display_name, inputs
@@ -95,9 +95,6 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
     """
     D = _load(data, params, job)
-    if D.summary.weighted and not isinstance(params, Params):
-        D.close()
-        raise ParameterError(NO_WEIGHTS)
     if D.summary.float64:
         emit(
             Notice(
@@ -118,7 +115,7 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         row_weights=job.run.row_weights,
     )
     if options.row_weights is not None:
-        _check_row_weights(data, job)
+        check_row_weights(data, job)
     if job.resources.cluster is None:
         return dataset.load(data, options, job.resources)
     if isinstance(data, Arrays):
@@ -133,7 +130,7 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     return load(inputs(data), options, job.resources)
 
 
-def _check_row_weights(data: Source, job: Job) -> None:
+def check_row_weights(data: Source, job: Job) -> None:
     """Raise ParameterError if the weights cannot be read from a file."""
     if isinstance(data, Arrays):
         raise ParameterError("--row-weights is for files: give the weights in Arrays")

@@ -18,7 +18,7 @@ from randsvm.data import svmlight
 from randsvm.data.batches import Batch
 from randsvm.data.dataset import Source
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import NO_WEIGHTS
+from randsvm.data.row_weights import RowWeights
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Learnt, Notice, Started, Taught, Watch, emit, listening
@@ -33,6 +33,7 @@ from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import CRAMMER_SINGER
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job, check_gap, check_paths
+from randsvm.training.labelled_data import check_row_weights
 from randsvm.training.linear_machine import state_metadata
 from randsvm.training.run import RunToModel
 from randsvm.training.stopping import Stopped, StopReason
@@ -59,7 +60,7 @@ def update(
     if job.search.is_wanted or job.run.scale:
         raise ParameterError("--update keeps the options of the model: no -v, lists or --scale")
     if job.run.row_weights is not None:
-        raise ParameterError("--update does not take --row-weights yet")
+        check_row_weights(path, job)
     if job.resources.cluster is not None:
         raise ParameterError("--update trains on rows in order, as they arrive: no --cluster")
     with listening(clock):
@@ -84,7 +85,10 @@ def update(
         # A model does not store the name of the file that it came from.
         nameless = command_line(replace(params, update="MODEL"), names=params.UPDATE_FIELDS)
         running = _running_of(old, params.update)
-        run = UpdateRun(path, old, steps, t, running, params.checkpoint, clock, model, nameless)
+        weights = job.run.row_weights
+        run = UpdateRun(
+            path, weights, old, steps, t, running, params.checkpoint, clock, model, nameless
+        )
         with run.saved_if_interrupted():
             outcome = run.save(run.train())
         return run.result(outcome)
@@ -151,6 +155,8 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
         # A fixed rate follows changing data; a mean would lag behind.
         averages=params.update_rate is None,
         fixed_rate=params.update_rate or 0.0,
+        # A row of weight 1 is one step, as all rows without weights are.
+        counts_weights=True,
     ), t
 
 
@@ -159,6 +165,7 @@ class UpdateRun(RunToModel[Learnt]):
 
     The columns of the weights are features in the order in which they appeared.
 
+    row_weights : name of a file of weights, one for each row; None: `cost:` in the rows, if any
     features : (d,) int64, sorted
     columns : (d,) the column of each of `features`
     checkpoint : write the model after this number of rows (int) or seconds (float)
@@ -167,6 +174,7 @@ class UpdateRun(RunToModel[Learnt]):
     def __init__(
         self,
         data: str,
+        row_weights: str | None,
         old: LinearModel,
         steps: Steps,
         t: float,
@@ -177,6 +185,7 @@ class UpdateRun(RunToModel[Learnt]):
         arguments: list[str],
     ) -> None:
         self.data = data
+        self.row_weights = None if row_weights is None else RowWeights(row_weights, data)
         self.old = old
         self.learner = Learner(steps, old.w.copy(), old.b.copy())
         self.learner.start_at(t)
@@ -216,10 +225,12 @@ class UpdateRun(RunToModel[Learnt]):
                     any_label=bool(steps.origin),
                 )
                 with closing(blocks):
-                    for block in map(svmlight.Block.without_zero_weights, blocks):
-                        if block.is_weighted:
-                            raise ParameterError(NO_WEIGHTS)
+                    for whole in blocks:
+                        weighted = self.row_weights.of(whole) if self.row_weights else whole
+                        block = weighted.without_zero_weights()
                         self._train_on(block, _targets(block, table, steps))
+                    if self.row_weights is not None:
+                        self.row_weights.check_end()
         except TimeLimitError:
             return Stopped(StopReason.TIME_LIMIT)
         return Stopped(StopReason.END_OF_DATA)
@@ -233,7 +244,10 @@ class UpdateRun(RunToModel[Learnt]):
         began = time.perf_counter()
         order = np.arange(len(block), dtype=np.int32)
         columns = self._columns_of(block)
-        self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order))
+        # Blocks without weights make the plain steps, which are those of earlier versions.
+        weighted = 1.0 if block.is_weighted else None
+        self.learner.steps = replace(self.learner.steps, mean_weight=weighted)
+        self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order, block.weights))
         self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if self.learner.learnt >= 2 * self.reported_rows:
@@ -254,8 +268,8 @@ class UpdateRun(RunToModel[Learnt]):
     def _count(self, report: bool) -> None:
         last = self.learner.progressive()
         self.reported_rows = self.learner.learnt
-        self.loss += last.loss * last.rows
-        self.errors += last.errors * last.rows
+        self.loss += last.loss * last.weight
+        self.errors += last.errors * last.weight
         if report and last.rows:
             emit(
                 Taught(
@@ -288,12 +302,12 @@ class UpdateRun(RunToModel[Learnt]):
 
     def outcome(self, stopped: Stopped) -> Learnt:
         self._count(report=False)
-        rows = max(self.learner.learnt, 1)
+        weight = self.learner.learnt_weight or 1.0
         return Learnt(
             model=self.path,
             steps=self.learner.learnt,
-            progressive_loss=self.loss / rows,
-            progressive_errors=None if self.old.is_regression else self.errors / rows,
+            progressive_loss=self.loss / weight,
+            progressive_errors=None if self.old.is_regression else self.errors / weight,
             primal=None,
             J=None,
             violators=None,

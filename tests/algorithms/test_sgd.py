@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,100 @@ def test_steps_of_regression_and_novelty_detection_equal_those_of_the_reference(
     rows.learn_with_both(learner, plain, dense)
     assert_same_weights(learner, *(plain.mean() if learner.steps.averages else (plain.w, plain.b)))
     assert_same_progress(learner, plain, 200)
+
+
+PIECES = 20_000
+AWARE = [
+    *[({"loss": loss}, classes) for loss in LOSS_NAMES for classes in (2, 4)],
+    # With more classes the rival may change on the way.
+    ({"crammer_singer": True}, 2),
+    ({"epsilon": 0.3}, 1),
+]
+
+
+@layouts
+@pytest.mark.parametrize("weight", [1e-3, 0.5, 3.0, 1e3])
+@pytest.mark.parametrize("kind, classes", AWARE, ids=str)
+def test_a_weighted_step_is_many_small_steps(
+    kind: dict[str, Any], classes: int, weight: float, dense: bool
+) -> None:
+    """Compare with plain steps on the same row, whose sizes have the same sum."""
+    rows = SparseRows(10, classes)
+    steps = steps_of(classes, lambda_=1e-300, fixed_rate=0.05, **kind)
+    start = Learner.new(steps, D)
+    start.learn(rows.batch(dense=dense))
+    for row in range(len(rows.y)):
+        several, one = (
+            Learner(
+                replace(steps, fixed_rate=rate, mean_weight=mean, counts_weights=True),
+                start.last.w.copy(),
+                start.last.b.copy(),
+            )
+            for rate, mean in ((0.05 * weight / PIECES, None), (0.05, 2.0))
+        )
+        several.learn(rows.batch(np.full(PIECES, row), dense))
+        batch = rows.batch(np.array([row]), dense)
+        one.learn(replace(batch, weights=np.full(len(rows.y), 2 * weight)))
+        step = 1e-3 * (1 + 0.05 * weight)
+        np.testing.assert_allclose(one.last.w, several.last.w, atol=step)
+        np.testing.assert_allclose(one.last.b, several.last.b, atol=step)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+def test_a_weighted_step_of_the_origin_is_many_small_steps(loss: str) -> None:
+    """b stays above 1, so that the rows make no steps."""
+    rows = SparseRows(10, 1)
+    steps = steps_of(1, loss=loss, origin=0.6, lambda_=1e-300, fixed_rate=0.05)
+    several, one = (
+        Learner(
+            replace(steps, fixed_rate=rate, mean_weight=mean, counts_weights=True),
+            np.zeros((D, 1)),
+            np.array([3.0]),
+        )
+        for rate, mean in ((0.05 * 3 / PIECES, None), (0.05, 1.0))
+    )
+    several.learn(rows.batch(np.zeros(PIECES, int)))
+    one.learn(replace(rows.batch(np.array([0])), weights=np.full(10, 3.0)))
+    assert several.last.b[0] < 2.95
+    assert one.last.b == pytest.approx(several.last.b, abs=1e-3)
+
+
+def test_a_heavy_row_outside_is_moved_inside_by_one_plain_step_at_most() -> None:
+    rows = SparseRows(50, 1)
+    steps = steps_of(1, loss="outside", lambda_=1e-300, fixed_rate=0.05, mean_weight=1.0)
+    for row in range(50):
+        learner = Learner(steps, np.full((D, 1), -0.3), np.array([-0.2]))
+        before = learner.last.decision(rows.X)[row, 0]
+        learner.learn(replace(rows.batch(np.array([row])), weights=np.full(50, 1e6)))
+        after = learner.last.decision(rows.X)[row, 0]
+        q = np.square(rows.X[row]).sum() + 0.7
+        assert after == pytest.approx(0.05 * q if before <= 0 else before)
+
+
+@schedules
+@pytest.mark.parametrize("kind, classes", KINDS)
+def test_weights_count_in_progress_steps_and_means(
+    kind: dict[str, Any], classes: int, schedule: dict[str, Any]
+) -> None:
+    """Weights of a constant 3 relative to the mean 3 are steps of weight 1."""
+    rows = SparseRows(200, classes)
+    one, other = (
+        Learner.new(steps_of(classes, **kind, **schedule, mean_weight=mean), D) for mean in (1, 3)
+    )
+    for learner, weight in ((one, 1.0), (other, 3.0)):
+        learner.learn(replace(rows.batch(), weights=np.full(200, weight)))
+    assert_same_weights(one, other.linear.w, other.linear.b)
+    assert one.t == other.t == 200
+    counting = Learner.new(
+        steps_of(classes, **kind, **schedule, mean_weight=1.0, counts_weights=True), D
+    )
+    weights = np.random.default_rng(0).integers(1, 4, 200).astype(float)
+    counting.learn(replace(rows.batch(), weights=weights))
+    assert counting.t == counting.learnt_weight == weights.sum()
+    assert counting.learnt == 200
+    found = counting.progressive()
+    assert (found.rows, found.weight) == (200, weights.sum())
+    assert 0 <= found.errors <= 1
 
 
 @pytest.mark.parametrize("kind, classes", KINDS)

@@ -1,0 +1,169 @@
+"""Test linear machines with weights of rows against repeated rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs, make_regression
+
+from randsvm import Arrays, load, train_sgd
+from randsvm.data.dataset import load as load_dataset
+from randsvm.data.reading import ParseOptions
+from randsvm.errors import DataError
+from randsvm.events import Epoch, Learnt
+from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import LOSSES
+from randsvm.svm.linear import Linear, with_share_outside
+
+ROWS = 1500
+CASES: dict[str, tuple[int, dict[str, Any]]] = {
+    "hinge": (2, {}),
+    "squared hinge": (2, {"loss": "squared-hinge"}),
+    "log": (2, {"loss": "log"}),
+    "4 classes": (4, {}),
+    "Crammer and Singer": (4, {"multiclass": "crammer-singer"}),
+    "class weights": (2, {"weights": "balanced"}),
+    "regression": (0, {"task": "svr"}),
+    "one-class": (1, {"task": "one-class"}),
+    "random features": (2, {"kernel": "rbf", "gamma": 0.02, "components": 60}),
+    "lambda": (2, {"lambda_": 1e-3}),
+}
+
+
+def rows(classes: int) -> tuple[np.ndarray, np.ndarray]:
+    if not classes:
+        X, y = make_regression(ROWS, 5, noise=20, random_state=0)
+        return X, y / np.abs(y).mean()
+    return make_blobs(ROWS, 5, centers=classes, cluster_std=4, random_state=0)[:2]
+
+
+def trained(arrays: Arrays, **parameters: Any) -> Learnt:
+    outcome = train_sgd(arrays, **parameters).outcome
+    assert isinstance(outcome, Learnt)
+    return outcome
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+@pytest.mark.parametrize("name", CASES)
+def test_a_weight_is_as_many_equal_rows(name: str, unit: float) -> None:
+    """With all weights `unit` times as large, C is as many times smaller."""
+    classes, parameters = CASES[name]
+    X, y = rows(classes)
+    weights = np.random.default_rng(1).integers(0, 4, ROWS).astype(float)
+    repeated = np.repeat(np.arange(ROWS), weights.astype(int))
+    # The loss at the origin counts as one row more.
+    unit = 1.0 if name == "one-class" else unit
+    scale = {} if "lambda_" in parameters else {"C": 1 / unit}
+    weighted = trained(Arrays(X, y, weights=unit * weights), **parameters, **scale)
+    plain = trained(Arrays(X[repeated], y[repeated]), **parameters)
+    assert plain.J is not None and weighted.J is not None
+    assert abs(weighted.J - plain.J) < 0.01 * plain.J
+    if "lambda_" not in parameters:
+        assert weighted.primal is not None
+        assert weighted.primal == pytest.approx(plain.primal, rel=0.01)
+    assert weighted.progressive_loss == pytest.approx(plain.progressive_loss, rel=0.05)
+    for one, other in (
+        (weighted.error, plain.error),
+        (weighted.progressive_errors, plain.progressive_errors),
+    ):
+        assert one == (None if other is None else pytest.approx(other, abs=0.02))
+    unweighted = trained(Arrays(X, y), **parameters).J
+    assert unweighted is not None and abs(unweighted - plain.J) > 0.001 * plain.J
+
+
+def test_weights_over_many_magnitudes_reach_the_objective_of_many_passes() -> None:
+    """Some rows have a hundred times the mean weight: they make many steps."""
+    X, y = rows(2)
+    weights = np.exp(3 * np.random.default_rng(2).normal(size=ROWS))
+    for loss in ("hinge", "log"):
+        few = trained(Arrays(X, y, weights=weights), loss=loss)
+        many = trained(Arrays(X, y, weights=weights), loss=loss, epochs=600)
+        assert few.J is not None and many.J is not None
+        assert few.J < 1.03 * many.J
+
+
+@pytest.mark.parametrize("options", [{"early_stopping": 0.2}, {"epochs": "auto"}], ids=str)
+def test_small_and_held_out_sets_count_weights(options: dict[str, Any]) -> None:
+    X, y = rows(2)
+    # The labels of light rows are wrong: only weighted losses fall.
+    heavy = np.random.default_rng(3).random(ROWS) < 0.4
+    weights = np.where(heavy, 1.0, 1e-6)
+    events: list[Any] = []
+    fitted = train_sgd(
+        Arrays(X, np.where(heavy, y, 1 - y), weights=weights), watch=events.append, **options
+    )
+    assert (fitted.predict(X) == y).mean() > 0.9
+    held_out = [event.held_out or 0.0 for event in events if isinstance(event, Epoch)]
+    if "early_stopping" in options:
+        assert min(held_out) < 0.5
+
+
+def test_the_share_outside_is_one_of_the_weight() -> None:
+    X = rows(1)[0]
+    weights = np.random.default_rng(4).exponential(size=ROWS) ** 3
+    fitted = train_sgd(Arrays(X, weights=weights), task="one-class", nu=0.2)
+    outside = np.asarray(fitted.decision_function(X)).ravel() <= 0
+    assert weights[outside].sum() <= 0.2 * weights.sum()
+    assert weights[outside].sum() > 0.2 * weights.sum() - weights.max()
+    D = load_dataset(
+        Arrays([[1.0], [2.0], [3.0]], weights=[1, 2, 5]), ParseOptions(any_label=True), Resources()
+    )
+    found = with_share_outside(D, Linear(np.ones((1, 1)), np.zeros(1)), 0.375)
+    assert found.b.tolist() == [-2.5]
+
+
+def written(path: Path, X: np.ndarray, y: np.ndarray, costs: np.ndarray | None = None) -> str:
+    lines = []
+    for i, (label, x) in enumerate(zip(y, X, strict=True)):
+        cost = "" if costs is None else f" cost:{costs[i]:g}"
+        lines.append(f"{label}{cost} " + " ".join(f"{j}:{v:.9g}" for j, v in enumerate(x, 1)))
+    path.write_text("".join(line + "\n" for line in lines))
+    return str(path)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "log"])
+def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path: Path, loss: str) -> None:
+    X, y = rows(2)
+    y = 2 * y - 1
+    first = np.arange(ROWS) < 300
+    start = str(tmp_path / "start")
+    train_sgd(written(tmp_path / "first", X[first], y[first]), start, loss=loss)
+    X, y = X[~first], y[~first]
+    weights = np.random.default_rng(5).integers(0, 4, len(y)).astype(float)
+    repeated = np.repeat(np.arange(len(y)), weights.astype(int))
+    (tmp_path / "weights").write_text("".join(f"{weight:g}\n" for weight in weights))
+    sources: dict[str, tuple[str, dict[str, Any]]] = {
+        "repeated": (written(tmp_path / "r", X[repeated], y[repeated]), {}),
+        "cost": (written(tmp_path / "c", X, y, weights), {}),
+        "file": (written(tmp_path / "f", X, y), {"row_weights": str(tmp_path / "weights")}),
+        "plain": (str(tmp_path / "f"), {}),
+    }
+    losses, w = {}, {}
+    for name, (data, options) in sources.items():
+        train_sgd(data, str(tmp_path / name), update=start, **options)
+        model: Any = load(str(tmp_path / name)).model
+        z = y * (X @ model.w[:, 0] + model.b[0]) * (1 if model.labels[0] == "1" else -1)
+        losses[name] = float(weights @ LOSSES[loss].of(z)) / weights.sum()
+        w[name] = np.append(model.w, model.b)
+        assert float(model.metadata["t"]) == 300 + (len(y) if name == "plain" else weights.sum())
+    assert (w["cost"] == w["file"]).all()
+    assert (w["cost"] != w["plain"]).any()
+    assert losses["cost"] == pytest.approx(losses["repeated"], rel=0.1)
+
+
+def test_an_update_needs_a_weight_for_each_row(tmp_path: Path) -> None:
+    X, y = rows(2)
+    data = written(tmp_path / "d", X[:20], 2 * y[:20] - 1)
+    train_sgd(data, str(tmp_path / "m"))
+    before = (tmp_path / "m").read_bytes()
+    weights = tmp_path / "w"
+    for count, place in ((19, "20:1"), (21, "21:1")):
+        weights.write_text("1\n" * count)
+        with pytest.raises(DataError, match=f"w:{place}: expected one weight for each row"):
+            train_sgd(
+                data, str(tmp_path / "m"), update=str(tmp_path / "m"), row_weights=str(weights)
+            )
+    assert (tmp_path / "m").read_bytes() == before
