@@ -241,6 +241,9 @@ class Iteration(NamedTuple):
         Primal objective P of this solution over all rows.
     dual : float
         Dual objective D of this solution over all rows.
+    inner_set : int
+        Rows of the inner set or of the random subset, if the round solves the problem of these rows
+        alone, whose gap, P, D and violators it reports; 0 if it is about all rows.
     """
 
     number: int
@@ -262,6 +265,7 @@ class Iteration(NamedTuple):
     machine: str
     primal: float
     dual: float
+    inner_set: int = 0
 
 
 class Reduced(NamedTuple):

@@ -36,18 +36,39 @@ class Stop(Protocol):
     def __call__(self, SV: SV, V: Violators) -> bool: ...
 
 
+class PartSolver(Protocol):
+    """Runs an algorithm over some rows of D alone, ascending, and returns its solution with the row
+    numbers of D, and the rows themselves.
+
+    solve: the algorithm, given the run over these rows. start: makes the first step. factor: of the
+    bounds of coefficients. gap: that ends the run; None: the one that ends this run.
+    """
+
+    def __call__(
+        self,
+        rows: np.ndarray,
+        solve: Callable[[Decomposition], SV],
+        start: Start | None = None,
+        *,
+        factor: float = 1.0,
+        gap: float | None = None,
+    ) -> SV: ...
+
+
 # Returns the first step for working sets of r rows, and the working set that it belongs to.
 Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """One run over D. rng: numbered random draws. watch: called after each scan."""
+    """One run over D. rng: numbered random draws. watch: called after each scan. solve_part: runs
+    an algorithm over some of the rows."""
 
     scan: Scan
     rng: Draws
     stop: Stop
     watch: Callable[[SV, Violators], None]
+    solve_part: PartSolver
     warm_start: Start | None = None
 
     def random_subset(self, r: int) -> WorkingSet:

@@ -96,6 +96,8 @@ class Report:
         self.epoch: str | None = None  # the line of the last epoch, while a bar shows it
         # For OutOfMemoryError: the current stage, and the options that take memory.
         self.stage = ""
+        # Rows of the inner set of the last round; see Iteration.
+        self.inner_set = 0
         self.memory_options = "--memory or --jobs" if "memory" in given else "--jobs"
         # The event of the end, whose record is written when the exit code is known.
         self.outcome: object = None
@@ -292,6 +294,10 @@ class Report:
 
     @_show.register
     def _(self, event: Iteration) -> None:
+        if event.inner_set != self.inner_set:
+            self.inner_set = event.inner_set
+            rows = f"{self.inner_set:,} rows alone" if self.inner_set else "all rows"
+            self.say(f"rounds on {rows}:")
         self.say(_round(event))
 
     @_show.register

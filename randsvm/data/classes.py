@@ -12,6 +12,7 @@ import numpy as np
 
 from randsvm.data.chunks import RawChunk, join_chunks
 from randsvm.data.dataset import Dataset
+from randsvm.data.regrouping import joined_shards
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import DataError
 from randsvm.files import display_name
@@ -44,10 +45,6 @@ def one_class(D: Dataset) -> Dataset:
 
 # ---- chunks of one class ---------------------------------------------------------------------
 
-# Rows and nonzeros after which a chunk of one class ends.
-CHUNK_ROWS = 8192
-CHUNK_NONZEROS = 1 << 17
-
 
 @dataclass(frozen=True)
 class ClassChunkPlan:
@@ -67,17 +64,11 @@ class ClassChunkPlan:
         """Plan chunks. rows, nonzeros : (shards, classes) int64, of each class in each shard."""
         of, shards, sizes, counts = [], [], [], []
         for index, (m, nnz) in enumerate(zip(rows.T, nonzeros.T, strict=True)):
-            held: list[int] = []
-            found = np.flatnonzero(m).tolist()
-            for number in found:
-                held.append(number)
-                size, count = m[held].sum(), nnz[held].sum()
-                if size >= CHUNK_ROWS or count >= CHUNK_NONZEROS or number == found[-1]:
-                    of.append(index)
-                    shards.append(held)
-                    sizes.append(size)
-                    counts.append(count)
-                    held = []
+            for held in joined_shards(m, nnz):
+                of.append(index)
+                shards.append(held)
+                sizes.append(m[held].sum())
+                counts.append(nnz[held].sum())
         return ClassChunkPlan(of, shards, np.array(sizes, np.int64), np.array(counts, np.int64))
 
     def made(self, D: Dataset, number: int) -> RawChunk:

@@ -188,6 +188,11 @@ class Problem:
     weighted: bool = False
     may_be_indefinite: bool = False
 
+    def with_bounds_times(self, factor: float) -> Problem:
+        """Return the problem with `factor` times the bounds of the coefficients."""
+        positive, negative = self.bounds
+        return replace(self, bounds=(positive * factor, negative * factor))
+
     @property
     def prediction_type(self) -> str:
         """The type of prediction: svc, svr or one-class."""

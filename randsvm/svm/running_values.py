@@ -551,6 +551,15 @@ class RunningValues:
         beta = SetCoefficients(coefficients.rows, coefficients.beta, others_zero=True)
         self.values.restart(beta, SetValues(u))
 
+    def take_over(self, rows: np.ndarray, beta: np.ndarray, u: np.ndarray) -> None:
+        """Continue from coefficients whose u is known. rows : (m,) int64, ascending; beta : (m,)
+        float64, nonzero; u : (n,) float64."""
+        self._update(coefficients=Coefficients(rows, beta), changed_since_restart=len(rows))
+        self.values.restart(SetCoefficients(rows, beta, others_zero=True), SetValues(u))
+        float64 = replace(self.kernel_layout, dtype=np.float64)
+        exact = Expansion(float64, self.rows(rows).X, beta).values(self.audit.X)
+        self._update(audited=AuditedValues(exact, u[self.audit.rows] - exact))
+
     def refine(self) -> bool:
         """Continue in float64; return False if all sums are float64 already."""
         if self.kernel_layout.dtype is np.float64:

@@ -158,6 +158,10 @@ class Scan(RunningValues):
         rows = state.coefficients.rows
         weights = None if self.weights is None else self.weights[rows]
         SV_ = SV(rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights)
+        if not SV_.within_bounds:
+            # D of these coefficients bounds nothing; where all may be 0, 0 bounds the optimum.
+            zero = task.coefficient_sum == 0 and task.absolute_sum == 0
+            certificate = replace(certificate, dual=0.0 if zero else -np.inf)
         violators = Violators(V, certificate, dual_error=self.dual_error())
         self.latest = SV_, violators, tolerance
         return SV_, violators
@@ -221,6 +225,12 @@ class Scan(RunningValues):
     def completed(self, SV: SV) -> SV:
         """Return the solution with the rows of its support vectors."""
         return replace(SV, points=self.rows(SV.rows)) if SV.points is None else SV
+
+    def near_margin(self, distance: float) -> np.ndarray:
+        """Return the support vectors and the rows at most `distance` beyond the margin, ascending;
+        (m,) int64."""
+        beyond = BeyondMargin(self.task, self.state.b, distance)
+        return np.concatenate(self.ask(RowsNearMargin(beyond)))
 
     def _first_window(self, group: Task) -> Window:
         """Return a window around the offset of least P over the audit rows, so that the breakpoints
@@ -361,6 +371,16 @@ class ViolationQuery:
 def _row_numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
     """Return the row numbers in D of places in a shard, (m,) int64; -1 stays -1."""
     return np.where(places < 0, np.int64(-1), places + np.int64(shard.start))
+
+
+@dataclass(frozen=True)
+class RowsNearMargin:
+    """Ask for the support vectors and the rows that are not beyond the margin, (m,) int64."""
+
+    beyond: BeyondMargin
+
+    def __call__(self, values: ShardValues) -> list[np.ndarray]:
+        return [np.flatnonzero(values.not_beyond(self.beyond)) + values.shard.start]
 
 
 @dataclass(frozen=True)

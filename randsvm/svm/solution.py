@@ -15,6 +15,9 @@ from randsvm.data.points import Points
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
 
+# |beta| may exceed its bound by this part.
+BOUND_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class SV:
@@ -62,8 +65,20 @@ class SV:
     @property
     def unbounded(self) -> np.ndarray:
         """Return which coefficients are below their bound, (m,) bool; bounded ones equal it."""
+        return np.abs(self.beta) < self._bounds
+
+    @property
+    def within_bounds(self) -> bool:
+        """Return whether all |beta| are within their bounds but for rounding.
+
+        Otherwise D of the solution bounds nothing.
+        """
+        return bool((np.abs(self.beta) <= self._bounds * (1 + BOUND_ROUNDING)).all())
+
+    @property
+    def _bounds(self) -> np.ndarray:
         bounds = np.where(self.beta > 0, *self.problem.bounds)
-        return np.abs(self.beta) < (bounds if self.weights is None else bounds * self.weights)
+        return bounds if self.weights is None else bounds * self.weights
 
     @property
     def bounded_count(self) -> int:

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition
+from randsvm.algorithms.inner_set import pays_inner_set
 from randsvm.algorithms.osuna import osuna, osuna_closest
-from randsvm.algorithms.randsvm import certified, randsvm_1
+from randsvm.algorithms.randsvm import certified, on_inner_set, randsvm_1
 from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
@@ -165,7 +166,16 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     r = _working_set_rows("--sample-size", own.sample_size, n, problem)
     arguments = command_line(own, job.stop)
-    return AlgorithmSpec("randsvm", partial(certified, r=r), r, True, arguments, notices=notices)
+    if not pays_inner_set(n, problem):
+        solve = partial(certified, r=r)
+        return AlgorithmSpec("randsvm", solve, r, True, arguments, notices=notices)
+
+    def certified_over(rows: int) -> Callable[[Decomposition], SV]:
+        own_r = _working_set_rows("--sample-size", own.sample_size, rows, problem)
+        return partial(certified, r=min(own_r, rows))
+
+    inner = partial(on_inner_set, r=r, certified_over=certified_over)
+    return AlgorithmSpec("randsvm", inner, r, True, arguments, notices=notices, parts=True)
 
 
 def osuna_spec(algorithm: OsunaParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:

@@ -14,6 +14,7 @@ import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition, Start, resumed
 from randsvm.arrays import distinct
+from randsvm.data.regrouping import regrouped
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.events import Iteration
@@ -50,6 +51,9 @@ FLOAT32_ERROR, FLOAT64_ERROR = 2e-5, 1e-10
 TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
+# Rounds over some rows end at this share of the gap that is asked for over all rows, which the
+# losses of other rows may raise.
+PART_GAP_SHARE = 0.9
 
 # A certificate bounds the distance from the optimum. With features on large scales or an unsuitable
 # gamma, the optimum itself is useless for rows that it was not trained on.
@@ -90,6 +94,7 @@ class AlgorithmSpec:
     rules: stop rules besides V = 0 and the user's limits
     notices: messages for the user
     warm_start: makes the first step in place of a random working set
+    parts: whether it solves problems of some of the rows too, which share the memory
     """
 
     name: str
@@ -100,6 +105,7 @@ class AlgorithmSpec:
     rules: list[Rule] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     warm_start: Start | None = None
+    parts: bool = False
 
     def working_set(self, subtasks: Subtasks) -> int:
         """Return the largest number of rows of a working set."""
@@ -139,8 +145,10 @@ class BestSolution:
         self.dual = max(self.dual, certificate.dual - V.dual_error)
         self.certified, self.last_primal = certificate.certified, certificate.primal
         self.least = certificate.least
-        # For a kernel without a certificate P is no guide: the newest solution is the best.
-        if certificate.primal <= self.primal or not certificate.certified:
+        # For a kernel without a certificate P is no guide: the newest solution is the best. So is
+        # one within its bounds, after a guess that is not.
+        guess = self.solution is not None and not self.solution.within_bounds
+        if certificate.primal <= self.primal or not certificate.certified or guess:
             self.solution, self.primal = SV, certificate.primal
 
     @property
@@ -206,6 +214,9 @@ class Rounds:
     memory_shares: the number of such runs that share the memory
     count, solve_seconds: the number of rounds, and the seconds of all their solves
     scan_seconds: the seconds that a scan of all support vectors takes
+    whole: the rounds over all rows, if these solve the problem of some rows only; P of theirs is
+        that of these rows
+    gives_dual: whether D of these rows is a D of all rows
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
@@ -220,10 +231,13 @@ class Rounds:
     count: int = 0
     solve_seconds: float = 0.0
     scan_seconds: float = 0.0
+    whole: Rounds | None = None
+    gives_dual: bool = False
 
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
-        layout_bytes = self.job.resources.layout_bytes // self.memory_shares
+        shares = self.memory_shares * (2 if self.algorithm_spec.parts or self.whole else 1)
+        layout_bytes = self.job.resources.layout_bytes // shares
         float64 = (self.job.stop.wanted_gap or 1.0) < FLOAT64_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, float64)
         nu_svc = self.task.problem.task == "nu-svc"
@@ -236,10 +250,11 @@ class Rounds:
         the one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
         `latest`.
         """
+        self.latest = latest
         self.record = Record(self.task.problem.tolerance, rounds=self.count)
         self.stopped = Stopped(StopReason.NO_VIOLATORS)
         rng, spec = Draws(self.job.run.seed), self.algorithm_spec
-        run = Decomposition(self.scan, rng, self, self._watch, spec.warm_start)
+        run = Decomposition(self.scan, rng, self, self._watch, self._solve_part, spec.warm_start)
         try:
             with self.clock.until(lambda: latest if self.best.solution is None else self.deadline):
                 last = spec.solve(run)
@@ -256,6 +271,50 @@ class Rounds:
         if is_solved and self.least_norm is not None and not SV.has_margin:
             raise self._no_margin
         return SV, self.stopped
+
+    def _solve_part(
+        self,
+        rows: np.ndarray,
+        solve: Callable[[Decomposition], SV],
+        start: Start | None = None,
+        *,
+        factor: float = 1.0,
+        gap: float | None = None,
+    ) -> SV:
+        """Run an algorithm over some rows alone, as decomposition.PartSolver promises."""
+        job, resources, limits = self.job, self.job.resources, self.job.stop
+        if limits.wanted_gap is not None:
+            limits = replace(limits, gap=gap or PART_GAP_SHARE * self.gap_target)
+        if limits.max_iterations is not None:
+            left = limits.max_iterations - self.record.rounds
+            limits = replace(limits, max_iterations=max(left, 1))
+        room = max(0, resources.data_bytes - self.task.D.store.resident_bytes)
+        D = regrouped(self.task.D, rows, room // self.memory_shares, resources.tmpdir)
+        task = Subtask(D, self.task.problem.with_bounds_times(factor), self.task.name)
+        spec = replace(self.algorithm_spec, solve=solve, warm_start=start, parts=False)
+        part = Rounds(
+            task,
+            spec,
+            replace(job, stop=limits),
+            self.clock,
+            self.end,
+            self.earlier_rounds + self.count,
+            self.memory_shares,
+            whole=self,
+            gives_dual=factor == 1,
+        )
+        try:
+            SV, _ = part.run(self.latest if self.best.solution is None else self.deadline)
+            points = part.scan.completed(SV).points
+            assert points is not None
+        finally:
+            self.count += part.count
+            self.record = replace(self.record, rounds=self.record.rounds + part.count)
+            self.solve_seconds += part.solve_seconds
+            part.scan.forget()
+            D.executor.release()
+            D.store.close()
+        return replace(SV, rows=rows[SV.rows], points=replace(points, rows=rows[points.rows]))
 
     def evaluated(self, SV: SV, stopped: Stopped) -> SubtaskSolution | None:
         """Return the solution of `run` with the certificate of a closing evaluation.
@@ -333,6 +392,8 @@ class Rounds:
         self.solve_seconds += V.step.seconds
         self.scan_seconds = V.full_scan_seconds
         self.best.update(SV, V)
+        if self.whole is not None and self.gives_dual:
+            self.whole.best.dual = max(self.whole.best.dual, self.best.dual)
         event = Iteration(
             number=self.earlier_rounds + self.count,
             seconds=self.clock.seconds,
@@ -351,6 +412,7 @@ class Rounds:
             machine=self.task.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,
+            inner_set=0 if self.whole is None else self.task.D.n,
         )
         # Not by `emit`, which may raise TimeLimitError: at the end of a round the stop rules ask
         # for the time.
@@ -398,7 +460,11 @@ class Rounds:
 
         The evaluation scans every support vector; the last scan predicts the seconds that it takes.
         """
-        return self.end - EVALUATION_FACTOR * self.scan_seconds - RESERVED_SECONDS
+        seconds = EVALUATION_FACTOR * self.scan_seconds
+        if self.whole is not None:
+            # All rows are scanned with this solution, and evaluated.
+            seconds *= 2 * self.whole.task.D.n / self.task.D.n
+        return self.end - seconds - RESERVED_SECONDS
 
 
 def why_useless(scan: Scan, solution: SV) -> str | None:

@@ -104,7 +104,12 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(
             gaps.append(V.certificate.gap)
 
         stop = GapOrRoundsLimit(gaps, 1e-2, 1500)
-        ALGORITHMS[algorithm](Decomposition(one.scan, Draws(0), stop, watch), size, None)
+
+        def no_parts(*_: object, **__: object) -> SV:
+            raise AssertionError("osuna solves no parts")
+
+        run = Decomposition(one.scan, Draws(0), stop, watch, no_parts)
+        ALGORITHMS[algorithm](run, size, None)
         lower, upper = one.box
         beta = one.standing
         assert min(gaps) <= 1e-2

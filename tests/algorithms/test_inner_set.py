@@ -1,0 +1,252 @@
+"""Test inner sets: rounds on the rows near the margin alone reach the optimum over all rows."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+import random_problems
+from commands import run_train
+from learning import board, read_log
+
+import randsvm
+from randsvm.algorithms import inner_set
+from randsvm.algorithms import randsvm as algorithms
+from randsvm.data import dataset
+from randsvm.data.reading import ParseOptions
+from randsvm.data.regrouping import regrouped
+from randsvm.errors import Interrupted
+from randsvm.events import Iteration
+from randsvm.parameters.run import CertifyParams, Resources
+
+ROWS = 4000
+GAP = 0.002
+BOARD = oracle.checkerboard(ROWS, 3)
+TARGETS = np.round(np.sin(3 * BOARD[1][:, 0]), 3)
+SETS: dict[str, tuple[np.ndarray, np.ndarray, list[Any], dict[str, Any]]] = {
+    "svc": (*BOARD, ["-c", 1, "-g", 5], {}),
+    "class weights": (*BOARD, ["-c", 1, "-g", 5, "-w", 1, 4], {"weights": (("1", 4.0),)}),
+    "svr": (
+        TARGETS,
+        BOARD[1],
+        ["-s", "svr", "-c", 1, "-p", 0.2, "-g", 5],
+        {"epsilon": 0.2},
+    ),
+    "one-class": (*BOARD, ["-s", "one-class", "-n", 0.1, "-g", 0.5], {"nu": 0.1}),
+    "ovo": (*oracle.clouds(ROWS), ["-c", 1, "-g", 0.2], {}),
+    "ovr": (*oracle.clouds(ROWS), ["-c", 1, "-g", 0.2, "--multiclass", "ovr"], {}),
+}
+
+
+@pytest.fixture(autouse=True)
+def used_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inner_set, "FROM_ROWS", 100)
+    monkeypatch.setattr(algorithms, "LARGEST_PART", 0.9)
+
+
+def written(path: Path, y: np.ndarray, X: np.ndarray, weights: np.ndarray | None = None) -> Path:
+    labels = [f"{label:g}" for label in y]
+    if weights is not None:
+        labels = [f"{label} cost:{w:g}" for label, w in zip(labels, weights, strict=True)]
+    path.write_text(oracle.svmlight_text(labels, X))
+    return path
+
+
+def trained(folder: Path, name: str, *words: object) -> tuple[Path, Path, list[dict[str, Any]]]:
+    """Train on a set; return its file, the model and the records of the rounds."""
+    y, X, options, _ = SETS[name]
+    train, model, log = written(folder / "train", y, X), folder / "model", folder / "log"
+    log.unlink(missing_ok=True)
+    asked = [] if "--gap" in words else ["--gap", GAP]
+    command = ["-q", *options, *asked, *words, "--sample-size", 300]
+    run_train("randsvm", *command, "--log", log, train, model, "--overwrite")
+    return train, model, [one for one in read_log(log) if one["event"] == "iteration"]
+
+
+def sizes(rounds: list[dict[str, Any]]) -> list[int]:
+    """Return the distinct numbers of rows of the problems in order; 0: all rows."""
+    every = [one["inner_set"] for one in rounds]
+    return [size for i, size in enumerate(every) if not i or size != every[i - 1]]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_certificate_is_that_of_all_rows(tmp_path: Path, name: str) -> None:
+    train, model, rounds = trained(tmp_path, name)
+    judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
+    said = oracle.trailer(model)
+    assert judged.feasible
+    assert judged.gap <= GAP * 1.01
+    assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-5)
+    # The highest D of any round, of which the model's own is one.
+    assert float(said["dual"]) >= judged.dual - 1e-5 * abs(judged.dual)
+    found = sizes(rounds)
+    assert any(0 < size < ROWS for size in found)
+    assert found[-1] == 0
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_optimum_is_that_of_rounds_over_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    _, model, _ = trained(tmp_path, name)
+    monkeypatch.setattr(inner_set, "FROM_ROWS", ROWS + 1)
+    inner = oracle.trailer(model)
+    _, model, rounds = trained(tmp_path, name, "--gap", 1e-5)
+    assert sizes(rounds) == [0]
+    plain = oracle.trailer(model)
+    tolerance = 1e-5 * abs(float(plain["primal"]))
+    assert float(inner["dual"]) <= float(plain["primal"]) + tolerance
+    assert float(inner["primal"]) >= float(plain["dual"]) - tolerance
+
+
+def test_a_row_of_weight_w_counts_as_w_equal_rows(tmp_path: Path) -> None:
+    y, X = board(ROWS)
+    weights = np.random.default_rng(5).integers(1, 4, ROWS)
+    train, model, log = tmp_path / "train", tmp_path / "model", tmp_path / "log"
+    written(train, y, X, weights)
+    words = ["-q", "-g", 5, "--sample-size", 300]
+    run_train("randsvm", *words, "--gap", GAP, "--log", log, train, model)
+    rounds = [one for one in read_log(log) if one["event"] == "iteration"]
+    assert any(0 < size < ROWS for size in sizes(rounds)[2:])
+    every = written(tmp_path / "every", np.repeat(y, weights), np.repeat(X, weights, axis=0))
+    said = oracle.trailer(model)
+    judged = randsvm.certify(every, model, params=CertifyParams())
+    assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-5)
+    run_train("osuna", "-q", "-g", 5, "--gap", 1e-4, every, tmp_path / "plain")
+    plain = oracle.trailer(tmp_path / "plain")
+    assert float(said["dual"]) <= float(plain["primal"]) * (1 + 1e-5)
+    assert float(said["gap"]) <= GAP
+
+
+def test_violators_outside_join_the_inner_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inner_set, "SUBSET_FACTOR", 0.4)
+    monkeypatch.setattr(algorithms, "ERRORS", 0.0)
+    train, model, rounds = trained(tmp_path, "svc", "--gap", 1e-4)
+    inner = [size for size in sizes(rounds)[1:] if size]
+    whole = [one for one in rounds if not one["inner_set"]]
+    assert len(inner) > 2
+    assert inner[-1] > inner[1]
+    # The second scan of all rows finds what the first inner set lacks.
+    assert whole[1]["gap"] > 1e-4 >= whole[-1]["gap"]
+    assert randsvm.certify(train, model, params=CertifyParams()).gap <= 1.01e-4
+
+
+def test_a_large_inner_set_gives_way_to_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algorithms, "LARGEST_PART", 0.0)
+    train, model, rounds = trained(tmp_path, "svc")
+    assert sizes(rounds)[-1] == 0
+    assert len([size for size in sizes(rounds) if size == 0]) == 1
+    judged = randsvm.certify(train, model, params=CertifyParams())
+    assert judged.feasible
+    assert judged.gap <= GAP * 1.01
+
+
+def test_an_interrupted_run_keeps_a_model_with_a_true_certificate(tmp_path: Path) -> None:
+    """The model is the guess of the subsets; its D is that of the inner set's last round."""
+    y, X = BOARD
+    seen: list[Iteration] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, Iteration):
+            seen.append(event)
+            whole = [one for one in seen if not one.inner_set]
+            if whole and event.inner_set and event.number > whole[0].number + 2:
+                raise Interrupted(signal.SIGTERM)
+
+    train, model = written(tmp_path / "train", y, X), tmp_path / "model"
+    with pytest.raises(Interrupted):
+        randsvm.train_randsvm(train, model, watch, gamma=5.0, sample_size=300)
+    said = oracle.trailer(model)
+    judged = randsvm.certify(train, model, params=CertifyParams())
+    assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-3)
+    best = oracle.trailer(trained(tmp_path, "svc")[1])
+    assert 0 < float(said["dual"]) <= float(best["primal"])
+
+
+def test_jobs_and_memory_do_not_change_the_model(tmp_path: Path) -> None:
+    every = []
+    for words in (["--jobs", 1], ["--jobs", 2], ["--memory", "16M"]):
+        _, model, _ = trained(tmp_path, "svc", *words)
+        body = model.read_text().partition("\n# randsvm")[0]
+        every.append(body)
+    assert every[0] == every[1] == every[2]
+
+
+def test_a_warm_start_chooses_the_inner_set(tmp_path: Path) -> None:
+    _, model, cold = trained(tmp_path, "svc")
+    old = tmp_path / "old"
+    model.rename(old)
+    train, model, warm = trained(tmp_path, "svc", "--warm-start", old, "-c", 1.5)
+    judged = randsvm.certify(train, model, params=CertifyParams(C=1.5))
+    assert judged.feasible
+    assert judged.gap <= GAP * 1.01
+    inner = [one["changed"] for one in warm if one["inner_set"] == max(sizes(warm))]
+    assert 0 < sum(inner) < sum(one["changed"] for one in cold if one["inner_set"])
+
+
+def test_a_solution_beyond_its_bounds_has_no_dual(tmp_path: Path) -> None:
+    """The guess has coefficients above C; no round reports their D."""
+    _, model, rounds = trained(tmp_path, "svc")
+    guess = next(one for one in rounds if not one["inner_set"])
+    assert guess["dual"] == 0
+    assert guess["primal"] >= float(oracle.trailer(model)["dual"])
+
+
+@pytest.mark.parametrize("mask", ["few", "most", "view"])
+def test_regrouped_rows_are_those_of_the_data_set(tmp_path: Path, mask: str) -> None:
+    path = written(tmp_path / "train", *BOARD)
+    D = dataset.load(str(path), ParseOptions(chunk_rows=300), Resources(jobs=1))
+    try:
+        rng = np.random.default_rng(2)
+        whole = D.subset(rng.random(D.n) < 0.7) if mask == "view" else D
+        rows = np.flatnonzero(rng.random(whole.n) < (0.9 if mask == "most" else 0.05))
+        some = regrouped(whole, rows, 0, None)
+        expected = whole.points(rows)
+        found = some.points(np.arange(some.n))
+        assert some.n == len(rows)
+        assert len(some.shards) < len(whole.shards)
+        assert (found.y == expected.y).all()
+        assert (found.X != expected.X).nnz == 0
+        assert (np.concatenate([some.chunk(i).y for i in range(len(some.shards))]) == found.y).all()
+        some.store.close()
+    finally:
+        D.close()
+
+
+def check(number: int, seed: int, folder: Path) -> str:
+    """Check a random problem with the default algorithm."""
+    case = random_problems.case_of(seed, number)
+    words = list(case.words)
+    if case.algorithm != "randsvm":
+        while "--swap" in words:
+            at = words.index("--swap")
+            del words[at : at + 2]
+        words = ["--sample-size" if word == "--working-set" else word for word in words]
+    case = replace(case, algorithm="randsvm", words=tuple(words))
+    return random_problems.check(case, folder)
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_random_training_reports_correctly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(inner_set, "FROM_ROWS", 2)
+    check(number, 7, tmp_path)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(200))
+def test_many_random_trainings_report_correctly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fuzz_seed: int, number: int
+) -> None:
+    monkeypatch.setattr(inner_set, "FROM_ROWS", 2)
+    check(number, fuzz_seed, tmp_path)
