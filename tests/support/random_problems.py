@@ -345,7 +345,8 @@ def optimum(case: Case, K: np.ndarray) -> Bounds:
         if most - least <= 1e-9 * abs(most):
             break
         beta = newton(case, centred, beta, u, b)
-    return Bounds(least, most)
+    # Where all coefficients may be 0 so may D, and sums of 64 bits round below it.
+    return Bounds(least, most if case.total else max(most, 0.0))
 
 
 def centred_values(case: Case, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
