@@ -166,7 +166,8 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     r = _working_set_rows("--sample-size", own.sample_size, n, problem)
     arguments = command_line(own, job.stop)
-    if not pays_inner_set(n, problem):
+    # A limit of rounds is one of rounds over all rows.
+    if job.stop.max_iterations is not None or not pays_inner_set(n, problem):
         solve = partial(certified, r=r)
         return AlgorithmSpec("randsvm", solve, r, True, arguments, notices=notices)
 

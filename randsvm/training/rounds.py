@@ -285,9 +285,6 @@ class Rounds:
         job, resources, limits = self.job, self.job.resources, self.job.stop
         if limits.wanted_gap is not None:
             limits = replace(limits, gap=gap or PART_GAP_SHARE * self.gap_target)
-        if limits.max_iterations is not None:
-            left = limits.max_iterations - self.record.rounds
-            limits = replace(limits, max_iterations=max(left, 1))
         room = max(0, resources.data_bytes - self.task.D.store.resident_bytes)
         D = regrouped(self.task.D, rows, room // self.memory_shares, resources.tmpdir)
         task = Subtask(D, self.task.problem.with_bounds_times(factor), self.task.name)

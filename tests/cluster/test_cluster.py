@@ -25,6 +25,8 @@ from dask_cluster import PATIENCE, DaskCluster
 from learning import Data, board, read_log
 
 from randsvm import api
+from randsvm.algorithms import inner_set
+from randsvm.algorithms import randsvm as algorithms
 from randsvm.data.reading import ParseOptions
 from randsvm.data.shard_executor import ClusterTimes, Shard
 from randsvm.errors import (
@@ -123,6 +125,16 @@ def test_a_cluster_writes_the_bytes_of_one_process(
     two: DaskCluster, tmp_path: Path, path: Path, words: str
 ) -> None:
     check_same_model(two, tmp_path, path, *words.split())
+
+
+@pytest.mark.parametrize("words", ["-g 5", "-g 5 -w1 3", "-s one-class -n 0.1 -g 5"])
+def test_inner_sets_on_a_cluster_give_the_bytes_of_one_process(
+    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setattr(inner_set, "FROM_ROWS", ROWS)
+    monkeypatch.setattr(algorithms, "LARGEST_PART", 1.0)
+    words += " --sample-size 100 --gap 0.05"
+    check_same_model(two, tmp_path, path, "randsvm", *words.split())
 
 
 def test_workers_keep_float64_values_that_float32_would_round(
