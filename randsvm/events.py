@@ -502,6 +502,9 @@ class ClassMetrics(NamedTuple):
         Share of correct rows among those that have this label.
     f1 : float
         Harmonic mean of precision and recall.
+    average_precision : float or None
+        Area under the precision-recall curve of this class, of two classes: the mean precision
+        over the rows of the class, ranked by decision value; None for more classes.
     """
 
     label: str
@@ -509,6 +512,54 @@ class ClassMetrics(NamedTuple):
     precision: float
     recall: float
     f1: float
+    average_precision: float | None = None
+
+
+class ReliabilityBin(NamedTuple):
+    """Rows whose predicted class has a probability within one of 15 intervals of equal width.
+
+    Parameters
+    ----------
+    above : float
+        Lower bound of the probabilities; it belongs to the interval below.
+    up_to : float
+        Upper bound of the probabilities.
+    weight : float
+        Sum of the weights of the rows, their number without weights.
+    probability : float
+        Mean probability of the predicted class; nan without rows.
+    accuracy : float
+        Share of the rows whose label was predicted, from 0 to 1; nan without rows.
+    """
+
+    above: float
+    up_to: float
+    weight: float
+    probability: float
+    accuracy: float
+
+
+class ProbabilityMetrics(NamedTuple):
+    """Scores of probabilities over the rows whose label the model has; nan without such rows.
+
+    Parameters
+    ----------
+    log_loss : float
+        Mean of -log p of the true class.
+    brier : float
+        Mean of the sum of (p - t)^2 over the classes, where t is 1 for the true class and else 0;
+        for two classes half of it, which is (p - t)^2 of one class.
+    calibration_error : float
+        Expected calibration error: mean of |accuracy - probability| over the bins of
+        `reliability`, weighted by their rows.
+    reliability : list of ReliabilityBin
+        Accuracy by the probability of the predicted class.
+    """
+
+    log_loss: float
+    brier: float
+    calibration_error: float
+    reliability: list[ReliabilityBin]
 
 
 class ClassificationMetrics(NamedTuple):
@@ -527,6 +578,8 @@ class ClassificationMetrics(NamedTuple):
         Means over the classes of the model that have scores.
     auc : float or None
         Area under the ROC curve of two classes, ties counting half; None for more.
+    probabilities : ProbabilityMetrics or None
+        Scores of the probabilities; None where none were computed.
     """
 
     labels: tuple[str, ...]
@@ -534,6 +587,7 @@ class ClassificationMetrics(NamedTuple):
     classes: list[ClassMetrics]
     mean: ClassMetrics
     auc: float | None
+    probabilities: ProbabilityMetrics | None = None
 
 
 class RegressionMetrics(NamedTuple):

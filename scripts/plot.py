@@ -1,9 +1,10 @@
-"""Draw pictures of trainings: the gap against time, a decision boundary, a search, importances.
+"""Draw pictures: the gap against time, a boundary, a search, importances, probabilities.
 
     python scripts/plot.py convergence LOG... --output convergence.png
     python scripts/plot.py boundary DATA MODEL --output boundary.png
     python scripts/plot.py search LOG --output search.png
     python scripts/plot.py importance REPORT --output importance.png
+    python scripts/plot.py reliability REPORT... --output reliability.png
 
 They need matplotlib (extra plot). The growth with the rows is a picture of the benchmarks, which
 `make results` draws in the same style.
@@ -283,6 +284,53 @@ def importance(report: str, output: str) -> None:
     axis.barh(names, [one["importance"] for one in features], xerr=errors)
     axis.invert_yaxis()
     axis.set(xlabel=f"loss of {record['score_name']} when shuffled", ylabel="feature")
+    save(figure, output)
+
+
+# ---- reliability ------------------------------------------------------------------------------
+
+
+def probability_scores(report: str) -> Record:
+    """Return the scores of the probabilities in a report of randsvm-predict."""
+    try:
+        found: Record = json.loads(Path(report).read_text())["metrics"]["probabilities"]
+        if found:
+            return found
+    except (json.JSONDecodeError, KeyError, TypeError):
+        pass
+    raise click.ClickException(
+        f"{report}: expected what randsvm-predict -b 1 --metrics --report json writes"
+    )
+
+
+@main.command()
+@click.argument("reports", nargs=-1, required=True)
+@output_option("reliability.png")
+def reliability(reports: tuple[str, ...], output: str) -> None:
+    """Draw how often the predicted class of REPORTS is right, by its probability.
+
+    REPORTS are files of randsvm-predict -b 1 --metrics --report json --report-file REPORT. Points
+    on the diagonal are of calibrated probabilities. The bars below are shares of the rows.
+    """
+    figure, axes = new_figure(2, 1, height=3.5)
+    curves, shares = axes.flat
+    lowest = 1.0
+    for number, report in enumerate(reports):
+        found = probability_scores(report)
+        bins = [one for one in found["reliability"] if one["weight"]]
+        total = sum(one["weight"] for one in bins)
+        name = f"{Path(report).stem}: ECE {found['calibration_error']:.4f}"
+        points = [(one["probability"], one["accuracy"]) for one in bins]
+        curves.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
+        width = (bins[0]["up_to"] - bins[0]["above"]) / (len(reports) + 1)
+        left = [one["above"] + width * (number + 0.5) for one in bins]
+        shares.bar(left, [one["weight"] / total for one in bins], width, align="edge")
+        lowest = min(lowest, bins[0]["above"])
+    curves.plot([lowest, 1], [lowest, 1], color="black", linestyle="dashed", linewidth=0.8)
+    curves.set(ylabel="share of right labels", xlim=(lowest, 1))
+    shares.set(xlabel="probability of the predicted class", ylabel="share of the rows")
+    shares.set_xlim(lowest, 1)
+    add_legend(curves)
     save(figure, output)
 
 

@@ -333,3 +333,25 @@ def test_the_picture_of_importances_has_a_bar_for_each_feature(
     assert [each.get_text() for each in axis.get_yticklabels()] == [
         str(one["feature"]) for one in features
     ]
+
+
+def test_the_picture_of_the_reliability_has_the_bins_with_rows(plot: Any, tmp_path: Path) -> None:
+    data, model, report = SCRIPTS.parent / "data" / "checkerboard.svm", tmp_path / "m", "r.json"
+    run_train("-q", "-b", 1, "-g", 5, data, model)
+    asked = ["-b", 1, "--metrics", "--report", "json", "--report-file", tmp_path / report]
+    run_predict(*asked, data, model, tmp_path / "out")
+    bins = json.loads((tmp_path / report).read_text())["metrics"]["probabilities"]["reliability"]
+    used = [each for each in bins if each["weight"]]
+    assert 0 < len(used) < len(bins) == 15
+    curves, shares = drawn(plot, "reliability", tmp_path / report)
+    points = curves.lines[0].get_xydata().tolist()
+    assert points == [[each["probability"], each["accuracy"]] for each in used]
+    assert sum(bar.get_height() for bar in shares.patches) == pytest.approx(1)
+
+
+def test_a_report_without_probabilities_has_no_reliability(plot: Any, tmp_path: Path) -> None:
+    for text in ('{"metrics": null}', '{"metrics": {"probabilities": null}}', "labels", "[]"):
+        (tmp_path / "r").write_text(text)
+        ended = CliRunner().invoke(plot.main, ["reliability", str(tmp_path / "r")])
+        assert ended.exit_code == 1
+        assert "expected what randsvm-predict -b 1 --metrics" in ended.output

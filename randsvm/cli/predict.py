@@ -118,6 +118,9 @@ def _chosen_mode(ctx: click.Context) -> str | None:
         "randsvm-predict --metrics test.svm data.model /dev/null": (
             "confusion matrix, precision, recall, F1, AUC"
         ),
+        "randsvm-predict -b 1 --metrics test.svm data.model proba.txt": (
+            "also log loss, Brier score and expected calibration error"
+        ),
         "randsvm-predict --certify train.svm train.svm.model -c 8": (
             "P, D and the gap of a model of svm-train"
         ),
@@ -154,7 +157,9 @@ def _chosen_mode(ctx: click.Context) -> str | None:
 @click.option(
     "--metrics",
     is_flag=True,
-    help="Print the confusion matrix, precision, recall and F1 of each class, and of two the AUC.",
+    help="Print the confusion matrix, precision, recall and F1 of each class, of two classes the "
+    "areas under the precision-recall and ROC curves; with -b 1 also log loss, Brier score and "
+    "expected calibration error.",
 )
 @click.option(
     "--info",

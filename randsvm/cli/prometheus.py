@@ -18,6 +18,11 @@ METRICS = {
     "rows": ("rows", "Rows that were trained on or predicted."),
     "support_vectors": ("support_vectors", "Support vectors of the model."),
     "accuracy_ratio": ("accuracy", "Share of the labelled rows whose label was predicted."),
+    "log_loss": ("log_loss", "Mean of -log p of the true class, with -b 1 --metrics."),
+    "calibration_error_ratio": (
+        "calibration_error",
+        "Expected calibration error of the probabilities, with -b 1 --metrics.",
+    ),
     "peak_memory_bytes": ("peak_memory", "Largest resident memory of the process."),
     "exit_code": ("exit_code", "Exit code of the command; 0 is success."),
     "completion_timestamp_seconds": ("time", "Unix time at which the run ended."),
@@ -33,6 +38,7 @@ def exposition(record: Mapping[str, Any]) -> str:
     values = {**record, "rows": _rows(record), "time": _timestamp(record["time"])}
     if record.get("correct") is not None and record["labelled"]:
         values["accuracy"] = record["accuracy"] / 100
+        values |= (record["metrics"] or {}).get("probabilities") or {}
     labels = ",".join(f'{name}="{_escaped(record.get(name, ""))}"' for name in LABELS)
     lines = []
     for name, (field, meaning) in METRICS.items():

@@ -552,14 +552,29 @@ def _metrics(found: Any) -> list[str]:
         ]
     columns = [found.labels, *zip(*found.confusion, strict=True)]
     header = ["true \\ said", *found.labels[: len(columns) - 1]]
-    scores = [
-        [one.label, *(f"{x:.4f}" for x in (one.precision, one.recall, one.f1)), str(one.rows)]
-        for one in [*found.classes, found.mean]
-    ]
+    has_areas = found.mean.average_precision is not None
+    scores = []
+    for one in [*found.classes, found.mean]:
+        shown = one.precision, one.recall, one.f1, *([one.average_precision] if has_areas else [])
+        scores.append([one.label, *(f"{x:.4f}" for x in shown), str(one.rows)])
+    names = ["precision", "recall", "F1", *(["PR AUC"] if has_areas else [])]
     return [
         *_table([header, *map(list, zip(*columns, strict=True))]),
-        *_table([["label", "precision", "recall", "F1", "rows"], *scores]),
+        *_table([["label", *names, "rows"], *scores]),
         *([] if found.auc is None else [f"ROC AUC = {found.auc:.6f}"]),
+        *_probability_metrics(found.probabilities),
+    ]
+
+
+def _probability_metrics(found: Any) -> list[str]:
+    """Return the lines of --metrics with -b 1. found: ProbabilityMetrics or None."""
+    if found is None:
+        return []
+    return [
+        f"Log loss = {found.log_loss:.6f}",
+        f"Brier score = {found.brier:.6f}",
+        f"Expected calibration error = {found.calibration_error:.6f} "
+        f"({len(found.reliability)} bins)",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Metrics of predictions: accuracy, errors, confusion matrix, F1, ROC AUC.
+"""Metrics of predictions: accuracy, errors, confusion matrix, F1, areas under curves, log loss.
 
 The metrics of several blocks of rows add up to the metric of all rows.
 """
@@ -14,10 +14,17 @@ from typing import TypeVar
 import numpy as np
 
 from randsvm.arrays import join_weights
-from randsvm.events import ClassificationMetrics, ClassMetrics
+from randsvm.events import (
+    ClassificationMetrics,
+    ClassMetrics,
+    ProbabilityMetrics,
+    ReliabilityBin,
+)
 from randsvm.models.decisions import predicted_classes
 
 AnyMetric = TypeVar("AnyMetric", bound="Metric")
+# Intervals of equal width of the expected calibration error, as in Guo et al. 2017.
+RELIABILITY_BINS = 15
 
 
 class Metric:
@@ -209,9 +216,10 @@ class RegressionErrors(Metric):
 
 
 class ConfusionMatrix(Accuracy):
-    """Accuracy, precision, recall and F1; for two classes also ROC AUC.
+    """Accuracy, precision, recall and F1; for two classes also the areas under the curves.
 
-    ROC AUC needs all decision values: 9 bytes for each row.
+    The areas under the ROC and the precision-recall curves need all decision values: 9 bytes for
+    each row.
     """
 
     def __init__(self, classes: int) -> None:
@@ -242,17 +250,21 @@ class ConfusionMatrix(Accuracy):
             self.is_first.append(true[is_known] == 0)
             self.weights.append(None if weights is None else weights[is_known])
 
+    def _ranked(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return f, whether the first class is the true one, and weights of all rows, (m,) each."""
+        f, first = np.concatenate(self.values), np.concatenate(self.is_first)
+        weights = join_weights(
+            [(len(f), weights) for f, weights in zip(self.values, self.weights, strict=True)]
+        )
+        return f, first, np.ones(len(f)) if weights is None else weights
+
     @property
     def auc(self) -> float | None:
         if self.classes != 2:
             return None
         if not self.values:
             return nan
-        f, first = np.concatenate(self.values), np.concatenate(self.is_first)
-        weights = join_weights(
-            [(len(f), weights) for f, weights in zip(self.values, self.weights, strict=True)]
-        )
-        weights = np.ones(len(f)) if weights is None else weights
+        f, first, weights = self._ranked()
         positive, order = f[first], np.argsort(f[~first])
         negative = f[~first][order]
         # The weight of the negative rows before each place of the sorted ones.
@@ -261,6 +273,16 @@ class ConfusionMatrix(Accuracy):
         not_above = weights[first] @ before[np.searchsorted(negative, positive, "right")]
         pairs = float(weights[first].sum() * before[-1])
         return float(below + not_above) / 2 / pairs if pairs else nan
+
+    @property
+    def average_precisions(self) -> tuple[float | None, ...]:
+        """The area under the precision-recall curve of each class; None for three or more."""
+        if self.classes != 2:
+            return (None,) * self.classes
+        if not self.values:
+            return nan, nan
+        f, first, weights = self._ranked()
+        return average_precision(f, first, weights), average_precision(-f, ~first, weights)
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
         """Return all metrics. labels : of all true classes, the classes of the model first."""
@@ -271,12 +293,105 @@ class ConfusionMatrix(Accuracy):
             precision, recall = hits / predicted, hits / true[:K]
             f1 = 2 * hits / (true[:K] + predicted)
         scores = np.column_stack([precision, recall, f1])
+        areas = self.average_precisions
         classes = [
-            ClassMetrics(label, int(count), *numbers)
-            for label, count, numbers in zip(labels, rows, scores.tolist(), strict=False)
+            ClassMetrics._make([label, int(count), *numbers, area])
+            for label, count, numbers, area in zip(
+                labels, rows, scores.tolist(), areas, strict=False
+            )
         ]
-        defined = [column[~np.isnan(column)] for column in scores.T]
-        means = [float(column.mean()) if len(column) else nan for column in defined]
-        mean = ClassMetrics("mean", int(rows.sum()), *means)
+        means = [_mean_of_defined(column) for column in scores.T]
+        area = None if areas[0] is None else _mean_of_defined(np.array(areas, float))
+        mean = ClassMetrics._make(["mean", int(rows.sum()), *means, area])
         shown = tuple(labels[: len(self.confusion)])
         return ClassificationMetrics(shown, self.confusion.tolist(), classes, mean, self.auc)
+
+
+def _mean_of_defined(scores: np.ndarray) -> float:
+    """Return the mean of the scores that are not nan; nan if there is none."""
+    defined = scores[~np.isnan(scores)]
+    return float(defined.mean()) if len(defined) else nan
+
+
+def average_precision(f: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> float:
+    """Return the area under the precision-recall curve; nan without weight of positive rows.
+
+    It is the sum of precision times the increase of recall over the thresholds on f, from the
+    largest: no interpolation, as in scikit-learn. f, positive, weights : (m,).
+    """
+    if not (weights * positive).any():
+        return nan
+    order = np.argsort(-f, kind="stable")
+    f, positive, weights = f[order], positive[order], weights[order]
+    # Rows with equal f are above the same thresholds.
+    last = np.append(np.flatnonzero(np.diff(f)), len(f) - 1)
+    hits, above = np.cumsum(weights * positive)[last], np.cumsum(weights)[last]
+    # Rows of weight 0 may be above all others.
+    precision = np.divide(hits, above, out=np.zeros(len(last)), where=above > 0)
+    return float(precision @ np.diff(hits, prepend=0.0) / hits[-1])
+
+
+class ProbabilityScores:
+    """Sums over rows for the scores of probabilities. A row counts as its weight.
+
+    losses : (2,), sums of -log p of the true class and of the squared errors of p
+    bins : (3, RELIABILITY_BINS), of the rows by the probability of the predicted class: sums of
+    their weights, of these probabilities and of the rows whose label was predicted
+    """
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+        self.weight = 0.0
+        self.losses = np.zeros(2)
+        self.bins = np.zeros((3, RELIABILITY_BINS))
+
+    def add(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray | None = None) -> None:
+        """Count m rows.
+
+        y : (m,) class indices, nan for unlabelled rows; p : (m, classes); weights : (m,), or None
+        if all are 1. Rows whose label the model does not have are left out.
+        """
+        known = y < self.classes
+        y, p = y[known].astype(np.int64), p[known]
+        weights = np.ones(len(y)) if weights is None else weights[known]
+        own = p[np.arange(len(y)), y]
+        # scikit-learn's bound, which keeps the logarithm finite.
+        log_loss = -np.log(np.clip(own, np.finfo(float).eps, 1))
+        squared = np.square(p).sum(axis=1) - np.square(own) + np.square(1 - own)
+        self.losses += [weights @ log_loss, weights @ squared]
+        self.weight += float(weights.sum())
+        largest, right = p.max(axis=1), p.argmax(axis=1) == y
+        number = np.clip(np.ceil(largest * RELIABILITY_BINS) - 1, 0, RELIABILITY_BINS - 1)
+        number = number.astype(np.int64)
+        self.bins += [
+            np.bincount(number, sums, RELIABILITY_BINS)
+            for sums in (weights, weights * largest, weights * right)
+        ]
+
+    def metrics(self) -> ProbabilityMetrics:
+        """Return the scores."""
+        if not self.weight:
+            return ProbabilityMetrics(nan, nan, nan, self._reliability())
+        log_loss, squared = (self.losses / self.weight).tolist()
+        _, probability, right = self.bins
+        return ProbabilityMetrics(
+            log_loss,
+            squared / 2 if self.classes == 2 else squared,
+            float(np.abs(right - probability).sum()) / self.weight,
+            self._reliability(),
+        )
+
+    def _reliability(self) -> list[ReliabilityBin]:
+        bounds = (np.arange(RELIABILITY_BINS + 1) / RELIABILITY_BINS).tolist()
+        weight, *sums = self.bins
+        with np.errstate(invalid="ignore"):
+            probability, accuracy = sums / weight
+        rows = zip(
+            bounds,
+            bounds[1:],
+            weight.tolist(),
+            probability.tolist(),
+            accuracy.tolist(),
+            strict=False,
+        )
+        return [ReliabilityBin(*row) for row in rows]

@@ -36,7 +36,13 @@ from randsvm.events import (
     silent,
 )
 from randsvm.models.load import check_is_not_model, load
-from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
+from randsvm.models.metrics import (
+    Accuracy,
+    ConfusionMatrix,
+    Metric,
+    ProbabilityScores,
+    RegressionErrors,
+)
 from randsvm.models.model import Model
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
@@ -176,6 +182,7 @@ class _FilePrediction:
             self.metric = RegressionErrors()
         elif params.metrics:
             self.metric = ConfusionMatrix(len(model.labels))
+        self.probability_scores = ProbabilityScores(len(model.labels))
         self.progress = _PredictionProgress()
         self.names = _written_labels(model, params.labels)
         self.unseen_values = 0
@@ -193,6 +200,8 @@ class _FilePrediction:
                 begin, end = end, end + len(rows.f)
                 weights = None if block.weights is None else block.weights[begin:end]
                 self.metric.add(y[begin:end], rows.f, rows.predicted, weights)
+                if rows.probabilities is not None and self.params.metrics:
+                    self.probability_scores.add(y[begin:end], rows.probabilities, weights)
                 if len(rows.unseen):
                     self.unseen_values += len(rows.unseen)
                     self.unseen = sorted_union(self.unseen, rows.unseen)
@@ -231,7 +240,10 @@ class _FilePrediction:
     def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
         metric = self.metric
         if isinstance(metric, ConfusionMatrix):
-            return metric.metrics(self.table.names)
+            found = metric.metrics(self.table.names)
+            if not self.params.probabilities:
+                return found
+            return found._replace(probabilities=self.probability_scores.metrics())
         if isinstance(metric, RegressionErrors) and self.params.metrics:
             return RegressionMetrics(metric.mean_absolute_error, metric.r_squared)
         return None

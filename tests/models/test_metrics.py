@@ -17,7 +17,13 @@ from scipy import sparse
 from sklearn import metrics as peers
 
 from randsvm import api
-from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
+from randsvm.models.metrics import (
+    Accuracy,
+    ConfusionMatrix,
+    Metric,
+    ProbabilityScores,
+    RegressionErrors,
+)
 from randsvm.parameters.run import PredictParams
 
 # ---- counts -------------------------------------------------------------------------------------
@@ -163,6 +169,109 @@ def test_two_parts_add_up(made: type[Any]) -> None:
     assert both.details == pytest.approx(whole.details)
 
 
+# ---- areas under precision-recall curves ------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_areas_under_precision_recall_curves(weighted: bool) -> None:
+    y, f = decisions(500, 2)
+    weights = np.random.default_rng(3).integers(0, 4, 500) / 2 if weighted else None
+    count = ConfusionMatrix(2)
+    for part in np.array_split(np.arange(500), 7):
+        count.add(y[part], f[part], weights=None if weights is None else weights[part])
+    found = count.metrics(["a", "b"])
+    expected = [
+        peers.average_precision_score(y == index, sign * f, sample_weight=weights)
+        for index, sign in ((0, 1), (1, -1))
+    ]
+    assert [one.average_precision for one in found.classes] == pytest.approx(expected, abs=1e-12)
+    assert found.mean.average_precision == pytest.approx(np.mean(expected))
+
+
+def test_several_classes_have_no_area_under_a_precision_recall_curve() -> None:
+    found = counted(ConfusionMatrix(3), *decisions(60, 3), 2).metrics(["a", "b", "c"])
+    assert {one.average_precision for one in [*found.classes, found.mean]} == {None}
+
+
+def test_a_class_without_rows_has_no_area() -> None:
+    _, f = decisions(50, 2)
+    found = counted(ConfusionMatrix(2), np.zeros(50), f, 2).metrics(["a", "b"])
+    assert found.classes[0].average_precision == pytest.approx(1)
+    assert np.isnan(found.classes[1].average_precision)
+    assert found.mean.average_precision == pytest.approx(1)
+
+
+# ---- scores of probabilities ------------------------------------------------------------------
+
+
+def likely(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return y and probabilities, some of which are 0 for the true class."""
+    rng = np.random.default_rng([classes, 51])
+    p = rng.dirichlet(np.full(classes, 0.5), rows)
+    y = (rng.random(rows)[:, None] > np.cumsum(p, axis=1)).sum(axis=1).clip(0, classes - 1)
+    p[:3] = np.eye(classes)[(y[:3] + 1) % classes]
+    return y.astype(float), p
+
+
+def brier_score(y: np.ndarray, p: np.ndarray, weights: np.ndarray | None) -> float:
+    """Return scikit-learn's score; before 1.7 it has one for two classes only."""
+    classes = p.shape[1]
+    if classes == 2:
+        return float(peers.brier_score_loss(y == 0, p[:, 0], sample_weight=weights))
+    try:
+        return float(peers.brier_score_loss(y, p, labels=range(classes), sample_weight=weights))
+    except (TypeError, ValueError):
+        squared = np.square(p - np.eye(classes)[y.astype(int)]).sum(axis=1)
+        return float(np.average(squared, weights=weights))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_scores_of_probabilities(classes: int, weighted: bool) -> None:
+    y, p = likely(400, classes)
+    weights = np.random.default_rng(4).integers(0, 4, 400) / 2 if weighted else None
+    scores = ProbabilityScores(classes)
+    for part in np.array_split(np.arange(400), 5):
+        scores.add(y[part], p[part], None if weights is None else weights[part])
+    found = scores.metrics()
+    expected = peers.log_loss(y, p, labels=range(classes), sample_weight=weights)
+    assert found.log_loss == pytest.approx(expected, rel=1e-12)
+    assert found.brier == pytest.approx(brier_score(y, p, weights), rel=1e-12)
+    assert sum(one.weight for one in found.reliability) == pytest.approx(
+        400 if weights is None else weights.sum()
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_calibration_error_is_that_of_its_definition(classes: int) -> None:
+    y, p = likely(300, classes)
+    p[5, 0], p[5, 1:] = 0.6, 0.4 / (classes - 1)  # the bound of two bins
+    scores = ProbabilityScores(classes)
+    scores.add(y, p)
+    found, error = scores.metrics(), 0.0
+    for number, one in enumerate(found.reliability):
+        top = p.max(axis=1)
+        rows = (top > number / 15) & (top <= (number + 1) / 15)
+        assert one.weight == rows.sum()
+        assert (one.above, one.up_to) == pytest.approx((number / 15, (number + 1) / 15))
+        if rows.any():
+            right = (p.argmax(axis=1) == y)[rows].mean()
+            assert (one.probability, one.accuracy) == pytest.approx((top[rows].mean(), right))
+            error += rows.mean() * abs(right - top[rows].mean())
+    assert found.calibration_error == pytest.approx(error)
+
+
+def test_rows_whose_label_the_model_lacks_have_no_probability_to_score() -> None:
+    y, p = likely(100, 2)
+    y[10:20], y[20:30] = np.nan, 2
+    all_rows, known = ProbabilityScores(2), ProbabilityScores(2)
+    all_rows.add(y, p)
+    some = y < 2
+    known.add(y[some], p[some])
+    assert all_rows.metrics()[:3] == pytest.approx(known.metrics()[:3])
+    assert np.isnan(ProbabilityScores(2).metrics()[:3]).all()
+
+
 # ---- the command --------------------------------------------------------------------------------
 
 LABELS = np.array(["none", "red", "green", "blue", "white"])
@@ -247,6 +356,32 @@ def test_two_classes_have_an_area(
         str(path), str(learnt.model), str(tmp_path / "o"), params=PredictParams(metrics=True)
     )
     assert found.metrics.auc == pytest.approx(area, abs=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_command_scores_the_probabilities_that_it_writes(
+    tmp_path: Path, predict: Predict, classes: int
+) -> None:
+    train, test = (Data(*oracle.clouds(150, seed, classes)) for seed in (0, 1))
+    learnt = learn("randsvm", train.save(tmp_path / "d"), tmp_path / "m", "-b", 1)
+    path = test.save(tmp_path / "t")
+    predicted = predict(path, learnt.model, "-b", 1, "--metrics", "--report", "json")
+    labels = [float(word) for word in predicted.lines[0].split()[1:]]
+    p = np.array([line.split()[1:] for line in predicted.lines[1:]], float)
+    p /= p.sum(axis=1, keepdims=True)
+    found = json.loads(predicted.out)["metrics"]["probabilities"]
+    order = np.argsort(labels)
+    expected = peers.log_loss(test.y, p[:, order], labels=sorted(labels))
+    # The output has six digits.
+    assert found["log_loss"] == pytest.approx(expected, rel=1e-4)
+    y = np.array([labels.index(label) for label in test.y])
+    assert found["brier"] == pytest.approx(brier_score(y.astype(float), p, None), rel=1e-4)
+    text = predict(path, learnt.model, "-b", 1, "--metrics").out
+    assert f"Log loss = {found['log_loss']:.6f}" in text
+    error = f"Expected calibration error = {found['calibration_error']:.6f} (15 bins)"
+    assert error in text
+    without = json.loads(predict(path, learnt.model, "--metrics", "--report", "json").out)
+    assert without["metrics"]["probabilities"] is None
 
 
 def test_a_model_of_two_columns_has_an_area_too(tmp_path: Path, predict: Predict) -> None:
