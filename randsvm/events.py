@@ -301,6 +301,34 @@ class Reduced(NamedTuple):
     needed_for_5_percent: int
 
 
+class LeaveOneOut(NamedTuple):
+    """Bounds on the error of a machine of two classes on training rows that are left out.
+
+    Each follows from the solution alone: nothing is trained again. Rows count as their weights.
+
+    Parameters
+    ----------
+    label : str
+        The class of `recall` and `precision`: the first label of the model.
+    error : float
+        Joachims' xi-alpha estimate, an upper bound on the leave-one-out error: the share of rows
+        with 2 alpha R^2 + xi >= 1.
+    recall : float
+        The xi-alpha estimate of the recall, a lower bound; nan if no row has the label.
+    precision : float
+        The xi-alpha estimate of the precision; nan if no row would be predicted as the label.
+    count_bound : float
+        An upper bound on the leave-one-out error from counts: the share of rows that are support
+        vectors or wrong.
+    """
+
+    label: str
+    error: float
+    recall: float
+    precision: float
+    count_bound: float
+
+
 class Trained(NamedTuple):
     """The end of a training in rounds.
 
@@ -348,6 +376,9 @@ class Trained(NamedTuple):
         Whether the model was written; `require_gap` may forbid it.
     reduced : Reduced or None
         What `--reduce` did; None without it.
+    leave_one_out : LeaveOneOut or None
+        Bounds on the leave-one-out error of two classes; None for other tasks, and where the
+        certificate was not computed from scratch. With `--reduce` they are of the full machine.
     """
 
     model: str
@@ -369,6 +400,7 @@ class Trained(NamedTuple):
     bytes_moved: int = 0
     saved: bool = True
     reduced: Reduced | None = None
+    leave_one_out: LeaveOneOut | None = None
 
 
 # ---- training step by step --------------------------------------------------------------------

@@ -315,6 +315,12 @@ class Report:
         if not outcome.evaluated:
             self.say("P, D and gap are running values: not computed from scratch at the end")
         self._show_reduction(outcome)
+        if (bounds := outcome.leave_one_out) is not None:
+            self.say(
+                f"leave-one-out error at most {bounds.error:.3%} (xi-alpha), "
+                f"{bounds.count_bound:.3%} (count); xi-alpha recall of {bounds.label} "
+                f"{bounds.recall:.3%}, precision {bounds.precision:.3%}"
+            )
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
         self._show_moved(outcome.bytes_moved)

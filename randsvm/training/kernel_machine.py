@@ -20,7 +20,17 @@ from randsvm.algorithms.randsvm import certified, on_inner_set, randsvm_1
 from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
-from randsvm.events import Iteration, Notice, Reduced, Trained, Watch, emit, emit_once, listening
+from randsvm.events import (
+    Iteration,
+    LeaveOneOut,
+    Notice,
+    Reduced,
+    Trained,
+    Watch,
+    emit,
+    emit_once,
+    listening,
+)
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
@@ -637,6 +647,16 @@ class KernelTrainingRun(TrainingRun[Trained]):
         )
 
     @property
+    def leave_one_out(self) -> LeaveOneOut | None:
+        """Bounds on the leave-one-out error; None unless there are two classes."""
+        flagged = self._solutions[0].flagged
+        if flagged is None:
+            return None
+        label = self.subtasks.names[0]
+        numbers = flagged.error, flagged.recall, flagged.precision, flagged.count_bound
+        return LeaveOneOut(label, *numbers)
+
+    @property
     def stopped(self) -> Stopped:  # type: ignore[override]
         """Why the subtasks ended: the time limit, their common reason, or a list of reasons."""
         every = [one.stopped for one in self._solutions]
@@ -705,6 +725,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             gap_asked=self.trainer.job.stop.wanted_gap,
             bytes_moved=self.trainer.D.executor.bytes_moved,
             reduced=self.reduced,
+            leave_one_out=self.leave_one_out,
         )
 
     def metadata(self, outcome: Trained) -> dict[str, str]:
@@ -717,6 +738,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             "certificate": _certificate_word(outcome),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
             **({} if outcome.reduced is None else _reduction_metadata(outcome.reduced)),
+            **({} if outcome.leave_one_out is None else _leave_one_out(outcome.leave_one_out)),
             "stopped": outcome.stopped,
         }
 
@@ -747,4 +769,14 @@ def _reduction_metadata(reduced: Reduced) -> dict[str, str]:
         "labels_changed": str(reduced.labels_changed),
         "needed_for_1_percent": str(reduced.needed_for_1_percent),
         "needed_for_5_percent": str(reduced.needed_for_5_percent),
+    }
+
+
+def _leave_one_out(bounds: LeaveOneOut) -> dict[str, str]:
+    """Return the lines of the trailer about rows that are left out."""
+    return {
+        "xi_alpha_error": repr(bounds.error),
+        "xi_alpha_recall": repr(bounds.recall),
+        "xi_alpha_precision": repr(bounds.precision),
+        "leave_one_out_bound": repr(bounds.count_bound),
     }

@@ -19,6 +19,7 @@ from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.events import Iteration
 from randsvm.parameters.svm import Problem
+from randsvm.svm.leave_one_out import FlaggedRows, leave_one_out
 from randsvm.svm.running_values import Values
 from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import SV, Certificate
@@ -172,6 +173,7 @@ class SubtaskSolution:
     violators: their number; None: they were not counted
     evaluated: whether the certificate comes from a closing evaluation of the solution
     uselessness: why the solution says nothing about other rows; None: no reason was found
+    flagged: the rows that may be wrong when they are left out; None: they were not counted
     """
 
     SV: SV
@@ -180,6 +182,7 @@ class SubtaskSolution:
     evaluated: bool
     stopped: Stopped
     uselessness: str | None = None
+    flagged: FlaggedRows | None = None
 
     @staticmethod
     def without_rows(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -325,6 +328,8 @@ class Rounds:
                 if time.perf_counter() + self.scan_seconds > end:
                     raise TimeLimitError
                 SV, V = self.scan.evaluate(SV)
+                # Of several machines none says what their joint model does.
+                flagged = None if self.task.name else leave_one_out(self.scan, SV)
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
         V = replace(V, certificate=self._with_best_dual(V.certificate))
@@ -336,7 +341,7 @@ class Rounds:
         if stopped.reason is StopReason.NO_VIOLATORS and self._misses_gap(V):
             stopped = Stopped(StopReason.PRECISION_LIMIT)
         useless = why_useless(self.scan, SV)
-        return SubtaskSolution(SV, V.certificate, V.count, True, stopped, useless)
+        return SubtaskSolution(SV, V.certificate, V.count, True, stopped, useless, flagged)
 
     def _with_best_dual(self, evaluated: Certificate) -> Certificate:
         """Return the certificate with the highest D of any round, less its possible rounding.
